@@ -26,7 +26,7 @@ class UsdenoiseError(Exception):
     Parameters
     ----------
     problem : str
-        What is wrong. With an `option` the sentence begins with the name of the option.
+        The problem. With an `option`, the sentence begins with the name of the option.
     option : str, optional
         Parameter that is wrong.
     remedy : str, optional
@@ -57,11 +57,11 @@ class UsdenoiseError(Exception):
         remedy = "" if self.remedy is None else f"; {self.remedy.format_map(names)}"
         return f"{self._beginning(names)}{remedy}"
 
-    def at(self, place: str, alternative: str) -> Self:
+    def at(self, input_name: str, alternative: str) -> Self:
         """Return the error of one of several inputs: it begins with its name, and has one more remedy."""
         remedies = [alternative] if self.remedy is None else [self.remedy, alternative]
         error = type(self)(self.problem, option=self.option, remedy=", ".join(remedies))
-        error._place = "" if place in self.cause else f"{place}: "
+        error._place = "" if input_name in self.cause else f"{input_name}: "
         return error
 
     def _beginning(self, names: Mapping[str, str]) -> str:
@@ -81,7 +81,7 @@ class NoStackError(InputError):
 
 
 class UnreadableError(InputError):
-    """The operating system, or a package that is missing, does not let the acquisition be read now."""
+    """The operating system or a missing package prevents reading of the acquisition."""
 
 
 class OptionError(UsdenoiseError):
@@ -89,7 +89,7 @@ class OptionError(UsdenoiseError):
 
 
 class OutputError(UsdenoiseError):
-    """The results cannot be written where they were asked for."""
+    """The results cannot be written to the requested path."""
 
 
 class DivergedError(UsdenoiseError):
@@ -100,25 +100,25 @@ OUT_OF_MEMORY = "the memory is not enough for this stack; read fewer frames"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether an exception of the language or of a library means that there was no more memory."""
+    """Return whether an exception of the language or of a library means that memory ran out."""
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     texts = (
         "can't start new thread",
         "failed to map segment",
         "Cannot allocate memory",
-        # What the interpreter says when its own import finds no memory for the exception.
+        # Message of the interpreter if its own import finds no memory for the exception.
         "error return without exception set",
     )
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
 def cause_of(error: BaseException) -> str:
-    """Return what an error says without a remedy."""
+    """Return the message of an error without the remedy."""
     return error.cause if isinstance(error, UsdenoiseError) else str(error)
 
 
-def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(names: Iterable[str], known: Iterable[str]) -> None:
     """Check that every name of an option is known.
 
     Raises
@@ -127,7 +127,7 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
         If one is not, with all that are.
     """
     known = list(known)
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(set(names) - set(known))
     if unknown:
         near = difflib.get_close_matches(unknown[0], known, 1)
         meant = f"did you mean {near[0]}? The" if near else "the"
@@ -151,7 +151,7 @@ def check_path(path: object, error: type[UsdenoiseError] = InputError) -> None:
     """
     if "\0" in str(path):
         raise error(
-            f"the path {str(path)!r} holds a NUL character, which no file name can; give another path"
+            f"the path {str(path)!r} contains a NUL character, which is not valid in a file name; give another path"
         )
 
 

@@ -17,7 +17,7 @@ class Accessor:
     Parameters
     ----------
     data : xarray.DataArray
-        Stack whose dimensions and coordinates say what its axes are.
+        Stack whose dimensions and coordinates identify its axes.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class Accessor:
         Parameters
         ----------
         axes : str, optional
-            One letter for each axis, where the dimensions do not say what they are.
+            One letter for each axis, if the dimensions do not identify them.
         **options
             As for :func:`usdenoise.denoise`.
 
@@ -57,11 +57,11 @@ class Accessor:
         Parameters
         ----------
         axes : str, optional
-            One letter for each axis, where the dimensions do not say what they are.
+            One letter for each axis, if the dimensions do not identify them.
         """
         stack = from_data_array(self._data, axes)
-        about = {"units": POWER_UNIT, "long_name": "Power Doppler", "formula": POWER_FORMULA}
-        return to_data_array(power_doppler(stack), stack, stack.spatial_axes, "power_doppler", about)
+        attributes = {"units": POWER_UNIT, "long_name": "Power Doppler", "formula": POWER_FORMULA}
+        return to_data_array(power_doppler(stack), stack, stack.spatial_axes, "power_doppler", attributes)
 
     def info(self, *, axes: str | None = None) -> dict[str, tuple[Any, str]]:
         """Return the axes and scales that the labels give, each with its source.
@@ -69,7 +69,7 @@ class Accessor:
         Parameters
         ----------
         axes : str, optional
-            One letter for each axis, where the dimensions do not say what they are.
+            One letter for each axis, if the dimensions do not identify them.
         """
-        about = describe_data_array(self._data, axes)
-        return {name: (value, about.sources[name]) for name, value in about.values.items()}
+        metadata = describe_data_array(self._data, axes)
+        return {name: (value, metadata.sources[name]) for name, value in metadata.values.items()}

@@ -14,7 +14,7 @@ SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
 
 
 def main(path: Path) -> None:
-    """Filter a file, say what was done, and draw the power Doppler next to the blood map."""
+    """Filter a file, print the processing, and draw the power Doppler next to the blood map."""
     result = usdenoise.denoise(usdenoise.load(path))
     print(result.cutoff_sentence)
     print(result.verdict)

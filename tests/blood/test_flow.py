@@ -117,6 +117,6 @@ def test_axial_velocity_by_its_scales():
 @pytest.mark.parametrize("names", [("directional",), ("velocity",)])
 def test_a_real_stack_has_no_direction(names):
     with pytest.raises(
-        OptionError, match=r"needs complex IQ, and this stack is real; leave it out of products"
+        OptionError, match=r"requires complex IQ, and this stack is real; remove it from products"
     ):
         flow_images(Acquisition(np.ones((2, 3, 4)), "zxt"), names)

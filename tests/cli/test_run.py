@@ -56,7 +56,7 @@ def test_run_prints_a_summary_on_stdout(stack: Path, tmp_path: Path) -> None:
         assert text in result.stdout
     assert re.search(
         r"clutter +1 component removed, as given\n"
-        r"kept +the next 2 components; the rest is dropped as noise\n",
+        r"kept +the next 2 components; the residual is dropped as noise\n",
         result.stdout,
     )
     assert re.search("stopped +after 2 iterations: all iterations were done", result.stdout)
@@ -75,7 +75,7 @@ def test_quiet_prints_warnings_at_most(flag: str, warned: str, stack: Path, tmp_
 def test_assumptions_are_notes_on_stderr(tmp_path: Path) -> None:
     path = write(tmp_path / "x.h5")
     loud = cli("run", path, "-o", tmp_path / "a", *QUICK)
-    assert re.fullmatch("note: the axes of 'iq' .* taken as tzx.*\n" + NO_BLOOD, loud.stderr)
+    assert re.fullmatch("note: the axes of 'iq' .* read as tzx.*\n" + NO_BLOOD, loud.stderr)
     assert cli("run", path, "-o", tmp_path / "b", *QUICK, "-q").stderr == NO_BLOOD
     assert cli("run", path, "-o", tmp_path / "c", *QUICK, "--axes", "tzx").stderr == NO_BLOOD
 

@@ -36,7 +36,7 @@ def test_one_file_without_a_window_is_said_to_be_one_block(folder: Path, tmp_pat
 def test_a_session_of_one_pixel_is_an_error(tmp_path: Path) -> None:
     for number, block in enumerate(scan(3).blocks):
         write_stack(tmp_path / f"in/{number}.h5", block[:, :1, :1], axes="tzx", frame_rate_hz=RATE_HZ)
-    done = cli("session", tmp_path / "in", "-o", tmp_path / "out")
+    done = cli("session", tmp_path / "in", "-o", tmp_path / "out", "-q")
     refused(done, "give a stack of several pixels$")
 
 
@@ -63,7 +63,7 @@ def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) 
     assert np.diff(sidecar["VolumeTiming"]).tolist() == [2, 2]
     page = (tmp_path / "mouse_report.html").read_text()
     assert "tSNR" in page
-    assert "of no single file; the report has the size and the time of each" in page
+    assert "several files; the JSON report has their sizes and times" in page
 
 
 def test_blocks_that_are_done_say_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def test_a_run_shows_its_stages(tmp_path: Path) -> None:
     for word in ("load", "solve", "write"):
         assert word in shown, word
     assert "pass" not in shown
-    code, _, shown = on_a_terminal("run", scan, "-o", tmp_path / "quiet", *QUICK, "-q")
+    code, _, shown = on_a_terminal("run", scan, "-o", tmp_path / "quiet", *QUICK, "-qq")
     assert (code, shown) == (0, "")
 
 

@@ -214,7 +214,7 @@ def judged(held_out_rmse, gained_energy, **given):
             50.0,
             0.6,
             Verdict.CLOSE_TO_FULL_SVD,
-            "close to the full SVD: .* gained 0.6 times what is left",
+            "close to the full SVD: .* gained 0.6 times the remaining energy",
         ),
         (1.3, 50.0, 6.0, Verdict.NOT_REFITTED, "poor fit: .* 6 times .*; raise the sampling, .* iterations"),
         (9.0, 50.0, None, Verdict.NOT_FITTED, "poor fit: the held-out error is 8"),

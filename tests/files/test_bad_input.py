@@ -65,7 +65,9 @@ def test_a_nul_in_a_path(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     error, attempt = NUL[key]
     monkeypatch.chdir(tmp_path)
     path = write_stack(tmp_path / "scan.h5", IQ)
-    with pytest.raises(error, match=r"^the path 'a\\x00b.h5' holds a NUL character, .* give another path$"):
+    with pytest.raises(
+        error, match=r"^the path 'a\\x00b.h5' contains a NUL character, .* give another path$"
+    ):
         attempt(path, "a\0b.h5")
     assert list(tmp_path.iterdir()) == [path]
 
@@ -259,7 +261,7 @@ _RANDOM = np.random.default_rng(0).bytes
 NO_STACK, SEVERAL, DAMAGED = (
     "holds no stack",
     "several stacks",
-    "corrupt|damaged|not written to its end|missing",
+    "corrupt|damaged|is truncated|missing",
 )
 BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     "absent": (lambda folder: folder / "absent.h5", {}, "does not exist"),

@@ -182,7 +182,7 @@ def plain_group(folder: Path, **long_names: str) -> Path:
 
 def test_volumes_that_do_not_say_which_axis_is_depth_are_refused(tmp_path: Path) -> None:
     path = plain_group(tmp_path)
-    with pytest.raises(InputError, match="which one is depth"):
+    with pytest.raises(InputError, match="do not identify depth"):
         load(path)
     assert describe(path).problem is not None
     for axes, spacing in (

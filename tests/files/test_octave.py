@@ -167,7 +167,7 @@ def test_every_character_of_a_value_arrives(tmp_path: Path) -> None:
     call = "usdenoise(randn(6, 5, 40), 'Dataset', fileread('value.txt'))"
     printed = octave(tmp_path, f"try, {call}; catch problem, disp(problem.message); end")
     shown = value.replace("\n\t\x7f", r"\n\t\x7f")
-    assert printed.split("' in ")[0] == f"there is no dataset '{shown}"
+    assert printed.partition(" has ")[2].split("'; the")[0] == f"no dataset '{shown}"
     assert not (tmp_path / "made").exists()
 
 

@@ -481,7 +481,7 @@ def test_values_beyond_the_precision_are_refused(value: complex, tmp_path: Path)
         with pytest.raises(
             InputError,
             match=r"^'iq' holds a value of magnitude 1e\+60, and single precision ends at 3\.4e\+38; scale the stack "
-            "before$",
+            "first$",
         ):
             attempt()
     assert np.nanmax(np.abs(load(path, dtype="double").iq)) == 1e60

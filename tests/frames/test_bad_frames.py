@@ -52,7 +52,7 @@ def test_frames_with_interference_are_left_out_and_the_rest_is_as_without_them(c
     assert result.n_unobserved == len(BAD) * 48 * 40
     filtered = result.acquisition.iq
     assert np.mean(np.abs(filtered[..., good]) ** 2, axis=-1) == pytest.approx(result.power_doppler, rel=1e-4)
-    assert "5 of 200 frames are left out (5 unlike the other frames)" in result.verdict
+    assert "5 of 200 frames are excluded (5 unlike the other frames)" in result.verdict
 
 
 def test_the_model_fills_the_frames_that_are_left_out(clean):
@@ -115,7 +115,7 @@ def test_damaged_frames_have_their_reasons(clean):
     result = denoise(stack, axes="zxt")
     found = {bad.frame: bad.reason for bad in result.frame_quality.bad}
     assert found == {10: "zero", 50: "constant", 91: "duplicate", 150: "saturated"}
-    assert "1 zero everywhere, 1 the same everywhere, 1 copies of the frame before, 1 saturated" in (
+    assert "1 zero everywhere, 1 the same everywhere, 1 copies of the previous frame, 1 saturated" in (
         result.frame_quality.sentence
     )
 

@@ -61,7 +61,7 @@ def test_a_file_of_an_input_that_changes_while_it_is_read(
     command = ("session", "--window", 8, "--low-cutoff", 0) if window else ("run", *QUICK)
     refused(
         cli(*command, path, "-o", tmp_path / "out"),
-        rf"{re.escape(str(path))} (changed while it was read; run again when nothing writes to it any more|"
+        rf"{re.escape(str(path))} (changed while it was read; run again when no program writes to it|"
         r"cannot be read any more \(No such file or directory\); check the disk)",
     )
     assert not (tmp_path / "out").exists()

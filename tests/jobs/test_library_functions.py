@@ -122,8 +122,8 @@ def test_a_sequence_as_a_dataset(n_slices: int) -> None:
     [
         ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
         ({"window": 20, "stride": 21}, "stride 21"),
-        ({"window": 20, "reading": {"frames": None}}, "reading is for a file; leave it out"),
-        ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options holds all options"),
+        ({"window": 20, "reading": {"frames": None}}, "reading requires a file; omit it"),
+        ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options contains all options"),
     ],
 )
 def test_what_a_sequence_refuses(given: dict[str, Any], says: str) -> None:
@@ -253,7 +253,7 @@ def test_an_image_is_saved_as_nifti(image: str, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "x.json").read_text())["FramesPerBlock"] == 60
     with pytest.raises(OutputError, match="exists"):
         usdenoise.save(result, path)
-    with pytest.raises(OptionError, match="not of 'tsnr'"):
+    with pytest.raises(OptionError, match="image 'tsnr' cannot be written"):
         usdenoise.save(result, tmp_path / "y.nii.gz", image="tsnr")
     assert not (tmp_path / "y.json").exists()
 
@@ -279,7 +279,7 @@ def test_axes_that_contradict_the_stack_warn(tmp_path: Path) -> None:
 
 
 def test_a_result_shows_its_doubts() -> None:
-    assert "the data suggest 14 (sure): tissue is left" in repr(denoise(load(SAMPLE), low_cutoff=5))
+    assert "the data suggest 14 (sure): tissue remains" in repr(denoise(load(SAMPLE), low_cutoff=5))
     found = usdenoise.session(SAMPLE, 50, low_cutoff=2)
     assert "doubts: " in repr(found)
     assert "none" not in repr(found)

@@ -241,7 +241,7 @@ def test_files_are_taken_when_they_are_whole(made: Scan, tmp_path: Path) -> None
         number = int(update.name[6])
         assert update.power_doppler.mean() == pytest.approx(powers[number], rel=0.3)
     (remark,) = blocks.remarks
-    assert remark.startswith("block 4.h5 is passed over: block 4.h5 has other pixels than the session")
+    assert remark.startswith("block 4.h5 is skipped: block 4.h5 has other pixels than the session")
     assert blocks.n_waiting == 0
 
 
@@ -258,7 +258,7 @@ def test_a_file_that_is_removed_before_it_is_read(made: Scan, tmp_path: Path) ->
 
     with Writer(remove):
         assert list(blocks) == []
-    assert blocks.remarks == ["block 3.h5 is passed over: it was removed before it was read"]
+    assert blocks.remarks == ["block 3.h5 is skipped: it was removed before it was read"]
 
 
 @pytest.mark.usefixtures("fast")
@@ -418,16 +418,16 @@ def test_the_end_of_the_last_session_does_not_end_the_next_one(made: Scan, tmp_p
 
 
 def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         session(tmp_path / "none", live=True)
-    with pytest.raises(OptionError, match="has one folder"):
+    with pytest.raises(OptionError, match="requires one folder"):
         session(np.zeros((4, 2, 2)), live=True)
     asked = SessionOptions(live=True)
-    with pytest.raises(OptionError, match="has one folder"):
+    with pytest.raises(OptionError, match="requires one folder"):
         run_session([tmp_path, tmp_path], tmp_path / "out", session_options=asked)
-    with pytest.raises(OptionError, match="the results would be among the blocks"):
+    with pytest.raises(OptionError, match="the output folder must differ from the input"):
         run_session([tmp_path], tmp_path, session_options=asked)
-    with pytest.raises(OptionError, match="a file is a block in a live session"):
+    with pytest.raises(OptionError, match="a file is a block"):
         run_session([tmp_path], tmp_path / "out", session_options=SessionOptions(live=True, window=30))
     for text in ("cortex", "rect:1,2,3", "rect:1,2,3,a", "circle:1,nan,3"):
         live = cli("session", tmp_path, "-o", tmp_path / "out", "--live", "--region", f"a={text}")

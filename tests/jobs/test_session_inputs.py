@@ -59,7 +59,7 @@ def test_files_of_a_folder_are_in_natural_order(tmp_path: Path) -> None:
     # Files that are named stay in the order in which they are named.
     named = [tmp_path / "blocks/b10.h5", tmp_path / "blocks/b1.h5"]
     assert block_files(named, tmp_path / "out") == named
-    with pytest.raises(InputError, match="there is no block file; name files or a folder, or give pattern"):
+    with pytest.raises(InputError, match="no block file was found; name files or a folder, or give pattern"):
         block_files(tmp_path / "blocks", tmp_path / "out", ("c*.h5",))
 
 
@@ -72,7 +72,9 @@ def test_results_are_no_blocks(tmp_path: Path) -> None:
     # A file whose name only ends so is one.
     block(tmp_path / "blocks/c_sequence.h5")
     assert len(list(acquisition_files(tmp_path / "blocks", tmp_path / "blocks/out", ()))) == 2
-    with pytest.raises(OptionError, match=r"the results would be among the blocks in .*choose another"):
+    with pytest.raises(
+        OptionError, match=r"the output folder must differ from the input folder .*choose another"
+    ):
         block_files(tmp_path / "blocks", tmp_path / "other/../blocks")
 
 
@@ -106,7 +108,7 @@ def test_times_in_the_files_say_when_they_begin(tmp_path: Path) -> None:
     assert starts(found) == pytest.approx([0.02, 0.11, 0.52, 0.61, 1.27, 1.36])
     assert [(part.window.start, part.window.stop) for part in found.blocks] == [(0, 9), (9, 18)] * 3
     with pytest.raises(
-        InputError, match=r"0\.h5 begins before the file in front of it; name the files in the order"
+        InputError, match=r"0\.h5 begins before the previous file; name the files in the order"
     ):
         opened([paths[1], paths[0]])
 
@@ -114,7 +116,7 @@ def test_times_in_the_files_say_when_they_begin(tmp_path: Path) -> None:
 def test_a_time_that_is_the_same_in_all_files_is_none(tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5", start_s=0.0) for n in range(3)]
     assert starts(opened(paths)) == pytest.approx([0, 0.2, 0.4])
-    assert "without gaps" in note_of(opened(paths))
+    assert "without pauses" in note_of(opened(paths))
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, "12:30"])
@@ -141,7 +143,7 @@ def test_selected_frames_keep_the_interval_of_their_files(frames: slice, tmp_pat
     found = opened(paths, reading={"frames": frames}, skip_bad_files=True)
     first = frames.start / RATE
     assert [found.blocks[n].start for n in (0, 2)] == pytest.approx([first, 0.39 + first])
-    assert not note_of(found)
+    assert "no start times" in note_of(found)
     every = opened(paths, reading={"frames": frames}, skip_bad_files=True, block_interval_s=0.5)
     assert [every.blocks[n].start for n in (0, 2)] == pytest.approx([first, 1 + first])
 
@@ -149,7 +151,7 @@ def test_selected_frames_keep_the_interval_of_their_files(frames: slice, tmp_pat
 @pytest.mark.parametrize("times", [[0, 0.1, 0.4], [0, 0.5, 0.5]])
 def test_files_that_overlap_are_refused(times: list[float], tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5", start_s=time) for n, time in enumerate(times)]
-    with pytest.raises(InputError, match=r"begins .* s after .*which takes 0\.2 s.*block_interval_s"):
+    with pytest.raises(InputError, match=r"begins .* s after .*which lasts 0\.2 s.*block_interval_s"):
         opened(paths)
     assert starts(opened(paths, block_interval_s=0.2)) == pytest.approx([0, 0.2, 0.4])
 
@@ -204,7 +206,7 @@ def test_headers_are_read_first_and_no_frames(tmp_path: Path, monkeypatch: pytes
 
 # ---------------------------------------------------------------- which are refused
 
-MEND = "leave it out, or make it a gap with skip_bad_files"
+MEND = "exclude it, or mark it as missing with skip_bad_files"
 UNLIKE: dict[str, tuple[dict[str, Any], str]] = {
     "pixels": ({"shape": (6, 7)}, r"has other pixels than the session: \(6, 7\), not \(6, 5\)"),
     "axes": ({"axes": "txz"}, "has other axes than the session: txz, not tzx"),
@@ -285,7 +287,7 @@ def test_a_file_that_changes_is_found_at_the_end(tmp_path: Path) -> None:
     block(paths[1], seed=5)
     os.utime(paths[1], ns=(1, 1))
     with pytest.raises(
-        InputError, match=r"1\.h5 changed while it was read; run again when nothing writes to it"
+        InputError, match=r"1\.h5 changed while it was read; run again when no program writes to it"
     ):
         found.check_unchanged()
 

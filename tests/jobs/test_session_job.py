@@ -183,7 +183,7 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
         report = run(copied, out=tmp_path / "out")
     else:
         done = cli("session", copied, "-o", tmp_path / "out", "--low-cutoff", 4)
-        refused(done, r".*block 8\.h5 .*or make it a gap with --skip-bad-files$")
+        refused(done, r".*block 8\.h5 .*or mark it as missing with --skip-bad-files$")
         assert not (tmp_path / "out").exists()
         output = Output(nifti=True, products=("power", "blood", "velocity"))
         report = run(copied, out=tmp_path / "out", output=output,
@@ -200,7 +200,7 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
     assert table[2]["kept_share"] == "0"
     assert "block 2 (block 8.h5) is bad: " in report["frames"]["sentence"]
     # It is a gap already.
-    assert "make it a gap" not in report["frames"]["sentence"] + table[2]["why"]
+    assert "mark it as missing" not in report["frames"]["sentence"] + table[2]["why"]
     # The others are those of a session without it.
     path.unlink()
     alone = datasets(run(copied, out=tmp_path / "alone")["output"]["sequence"])
@@ -374,7 +374,7 @@ def test_filtered_blocks_replace_nothing(copied: Path, tmp_path: Path) -> None:
     shutil.copy(copied / "block 6.h5", other)
     every = SessionOptions(stacks=True, block_interval_s=1.0)
     with pytest.raises(
-        OptionError, match=r"would both be .*block 6_denoised\.h5; rename one, or leave out stacks"
+        OptionError, match=r"would both be .*block 6_denoised\.h5; rename one, or omit stacks"
     ):
         run(copied, other, out=tmp_path / "new", session_options=every)
     assert not (tmp_path / "new").exists()

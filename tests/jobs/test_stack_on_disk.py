@@ -95,7 +95,7 @@ def test_other_formats_have_the_same_values(suffix: str, tmp_path: Path) -> None
 
 
 def test_what_needs_the_whole_stack_is_refused(phantom_file: Path, tmp_path: Path) -> None:
-    says = "method svd needs the whole stack in memory, and .* does not fit into 1 MiB; choose another method, or raise"
+    says = "method svd requires the whole stack in memory, and .* does not fit into 1 MiB; choose another method, or raise"
     with pytest.raises(OptionError, match=says):
         run(phantom_file, tmp_path / "out", options=DenoiseOptions(method="svd"), memory=1 << 20)
     assert not (tmp_path / "out").exists()
@@ -182,7 +182,7 @@ def test_a_disk_without_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    says = r"takes 8 GiB, more than the memory, and .* has no room for it \(No space left on device\); choose"
+    says = r"requires 8 GiB, more than the memory, and .* has no space for it \(No space left on device\); choose"
     with pytest.raises(OutputError, match=says):
         scratch_array(tmp_path, (1 << 30,), np.dtype(np.float64))
     assert list(tmp_path.iterdir()) == []
@@ -205,7 +205,7 @@ def test_a_system_that_cannot_reserve_room_is_given_zeros(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10000, limits[1]))
     try:
-        with pytest.raises(OutputError, match=r"has no room for it \(File too large\)"):
+        with pytest.raises(OutputError, match=r"has no space for it \(File too large\)"):
             scratch_array(tmp_path, (4200,), np.dtype(np.complex64))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -216,9 +216,7 @@ def test_a_file_that_cannot_be_read_in_parts_is_refused(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "scan.mat", {"IQ": iq})
     np.savez(tmp_path / "scan.npz", IQ=iq)
     for name, kind in (("scan.mat", "MATLAB before 7.3"), ("scan.npz", r"NumPy \.npz")):
-        says = (
-            f"{name} does not fit into 1 MiB of memory, and a file of the kind {kind} cannot be read in parts"
-        )
+        says = f"{name} does not fit into 1 MiB of memory, and {kind} files cannot be read in blocks"
         with pytest.raises(InputError, match=says):
             run(tmp_path / name, tmp_path / "out", memory=1 << 20, overwrite=True)
         run(tmp_path / name, tmp_path / "out", overwrite=True)

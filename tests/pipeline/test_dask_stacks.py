@@ -182,8 +182,8 @@ def test_chunks_are_read_once_for_each_pass(stacks, monkeypatch, sample, passes)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "svd"}, "method 'svd' needs the whole stack in memory.*choose another method"),
-        ({"refit": "none"}, "refit 'none' needs the whole stack in memory.*choose 'all', or call compute"),
+        ({"method": "svd"}, "method 'svd' requires the whole stack in memory.*choose another method"),
+        ({"refit": "none"}, "refit 'none' requires the whole stack in memory.*choose 'all', or call compute"),
     ],
 )
 def test_options_that_need_the_whole_stack_are_refused(stacks, options, message):

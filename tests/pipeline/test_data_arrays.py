@@ -145,9 +145,7 @@ def test_scales_for_arrays(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="3 pixel pitches"):
         denoise(values, axes="tzx", spacing=(1, 2, 3))
     rate = scaled.frame_rate_hz
-    with pytest.raises(
-        OptionError, match=f"the acquisition has the frame_rate_hz {rate}; leave out frame_rate"
-    ):
+    with pytest.raises(OptionError, match=f"the acquisition has the frame_rate_hz {rate}; omit frame_rate"):
         denoise(scaled, frame_rate=2 * rate)
     assert (
         denoise(scaled, frame_rate=rate, center_frequency=5e6, **OPTIONS).acquisition.center_frequency_hz
@@ -199,11 +197,9 @@ def test_units_of_coordinates() -> None:
 
 
 def test_what_labels_do_not_say() -> None:
-    with pytest.raises(
-        OptionError, match="the dimensions a, b, time do not say what the axes are; give axes"
-    ):
+    with pytest.raises(OptionError, match="the dimensions a, b, time do not identify the axes; give axes"):
         denoise(named("a", "b", "time"))
-    with pytest.raises(InputError, match="the dimensions time, z, y, x do not say which one is depth"):
+    with pytest.raises(InputError, match="the dimensions time, z, y, x do not identify depth"):
         denoise(named("time", "z", "y", "x"))
     assert denoise(named("a", "b", "time"), axes="zxt", low_cutoff=1).power_doppler.dims == ("a", "b")
     assert from_data_array(named("time", "z", "y", "x"), "tzyx").axes == "tzyx"
@@ -332,8 +328,9 @@ def test_a_dataset_stands_for_the_one_stack_in_it() -> None:
     again = denoise(result.to_xarray(), **OPTIONS)
     np.testing.assert_array_equal(again.power_doppler, denoise(result.stack, **OPTIONS).power_doppler)
     with pytest.raises(
-        OptionError, match=r"which of its arrays is the stack \(iq, other\); pass that array, for example"
+        OptionError,
+        match=r"is the stack is ambiguous \(iq, other\); pass that array, for example",
     ):
         denoise(dataset.assign(other=data))
-    with pytest.raises(OptionError, match=r"is the stack \(nothing\)"):
+    with pytest.raises(OptionError, match=r"is ambiguous \(nothing\)"):
         denoise(xarray.Dataset())

@@ -135,6 +135,6 @@ def test_an_unsure_cutoff_is_doubtful(right: NDArray[np.complex64]) -> None:
 
 
 def test_an_envelope_is_refused(right: NDArray[np.complex64]) -> None:
-    with pytest.raises(usdenoise.UsdenoiseError, match="no phase"):
+    with pytest.raises(usdenoise.UsdenoiseError, match="without a phase"):
         usdenoise.denoise(np.abs(right), axes="tzx")
     assert codes(right.real) == []

@@ -152,7 +152,7 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
 
 def test_extras_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, stack: Path, tmp_path: Path) -> None:
     monkeypatch.setattr(movie, "find_spec", lambda name: None)
-    with pytest.raises(OptionError, match=r"MP4 needs the package imageio-ffmpeg; run pip install"):
+    with pytest.raises(OptionError, match=r"MP4 requires the package imageio-ffmpeg; run pip install"):
         run_in_windows(stack, tmp_path / "out", 30, movie="mp4")
     monkeypatch.setitem(sys.modules, "nibabel", None)
     with pytest.raises(OptionError, match=r"nibabel; run pip install nibabel"):

@@ -102,7 +102,7 @@ def live(picture: bytes, blocks: str) -> str:
     charts = [
         Chart(f"Blood power: {HOSTILE}", "time (s)", "%", [0.0, 0.6, 1.2], [1.0, None, -2.0], flagged=[1.2])
     ]
-    remarks = [f"{HOSTILE} is passed over: it was removed before it was read"]
+    remarks = [f"{HOSTILE} is skipped: it was removed before it was read"]
     return live_page(
         HOSTILE, figures, [Picture(HOSTILE, picture, HOSTILE, HOSTILE)] * 2, charts, remarks, None
     )
@@ -183,7 +183,7 @@ def table(tmp_path: Path) -> Path:
         for k in range(500)
     ]
     path = tmp_path / "index.html"
-    path.write_text(batch_page("500 scans", entries, is_running=False, scale="", made="a test"))
+    path.write_text(batch_page("500 scans", entries, is_running=False, scale="", generator="a test"))
     return path
 
 
@@ -241,9 +241,9 @@ def test_a_batch_that_runs_loads_its_page_again(browser: Browser, tmp_path: Path
     page = browser.new_page()
     page.clock.install()
     row = Row("a.h5", "", "", Status.DONE)
-    path.write_text(batch_page("x", [Entry(row, "running")], is_running=True, scale="", made=""))
+    path.write_text(batch_page("x", [Entry(row, "running")], is_running=True, scale="", generator=""))
     page.goto(path.as_uri())
-    path.write_text(batch_page("x", [Entry(row, "done")], is_running=False, scale="", made=""))
+    path.write_text(batch_page("x", [Entry(row, "done")], is_running=False, scale="", generator=""))
     with page.expect_navigation():
         page.clock.run_for(15_100)
     assert column(page, "Status") == ["done"]

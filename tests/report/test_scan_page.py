@@ -30,7 +30,7 @@ def test_the_page_says_what_the_report_says() -> None:
         "Nothing doubtful was found.",
         "8.1 dB", "0.82", "75 %", "Tissue that remains 2 %", "Computation good", "150 MiB",
         "2 components were removed (sure): from component 2 on, the similarity falls.",
-        "t 40, z 12, x 10", "500 Hz", "z 0.1 mm, x 0.1 mm", "ab" * 32, "Nothing had to be assumed.",
+        "t 40, z 12, x 10", "500 Hz", "z 0.1 mm, x 0.1 mm", "ab" * 32, "No assumption was needed.",
         "usdenoise run 'scans/my scan.h5'", "9.8.7",
     ):  # fmt: skip
         assert words in text
@@ -42,7 +42,7 @@ def test_the_page_says_what_the_report_says() -> None:
 def test_green_contradicts_no_number() -> None:
     """The error of the sample is shown, with its limit, only if no refit comes after it."""
     assert "expected" not in page(held_out_ratio=1.13).text
-    assert "single entries differ by a few per cent. For localisation choose the method svd" in page().text
+    assert "single entries differ by a few per cent: for localisation choose the method svd" in page().text
     unfitted = page(parameters={"refit": "none"}, fit="as-sample-allows")
     assert "up to 1.1 times this is good" in unfitted.text
     assert "localisation" not in unfitted.text
@@ -145,7 +145,8 @@ def test_a_session_has_its_blocks_and_curves() -> None:
     shown = page(block_charts=[curve], sequence=sequence)
     for words in (
         "3 blocks of 20 frames, 1 of them bad.",
-        "The clutter is the same 2 components in all blocks, from a sample of 40 frames",
+        "The same 2 components are removed from all blocks. The next two sections describe the sample "
+        "of 40 frames from which they were estimated.",
         "The frames were filtered as 3 blocks of 20 frames.",
     ):
         assert words in shown.text

@@ -319,7 +319,7 @@ def test_the_share_of_tissue_that_leaks(
     found = session(made.stack, LENGTH)
     given = session(made.stack, LENGTH, low_cutoff=found.low_cutoff)
     assert found.low_cutoff == 7
-    assert found.series.fit.cutoff_sentence.endswith("; raised to 7 because tissue was left in the blocks")
+    assert found.series.fit.cutoff_sentence.endswith("; raised to 7 because tissue remained in the blocks")
     assert found.series.fit.cutoff_certainty == "unsure"
     # The components that it has more are of noise, and differ.
     np.testing.assert_allclose(found.power_doppler, given.power_doppler, rtol=0.08)

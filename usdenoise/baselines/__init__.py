@@ -1,4 +1,4 @@
-"""Clutter filters from the literature that `usdenoise compare` runs beside those of :func:`usdenoise.denoise`.
+"""Clutter filters from the literature that `usdenoise compare` runs beside the methods of :func:`usdenoise.denoise`.
 
 Each is one function on the Casorati matrix (n_pixels, n_frames), with its source in the docstring. `highpass` and
 `polynomial` filter the matrix in place; `randomized_svd` and `robust_pca` return the components of the clutter.

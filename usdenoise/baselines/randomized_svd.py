@@ -26,7 +26,7 @@ def randomized_svd(matrix: NDArray[Any], rank: int, executor: Executor, rng: np.
 
         Q <- orth(M^H M Q),
 
-    and the triplets are those of (M Q) Q^H. The basis is made orthonormal in every power iteration
+    and the result has the singular triplets of (M Q) Q^H. The basis is made orthonormal in every power iteration
     (algorithm 4.4). Without this step rounding would lose the components whose singular values are below eps times
     the largest one.
 

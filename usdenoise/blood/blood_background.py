@@ -34,9 +34,9 @@ class Background:
     pixel, average : (n_pixels,) float64 arrays
         Noise variance of a channel of a pixel, and of its average over neighbours; positive.
     leftover : (n_pixels,) float64 array
-        Mean square of leftover tissue in the average, along `direction`.
+        Mean square of remaining tissue in the average, along `direction`.
     direction : (C,) float64 array
-        Unit vector of the channels of leftover tissue; zeros where nothing was removed.
+        Unit vector of the channels of remaining tissue; zeros where nothing was removed.
     """
 
     pixel: NDArray[np.float64]
@@ -45,7 +45,7 @@ class Background:
     direction: NDArray[np.float64]
 
     def whiten(self, channels: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return averages in which leftover tissue has the variance of the noise, as every other direction has."""
+        """Return averages in which remaining tissue has the variance of the noise, as every other direction has."""
         shrink = np.sqrt(self.average / (self.average + self.leftover)) - 1
         along = channels @ self.direction
         whitened: NDArray[np.float64] = channels + (shrink * along)[:, None] * self.direction
@@ -117,25 +117,25 @@ def measure_noise(
 def measure_background(
     average: NDArray[np.float64],
     noise: NoiseLevels,
-    leftover: NDArray[np.float64],
+    remaining_tissue: NDArray[np.float64],
     grid: Neighbourhood,
 ) -> Background:
-    """Measure leftover tissue by what is at its depth: a median over a wide window.
+    """Measure remaining tissue as the median over a wide window at the depth of each pixel.
 
     Parameters
     ----------
     average : (n_pixels, C) array
-        Channels of the averages over neighbours, with the mean of the noise taken off.
+        Channels of the averages over neighbours, after subtraction of the mean noise.
     noise : NoiseLevels
         The noise.
-    leftover : (C,) array
-        Channels of leftover tissue; zeros where nothing was removed.
+    remaining_tissue : (C,) array
+        Channels of remaining tissue; zeros where nothing was removed.
     grid : Neighbourhood
         Shape of the image.
     """
     least = max(NEGLIGIBLE * float(np.mean(average**2)), TINY)
     pixel, averaged = np.maximum(noise.pixel, least), np.maximum(noise.average, least)
-    length = float(np.linalg.norm(leftover))
-    direction = leftover / length if length > 0 else leftover
+    length = float(np.linalg.norm(remaining_tissue))
+    direction = remaining_tissue / length if length > 0 else remaining_tissue
     along = grid.wide_median((average @ direction) ** 2) / MEDIAN_OF_SQUARE
     return Background(pixel, averaged, np.maximum(along - averaged, 0), direction)

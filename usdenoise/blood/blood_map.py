@@ -1,4 +1,4 @@
-"""The blood map: blood power without the noise, and without what the clutter filter took of it."""
+"""The blood map: blood power without the noise, compensated for the part that the clutter filter removed."""
 
 from dataclasses import dataclass
 
@@ -34,12 +34,12 @@ class BloodMap:
     blood_power, noise_power : (n_pixels,) float64 arrays
         Powers before the clutter filter, in the squared unit of the stack.
     evidence : (n_pixels,) float64 array
-        Share in [0, 1] of what is seen at a pixel that noise and leftover tissue do not explain.
+        Share in [0, 1] of the signal of a pixel that noise and remaining tissue do not explain.
     kept_share : (n_pixels,) float64 array
         Share of the blood's power that the clutter filter keeps at the pixel's Doppler spectrum, in [0, 1];
         meaningless without evidence of blood.
     reproducibility : float or None
-        Correlation of the maps of two interleaved halves of the frames; None where one of them is constant, or they
+        Correlation of the maps of two interleaved halves of the frames; None if one of them is constant, or they
         were not made.
     """
 
@@ -62,12 +62,12 @@ def map_blood(
     The expected lags of a pixel are r_l = B s_l + N w_l: blood of power B whose autocorrelation has, after the
     clutter filter, the shape s_l, and noise of power N with the known shape w_l. The steps:
 
-    1. N w_l is taken off; N comes from :func:`usdenoise.blood.blood_background.measure_noise`.
+    1. N w_l is subtracted. N comes from :func:`usdenoise.blood.blood_background.measure_noise`.
     2. The lags are averaged over neighbours and cleaned (see :func:`_cleaned`). The power before the filter is
        solved for (see :class:`usdenoise.blood.clutter_projection.ClutterProjection`).
     3. The ratio of the pixel to the average is the least-squares factor <pixel, average> / <average, average> over
        the lags, shrunk to 1 where it is noise.
-    4. The power counts as far as noise and leftover tissue do not explain what is seen.
+    4. The power is multiplied by the share of the signal that noise and remaining tissue do not explain.
 
     docs/how-it-works.md has the sources, docs/evidence.md the measured figures.
 
@@ -156,7 +156,7 @@ def _estimate(
 def _blood_directions(average: NDArray[np.float64], background: Background) -> _Blood:
     """Return the directions of the channels in which blood varies, and the share of each.
 
-    They are those of the covariance of the channels, over the pixels with evidence and without that of the noise.
+    They are the eigenvectors of the covariance of the channels over pixels with evidence, minus the noise covariance.
     """
     n_channels = average.shape[1]
     covariance = np.zeros((n_channels, n_channels))
@@ -189,15 +189,15 @@ def _cleaned(
 
 
 def _evidence(
-    seen: NDArray[np.float64], noise: NDArray[np.float64], factors: NDArray[np.float64]
+    average: NDArray[np.float64], noise: NDArray[np.float64], factors: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the share of the energy at lags above 0 that is above the mean of noise plus one standard deviation.
 
     The step at 0 is rounded over one standard deviation, so that weak vessels keep their rank.
     """
-    energy = np.vecdot(seen[:, 1:], seen[:, 1:])
+    energy = np.vecdot(average[:, 1:], average[:, 1:])
     squares = factors**2
-    expected = (1 - 1 / seen.shape[1]) * squares.sum(axis=1) * noise
+    expected = (1 - 1 / average.shape[1]) * squares.sum(axis=1) * noise
     deviation = np.sqrt(2 * np.vecdot(squares, squares)) * noise
     excess = energy - expected - deviation
     rounded = (excess + np.hypot(excess, deviation)) / 2

@@ -24,15 +24,15 @@ def to_channels(lags: NDArray[Any], is_complex: bool) -> NDArray[np.float64]:
     is_complex : bool
         Whether the stack is complex: 2 L + 1 channels, otherwise L + 1.
     """
-    others = lags.shape[-1] - 1
+    n_lags = lags.shape[-1] - 1
     if not is_complex:
         channels = lags.real.astype(np.float64)
         channels[..., 0] /= np.sqrt(2)
         return channels
-    channels = np.empty((*lags.shape[:-1], 1 + 2 * others))
+    channels = np.empty((*lags.shape[:-1], 1 + 2 * n_lags))
     channels[..., 0] = lags[..., 0].real
-    np.multiply(lags[..., 1:].real, np.sqrt(2), out=channels[..., 1 : 1 + others])
-    np.multiply(lags[..., 1:].imag, np.sqrt(2), out=channels[..., 1 + others :])
+    np.multiply(lags[..., 1:].real, np.sqrt(2), out=channels[..., 1 : 1 + n_lags])
+    np.multiply(lags[..., 1:].imag, np.sqrt(2), out=channels[..., 1 + n_lags :])
     return channels
 
 

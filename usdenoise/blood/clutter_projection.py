@@ -13,7 +13,7 @@ MOST_LAGS = 12
 """More lags than 12 changed the correlation with the true blood power by less than 0.002 on phantoms of 400 frames."""
 
 LEAST_EIGENVALUE = 0.45
-"""The filter's loss is made up for with as many lags as keep the smallest eigenvalue of the system above this.
+"""The loss of the filter is compensated with the largest number of lags that keeps the smallest eigenvalue above this.
 
 On eight development phantoms 0.62 left a loss of 9 % and 0.35 amplified what tissue was left: the correlation with
 the true power was lower by 0.016 with the first and equal with the second, its worst case lower by 0.02.
@@ -44,7 +44,7 @@ class ClutterProjection:
     recovery : (2 L + 1,) complex array
         Weights of the lags -L to L that give rho_0.
     leftover : (L + 1,) array
-        Lags of what tissue leaves behind: those of a signal with the spectrum h (1 - h), where h is the share of
+        Lags of the remaining tissue, a signal with the spectrum h (1 - h), where h is the share of
         white noise that the filter keeps at a frequency. lag 0 is 1; all are 0 where nothing was removed.
     removed : (4 n,) float64 array
         Share of white noise that the filter removes at each of 4 n frequencies.
@@ -67,7 +67,7 @@ class ClutterProjection:
         Parameters
         ----------
         lags : (..., L + 1) array
-            Lags 0 to L, with the white noise taken off.
+            Lags 0 to L, after subtraction of the white noise.
         """
         negative = lags[..., :0:-1].conj() @ self.recovery[: self.n_lags - 1]
         power: NDArray[np.float64] = (negative + lags @ self.recovery[self.n_lags - 1 :]).real
@@ -110,7 +110,7 @@ def clutter_projection(
     image_shares: NDArray[np.float64] | None = None,
     used: NDArray[np.bool_] | None = None,
 ) -> ClutterProjection:
-    """Return the effect of taking out components with the given temporal singular vectors.
+    """Return the effect of removing components with the given temporal singular vectors.
 
     Parameters
     ----------
@@ -120,13 +120,13 @@ def clutter_projection(
         Share of the power of each component that is taken, where there is blood and on average over the image; by
         default all of it.
     used : (n_frames,) boolean array, optional
-        Frames that were not left out; V is 0 in the others. By default all.
+        Frames that are not excluded. V is 0 in excluded frames. By default no frame is excluded.
 
     Returns
     -------
     ClutterProjection
-        With L at least 1, and at most 12 and an eighth of the frames. `recovery` is that of the blood, `white` and
-        `leftover` are those of the image.
+        With L at least 1, and at most 12 and an eighth of the frames. `recovery` holds for the blood, `white` and
+        `leftover` hold for the image.
     """
     n = len(right)
     spectra = np.empty((4 * n, right.shape[1]))
@@ -142,13 +142,13 @@ def clutter_projection(
 
 
 def blocks_projection(rights: Sequence[NDArray[np.inexact]]) -> ClutterProjection:
-    """Return the mean effect on blocks of taking out components that they have in common.
+    """Return the mean effect on blocks of removing their common components.
 
     Parameters
     ----------
     rights : sequence of (n_frames, k) arrays
-        Rows of V that belong to each block, 0 in frames from which the components were not estimated: of those nothing is
-        taken but what is in the space of the components. Together the columns are orthonormal.
+        Rows of V that belong to each block, 0 in frames from which the components were not estimated. Only
+        the part of such frames in the span of the components is removed. Together the columns are orthonormal.
 
     Returns
     -------
@@ -156,18 +156,18 @@ def blocks_projection(rights: Sequence[NDArray[np.inexact]]) -> ClutterProjectio
         For blocks of as many frames as most have.
     """
     n = int(np.median([len(right) for right in rights]))
-    taken = np.zeros(4 * n)
+    removed = np.zeros(4 * n)
     for right in rights:
-        taken += np.sum(np.abs(np.fft.fft(right, 4 * n, axis=0)) ** 2, axis=1)
-    taken /= sum(len(right) for right in rights)
-    return _projection(n, taken, taken, _gaps(n, None))
+        removed += np.sum(np.abs(np.fft.fft(right, 4 * n, axis=0)) ** 2, axis=1)
+    removed /= sum(len(right) for right in rights)
+    return _projection(n, removed, removed, _gaps(n, None))
 
 
 def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
-    """Return the effect of a linear filter over time that is no projection, such as a high-pass.
+    """Return the effect of a linear filter over time that is not a projection, such as a high-pass.
 
-    The lags of a signal after such a filter are taken to be those of a projection that takes as much of white noise at
-    each frequency.
+    The lags of a signal after such a filter are approximated by a projection that removes the same share of white noise
+    at each frequency.
 
     Parameters
     ----------
@@ -179,10 +179,10 @@ def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
     ClutterProjection
     """
     n = len(kept)
-    taken = np.ones(4 * n)
+    removed = np.ones(4 * n)
     for rows in row_blocks(n, FILTER_ROWS):
-        taken -= np.sum(np.abs(np.fft.fft(kept[rows], 4 * n)) ** 2, axis=0) / n
-    return _projection(n, taken, taken, _gaps(n, None))
+        removed -= np.sum(np.abs(np.fft.fft(kept[rows], 4 * n)) ** 2, axis=0) / n
+    return _projection(n, removed, removed, _gaps(n, None))
 
 
 def _projection(
@@ -194,7 +194,7 @@ def _projection(
 ) -> ClutterProjection:
     """Return the projection for spectra of the share that is taken, at 4 n frequencies.
 
-    By default it has as many lags as are well solved; otherwise the others have weight 0 in the recovery.
+    By default it has as many lags as are well solved. With more lags, the additional ones have weight 0 in the recovery.
     """
     most = min(MOST_LAGS, n // 8) if n_lags is None else n_lags - 1
     lags, recovery = _recovery(np.fft.ifft(blood_taken) * gaps, most)
@@ -203,10 +203,10 @@ def _projection(
     white = -(np.fft.ifft(image_taken) * gaps)[: lags + 1]  # q at the lags 0, 1, ..., L
     white[0] += 1
     kept = np.clip(1 - image_taken * gaps[0], 0, 1)
-    leftover = np.fft.ifft(kept * (1 - kept))[: lags + 1]
-    scale = leftover[0].real
-    leftover = leftover / scale if scale > 0 else leftover * 0
-    return ClutterProjection(n, white, recovery, leftover, image_taken)
+    remaining_tissue = np.fft.ifft(kept * (1 - kept))[: lags + 1]
+    scale = remaining_tissue[0].real
+    remaining_tissue = remaining_tissue / scale if scale > 0 else remaining_tissue * 0
+    return ClutterProjection(n, white, recovery, remaining_tissue, image_taken)
 
 
 def _gaps(n: int, used: NDArray[np.bool_] | None) -> NDArray[np.float64]:
@@ -221,19 +221,19 @@ def _gaps(n: int, used: NDArray[np.bool_] | None) -> NDArray[np.float64]:
     return gaps
 
 
-def _recovery(taken: NDArray[np.complex128], most: int) -> tuple[int, NDArray[np.complex128]]:
+def _recovery(removed: NDArray[np.complex128], most: int) -> tuple[int, NDArray[np.complex128]]:
     """Return the number of lags L, and the weights of the lags -L to L, for q at the lags 0, 1, ... and -1 at the end."""
     lags = 1
-    recovery = np.array([1 / max(_system(taken, 0)[0, 0].real, LEAST_EIGENVALUE)], complex)
+    recovery = np.array([1 / max(_system(removed, 0)[0, 0].real, LEAST_EIGENVALUE)], complex)
     for tried in range(1, most + 1):
-        values, vectors = np.linalg.eigh(_system(taken, tried))
+        values, vectors = np.linalg.eigh(_system(removed, tried))
         if values[0] < LEAST_EIGENVALUE:
             break
         lags, recovery = tried, (vectors[tried] / values) @ vectors.conj().T
     return lags, np.pad(recovery, lags - len(recovery) // 2)
 
 
-def _system(taken: NDArray[np.complex128], lags: int) -> NDArray[np.complex128]:
+def _system(removed: NDArray[np.complex128], lags: int) -> NDArray[np.complex128]:
     numbers = np.arange(-lags, lags + 1)
-    system: NDArray[np.complex128] = np.eye(2 * lags + 1) - taken[numbers[:, None] - numbers]
+    system: NDArray[np.complex128] = np.eye(2 * lags + 1) - removed[numbers[:, None] - numbers]
     return system

@@ -68,7 +68,7 @@ def directional_power(
     axes : str, optional
         One letter for each axis of an array, t for time; for example "tzx".
     left_out : (n_frames,) boolean array, optional
-        Frames to leave out; by default none.
+        Frames to exclude; by default none.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def doppler_frequency(
     axes : str, optional
         One letter for each axis of an array, t for time; for example "tzx".
     left_out : (n_frames,) boolean array, optional
-        Frames to leave out; by default none.
+        Frames to exclude; by default none.
 
     Returns
     -------
@@ -174,7 +174,7 @@ def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None 
     acquisition : Acquisition
         Filtered stack, complex.
     left_out : (n_frames,) boolean array, optional
-        Frames to leave out; by default none.
+        Frames to exclude; by default none.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
     acquisition : Acquisition
         Filtered stack, complex.
     left_out : (n_frames,) boolean array, optional
-        Frames to leave out; by default none.
+        Frames to exclude; by default none.
 
     Returns
     -------
@@ -250,16 +250,16 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
 def flow_images(
     acquisition: Acquisition, names: Sequence[str], left_out: NDArray[np.bool_] | None = None
 ) -> dict[str, FlowImage]:
-    """Return the flow images that `names` asks for.
+    """Return the flow images in `names`.
 
     Parameters
     ----------
     acquisition : Acquisition
-        Filtered stack, complex if any flow image is asked for.
+        Filtered stack, complex if any flow image is requested.
     names : sequence of str
         "directional", "signed" and "velocity" add images; other names, such as "power", add none.
     left_out : (n_frames,) boolean array, optional
-        Frames to leave out; by default none.
+        Frames to exclude; by default none.
 
     Returns
     -------
@@ -270,26 +270,26 @@ def flow_images(
     Raises
     ------
     OptionError
-        If a flow image is asked for and the stack is real.
+        If a flow image is requested and the stack is real.
     """
-    made = {}
+    images = {}
     if "directional" in names:
         halves = directional_power(acquisition, left_out=left_out)
         for sign, values in zip(("positive", "negative"), halves, strict=True):
             formula = f"sum of |S_k|^2 / N^2 over {sign} Doppler frequencies, 0 and Nyquist by half"
-            made[f"directional_power_{sign}"] = FlowImage(values, POWER_UNIT, formula)
+            images[f"directional_power_{sign}"] = FlowImage(values, POWER_UNIT, formula)
     if "signed" in names:
-        made["signed_power"] = signed_power(acquisition, left_out)
+        images["signed_power"] = signed_power(acquisition, left_out)
     if "velocity" in names:
-        made["axial_velocity"] = axial_velocity(acquisition, left_out)
-    return made
+        images["axial_velocity"] = axial_velocity(acquisition, left_out)
+    return images
 
 
 def _by_pixel(
     function: Callable[[NDArray[np.complex128]], NDArray[Any]],
     iq: Any,
     axis: int,
-    what: str,
+    quantity: str,
     left_out: NDArray[np.bool_] | None,
 ) -> NDArray[Any]:
     """Return the values of `function` for every pixel of a complex stack, the spatial axes last.
@@ -303,15 +303,15 @@ def _by_pixel(
         Filtered stack.
     axis : int
         Time axis of `iq`.
-    what : str
+    quantity : str
         Name of the values, for the error message.
     left_out : (n_frames,) boolean array or None
         Frames that the function sees as zeros.
     """
     if not np.iscomplexobj(iq):
         raise OptionError(
-            f"{what} needs complex IQ, and this stack is real",
-            remedy="leave it out of {products}, or give the IQ",
+            f"{quantity} requires complex IQ, and this stack is real",
+            remedy="remove it from {products}, or give the IQ",
         )
     # All frames of some lines of the image at a time: the whole stack may be in a file.
     frames_last = np.moveaxis(np.asarray(iq), axis, -1)
@@ -319,12 +319,12 @@ def _by_pixel(
     lines = max(1, _ROWS_A_BLOCK // max(1, math.prod(shape[1:-1])))
     blocks = (frames_last[rows] for rows in row_blocks(len(frames_last), lines))
 
-    def seen(block: NDArray[Any]) -> NDArray[np.complex128]:
+    def without_excluded(block: NDArray[Any]) -> NDArray[np.complex128]:
         wide = block.reshape(-1, shape[-1]).astype(np.complex128)
         if left_out is not None:
             wide[:, left_out] = 0
         return wide
 
-    values = np.concatenate([function(seen(block)) for block in blocks], axis=-1)
+    values = np.concatenate([function(without_excluded(block)) for block in blocks], axis=-1)
     by_pixel: NDArray[Any] = values.reshape(*values.shape[:-1], *shape[:-1])
     return by_pixel

@@ -44,7 +44,7 @@ def weak_speckle(left: NDArray[np.inexact], low: int) -> NDArray[np.float64]:
 
 
 def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighbourhood) -> NDArray[Any]:
-    """Return the lagged products of leaked tissue, (n_signal, L): an image of tissue times a factor for each lag.
+    """Return the lags of leaked tissue, (n_signal, L): an image of tissue times a factor for each lag.
 
     Blood is uncorrelated with the speckle of tissue. A regression of the products on the speckle of weak clutter
     components gives the factors. Both are high-pass filtered in space. Leaked tissue is beyond these components, and less
@@ -71,9 +71,9 @@ def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighb
     weights = 1 / np.maximum(energy, max(1e-6 * float(energy.max()), TINY))
 
     def slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> NDArray[np.float64]:
-        own = (on - grid.average(on, WIDE))[:, 0]
-        along = weights * own
-        total = float(along @ own)
+        local_difference = (on - grid.average(on, WIDE))[:, 0]
+        along = weights * local_difference
+        total = float(along @ local_difference)
         sums: NDArray[np.float64] = (
             along @ (of - grid.average(of, WIDE)) / (total if total > TINY else np.inf)
         )

@@ -86,7 +86,7 @@ def contrast_db(power: NDArray[Any], signal: NDArray[np.bool_], background: NDAr
 def cnr(power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.bool_]) -> float:
     """Return the contrast-to-noise ratio |mean_s - mean_b| / sqrt(var_s + var_b), on the linear power scale.
 
-    The formula is that of Patterson and Foster, Ultrason. Imaging 5(3), 1983, with population variances. On
+    The formula is from Patterson and Foster, Ultrason. Imaging 5(3), 1983, with population variances. On
     another scale (amplitude, dB) it gives another number.
 
     Parameters
@@ -211,6 +211,8 @@ def _regions(
                 "give a region of the image's shape"
             )
         if not region.any():
-            raise InputError(f"the {name} region holds no pixel of the image; check its place and its unit")
+            raise InputError(
+                f"the {name} region holds no pixel of the image; check its coordinates and its unit"
+            )
         values.append(power[region].astype(np.float64))
     return values[0], values[1]

@@ -45,7 +45,7 @@ class Neighbourhood:
     shape : tuple of int
         (n_z,), (n_z, n_x) or (n_z, n_x, n_y).
     signal_pixels : array of pixel numbers, increasing, or None
-        The pixels that have values, where not all have. The others count nowhere.
+        Numbers of the signal pixels; None if no pixel is masked. Masked pixels are excluded from every computation.
     """
 
     shape: tuple[int, ...]
@@ -67,7 +67,7 @@ class Neighbourhood:
         return len(self.shape)
 
     def everywhere(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return values of the pixels that have any as values of all pixels, with 0 for the others."""
+        """Return the values of the signal pixels as values of all pixels, with 0 in masked pixels."""
         if self.signal_pixels is None:
             return values
         whole = np.zeros((math.prod(self.shape), *values.shape[1:]), values.dtype)
@@ -123,19 +123,19 @@ class Neighbourhood:
         return self._of_signal(largest * np.exp(image).reshape(-1))
 
     def interpolated(
-        self, values: NDArray[np.float64], places: Sequence[NDArray[Any]]
+        self, values: NDArray[np.float64], positions: Sequence[NDArray[Any]]
     ) -> NDArray[np.float64]:
         """Return values on a coarse grid in all pixels: linear between its points, constant beyond the last.
 
         Parameters
         ----------
         values : array
-            Values at the points, of as many as there are places.
-        places : sequence of arrays
-            Places of the points along each axis, in pixels.
+            Values at the points of the coarse grid.
+        positions : sequence of arrays
+            Positions of the points along each axis, in pixels.
         """
-        fine = values.reshape([len(along) for along in places])
-        for axis, (n, along) in enumerate(zip(self.shape, places, strict=True)):
+        fine = values.reshape([len(along) for along in positions])
+        for axis, (n, along) in enumerate(zip(self.shape, positions, strict=True)):
             fine = _along(_interpolation(np.arange(n), along), fine, axis)
         return self._of_signal(fine.reshape(-1))
 
@@ -162,7 +162,7 @@ class Neighbourhood:
 
 
 def _medians_of_known(windows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the median of each window, without NaN; a window of NaN alone takes that of the nearest window."""
+    """Return the median of each window, without NaN; a window of NaN alone gets the median of the nearest window."""
     known = ~np.isnan(windows).all(axis=-1)
     grid = Neighbourhood(known.shape, np.flatnonzero(known))
     return grid.filled(np.nanmedian(windows[known], axis=-1))
@@ -173,9 +173,9 @@ def _coarse(n: int, step: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n - 1, -(-(n - 1) // step) + 1).round()).astype(np.int64)
 
 
-def _interpolation(places: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the (places, nodes) matrix of linear interpolation from nodes to places, constant beyond the nodes."""
-    return np.stack([np.interp(places, nodes, column) for column in np.eye(len(nodes))], axis=1)
+def _interpolation(positions: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the (positions, nodes) matrix of linear interpolation from nodes to positions, constant beyond the nodes."""
+    return np.stack([np.interp(positions, nodes, column) for column in np.eye(len(nodes))], axis=1)
 
 
 def _continued(n: int, nodes: NDArray[Any], axis: int) -> NDArray[np.float64]:
@@ -185,10 +185,13 @@ def _continued(n: int, nodes: NDArray[Any], axis: int) -> NDArray[np.float64]:
     """
     sigma = SMOOTHING_SIGMAS[axis]
     margin = math.ceil(REACH * sigma)
-    places = np.arange(-margin, n + margin)
-    matrix = _interpolation(places, nodes)
+    positions = np.arange(-margin, n + margin)
+    matrix = _interpolation(positions, nodes)
     if axis == 0:
-        for end, beyond in ((0, np.minimum(places - nodes[0], 0)), (-1, np.maximum(places - nodes[-1], 0))):
+        for end, beyond in (
+            (0, np.minimum(positions - nodes[0], 0)),
+            (-1, np.maximum(positions - nodes[-1], 0)),
+        ):
             near = np.abs(nodes - nodes[end]) <= SLOPE_DEPTH
             offsets = np.where(near, nodes - nodes[near].mean(), 0)
             matrix += beyond[:, None] * offsets / max(float(offsets @ offsets), 1.0)

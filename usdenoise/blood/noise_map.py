@@ -42,14 +42,14 @@ def noise_map(
     least blood and tissue (minimum statistics, as in Martin, IEEE Trans. Speech Audio Process. 9(5), 2001). The
     noise map is the wide median of the pixels' power over h in that half: wide, so that vessels do not count.
 
-    Two things make up for what chance does. The frequencies are chosen in one half of the data and the power is measured
-    in the other, and the other way round: the lowest of what was measured would be too low, the more so where noise is
-    correlated in space. And a median is below the mean, by as much as the power varies from one half to the other.
+    Two biases are corrected. The frequencies are chosen in one half of the data and the power is measured in the other
+    half, and vice versa: the lowest measured values would be too low, especially if noise is correlated in space. And the
+    median is below the mean; the correction follows from the variation of the power between the halves.
 
     Parameters
     ----------
     halves : (2, n_pixels, L + 1) complex or real array
-        Lags r_l of two parts of the filtered data, whose noise is independent: of two halves of the frames, or means
+        Lags r_l of two parts of the filtered data, whose noise is independent: two halves of the frames, or means
         over two sets of blocks.
     projection : ClutterProjection
         The clutter filter.

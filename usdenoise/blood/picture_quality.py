@@ -1,4 +1,4 @@
-"""What can be said of a blood map: how far blood is above noise, how much is lost, and whether halves agree."""
+"""Quality of a blood map: blood over noise, the share that the filter removed, and the correlation of two halves."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ LEAST_EVIDENCE = 0.5
 """Evidence from which a pixel counts as a vessel: noise explains less of what it shows than blood does."""
 
 BRIGHT_DB, BRIGHTEST_PERCENT = 10.0, 99.0
-"""A vessel's blood power is at most 10 dB below the 99th percentile of the map: weaker ones are no part of the figures."""
+"""A vessel's blood power is at most 10 dB below the 99th percentile of the map: weaker ones are not part of the metrics."""
 
 LEAST_STANDARD_ERRORS = 4.0
 """Standard errors of the noise power, N / sqrt(n_frames), above which the 99th percentile must be: the largest value on
@@ -30,7 +30,7 @@ _FAINT = 0.01
 
 @dataclass(frozen=True)
 class PictureQuality:
-    """Figures of a blood map; None where no blood was found.
+    """Figures of a blood map; None if no blood was found.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class PictureQuality:
         Share of the blood power in the map, over the pixels of vessels, that is added for what the clutter filter removed,
         as estimated from the Doppler spectrum that is left. Slow and transverse flow that was removed whole is not in it.
     reproducibility : float or None
-        Correlation of the blood maps of two interleaved halves of the frames; None where one is constant.
+        Correlation of the blood maps of two interleaved halves of the frames; None if one is constant.
     tissue_share : float or None
         Share of leaked tissue in the power above the noise after the filter; None (the default) if it is not known.
     """

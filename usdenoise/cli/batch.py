@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="GLOB",
     show_default="by their suffixes",
-    help="Take only the files with such names from folders, e.g. '*.mat'. Repeat it for several patterns.",
+    help="Use only files with matching names in folders, e.g. '*.mat'. Repeat it for several patterns.",
 )
 @flag_option(
     Group.BATCH,
@@ -91,7 +91,7 @@ def command(
     Each one is filtered by a process of `usdenoise run`. The same command again resumes: it skips scans with complete
     results, unless their input, the options or the version changed. The processors are divided among the scans
     that run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
-    DIR; the page can be opened while the batch runs. With --json each scan is a line, and then a summary.
+    DIR; the page can be opened while the batch runs. --json prints a line for each scan, then a summary.
     """
     arguments = shared.job_arguments(values)
     dask = arguments.pop("dask", None)
@@ -132,5 +132,5 @@ def _rows(report: "BatchReport") -> list[tuple[str, str]]:
     counts = [f"{summary[status.key]} {status}" for status in Status if summary[status.key]]
     rows = [("scans", f"{summary['scans']}: {', '.join(counts)}"), ("time", f"{summary['seconds']:.1f} s")]
     rows += [("failed", f"{row.scan}: {row.error}") for row in report.rows if row.error]
-    rows += [("look at", f"{row.scan}: {row.doubts}") for row in report.rows if row.doubts]
+    rows += [("check", f"{row.scan}: {row.doubts}") for row in report.rows if row.doubts]
     return rows + [("wrote", name) for name in summary["output"].values()]

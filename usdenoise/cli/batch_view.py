@@ -44,7 +44,7 @@ class BatchView:
         self._console.advance(0, _short(scan.name), scan.name)
 
     def finished(self, row: "Row") -> None:
-        """Print the outcome of a scan, and the time that the others may take."""
+        """Print the outcome of a scan, and the time that the remaining scans may take."""
         self._console.end(row.scan)
         self._counts[row.status] += 1
         over = self._counts.total()

@@ -78,7 +78,7 @@ def command(
     console: Console,
     **values: Any,
 ) -> None:
-    """Run several methods on ACQUISITION, and show their images and figures of merit side by side.
+    """Run several methods on ACQUISITION, and show their images and metrics side by side.
 
     The methods run one after the other. All low-rank methods keep the same band of components, which is chosen on
     the full SVD. A method that fails has a row with the reason, and the exit code is then 1.

@@ -43,7 +43,7 @@ class Console:
         return self.level >= NOTE and sys.stderr.isatty()
 
     def say(self, message: str, level: int = NOTE) -> None:
-        """Print a line on stderr, unless its level is above that of the console."""
+        """Print a line on stderr, unless its level is above the level of the console."""
         if level <= self.level:
             message = printable(message)
             if self._progress is not None:
@@ -55,10 +55,10 @@ class Console:
         """Print a warning, which only -qq silences."""
         self.say(f"warning: {message}", WARNING)
 
-    def begin(self, what: str, total: int | None, key: Hashable = None, state: object = "") -> None:
+    def begin(self, label: str, total: int | None, key: Hashable = None, state: object = "") -> None:
         """Show the progress of a new stage, as a bar of `total` steps or, with None, only with its name.
 
-        It takes the place of the stage before it with the same key. The text of a state is made again whenever it is shown.
+        It replaces the previous stage with the same key. The text of a state is generated again whenever it is shown.
         """
         if not self.is_animated:
             return
@@ -77,7 +77,7 @@ class Console:
             )
             self._progress.start()
         self.end(key)
-        self._tasks[key] = self._progress.add_task(what, total=total, note="", state=state)
+        self._tasks[key] = self._progress.add_task(label, total=total, note="", state=state)
 
     def advance(self, done: int, note: str = "", key: Hashable = None) -> None:
         """Move the bar of a stage to step `done`, with a note behind it."""
@@ -85,7 +85,7 @@ class Console:
             self._progress.update(self._tasks[key], completed=done, note=printable(note))
 
     def end(self, key: Hashable) -> None:
-        """Show the stage of a key no longer."""
+        """Remove the stage of a key."""
         if self._progress is not None and key in self._tasks:
             self._progress.remove_task(self._tasks.pop(key))
 
@@ -159,7 +159,7 @@ def two_columns(rows: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def columns(headings: list[str], rows: list[list[str]]) -> list[str]:
-    """Return the lines of a table with headings, the first column to the left and the others to the right."""
+    """Return the lines of a table with headings, the first column aligned left, and all other columns right."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     lines = []
     for first, *others in [headings, ["-" * width for width in widths], *rows]:

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 @shared.reading_options
 @shared.json_option
 def command(file: Path, as_json: bool, **reading: Any) -> None:
-    """Show what is in FILE and how it would be read.
+    """Show the contents of FILE and how it would be read.
 
-    The list has all stacks in FILE, marks the one that would be read, and says where each piece of metadata
-    comes from: the file, an option, or an assumption. For a folder it has the stack of each file.
+    The list has all stacks in FILE, marks the one that would be read, and shows the source of each metadata
+    entry: the file, an option, or an assumption. For a folder it has the stack of each file.
     """
     from usdenoise.files import describe
     from usdenoise.files.damage import readable
@@ -50,14 +50,14 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
         return
     description = describe(file, **shared.given(ReadOptions, reading))
     metadata, problem = description.metadata, description.problem
-    found = {
+    descriptions = {
         "values": metadata.values,
         "sources": metadata.sources,
         "attributes": sorted(metadata.attributes),
     }
     # Attributes of HDF5 may be references, which cannot be copied.
     plain = replace(description, problem=None, metadata=replace(metadata, attributes={}))
-    report = {**asdict(plain), "problem": problem and problem.worded(FLAGS), "metadata": found}
+    report = {**asdict(plain), "problem": problem and problem.worded(FLAGS), "metadata": descriptions}
     Console(as_json=as_json).show(report, lambda: two_columns(_rows(description)))
     if problem is not None:
         raise problem
@@ -69,13 +69,13 @@ def _list_folder(folder: Path, as_json: bool, reading: dict[str, Any]) -> None:
     from usdenoise.files.damage import readable
 
     with readable(folder):
-        # A folder is none of its own subfolders, so that no file is left out.
+        # A folder is not one of its own subfolders, so that no file is skipped.
         paths = sorted(acquisition_files(folder, folder, ()), key=lambda path: natural_key(str(path)))
     if not paths:
         raise InputError(f"{folder} contains no file of a known format", remedy="check the path")
-    found = {str(path.relative_to(folder)): _stack_of(path, reading) for path in paths}
-    rows = [(name, entry["problem"] or _words(entry["stack"])) for name, entry in found.items()]
-    Console(as_json=as_json).show({"files": found}, lambda: two_columns(rows))
+    stacks = {str(path.relative_to(folder)): _stack_of(path, reading) for path in paths}
+    rows = [(name, entry["problem"] or _words(entry["stack"])) for name, entry in stacks.items()]
+    Console(as_json=as_json).show({"files": stacks}, lambda: two_columns(rows))
 
 
 def _stack_of(path: Path, reading: dict[str, Any]) -> dict[str, Any]:

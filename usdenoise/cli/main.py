@@ -18,10 +18,10 @@ from usdenoise.system.signals import INTERRUPTED, exit_code, terminable
 
 COMMANDS = {
     "run": "Filter one acquisition: remove clutter, map the blood.",
-    "session": "Filter many blocks, and make one time series of them.",
+    "session": "Filter many blocks into one time series.",
     "batch": "Filter many acquisitions; the same command resumes.",
     "compare": "Run several methods on one acquisition, side by side.",
-    "info": "Show what is in a file, and how it would be read.",
+    "info": "Show the contents of a file, and how it would be read.",
     "simulate": "Simulate a phantom with known truth.",
     "reproduce": "Repeat the paper's experiments, and check its claims.",
 }
@@ -38,7 +38,7 @@ class LazyGroup(click.Group, GroupedCommand):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import and return the command of a name, or None where there is none."""
+        """Import and return the command of a name, or None if there is none."""
         if name not in COMMANDS:
             return None
         command: click.Command = import_module(f"usdenoise.cli.{name}").command

@@ -13,7 +13,7 @@ _SHORT_DEFAULT = re.compile(r"\[default: [^]]{1,20}\]")
 
 
 class GroupedOption(click.Option):
-    """An option that knows its group.
+    """An option with its group.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def with_default(text: str, default: str) -> str:
 
 
 def flag_option(group: Group, *names: str, **settings: Any) -> Callable[[Any], Any]:
-    """Return the decorator that adds an option of a group to a command; settings are those of click.option."""
+    """Return the decorator that adds an option of a group to a command; settings are as for click.option."""
     return click.option(*names, cls=GroupedOption, group=group, **settings)
 
 
@@ -75,7 +75,7 @@ class _HelpFormatter(click.HelpFormatter):
 
 def _wrapped(text: str, width: int) -> list[str]:
     # A no-break space keeps "[default: auto]" together.
-    kept = _SHORT_DEFAULT.sub(lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    kept = _SHORT_DEFAULT.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
     lines = textwrap.wrap(kept, width, break_on_hyphens=False, break_long_words=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 

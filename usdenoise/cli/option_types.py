@@ -17,7 +17,7 @@ class PathType(click.Path):
     Parameters
     ----------
     **settings
-        Those of click.Path.
+        The same as for click.Path.
     """
 
     def __init__(self, **settings: Any) -> None:

@@ -73,7 +73,7 @@ def command(
     unknown = [name for name in names if name not in EXPERIMENTS and name != "all"]
     if unknown:
         raise click.UsageError(
-            f"there is no experiment '{unknown[0]}'; give all, or some of {', '.join(EXPERIMENTS)}"
+            f"unknown experiment '{unknown[0]}'; give all, or names of {', '.join(EXPERIMENTS)}"
         )
     chosen = list(EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
     console.begin("experiments", len(chosen))

@@ -43,7 +43,7 @@ class ProgressView:
         self._console.advance(done, f"{done / 2**20:.0f} of {total / 2**20:.0f} MiB")
 
     def loaded(self, stack: "GriddedStack") -> None:
-        """Say what was assumed on reading."""
+        """Print the assumptions of the reader."""
         for assumption in stack.assumptions:
             self._console.say(f"note: {assumption}")
 
@@ -54,7 +54,7 @@ class ProgressView:
         self._console.advance(done, f"{done} of {total}  {self._clock.left(done, total)}")
 
     def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
-        """Show what is known after a block of a live session: in a line, or where a bar can be shown in its place."""
+        """Show the state of a live session after a block: as a line, or in the progress bar if there is one."""
         blood, steady = update.blood_to_noise_db, update.unsteadiness
         parts = [
             f"{blocks.n_waiting} waiting",

@@ -96,7 +96,9 @@ def _kept(report: "Report") -> str:
         return "all other components and the residual: blood and noise"
     if report.sequence is not None:
         return "the other components"
-    return f"the next {high - low} component{'' if high - low == 1 else 's'}; the rest is dropped as noise"
+    return (
+        f"the next {high - low} component{'' if high - low == 1 else 's'}; the residual is dropped as noise"
+    )
 
 
 def _estimate(report: "Report", warned: Sequence[str]) -> str:

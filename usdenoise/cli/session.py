@@ -35,7 +35,7 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
         ("usdenoise session long.h5 --window 300 -o out", "The same from a long file, 300 frames a block"),
         (
             "usdenoise session blocks -o out --live --until-idle 30",
-            "Show pictures while the files come, until none has come for 30 s",
+            "Show pictures while the files arrive, until none arrives for 30 s",
         ),
     ],
 )
@@ -48,7 +48,7 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
     "patterns",
     multiple=True,
     metavar="GLOB",
-    help="Take only the files with such names from a folder, for example 'block_*.h5'. Repeat it for several patterns.",
+    help="Use only files with matching names in a folder, for example 'block_*.h5'. Repeat it for several patterns.",
 )
 @shared.flags_of(SessionOptions)
 @flag_option(
@@ -82,9 +82,9 @@ def command(
 ) -> None:
     """Filter the blocks of a session, and make one time series of them.
 
-    PATHS are files of one block each, a folder of them, or, with --window, one long file. All blocks have their clutter
-    in common, so the series is steady from block to block. The results are the series of blood power and of power Doppler,
-    their means, a table of the blocks, pictures and a page. A session that was stopped goes on with the same command.
+    PATHS are files of one block each, a folder of them, or, with --window, one long file. The same clutter
+    components are removed from all blocks, so it is steady. The results are the series of blood power and of power Doppler,
+    their means, a table of the blocks, pictures and a page. The same command resumes a stopped session.
     """
     arguments = shared.job_arguments(values)
     from usdenoise.jobs.session_call import run_session

@@ -80,15 +80,15 @@ def keys_of(
 
 
 def _flag_of(declared: Option, hidden: bool) -> Decorator[Any]:
-    """Return the decorator of an option. Its value is None unless given, so that a preset can tell."""
+    """Return the decorator of an option. Its value is None unless given, so that a preset can set it."""
     name = f"no_{declared.name}" if declared.default is True else declared.name
     help_text = declared.help.format_map(FLAGS)
     settings = {"default": None, "help": help_text, "hidden": hidden}
-    made = functools.partial(flag_option, declared.group, declared.flag, name, **settings)
+    add_flag = functools.partial(flag_option, declared.group, declared.flag, name, **settings)
     if isinstance(declared.default, bool):
-        return made(is_flag=True)
+        return add_flag(is_flag=True)
     shown = declared.default_text or False
-    return made(type=type_of(declared), metavar=_metavar(declared), show_default=shown)
+    return add_flag(type=type_of(declared), metavar=_metavar(declared), show_default=shown)
 
 
 def _metavar(declared: Option) -> str:
@@ -100,13 +100,13 @@ def _metavar(declared: Option) -> str:
 
 def given(options: type[Options], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a class that were given, by the values of a command."""
-    found: dict[str, Any] = {}
+    option_values: dict[str, Any] = {}
     for name, declared in options.declared.items():
         if declared.default is True:
-            found |= {name: False} if values.get(f"no_{name}") else {}
+            option_values |= {name: False} if values.get(f"no_{name}") else {}
         elif values.get(name) is not None:
-            found[name] = values[name]
-    return found
+            option_values[name] = values[name]
+    return option_values
 
 
 def job_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,10 +135,10 @@ def read_size(text: str) -> int:
     click.BadParameter
         If the text is not a positive size.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if found is None or not float(found[1]) > 0:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None or not float(match[1]) > 0:
         raise click.BadParameter(f"'{text}' is not a size, for example 600M or 2.5G")
-    return int(float(found[1]) * 1024 ** " KMGT".index(found[2].upper() or " "))
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
 reading_options = _stack(
@@ -173,7 +173,7 @@ dask_option = flag_option(
     Group.RESOURCES,
     "--dask",
     metavar="N|ADDRESS",
-    help="Work on Dask workers: on N processes that are started here, or on those of the scheduler at ADDRESS, "
+    help="Work on Dask workers: on N processes that are started here, or on the workers of the scheduler at ADDRESS, "
     "which see the same files.",
 )
 resource_options = _stack(
@@ -183,8 +183,8 @@ resource_options = _stack(
             "--memory",
             callback=lambda context, option, text: None if text is None else read_size(text),
             metavar="SIZE",
-            show_default="what the system has",
-            help="Memory to take at most, for example 600M. A larger stack goes into a temporary file in the folder of "
+            show_default="the free memory",
+            help="Largest memory to use, for example 600M. A larger stack goes into a temporary file in the folder of "
             "the results.",
         ),
         dask_option,
@@ -208,7 +208,7 @@ def threads_option(group: Group) -> Decorator[Any]:
 def output_option(
     help_text: str = "Folder of the results.", metavar: str = "DIR", **settings: Any
 ) -> Decorator[Any]:
-    """Return the decorator that adds --output to a command; settings are those of click.option."""
+    """Return the decorator that adds --output to a command; settings are as for click.option."""
     return flag_option(
         Group.OUTPUTS, "-o", "--output", type=PathType(), metavar=metavar, help=help_text, **settings
     )

@@ -1,4 +1,4 @@
-"""The time that is left, in words, from the pace so far."""
+"""The remaining time, in words, from the pace of the finished steps."""
 
 import time
 
@@ -20,7 +20,7 @@ class Clock:
 def duration(seconds: float) -> str:
     """Return a time in the two largest of hours, minutes and seconds that it has, for example "1 h 5 min"."""
     whole = max(round(seconds), 1)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    hours, minutes, remaining = whole // 3600, whole // 60 % 60, whole % 60
     if hours:
         return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+    return f"{minutes} min {remaining} s" if minutes else f"{remaining} s"

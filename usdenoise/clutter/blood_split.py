@@ -49,7 +49,7 @@ def score_cutoffs(
     model : LowRank
         Components of the stack.
     rows : PixelSample
-        Pixels of the stack, those of the model whose numbers they have; the maps are made in these.
+        Pixels of the stack; `numbers` are their rows in the model. The maps are computed in these pixels.
     noise_rms : float
         Noise level, in the units of the data.
     edge : int
@@ -62,15 +62,15 @@ def score_cutoffs(
     array indexed by the low cutoff
         -1 for a cutoff of 0, and where a map is the same everywhere.
     """
-    seen = rows.spread(SPLIT_PIXELS)
-    left = model.left[seen.numbers]
+    split_rows = rows.spread(SPLIT_PIXELS)
+    left = model.left[split_rows.numbers]
     end, tiny = blood.stop, float(np.finfo(np.float32).tiny)
     power = np.abs(left).astype(np.float64) ** 2
-    rest = _residual_energy(replace(model, left=left), seen)
+    residual_energy = _residual_energy(replace(model, left=left), split_rows)
     # Column k is the power without the components [0, k). Subtracting from |M|^2 would lose it in rounding errors
     # where tissue is 60 dB above it.
     kept = np.cumsum((power * model.singular_values**2)[:, ::-1], axis=1)[:, ::-1]
-    kept += rest[:, None]
+    kept += residual_energy[:, None]
     # A component without any power stays 0 everywhere.
     power = power[:, :end] / np.maximum(power[:, :end].mean(axis=0), tiny)
     # The largest singular value that noise adds to a component, relative to the component.
@@ -115,10 +115,10 @@ def _residual_energy(model: LowRank, rows: PixelSample) -> NDArray[np.float64]:
     factor, factor_h = model.band(0, model.rank)
     energies = []
     for block in block_rows(rows.shape):
-        rest: NDArray[Any] = factor[block] @ factor_h
-        np.subtract(rows.values[block], rest, out=rest)
+        residual: NDArray[Any] = factor[block] @ factor_h
+        np.subtract(rows.values[block], residual, out=residual)
         observed = rows.observed_mask(block)
         if observed is not None:
-            rest *= observed
-        energies.append(row_squared_norms(rest))
+            residual *= observed
+        energies.append(row_squared_norms(residual))
     return np.concatenate(energies)

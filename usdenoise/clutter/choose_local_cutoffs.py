@@ -18,11 +18,11 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.row_blocks import block_rows
 
 WHITE = (5.0, 6.0)
-"""A temporal vector is white up to L + 5 sqrt(L) + 6 for the statistic of L lags, which has the mean L: that of white noise
-is above in one vector of a million."""
+"""A temporal vector is white up to L + 5 sqrt(L) + 6 for the statistic of L lags, which has the mean L: white noise
+exceeds it in one vector of a million."""
 
 LEAST_FRAMES = 24
-"""Frames in which three lags are measured. With fewer, noise and slow motion are not told apart."""
+"""Frames in which three lags are measured. With fewer frames, noise and slow motion cannot be distinguished."""
 
 EVEN = 6.0
 """Largest kurtosis of a temporal vector of complex noise, which has 2, and of real noise, which has 3, times 3/2. For one
@@ -56,7 +56,7 @@ class LatticeFrames:
         return None if self.used is None else self.used[self.start : self.start + self.values.shape[1]]
 
     def lag_sums(self, model: LowRank, low: int, n_lags: int, executor: Executor) -> LagSums:
-        """Return the lagged products of the values without the components [0, low) of a model."""
+        """Return the lags of the values without the components [0, low) of a model."""
         factor, factor_h = model.band(0, low)
         factor = factor[self.lattice.pixels]
         factor_h = np.ascontiguousarray(factor_h[:, self.start : self.start + self.values.shape[1]])
@@ -75,13 +75,13 @@ class LatticeFrames:
 
 
 def choose_local_cutoffs(
-    seen: LatticeFrames, model: LowRank, low: int, grid: Neighbourhood, executor: Executor
+    lattice_frames: LatticeFrames, model: LowRank, low: int, grid: Neighbourhood, executor: Executor
 ) -> tuple[ClutterProjection, LocalCutoffs | None]:
     """Choose per-pixel cutoffs, from a blood map of every second pixel with the global cutoff.
 
     Parameters
     ----------
-    seen : LatticeFrames
+    lattice_frames : LatticeFrames
         Values of every second pixel, with their clutter.
     model : LowRank
         The components.
@@ -97,39 +97,41 @@ def choose_local_cutoffs(
     projection : ClutterProjection
         The effect on autocorrelations over time of the filter with which a blood map is made.
     cutoffs : LocalCutoffs or None
-        The per-pixel cutoffs of that filter; None where it takes out the components below the global cutoff everywhere.
+        The per-pixel cutoffs of that filter; None if it removes the components below the global cutoff in all pixels.
     """
     clutter = without_noise(model.right[:, :low])
-    projection = clutter_projection(model.right[:, :clutter], used=seen.used)
+    projection = clutter_projection(model.right[:, :clutter], used=lattice_frames.used)
     nowhere = LocalCutoffs(low, clutter, np.zeros((grid.n_pixels, low - clutter), np.float32))
     cutoffs = None if clutter == low else nowhere
     if clutter == 0:
         return projection, cutoffs
-    stop = seen.start + seen.values.shape[1]
-    here = clutter_projection(model.right[seen.start : stop, :clutter], used=seen.used_here)
-    lags = seen.lag_sums(model, clutter, here.n_lags, executor)
-    coarse = map_blood(lags, here, seen.lattice.coarse, executor, with_halves=False)
-    n_used = len(model.right) if seen.used is None else int(np.count_nonzero(seen.used))
+    stop = lattice_frames.start + lattice_frames.values.shape[1]
+    band_projection = clutter_projection(
+        model.right[lattice_frames.start : stop, :clutter], used=lattice_frames.used_here
+    )
+    lags = lattice_frames.lag_sums(model, clutter, band_projection.n_lags, executor)
+    coarse = map_blood(lags, band_projection, lattice_frames.lattice.coarse, executor, with_halves=False)
+    n_used = len(model.right) if lattice_frames.used is None else int(np.count_nonzero(lattice_frames.used))
     clutter_power = float(np.sum(model.singular_values**2)) / (grid.n_pixels * n_used)
     if not shows_blood(coarse, n_used, clutter_power):
         return projection, cutoffs
     first = replace(
         coarse,
-        blood_power=seen.lattice.interpolated(coarse.blood_power),
-        noise_power=seen.lattice.interpolated(coarse.noise_power),
+        blood_power=lattice_frames.lattice.interpolated(coarse.blood_power),
+        noise_power=lattice_frames.lattice.interpolated(coarse.noise_power),
     )
     cutoffs = local_cutoffs(model, clutter, first, grid).up_to(low)
     per_pixel = clutter_projection(
         model.right[:, : cutoffs.stop],
         blood_shares=cutoffs.power_taken(first.blood_power),
         image_shares=cutoffs.power_taken(np.ones(grid.n_pixels)),
-        used=seen.used,
+        used=lattice_frames.used,
     )
     return per_pixel, cutoffs
 
 
 def without_noise(right: NDArray[Any]) -> int:
-    """Return the number of components that is left of some when those at the end that are noise are taken off.
+    """Return the number of leading components without the noise components at the end.
 
     Where more components are removed than clutter has, the last ones are the strongest directions of the noise. They
     hold more of it than the share that they have of the frames, the more so where noise is correlated in space or grows
@@ -151,7 +153,7 @@ def without_noise(right: NDArray[Any]) -> int:
     kurtosis = n * np.sum(np.abs(right) ** 4, axis=0)
     times = (
         1 if np.iscomplexobj(right) else 2
-    )  # the variance of a real statistic is twice that of a complex one
+    )  # the variance of a real statistic is twice the variance of a complex one
     most = len(lags) + WHITE[0] * np.sqrt(times * len(lags)) + WHITE[1] * times
     # In few frames noise may have as much as a component with half of the largest autocorrelation: that is none.
     most = min(most, n * float(np.sum((1 - lags / n) ** 2)) / 4)

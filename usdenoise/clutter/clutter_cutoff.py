@@ -27,14 +27,14 @@ clutter fall by 39 dB or more on phantoms of 300 and 400 frames, and by 13 dB in
 third of a wavelength; the values of blood by 3 dB at most, and of a rotating disk without clutter by 1.4 dB."""
 
 MOVED = 1.0
-"""Displacement in pixels from which the singular values of tissue may fall as slowly as those of blood: over 200 frames
-tissue that moved by 4 pixels fell by 4 to 10 dB."""
+"""Displacement in pixels from which the singular values of tissue may fall as slowly as the singular values of blood:
+over 200 frames, tissue that moved by 4 pixels fell by 4 to 10 dB."""
 
 CLUTTER_DOPPLER = 0.1
 """Largest mean Doppler frequency of the first clutter component, in cycles a frame: tissue moves more slowly."""
 
 USUAL, LATEST = 0.6, 0.4
-"""Levels of similarity, relative to that of the references among themselves, at which tissue usually ends and at
+"""Levels of similarity, relative to the similarity among the references, at which tissue usually ends and at
 which it has certainly ended. Set with benchmarks/quality.py, on other seeds than docs/evidence.md quotes."""
 
 BLOOD_COMPONENTS, LEAST_BLOOD_COMPONENTS = 12, 4
@@ -133,7 +133,7 @@ def choose_low_cutoff(
     model : LowRank
         Leading components of the stack.
     rows : PixelSample
-        Pixels of the stack, those of the model whose numbers they have.
+        Pixels of the stack; `numbers` are their rows in the model.
     noise_rms : float
         Noise level, in the units of the data.
     highest : int
@@ -144,7 +144,7 @@ def choose_low_cutoff(
     Returns
     -------
     CutoffChoice
-        With low 0 where there is no clutter subspace.
+        With low 0 if there is no clutter subspace.
     """
     doppler = mean_doppler(model.right)
     similarity = spatial_similarity(model.left)
@@ -170,7 +170,7 @@ def choose_low_cutoff(
 def _no_clutter(
     singular: NDArray[np.float64], doppler: NDArray[np.float64], moved: float
 ) -> _Decision | None:
-    """Return the decision to remove nothing where the first components are no clutter, otherwise None."""
+    """Return the decision to remove nothing if the first components are not clutter, otherwise None."""
     if len(singular) < 2:
         return _Decision(0, CutoffReason.RANK_TOO_LOW, CutoffCertainty.UNSURE)
     over = min(FALL_OVER, len(singular) - 1)
@@ -224,7 +224,7 @@ def _certainty(distance: int, low: int) -> CutoffCertainty:
 
 
 def _is_blood_visible(similarity: NDArray[np.float64], blood: range) -> bool:
-    """Return whether the blood components resemble each other, as those of vessels do and those of noise do not."""
+    """Return whether the blood components resemble each other, as in vessels; noise components do not."""
     n = len(blood)
     if n < LEAST_BLOOD_COMPONENTS:
         return False

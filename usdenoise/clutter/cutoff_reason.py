@@ -15,7 +15,7 @@ class CutoffCertainty(StrEnum):
 
 
 class CutoffReason(CodedEnum):
-    """Why a low cutoff was chosen; the value is its sentence, with the figures left open."""
+    """Why a low cutoff was chosen; the value is its sentence, with placeholders for the numbers."""
 
     GIVEN = "as given"
     NO_FALL = "no clutter found: the first {over} singular values fall by only {fall_db:.1f} dB"
@@ -31,7 +31,7 @@ class CutoffReason(CodedEnum):
     )
     BEYOND_RANK = "tissue reaches to the last component estimated; raise the rank, and the sampling if it limits the rank"
     SIMILARITY_FALLS = (
-        "after {low} components, the similarity to the first ones is below {level:g} % of that among them"
+        "after {low} components, the similarity to the first ones is below {level:g} % of their own"
     )
     TISSUE_SQUARE = "the first {low} components resemble each other, as tissue speckle does"
     BLOOD_MAP = "with more than {low} components removed, the power Doppler fits the blood map less well"

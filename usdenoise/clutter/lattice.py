@@ -17,7 +17,7 @@ LEAST_PIXELS = 2000
 
 
 def lattice_places(shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
-    """Return every second place along each of the longer axes of an image, or all places of a small image.
+    """Return every second position along each of the longer axes of an image, or all positions of a small image.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Lattice:
     grid : Neighbourhood
         The image.
     places : tuple of arrays
-        Places of the pixels along each axis of the image.
+        Positions of the pixels along each axis of the image.
     """
 
     grid: Neighbourhood

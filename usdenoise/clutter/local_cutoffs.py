@@ -1,4 +1,4 @@
-"""Per-pixel cutoffs: how much of each component near the global cutoff is clutter, pixel by pixel."""
+"""Per-pixel cutoffs: the share of clutter in each component near the global cutoff, pixel by pixel."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -35,14 +35,14 @@ SHARE_PIXELS, SHARE_ROUNDS = 2000, 60
 
 @dataclass(frozen=True)
 class LocalCutoffs:
-    """Share of each component that a filter takes out of each pixel.
+    """Share of each component that a filter removes from each pixel.
 
     Attributes
     ----------
     low : int
         The global cutoff.
     first : int
-        Components [0, first) are taken out of every pixel.
+        Components [0, first) are removed from every pixel.
     taken : (n_pixels, k) float32 array
         Share in [0, 1] of the amplitude of the components [first, first + k).
     """
@@ -102,8 +102,8 @@ def local_cutoffs(model: LowRank, low: int, blood: BloodMap, grid: Neighbourhood
     references = model.left[:, max(0, low - REFERENCES_FROM) : max(1, low - REFERENCES_TO)]
     tissue = np.mean(np.abs(references).astype(np.float64) ** 2, axis=1)
     maps = np.stack([_levelled(m) for m in (tissue, blood.blood_power, blood.noise_power)], axis=1)
-    some = spread_rows(len(maps), SHARE_PIXELS)
-    shares = _shares(model.left[some, first:stop], maps[some])
+    pixels = spread_rows(len(maps), SHARE_PIXELS)
+    shares = _shares(model.left[pixels, first:stop], maps[pixels])
     # No component has more blood and noise than the stack: the rest is tissue, however little it looks like the map.
     energy = len(model.right) * float(np.sum(blood.blood_power + blood.noise_power))
     other, squares = shares[1:].sum(axis=0), model.singular_values[first:stop] ** 2
@@ -115,10 +115,10 @@ def local_cutoffs(model: LowRank, low: int, blood: BloodMap, grid: Neighbourhood
         around[:, source, None] * weight
         for source, weight in enumerate(shares * np.array([[1.0], [CAUTION], [1.0]]))
     )
-    taken = tissue / np.maximum(tissue + vessels + noise, TINY)
+    removed = tissue / np.maximum(tissue + vessels + noise, TINY)
     beyond = low - first
-    taken[:, beyond:] *= tissue[:, beyond:] > vessels[:, beyond:]
-    return LocalCutoffs(low, first, taken.astype(np.float32))
+    removed[:, beyond:] *= tissue[:, beyond:] > vessels[:, beyond:]
+    return LocalCutoffs(low, first, removed.astype(np.float32))
 
 
 def _levelled(power: NDArray[np.float64]) -> NDArray[np.float64]:

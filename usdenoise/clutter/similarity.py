@@ -60,7 +60,7 @@ class SimilarityProfile:
 
     @classmethod
     def from_similarity(cls, similarity: NDArray[np.float64], singular_values: NDArray[np.float64]) -> Self:
-        """Return the profile of a (k, k) similarity matrix; the k singular values say which are the references."""
+        """Return the profile of a (k, k) similarity matrix; the k singular values determine the references."""
         close = np.count_nonzero(singular_values > CLUTTER_REACH * singular_values[0])
         n_references = int(np.clip(close, 1, REFERENCES))
         raw = np.ones(len(similarity))
@@ -78,9 +78,9 @@ class SimilarityProfile:
         """Return the first component below a level from which on all but one of FALL_LENGTH are below it; None if none."""
         below = np.append(self.values < level, np.ones(FALL_LENGTH - 1, bool))
         counts = np.convolve(below, np.ones(FALL_LENGTH), "valid")
-        found = np.flatnonzero(below[: len(self.values)] & (counts >= FALL_LENGTH - 1))
-        found = found[found > 0]
-        return int(found[0]) if len(found) else None
+        crossings = np.flatnonzero(below[: len(self.values)] & (counts >= FALL_LENGTH - 1))
+        crossings = crossings[crossings > 0]
+        return int(crossings[0]) if len(crossings) else None
 
 
 def two_squares(similarity: NDArray[np.float64]) -> tuple[int, int, float]:

@@ -100,7 +100,7 @@ def prefers_sparse(density: float, n_entries: int, rank: int) -> bool:
     """Return whether the sparse evaluation is preferred to the dense one.
 
     The dense evaluation costs the same at any density. The sparse one costs two to four times the dense cost of an
-    entry, for each sampled entry, and keeps the place and the value of each.
+    entry, for each sampled entry, and stores the position and the value of each.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 Damping = Callable[[int, float, float], float]
-"""(iteration counted from 0, objective now, objective at the start) -> eta"""
+"""(iteration counted from 0, current objective, objective at the start) -> eta"""
 
 
 def constant(eta: float) -> Damping:

@@ -52,7 +52,7 @@ def check_rank(shape: tuple[int, int], rank: int, n_fitted: int) -> None:
             # All of its entries are as many as the unknowns, and some are held out.
             remedy = "give a stack of several pixels"
         else:
-            remedy = "raise {sampling}, no rank is determined by so few"
+            remedy = "raise {sampling}: these samples determine no rank"
         raise OptionError(
             f"{n_fitted} samples of {n_pixels} pixels x {n_frames} frames are too few for rank {rank}",
             remedy=remedy,

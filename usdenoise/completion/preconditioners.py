@@ -30,8 +30,8 @@ def damped_gram(factors: Factors, gradients: Factors, damping: float) -> Factors
 def damped_inverse(matrix: NDArray[Any], damping: float, dtype: Any) -> NDArray[Any]:
     """Return (G + eta I)^-1 of a Hermitian (r, r) matrix G, as `dtype`.
 
-    Eigenvalues that the storage precision of the factors cannot tell from zero are raised to the smallest that it
-    can. So a factor without full column rank gives a large direction, not a failure.
+    Eigenvalues that are zero within the storage precision of the factors are raised to the smallest one that is not
+    zero. So a factor without full column rank gives a large direction, not a failure.
     """
     values, vectors = np.linalg.eigh(matrix)
     floor = len(values) * np.finfo(dtype).eps * max(values[-1], 0.0) + np.finfo(dtype).tiny

@@ -81,12 +81,12 @@ def fit_rows(
 
 
 def _ratio(
-    numerator: NDArray[np.float64], denominator: NDArray[np.float64], wanted: NDArray[np.bool_]
+    numerator: NDArray[np.float64], denominator: NDArray[np.float64], is_used: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return a column of ratios, 0 where they are not wanted or not defined."""
-    wanted = wanted & (denominator > 0)
+    """Return a column of ratios, 0 if a ratio is not requested or not defined."""
+    is_used = is_used & (denominator > 0)
     ratio = np.zeros_like(numerator)
-    np.divide(numerator, denominator, out=ratio, where=wanted)
+    np.divide(numerator, denominator, out=ratio, where=is_used)
     return ratio[:, None]
 
 

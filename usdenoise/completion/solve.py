@@ -168,7 +168,7 @@ def solve(  # noqa: PLR0913
     stopping : StoppingRule
         When the loop ends, and whether it returns the best or the last factors.
     penalty : callable, optional
-        What is added to the objective (see :mod:`usdenoise.completion.penalties`); by default nothing.
+        Term that is added to the objective (see :mod:`usdenoise.completion.penalties`); by default nothing.
     undo : bool
         Whether a step that raises the objective is undone. With False every step is kept, with the same step
         length, as in published experiments with a fixed step.
@@ -188,8 +188,8 @@ def solve(  # noqa: PLR0913
     while reason is None:
         number = len(progress.trace) - 1
         eta = damping(number, current.value, first)
-        here = _penalised(current, factors, number, penalty)
-        directions = preconditioner(factors, here.gradients, eta)
+        penalised = _penalised(current, factors, number, penalty)
+        directions = preconditioner(factors, penalised.gradients, eta)
         for halvings in range(MAX_HALVINGS + 1):
             trial = _stepped(factors, directions, step)
             evaluation = problem.evaluate(trial)
@@ -197,7 +197,7 @@ def solve(  # noqa: PLR0913
             if not _is_finite(evaluation):
                 reason = StopReason.DIVERGED
                 break
-            if not undo or _penalised(evaluation, trial, number, penalty).value <= here.value * (
+            if not undo or _penalised(evaluation, trial, number, penalty).value <= penalised.value * (
                 1 + rounding
             ):
                 factors, current = trial, evaluation

@@ -51,9 +51,11 @@ def sweep(
         return loss, residual_v, residual_u
     # Re(conj(a) b) and Im(conj(a) b) are real dot products of rows that hold real and imaginary parts.
     pairs = (u.real, u.imag), (u.imag, -u.real), (v.real, v.imag)
-    own, turned, others = (np.concatenate(pair, axis=1) for pair in pairs)
-    by_real, by_imaginary, sums_u = (np.zeros_like(rows) for rows in (own, own, others))
-    loss = _complex_rows(starts, columns, values, (own, turned, others), (by_real, by_imaginary, sums_u))
+    own, turned, other_factors = (np.concatenate(pair, axis=1) for pair in pairs)
+    by_real, by_imaginary, sums_u = (np.zeros_like(rows) for rows in (own, own, other_factors))
+    loss = _complex_rows(
+        starts, columns, values, (own, turned, other_factors), (by_real, by_imaginary, sums_u)
+    )
     real, imaginary = slice(0, v.shape[1]), slice(v.shape[1], None)
     residual_v = np.empty_like(u)
     residual_v.real = by_real[:, real] - by_imaginary[:, imaginary]
@@ -83,7 +85,7 @@ def _real_rows(
 @numba.njit(**_OPTIONS)
 def _complex_rows(starts: Any, columns: Any, values: Any, factors: Any, sums: Any) -> float:
     # Rows [Re u, Im u], [Im u, -Re u] and [Re v, Im v]; sums of Re(R) and of Im(R) times the last, and R^H U.
-    own, turned, others = factors
+    own, turned, other_factors = factors
     by_real, by_imaginary, sums_u = sums
     loss, width = 0.0, own.shape[1]
     for tile, i in np.ndindex(starts.shape[0], own.shape[0]):
@@ -91,12 +93,12 @@ def _complex_rows(starts: Any, columns: Any, values: Any, factors: Any, sums: An
             j = columns[k]
             real, imaginary = -values[k].real, -values[k].imag
             for r in range(width):
-                real += own[i, r] * others[j, r]
-                imaginary += turned[i, r] * others[j, r]
+                real += own[i, r] * other_factors[j, r]
+                imaginary += turned[i, r] * other_factors[j, r]
             loss += np.float64(real) * np.float64(real) + np.float64(imaginary) * np.float64(imaginary)
             for r in range(width):
-                by_real[i, r] += real * others[j, r]
-                by_imaginary[i, r] += imaginary * others[j, r]
+                by_real[i, r] += real * other_factors[j, r]
+                by_imaginary[i, r] += imaginary * other_factors[j, r]
             for r in range(width):
                 sums_u[j, r] += real * own[i, r] + imaginary * turned[i, r]
     return loss

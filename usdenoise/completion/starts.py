@@ -102,13 +102,13 @@ def warm(problem: CompletionProblem, rank: int, rng: np.random.Generator, factor
     """
     u, v = factors
     m, n = problem.shape
-    given = u.shape[1]
-    if u.shape != (m, given) or v.shape != (n, given) or given > rank:
+    start_rank = u.shape[1]
+    if u.shape != (m, start_rank) or v.shape != (n, start_rank) or start_rank > rank:
         raise OptionError(
             f"factors of {u.shape} and {v.shape} cannot start a matrix of {m} pixels x {n} frames at rank {rank}; "
             "give an (n_pixels, r) and an (n_frames, r) array with r at most the rank"
         )
-    more = small(problem, rank - given, rng) if rank > given else (u[:, :0], v[:, :0])
+    more = small(problem, rank - start_rank, rng) if rank > start_rank else (u[:, :0], v[:, :0])
     return tuple(
         np.hstack([old, new]).astype(problem.matrix.dtype) for old, new in zip(factors, more, strict=True)
     )

@@ -82,7 +82,7 @@ def estimate_components(
     options : DenoiseOptions
         Method, rank, sampling and the options of the estimator.
     only_clutter : bool
-        Whether components far beyond the clutter are left out of an automatic rank.
+        Whether components far beyond the clutter are excluded from an automatic rank.
     start : pair of arrays, optional
         A warm start: factors U (n_pixels, r) and V (n_frames, r), r at most the rank.
     on_iteration : callable, optional

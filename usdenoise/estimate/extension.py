@@ -1,6 +1,6 @@
 """The extension of components to all pixels: factors that are fitted to all observed entries (the refit).
 
-The temporal singular vectors are common to all pixels, so those of a few pixels are a start for all of them.
+The temporal singular vectors are common to all pixels, so the vectors of a few pixels are a start for all pixels.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ fraction of the price."""
 
 
 def extend(rows: PixelSample, sampled: LowRank, noise_rms: float) -> tuple[LowRank, float, Prior]:
-    """Return the components of a pixel sample, from those of its sampled pixels, and what the last refit gained.
+    """Return the components of a pixel sample, from the components of its sampled pixels, and the gain of the last refit.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def extend(rows: PixelSample, sampled: LowRank, noise_rms: float) -> tuple[LowRa
     if rows.is_complete:
         # Most of the rotation, for a fraction of the price of a step over all pixels.
         right = refit(rows.spread(FIRST_PIXELS), right, prior)[0].right
-    # The components near the cutoff have to be told apart.
+    # The components near the cutoff must be separated.
     return refit(rows, right, prior, rotate_again=True)
 
 
@@ -52,7 +52,7 @@ def refit(
 
     One step of subspace iteration: U is fitted to the data for the known V, then V for that U. The errors of a V
     from few samples are directions near the noise level; the step shrinks them by the square of the ratio of
-    singular values. Where every entry is observed, that is one pass over the data, and the triplets are those of
+    singular values. Where every entry is observed, this is one pass over the data, and yields the triplets of
     the data projected on the span of U (Rayleigh-Ritz). Otherwise U is fitted once more, for the new V, with the
     variances of these triplets as the prior.
 
@@ -68,7 +68,7 @@ def refit(
     rotate_again : bool
         Whether U is fitted once more, for the new V, and the triplets are rotated to be singular ones for that U.
         That separates weak components near the cutoff, which are mixed by the noise. It changes how components are
-        told apart, not the subspace. Without effect where entries are unobserved.
+        separated, not the subspace. Without effect where entries are unobserved.
 
     Returns
     -------
@@ -102,12 +102,12 @@ def refit(
 
 
 def _whitening(squares: NDArray[Any]) -> NDArray[Any]:
-    """Return W with W^H G W = I for a Gram matrix G; directions that rounding cannot tell from zero become zero."""
+    """Return W with W^H G W = I for a Gram matrix G; directions that are zero within rounding become zero."""
     size = np.sqrt(np.maximum(squares.diagonal().real, 0))
     # A component that is not there is not scaled up: its rounding errors would overflow in single precision.
     scale = np.divide(1, size, out=np.zeros_like(size), where=size > np.finfo(np.float64).eps * size.max())
     values, vectors = np.linalg.eigh(squares * np.outer(scale, scale))
-    # The columns have length one now, so small eigenvalues mean that columns depend on each other.
+    # The scaled columns have length one, so small eigenvalues mean that columns depend on each other.
     with np.errstate(divide="ignore"):
         inverse = np.where(values > len(values) * np.finfo(np.float32).eps, 1 / np.sqrt(np.abs(values)), 0.0)
     white: NDArray[Any] = vectors * inverse * scale[:, None]

@@ -55,11 +55,11 @@ class PixelSubset:
     Attributes
     ----------
     n_pixels, n_used_frames : int
-        Number of pixels in the subset, and of its frames that are not left out.
+        Number of pixels in the subset, and of its frames that are not excluded.
     singular_values : (k,) float64 array
         Singular values of the subset's Casorati matrix, k being the smaller of n_pixels and n_frames.
     left, right : (n_pixels, k) and (n_frames, k) arrays
-        Spatial and temporal singular vectors. Of the temporal ones there may be fewer (see :meth:`trimmed`).
+        Spatial and temporal singular vectors. There may be fewer temporal vectors (see :meth:`trimmed`).
     noise_rms : float
         Noise level: estimated rms of the noise in an entry.
     """
@@ -83,7 +83,7 @@ class PixelSubset:
 
     @property
     def falls_beyond_limit(self) -> bool:
-        """Whether the stack is long and its spectrum still falls at the largest rank as that of tissue does."""
+        """Whether the stack is long and its spectrum still falls at the largest rank, as the spectrum of tissue does."""
         if self.n_used_frames <= LONG or len(self.singular_values) <= self.rank_limit:
             return False
         first, last = self.singular_values[[4 * self.rank_limit // 5, self.rank_limit]]
@@ -97,7 +97,7 @@ class PixelSubset:
 
     @property
     def n_like_tissue(self) -> int | None:
-        """Number of components before those that resemble the leading ones no more; None where all resemble them."""
+        """Index of the first component whose similarity to the leading ones is below the threshold, or None."""
         leading = slice(self.rank_limit)
         similarity = spatial_similarity(self.left[:, leading])
         return SimilarityProfile.from_similarity(similarity, self.singular_values[leading]).first_below(
@@ -106,11 +106,11 @@ class PixelSubset:
 
     @property
     def most_components(self) -> int:
-        """Largest number of components that are estimated unless more are asked for."""
+        """Largest number of components that are estimated unless more are requested."""
         return min(self.rank_limit, self.n_above_noise + COMPONENTS_BEYOND_NOISE)
 
     def trimmed(self, n_all: int, needed: int) -> Self:
-        """Return the subset of `n_all` pixels without the temporal vectors that no rank takes; `needed` is asked for."""
+        """Return the subset of `n_all` pixels without temporal vectors that no rank uses; `needed` is requested."""
         if self.n_pixels == n_all:
             return self
         return replace(self, right=self.right[:, : max(self.most_components, needed)].copy())
@@ -123,7 +123,7 @@ class PixelSubset:
 
 @dataclass(frozen=True)
 class SubsetValues:
-    """The rows of a pixel subset, whose spectrum is made when it is asked for.
+    """The rows of a pixel subset, whose spectrum is computed on first access.
 
     Attributes
     ----------
@@ -254,18 +254,18 @@ def _spectrum(
     total: Any = sum(executor.map(squares, parts))
     values, vectors = np.linalg.eigh(total)
     vectors = vectors[:, ::-1]
-    others = np.empty((length, len(vectors)), rows.dtype)
+    projected = np.empty((length, len(vectors)), rows.dtype)
 
     def project(part: slice) -> NDArray[np.float64]:
         block = adjoint(part) @ vectors
-        others[part] = block
+        projected[part] = block
         return row_squared_norms(np.ascontiguousarray(block.T))
 
     norms: Any = np.sqrt(sum(executor.map(project, parts)))
-    others /= np.maximum(norms, np.finfo(others.dtype).tiny).astype(others.real.dtype)
+    projected /= np.maximum(norms, np.finfo(projected.dtype).tiny).astype(projected.real.dtype)
     singular = np.sqrt(np.maximum(values[::-1], 0))
     vectors = vectors.astype(rows.dtype)
-    return (others, singular, vectors) if is_tall else (vectors, singular, others)
+    return (projected, singular, vectors) if is_tall else (vectors, singular, projected)
 
 
 def _interpolated(rows: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:

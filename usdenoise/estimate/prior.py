@@ -11,7 +11,7 @@ PRIOR_FLOOR = 1e-3
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known of the coefficients of a pixel: independent Gaussian components, next to white noise.
+    """Prior of the coefficients of a pixel: independent Gaussian components, next to white noise.
 
     Attributes
     ----------

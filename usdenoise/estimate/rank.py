@@ -8,8 +8,8 @@ from usdenoise.estimate.pixel_subset import COMPONENTS_BEYOND_NOISE, PixelSubset
 from usdenoise.options.denoise_options import DenoiseOptions
 
 MORE_LIKE_TISSUE, COMPONENTS_BEYOND_TISSUE = 2, 8
-"""Components that may be like tissue in all pixels over those of the pixel subset, since noise and blood hide the last ones
-from few pixels, and components beyond them. On 120 stacks of seven sizes with tissue 30 to 60 dB over blood the ratio was
+"""Tissue-like components in all pixels over tissue-like components in the pixel subset, where noise and blood hide the last
+ones, and components beyond them. On 120 stacks of seven sizes with tissue 30 to 60 dB over blood the ratio was
 0.9 to 1.75. With 1.4 and 16 components, tissue 60 dB over blood cost up to 0.26 of the correlation with the truth."""
 
 SAMPLES_PER_PIXEL_AND_COMPONENT = 1.25
@@ -75,14 +75,14 @@ def automatic_rank(
     Parameters
     ----------
     subset : PixelSubset
-        Says how many components are above the noise.
+        Contains the number of components above the noise.
     shape : (int, int)
         Shape of the matrix that is sampled.
     n_samples : int
         Number of sampled entries.
     only_clutter : bool
-        Whether those above the noise are left out that are far beyond the clutter: they do not change the result where
-        the residual is kept. By default they are not.
+        Whether components above the noise but far beyond the clutter are excluded: they do not change the result if
+        the residual is kept. By default they are included.
 
     Returns
     -------
@@ -95,9 +95,9 @@ def automatic_rank(
     by_unknowns = (both - np.sqrt(max(both**2 - 4.0 * n_samples, 0.0))) / 2
     by_pixel = n_samples / (SAMPLES_PER_PIXEL_AND_COMPONENT * max(n_pixels, n_frames))
     highest = max(1, min(int(by_unknowns), int(by_pixel), min(shape) // 2))
-    wanted = subset.most_components
+    n_components = subset.most_components
     like_tissue = subset.n_like_tissue if only_clutter else None
     if like_tissue is not None:
         hidden = MORE_LIKE_TISSUE * like_tissue + COMPONENTS_BEYOND_TISSUE
-        wanted = min(wanted, max(hidden, like_tissue + COMPONENTS_BEYOND_NOISE))
-    return int(min(wanted, highest, subset.right.shape[1]))
+        n_components = min(n_components, max(hidden, like_tissue + COMPONENTS_BEYOND_NOISE))
+    return int(min(n_components, highest, subset.right.shape[1]))

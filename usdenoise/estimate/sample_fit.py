@@ -49,14 +49,14 @@ def fit_sample(
     subset: PixelSubset,
     options: DenoiseOptions,
     only_clutter: bool,
-    given: Factors | None = None,
+    warm_start: Factors | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
 ) -> tuple[Solution, int, float]:
     """Sample entries of a random subset of the pixels, and return factors U, V that complete them.
 
     Minimise f(U, V) = 1/|O| sum over the sample |(U V^H)_ij - M_ij|^2 plus a penalty by
     :func:`usdenoise.completion.solve.solve`. The penalty is the prior of each component for the start "pixels", and
-    ridge (|U|^2 + |V|^2) for the others or where a ridge is given.
+    ridge (|U|^2 + |V|^2) for other starts, or if a ridge is given.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def fit_sample(
     options : DenoiseOptions
         Method, rank, sampling, start, step, damping, ridge, iterations and patience.
     only_clutter : bool
-        Whether components far beyond the clutter are left out of an automatic rank.
-    given : pair of arrays, optional
-        A warm start, which replaces that of the options: U (n_pixels, r) and V (n_frames, r), r at most the rank.
+        Whether components far beyond the clutter are excluded from an automatic rank.
+    warm_start : pair of arrays, optional
+        A warm start, which replaces the start of the options: U (n_pixels, r) and V (n_frames, r), r at most the rank.
     on_iteration : callable, optional
         Called with each line of the trace.
 
@@ -89,22 +89,22 @@ def fit_sample(
     DivergedError
         If the iterate leaves the finite numbers.
     """
-    if given is not None and rows.excluded is not None and len(given[1]) == rows.n_frames:
-        given = given[0], np.where(rows.excluded[:, None], 0, given[1])
+    if warm_start is not None and rows.excluded is not None and len(warm_start[1]) == rows.n_frames:
+        warm_start = warm_start[0], np.where(rows.excluded[:, None], 0, warm_start[1])
     pixels: slice | NDArray[np.intp] = slice(None)
     if options.refit == "all":
         highest = choose_rank(options, subset, rows.used_shape, rows.n_used, only_clutter)
         pixels = draw_sampled_pixels(
             rows, highest, options.sampling, RandomStream.SAMPLED_PIXELS.generator(options.seed)
         )
-    if given is not None and len(given[0]) == rows.n_pixels:
-        given = given[0][pixels], given[1]
+    if warm_start is not None and len(warm_start[0]) == rows.n_pixels:
+        warm_start = warm_start[0][pixels], warm_start[1]
     sampled = rows.take(pixels)
     sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.sampled_bits())
     # The sample determines fewer components than all entries do.
     rank = choose_rank(options, subset, sampled.used_shape, sample.n_fitted, only_clutter)
     problem = CompletionProblem(sampled.values, sample, rows.executor)
-    solution = complete(problem, subset, rank, options, given, on_iteration)
+    solution = complete(problem, subset, rank, options, warm_start, on_iteration)
     if rows.excluded is not None:
         # A start may have left other values there.
         solution.factors[1][rows.excluded] = 0
@@ -152,19 +152,19 @@ def complete(
     subset: PixelSubset,
     rank: int,
     options: DenoiseOptions,
-    given: Factors | None,
+    warm_start: Factors | None,
     on_iteration: Callable[[Iteration], None] | None,
 ) -> Solution:
     """Return factors of `rank` components that complete sampled entries; see :func:`fit_sample`."""
     check_rank((problem.shape[0], subset.n_used_frames), rank, problem.sample.n_fitted)
     method = METHODS[options.method]
     rng = RandomStream.START.generator(options.seed)
-    if given is None:
+    if warm_start is None:
         prior = _prior(subset, rank)
         start, passes = _start(problem, subset, prior, options, rng)
         penalty = _penalty(problem, subset, options, start, prior)
     else:
-        start, passes = starts.warm(problem, rank, rng, given), 0
+        start, passes = starts.warm(problem, rank, rng, warm_start), 0
         penalty = _penalty(problem, subset, options)
     damping = options.damping
     if damping is None:
@@ -218,7 +218,7 @@ def _penalty(
     start: Factors | None = None,
     prior: Prior | None = None,
 ) -> Penalty | None:
-    """Return the penalty on the factors: that of the prior, or a ridge that decays from the size of the start.
+    """Return the penalty on the factors: the penalty of the prior, or a ridge that decays from the size of the start.
 
     A warm start (None) has no prior, and no decay: its ridge is the final one.
     """
@@ -245,7 +245,7 @@ def _alpha(
     m, n = problem.shape
     alpha = (method.step_tau if options.step is None else options.step) * m * n / 2
     if method.preconditioner is identity:
-        # Without a preconditioner the curvature is that of the other factor, the largest singular value. It is 0
+        # Without a preconditioner this is the curvature of the other factor, the largest singular value. It is 0
         # where all samples are zero, and then any step will do.
         alpha /= starts.largest_singular_value(problem, rng) or 1.0
     return alpha

@@ -2,7 +2,7 @@
 
 Noise levels are standard deviations. What the paper does not give is chosen here: the number of iterations of the first
 three experiments, the proxies of PrecGD in the second one, and condition number, measurements and noise of the
-experiment against wall time, which are those of the first one.
+experiment against wall time, which are the same as in the first one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ DECAY, NOISY_DECAY = 0.85, 0.5
 # Bounds of "stays above the floor", "as accurate", "as fast", "slower" and "much worse".
 ABOVE, AS_ACCURATE, AS_FAST, SLOWER, WORSE = 2.0, 1.1, 1.5, 2.0, 10.0
 MANY = 100
-"""Iterations to the noise floor: the abstract says that a practitioner has tens to hundreds."""
+"""Iterations to the noise floor: the abstract of the paper gives a practitioner tens to hundreds."""
 
 
 def eta_decay(decay: float) -> Variant:
@@ -46,7 +46,7 @@ def eta_decay(decay: float) -> Variant:
 def scaledgd(damping: float, *, from_small: bool = False) -> Variant:
     """Return ScaledGD(lambda), with the constant damping eta_t = lambda; for lambda = 0 it is ScaledGD.
 
-    The methods are those of Xu, Shen, Chi and Ma (ICML 2023) and of Tong, Ma and Chi (JMLR 2021).
+    The methods are from Xu, Shen, Chi and Ma (ICML 2023) and from Tong, Ma and Chi (JMLR 2021).
     """
     return Variant(f"ScaledGD({damping:g})", "scaledgd-lambda", damping, from_small=from_small)
 

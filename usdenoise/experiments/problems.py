@@ -98,7 +98,7 @@ class OneBitLoss:
         """Return the square root of what each entry adds to the entropy, with the sign of its error."""
         off = matrix - self.log_odds
         # The difference of two likelihoods would lose its digits near the fit, and the exponential of a large positive
-        # number would overflow: ones and zeros change places with the sign.
+        # number would overflow: ones and zeros are swapped with the sign.
         share, size = np.where(off > 0, 1 - self._ones, self._ones), np.abs(off)
         excess = np.log1p(share * np.expm1(-size)) + share * size
         signed: NDArray[np.float64] = np.sign(off) * np.sqrt(np.maximum(excess, 0))
@@ -199,7 +199,7 @@ def draw_one_bit(rng: np.random.Generator, *, scales: Sequence[float], rank: int
     """Draw a one-bit sensing problem on all entries of M* = Q S Q^T.
 
     The fraction of ones in an entry is the logistic function of M* + sigma Gaussian there. The start is
-    Q S^(1/2) + 0.1 Gaussian. The parameters are those of :func:`draw_sensing`.
+    Q S^(1/2) + 0.1 Gaussian. The parameters are as for :func:`draw_sensing`.
     """
     factor = _planted_factor(rng, scales)
     truth = factor @ factor.T
@@ -212,7 +212,7 @@ def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma:
     """Draw a phase retrieval problem: y_i = |<a_i, z>|^2 + sigma Gaussian, with M* = z z^H and a complex unit z.
 
     Real and imaginary parts of the a_i are standard Gaussian. The start is z + 0.1 Gaussian. The parameters are
-    those of :func:`draw_sensing`.
+    as for :func:`draw_sensing`.
     """
     factor = _planted_factor(rng, [1.0], np.complex128)
     vectors = _standard(rng, (measurements, SIZE), np.complex128)

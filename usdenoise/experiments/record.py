@@ -97,7 +97,7 @@ class Quantity:
     Attributes
     ----------
     words : str
-        Words with places for "label", "reference" and "unit".
+        Template with placeholders for "label", "reference" and "unit".
     measure : callable
         (panel, label, reference) -> number. Infinite if a curve never gets to a level.
     """
@@ -149,7 +149,7 @@ class CheckedClaim:
     claim : Claim
         The claim with its bounds.
     statement : str
-        What is measured, in words.
+        The measured quantity, in words.
     measured : float
         The number; infinite if a curve never reached a level.
     """

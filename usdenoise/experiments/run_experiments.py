@@ -79,13 +79,13 @@ def reproduce(
     with ExitStack() as stack:
         # Existing results are refused before the first experiment, since all of them can take an hour.
         outputs = {name: stack.enter_context(OutputFolder(Path(folder), overwrite)) for name in names}
-        places = {name: _reserve(outputs[name], name) for name in names}
+        paths = {name: _reserve(outputs[name], name) for name in names}
         done: dict[str, Any] = {}
         for name in names:
             began = time.perf_counter()
             setup.say(f"{name}: {EXPERIMENTS[name].title}")
             result = EXPERIMENTS[name].run(setup)
-            finals = {key: str(path) for key, path in zip(places[name], outputs[name].finals, strict=True)}
+            finals = {key: str(path) for key, path in zip(paths[name], outputs[name].finals, strict=True)}
             done[name] = {
                 "title": result.title,
                 "claims": [claim.as_dict() for claim in result.claims],
@@ -93,7 +93,7 @@ def reproduce(
                 "output": finals,
             }
             provenance = record(command, dict(result.parameters), None)
-            _write(result, places[name], {"name": name, **done[name], "provenance": provenance})
+            _write(result, paths[name], {"name": name, **done[name], "provenance": provenance})
             outputs[name].commit()
             if on_done is not None:
                 on_done(name)
@@ -110,21 +110,21 @@ def _reserve(outputs: OutputFolder, name: str) -> dict[str, Path]:
     return {key: outputs.reserve(file) for key, file in files.items()}
 
 
-def _write(result: ExperimentResult, places: dict[str, Path], more: dict[str, Any]) -> None:
+def _write(result: ExperimentResult, paths: dict[str, Path], more: dict[str, Any]) -> None:
     settings = [
         Setting(panel.setting, {one.label: (one.x, one.quartiles) for one in panel.curves}, panel.noise_floor)
         for panel in result.panels
     ]
     x_label = result.panels[0].unit
-    places["figure"].write_bytes(
+    paths["figure"].write_bytes(
         curves_png(settings, title=result.title, x_label=x_label, y_label=result.y_label)
     )
     rows = (dict(zip(COLUMNS, row, strict=True)) for row in result.rows())
-    places["curves"].write_text(csv_text(COLUMNS, rows))
+    paths["curves"].write_text(csv_text(COLUMNS, rows))
     panels = [panel.as_dict() for panel in result.panels]
-    places["record"].write_text(to_json({**more, "panels": panels}, indent=2) + "\n")
+    paths["record"].write_text(to_json({**more, "panels": panels}, indent=2) + "\n")
     if (acquisition := result.acquisition) is not None:
-        places["power_doppler"].write_bytes(
+        paths["power_doppler"].write_bytes(
             montage_png(
                 result.pictures,
                 acquisition.spatial_axes,

@@ -2,7 +2,7 @@
 
 Every component is kept, so the stack has no clutter. On a stack of another size than the paper's, the steps keep tau in
 alpha = tau n_pixels n_frames / 2, and the rank keeps its ratio to the number of frames. A step that raises the objective
-is undone and halved, as `run` does. There is one seed: sampled entries and start are those of `run --seed 0`.
+is undone and halved, as `run` does. There is one seed: sampled entries and start are the same as in `run --seed 0`.
 """
 
 import math

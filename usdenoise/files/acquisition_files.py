@@ -33,31 +33,31 @@ def acquisition_files(
     folder : Path
         The folder.
     output : Path
-        A folder to leave out.
+        A folder to skip.
     patterns : sequence of str
         Shell patterns for the names of files, or for their paths below the folder where a pattern has a slash. By default,
         files are chosen by the suffixes of the known formats.
     known : container of str
-        Paths to leave out, by default none.
+        Paths to skip; by default none.
     """
     unreadable: list[Path] = []
     results = os.path.realpath(output)
-    for place, folders, files in os.walk(folder, onerror=lambda e: unreadable.append(Path(e.filename))):
+    for parent, folders, files in os.walk(folder, onerror=lambda e: unreadable.append(Path(e.filename))):
         folders[:] = [
             name
             for name in folders
             if not name.startswith(".")
-            and os.path.join(place, name) not in known
-            and os.path.realpath(os.path.join(place, name)) != results
+            and os.path.join(parent, name) not in known
+            and os.path.realpath(os.path.join(parent, name)) != results
         ]
-        whole = [name for name in folders if is_zarr(Path(place, name))]
+        whole = [name for name in folders if is_zarr(Path(parent, name))]
         folders[:] = [name for name in folders if name not in whole]
-        for path in (Path(place, name) for name in whole):
+        for path in (Path(parent, name) for name in whole):
             if _is_wanted(path, folder, patterns, is_folder=True):
                 yield path
         for name in files:
-            if os.path.join(place, name) not in known and _is_wanted(Path(place, name), folder, patterns):
-                yield Path(place, name)
+            if os.path.join(parent, name) not in known and _is_wanted(Path(parent, name), folder, patterns):
+                yield Path(parent, name)
     # An unreadable folder is yielded itself, so that it fails with its reason.
     yield from (path for path in unreadable if str(path) not in known)
 
@@ -73,7 +73,7 @@ def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: boo
 
 
 def _is_result(path: Path, folder: Path) -> bool:
-    """Return whether an earlier run wrote a file: results of a scan, and stacks of a batch unless `folder` holds these."""
+    """Return whether an earlier run wrote a file: results of a scan, or stacks of a batch outside a `folder` of stacks."""
     above = path.parent
     if above.name == STACKS and above != folder and (above.parent / BATCH_RECORD).exists():
         return True

@@ -41,7 +41,7 @@ class BidsName:
 
     @property
     def folder(self) -> Path:
-        """Folder of the results below that of the data set."""
+        """Folder of the results below the folder of the data set."""
         pairs = [pair for pair in self.entities.split("_") if pair.startswith(("sub-", "ses-"))]
         return Path(*pairs, "fus")
 
@@ -52,12 +52,12 @@ class BidsName:
         return pairs[0].removeprefix("task-") if pairs else None
 
 
-def bids_name(given: str, path: Path) -> BidsName:
+def bids_name(requested: str, path: Path) -> BidsName:
     """Return the name that BIDS gives to the results of a recording.
 
     Parameters
     ----------
-    given : str
+    requested : str
         Entities such as "sub-01_task-rest"; "auto" takes them from the name of the recording.
     path : Path
         The recording.
@@ -68,13 +68,13 @@ def bids_name(given: str, path: Path) -> BidsName:
         If the entities are not written as BIDS writes them, one is there twice, they have another order, or desc is among
         them, which belongs to the images.
     """
-    entities = given
-    if given == "auto":
+    entities = requested
+    if requested == "auto":
         # The last part of a name, such as iq, has no dash.
         entities = "_".join(part for part in path.name.split(".")[0].split("_") if "-" in part)
     keys = [pair.partition("-")[0] for pair in entities.split("_")]
     if not _ENTITIES.fullmatch(entities) or len({*keys}) < len(keys) or "desc" in keys:
-        source = f"the name of {path}" if given == "auto" else f"'{given}'"
+        source = f"the name of {path}" if requested == "auto" else f"'{requested}'"
         raise OptionError(
             f"{source} does not begin with valid BIDS entities",
             remedy="give {bids} pairs of a key and a label, sub first, each key once and without desc, "

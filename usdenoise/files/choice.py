@@ -17,7 +17,7 @@ RESULTS_AND_TRUTH = (
 _PREFERRED = ("iq", "iqdata", "iq_data")
 
 
-def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
+def choose(contents: Contents, variable: str | None, path: str) -> Stack:
     """Return the stack to read.
 
     Without a name from the user this is the only candidate called iq, IQData or iq_data (in upper or lower case). If
@@ -27,7 +27,7 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
     ----------
     contents : Contents
         Contents of the file.
-    wanted : str or None
+    variable : str or None
         Name of the stack that the user gave with --dataset; None for the choice above.
     path : str
         Path of the file, for the message.
@@ -37,12 +37,12 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
     NoStackError
         If the file has no array that can be a stack.
     InputError
-        If no stack has the name `wanted`, or if more than one array can be the stack.
+        If no stack has the name `variable`, or if more than one array can be the stack.
     """
     every = contents.every
     unasked = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]
-    if wanted is not None:
-        name = wanted.strip("/")
+    if variable is not None:
+        name = variable.strip("/")
         for stack in contents.stacks:
             if stack.name == name:
                 return stack
@@ -50,18 +50,20 @@ def choose(contents: Contents, wanted: str | None, path: str) -> Stack:
             return linked
         if name in every:
             raise InputError(
-                f"'{wanted}' in {path} is {every[name]}, but a stack is numeric with 3 axes (2-D + time) "
+                f"'{variable}' in {path} is {every[name]}, but a stack is numeric with 3 axes (2-D + time) "
                 "or 4 (3-D + time)",
                 remedy="pick another one with {dataset}",
             )
         listing = ", ".join(stack.name for stack in unasked) or "none"
         error = InputError if unasked else NoStackError
-        raise error(f"there is no dataset '{wanted}' in {path}; the candidates are: {listing}")
+        raise error(f"{path} has no dataset '{variable}'; the candidates are: {listing}")
     if not unasked:
-        found = ", ".join(f"{name} ({what})" for name, what in list(every.items())[:8]) or "nothing"
+        contents_listing = (
+            ", ".join(f"{name} ({description})" for name, description in list(every.items())[:8]) or "nothing"
+        )
         raise NoStackError(
-            f"{path} holds no stack: one is numeric with 3 axes (2-D + time) or 4 (3-D + time), "
-            f"and the file holds {found}",
+            f"{path} holds no stack: a stack is numeric with 3 axes (2-D + time) or 4 (3-D + time), "
+            f"and the file holds {contents_listing}",
             remedy="check the file; reshape a matrix of pixels x frames to depth x lateral x frames",
         )
     called_iq = [stack for stack in unasked if stack.name.rsplit("/", 1)[-1].lower() in _PREFERRED]
@@ -105,6 +107,6 @@ def check_not_power(stack: Stack, path: str) -> None:
     if is_power(slab(number) for number in (0, array.shape[array.slow] // 2)):
         raise InputError(
             f"'{stack.name}' in {path} is real and nowhere negative: it is power Doppler already, "
-            "with no phase left to filter by",
-            remedy="give the beamformed IQ, or name it with {dataset} to filter it all the same",
+            "without the phase that the filter requires",
+            remedy="give the beamformed IQ, or name it with {dataset} to filter it anyway",
         )

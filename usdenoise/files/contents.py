@@ -1,4 +1,4 @@
-"""Contents of an opened file: its arrays, and those of them that could be the stack in whatever layout."""
+"""Contents of an opened file: its arrays, and the arrays that could be the stack in any layout."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -12,7 +12,7 @@ from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.stored_form import StoredForm
 
 Found = Mapping[str, tuple[Any, str]]
-"""Metadata of a stack: name in the file -> (value, place of the value in the file)."""
+"""Metadata of a stack: name in the file -> (value, source of the value in the file)."""
 
 MAX_METADATA_ITEMS, MAX_TEXT = 4, 64
 """Most numbers and characters of an array that counts as metadata: four numbers are one for each axis."""
@@ -74,7 +74,7 @@ class Stack:
     time_last : bool or None
         Whether the format usually puts time last; None (the default) for a format without a usual order.
     metadata : callable
-        Returns the metadata of the stack, also the values that say nothing about axes or scales, because they are copied to
+        Returns the metadata of the stack, also the values that do not describe axes or scales, because they are copied to
         the output.
     check : callable
         Raises an InputError if the file holds less than its header claims.
@@ -160,25 +160,25 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
     readings: list[tuple[StoredArray, str, tuple[str, ...]]] = []
     ends = [axis for axis in (0, len(array.shape) - 1) if array.shape[axis] == 2]
     if len(array.shape) in (4, 5, 6) and array.dtype.kind != "c" and len(ends) == 1:
-        place = "first" if ends == [0] else "last"
+        position = "first" if ends == [0] else "last"
         note = (
-            f"the {place} axis of '{name}' ({shape_text(array.shape)}) is taken as I and Q; set the axes to "
+            f"the {position} axis of '{name}' ({shape_text(array.shape)}) is read as I and Q; set the axes to "
             f"{len(array.shape)} letters if it is not"
         )
         certain = len(array.shape) > 4
         readings += [
-            (narrow, f"I and Q along the {place} axis", () if certain else (note,))
+            (narrow, f"I and Q along the {position} axis", () if certain else (note,))
             for narrow in _narrowed(paired(array, ends[0]))
         ]
     readings += [(narrow, "", ()) for narrow in _narrowed(array)]
     if not readings:
         return None
     fitting = [reading for reading in readings if len(reading[0].shape) == n_axes]
-    best, how, notes = (fitting or readings)[0]
+    best, interpretation, notes = (fitting or readings)[0]
     if fitting:
         notes = ()
-    words = ", ".join(word for word in (layout, how) if word)
-    if not how:
+    words = ", ".join(word for word in (layout, interpretation) if word)
+    if not interpretation:
         single = [axis for axis, n in enumerate(array.shape) if n == 1]
         form = replace(form, singles=tuple(single[: len(array.shape) - len(best.shape)]))
     return Stack(name, best, layout=words, assumptions=(*assumptions, *notes), form=form, **more)
@@ -210,7 +210,7 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
     list of (name, array, layout, names of the two parts)
     """
     by_lower = {name.lower(): name for name in arrays}
-    found = []
+    pairs = []
     for name, real in arrays.items():
         group, _, last = name.rpartition("/")
         for first, second, whole in _PARTS:
@@ -220,15 +220,15 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
             imaginary = arrays[partner]
             if real.shape != imaginary.shape or "c" in (real.dtype.kind, imaginary.dtype.kind):
                 continue
-            made = f"{group}/{whole}".lstrip("/") if whole else group or "iq"
+            pair_name = f"{group}/{whole}".lstrip("/") if whole else group or "iq"
             norm = arrays.get(by_lower.get(f"{group}/normValue_{whole or 'IQ'}".lower().lstrip("/"), ""))
             factor = 1.0 if norm is None or math.prod(norm.shape) != 1 else float(everything(norm).item())
             layout = f"{last} and {partner.rpartition('/')[2]}"
             layout += f" times {factor:g}" if factor != 1 else ""
-            if made in arrays:
-                made = f"{name}+{partner.rpartition('/')[2]}"
-            found.append((made, joined(real, imaginary, factor), layout, (name, partner)))
-    return found
+            if pair_name in arrays:
+                pair_name = f"{name}+{partner.rpartition('/')[2]}"
+            pairs.append((pair_name, joined(real, imaginary, factor), layout, (name, partner)))
+    return pairs
 
 
 def stacks_of(
@@ -250,6 +250,6 @@ def stacks_of(
     """
     pairs = pair_parts(arrays)
     used = {part for *_, parts in pairs for part in parts}.union(done)
-    made = [make(name, array, parts, layout) for name, array, layout, parts in pairs]
-    made += [make(name, array, (name,), "") for name, array in arrays.items() if name not in used]
-    return tuple(stack for stack in made if stack is not None)
+    stacks = [make(name, array, parts, layout) for name, array, layout, parts in pairs]
+    stacks += [make(name, array, (name,), "") for name, array in arrays.items() if name not in used]
+    return tuple(stack for stack in stacks if stack is not None)

@@ -9,7 +9,7 @@ from usdenoise.errors import InputError, UnreadableError, UsdenoiseError, is_out
 
 
 def check_kind(path: Path) -> None:
-    """Check that a path is no pipe, socket or device, which could be waited for without end.
+    """Check that a path is not a pipe, socket or device, on which reading could wait forever.
 
     Raises
     ------
@@ -23,7 +23,7 @@ def check_kind(path: Path) -> None:
 
 
 @contextmanager
-def guard(path: Path, what: str) -> Iterator[None]:
+def guard(path: Path, action: str) -> Iterator[None]:
     """Turn any error that a library raises on a damaged file into an InputError.
 
     Errors of usdenoise itself and a lack of memory pass unchanged.
@@ -32,8 +32,8 @@ def guard(path: Path, what: str) -> Iterator[None]:
     ----------
     path : Path
         The file, with which the message begins.
-    what : str
-        Rest of the message: what is wrong with the file, and what to do.
+    action : str
+        Rest of the message: the damage of the file, and the remedy.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def guard(path: Path, what: str) -> Iterator[None]:
     except Exception as error:
         if is_out_of_memory(error):
             raise
-        raise InputError(f"{path} {what}") from error
+        raise InputError(f"{path} {action}") from error
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def unreadable(path: Path, error: OSError) -> UnreadableError:
-    """Return the error that says why the operating system does not let a file be read, or a file in that folder."""
+    """Return the error with the reason of the operating system for an unreadable file, or a file in that folder."""
     reason = str(error) if error.errno is None else os.strerror(error.errno)
     if error.filename is not None and Path(os.fsdecode(error.filename)) != path:
         reason = f"{os.path.basename(os.fsdecode(error.filename))}: {reason}"

@@ -20,7 +20,7 @@ def size_on_disk(path: Path) -> int | None:
 
 
 def recorded_files(report: Mapping[str, Any], folder: Path) -> dict[Path, int]:
-    """Return the files of a report but the report itself, in the folder where they are now, with their bytes."""
+    """Return the files of a report except the report itself, in the given folder, with their bytes."""
     return {folder / Path(report["output"][key]).name: size for key, size in report["output_bytes"].items()}
 
 
@@ -75,7 +75,7 @@ def check_unchanged(path: Path, state: Mapping[str, Any]) -> None:
         If it has.
     """
     if file_state(path) != state:
-        raise InputError(f"{path} changed while it was read; run again when nothing writes to it any more")
+        raise InputError(f"{path} changed while it was read; run again when no program writes to it")
 
 
 def is_same_state(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:
@@ -84,7 +84,7 @@ def is_same_state(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool
 
 
 def sha256(path: Path) -> str:
-    """Return the hexadecimal SHA-256 digest of a file, or that of the names and digests of the files in a folder.
+    """Return the hexadecimal SHA-256 digest of a file, or the digest of the names and digests of the files in a folder.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def sha256(path: Path) -> str:
             whole.update(os.fsencode(f"{file.relative_to(path).as_posix()} {_digest(file)}\n"))
         return whole.hexdigest()
     except OSError as error:
-        raise InputError(f"{path} cannot be read any more ({error.strerror}); check the disk") from error
+        raise InputError(f"{path} became unreadable ({error.strerror}); check the disk") from error
 
 
 def _files(path: Path) -> list[Path]:

@@ -50,6 +50,6 @@ def _check_power(frames: NDArray[Any], path: Path) -> None:
     largest = np.max(magnitudes, where=np.isfinite(magnitudes), initial=0)
     if largest > SCALES[1]:
         raise InputError(
-            f"the largest magnitude in {path} is {largest:.3g}, and its power has to fit in single precision",
+            f"the largest magnitude in {path} is {largest:.3g}, and its power must fit in single precision",
             remedy=f"scale the stack to at most {SCALES[1]:g}",
         )

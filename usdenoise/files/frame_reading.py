@@ -27,7 +27,7 @@ def chunk_frames(stored: StoredArray, time: int) -> int:
 def is_in_frame_order(stored: StoredArray, time: int) -> bool:
     """Return whether blocks of frames can be read one after the other without reading anything twice.
 
-    The frames are one after the other, or those of one chunk and all pixels are few enough to be read together.
+    The frames are stored one after the other, or all pixels of the frames of one chunk can be read together.
     """
     if stored.chunks is None:
         return stored.slow == time
@@ -109,11 +109,11 @@ def read_frames(
         picked = [slice(0, n, 1) for n in stored.shape]
         picked[time] = slice(int(numbers[first]), int(numbers[last - 1]) + 1, 1)
         for index, target in slabs(picked, slab):
-            own = slice(*np.searchsorted(numbers, [index[time].start, index[time].stop]).tolist())
-            if own.start == own.stop:
+            in_target = slice(*np.searchsorted(numbers, [index[time].start, index[time].stop]).tolist())
+            if in_target.start == in_target.stop:
                 continue
-            place = (*target[:time], own, *target[time + 1 :])
+            target_slices = (*target[:time], in_target, *target[time + 1 :])
             values = stored.read(index)
             with checked_conversion(values, dtype, name):
-                stack[place] = values.take(numbers[own] - index[time].start, axis=time)
+                stack[target_slices] = values.take(numbers[in_target] - index[time].start, axis=time)
     return rows.reshape(len(numbers), -1)

@@ -31,7 +31,7 @@ class FilePlace:
 
     @classmethod
     def at(cls, path: Path, reading: Mapping[str, Any], precision: str | None) -> "FilePlace":
-        """Return the place of a file as it is now; `reading` has fields of ReadOptions."""
+        """Return a file with its current state; `reading` has fields of ReadOptions."""
         return cls(path.absolute(), reading_options(reading), precision, file_state(path) or {})
 
 
@@ -79,7 +79,7 @@ class FileFrames:
     source : Input
         The open file.
     dtype : numpy.dtype, optional
-        Type of the values that are read; by default that of the input.
+        Type of the values that are read; by default the type of the input.
     target : (n_frames, n_pixels) array, optional
         Where the filtered frames go; by default nowhere.
 
@@ -90,7 +90,7 @@ class FileFrames:
     dtype : numpy.dtype
         Type of the values of the blocks.
     pixel_axes : str
-        Spatial axes in the order in which a block numbers its pixels, the slowest first: that of the file.
+        Spatial axes in the order in which a block numbers its pixels, the slowest first, as in the file.
     edges : (n_blocks + 1,) int array
         First frame of each block, and the number of frames. No chunk of the file is in two blocks.
     target : (n_frames, n_pixels) array or None
@@ -117,10 +117,10 @@ class FileFrames:
     def items(self) -> list[FileBlock]:
         """Return the blocks in the order of time."""
         source = self._source
-        place = FilePlace(source.path.absolute(), source.how, source.precision, source.state)
+        stored_file = FilePlace(source.path.absolute(), source.how, source.precision, source.state)
         return [
             FileBlock(
-                place,
+                stored_file,
                 start,
                 stop,
                 self.dtype,
@@ -199,17 +199,17 @@ class _LastFile:
         self._source: Input
 
     @contextmanager
-    def opened(self, place: FilePlace) -> Iterator[Input]:
+    def opened(self, stored_file: FilePlace) -> Iterator[Input]:
         """Yield an open file, for one thread at a time."""
         with self._lock:
-            if self._place != place:
+            if self._place != stored_file:
                 self._close()
                 self._source = self._files.enter_context(
-                    open_input(place.path, vars(place.how), place.precision)
+                    open_input(stored_file.path, vars(stored_file.how), stored_file.precision)
                 )
                 # The file may have been written again since.
-                check_unchanged(place.path, place.state)
-                self._place = place
+                check_unchanged(stored_file.path, stored_file.state)
+                self._place = stored_file
             yield self._source
 
     def close(self) -> None:

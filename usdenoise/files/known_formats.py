@@ -1,7 +1,7 @@
 """Recognition of the format of a file by its first bytes.
 
 To read a new format, write a module whose function `open_contents` gives the :class:`usdenoise.files.contents.Contents` of
-a file, and whose DAMAGED says what to do with a file that cannot be read. Give it a line in :func:`opener`, a suffix in
+a file, and whose DAMAGED is the message on a file that cannot be read. Give it a line in :func:`opener`, a suffix in
 SUFFIXES, and its name in the sentence on unknown content.
 """
 
@@ -22,7 +22,7 @@ _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 
 
 def opener(path: Path) -> tuple[Opener, str]:
-    """Return the function that opens a file or folder and lists its contents, and what to say of a damaged one.
+    """Return the function that opens a file or folder and lists its contents, and the message for a damaged one.
 
     Parameters
     ----------
@@ -86,11 +86,11 @@ def _folder_opener(path: Path) -> tuple[Opener, str]:
     if is_zarr(path):
         return _load("zarr.zarr_reading")
     raise InputError(
-        f"{path} is a folder, and not a Zarr group; use `usdenoise session` for the blocks of one recording, or "
+        f"{path} is a folder but not a Zarr group; use `usdenoise session` for the blocks of one recording, or "
         "`usdenoise batch` for scans"
     )
 
 
 def _load(module: str, function: str = "open_contents") -> tuple[Opener, str]:
-    found = import_module(f"usdenoise.files.{module}")
-    return getattr(found, function), found.DAMAGED
+    format_module = import_module(f"usdenoise.files.{module}")
+    return getattr(format_module, function), format_module.DAMAGED

@@ -40,7 +40,7 @@ CHUNK_BYTES = 1 << 20
 def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type for values of a stored type: float32 for integers and half floats, otherwise the same.
 
-    The byte order becomes that of the machine.
+    The byte order becomes the native one.
     """
     if dtype.kind in "iu" or dtype == np.float16:
         return np.dtype(np.float32)
@@ -62,14 +62,14 @@ def frame_slice(frames: slice | None, n_frames: int) -> slice:
     InputError
         If the step is not positive, or fewer than two frames are selected.
     """
-    wanted = frames if frames is not None else slice(None)
-    if wanted.step is not None and wanted.step < 1:
+    selection = frames if frames is not None else slice(None)
+    if selection.step is not None and selection.step < 1:
         raise InputError(
-            f"has the step {wanted.step}, which must be positive",
+            f"has the step {selection.step}, which must be positive",
             option="frames",
-            remedy="give a step of 1 or more, or leave it out",
+            remedy="give a step of 1 or more, or omit it",
         )
-    start, stop, step = wanted.indices(n_frames)
+    start, stop, step = selection.indices(n_frames)
     if len(range(start, stop, step)) < 2:
         if frames is None:
             raise InputError(
@@ -107,7 +107,7 @@ def read_stack(
     name : str
         Name of the stack, for error messages.
     on_part : callable, optional
-        Called with the bytes of the result that are read, and those of all of it, after each slab.
+        Called after each slab with the number of bytes of the result that are read, and of the whole result.
 
     Returns
     -------
@@ -124,14 +124,14 @@ def read_stack(
     whole = np.empty([_count(picked[axis]) for axis in stored.order], dtype)
     stack = whole.transpose(np.argsort(stored.order))
 
-    def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
+    def copy_slab(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):
             copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
 
     def fill(index: Index, target: tuple[slice, ...]) -> bool:
         return stored.read_into(index, stack[target])
 
-    _place_slabs(stored, _slabs_of(stored, axes, picked, dtype), place, dtype.itemsize, on_part, fill)
+    _place_slabs(stored, _slabs_of(stored, axes, picked, dtype), copy_slab, dtype.itemsize, on_part, fill)
     return stack
 
 
@@ -170,11 +170,11 @@ def read_lines(
     whole = scratch_array(scratch, [_count(picked[axis]) for axis in order], dtype)
     blocks = blocks_of_lines(whole)
 
-    def place(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
+    def copy_slab(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):
             _place_lines(blocks, [target[axis] for axis in order], slab.transpose(order))
 
-    _place_slabs(stored, _slabs_of(stored, axes, picked, dtype), place, dtype.itemsize, on_part)
+    _place_slabs(stored, _slabs_of(stored, axes, picked, dtype), copy_slab, dtype.itemsize, on_part)
     return whole
 
 
@@ -194,7 +194,7 @@ def _count(selected: slice) -> int:
 def _slabs_of(
     stored: StoredArray, axes: str, picked: list[slice], dtype: np.dtype[Any]
 ) -> list[tuple[Index, tuple[slice, ...]]]:
-    """Return the slabs of a selection: the index in the file, and the place in what is selected."""
+    """Return the slabs of a selection: the index in the file, and the index in the selection."""
     # As large as the slabs of a file with frames in order, of which a few are held at a time.
     slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, SLAB_BYTES // dtype.itemsize)
     return list(slabs(picked, slab))
@@ -203,12 +203,12 @@ def _slabs_of(
 def _place_slabs(
     stored: StoredArray,
     parts: list[tuple[Index, tuple[slice, ...]]],
-    place: Callable[[tuple[slice, ...], NDArray[Any]], None],
+    copy_slab: Callable[[tuple[slice, ...], NDArray[Any]], None],
     itemsize: int,
     on_part: Callable[[int, int], None] | None,
     fill: Callable[[Index, tuple[slice, ...]], bool] = lambda index, target: False,
 ) -> None:
-    """Read slabs and place them; `fill` may read a slab straight into its place, and returns whether it did."""
+    """Read slabs and copy them to their targets; `fill` may read a slab into its target, and returns whether it did."""
     # A thread in the background copies one slab while the next one is read.
     with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None
@@ -224,10 +224,10 @@ def _place_slabs(
                 placed.result()
             if number < len(parts):
                 # np.errstate is part of the context: the thread ignores the same warnings as its caller.
-                placed = background.submit(copy_context().run, place, target, values)
+                placed = background.submit(copy_context().run, copy_slab, target, values)
             else:
                 # Starting a thread takes longer than copying a few frames.
-                place(target, values)
+                copy_slab(target, values)
 
 
 def blocks_of_lines(whole: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
@@ -241,7 +241,7 @@ def blocks_of_lines(whole: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
 
 
 def _place_lines(blocks: list[tuple[int, NDArray[Any]]], target: list[slice], slab: NDArray[Any]) -> None:
-    """Copy a slab, frames first, to its place in the blocks."""
+    """Copy a slab, frames first, to its position in the blocks."""
     frames, *pixels = target
     for start, block in blocks:
         first, last = max(start, frames.start), min(start + block.shape[-1], frames.stop)
@@ -258,7 +258,7 @@ def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, mos
     shape : sequence of int
         Shape of the array.
     chunks : sequence of int, or int
-        Shape of its chunks; of an array without, its slowest axis.
+        Shape of its chunks; for an array without chunks, its slowest axis.
     axes : str
         Axis letters of the array.
     most : int
@@ -266,11 +266,11 @@ def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, mos
     """
     if isinstance(chunks, int):
         slab = [*shape]
-        rest = math.prod(shape) // max(1, shape[chunks])
-        slab[chunks] = min(max(1, most // max(1, rest)), shape[chunks])
+        other_size = math.prod(shape) // max(1, shape[chunks])
+        slab[chunks] = min(max(1, most // max(1, other_size)), shape[chunks])
         return tuple(slab)
     slab = [min(chunk, n) for chunk, n in zip(chunks, shape, strict=True)]
-    # Frames first: in memory those of a pixel lie side by side.
+    # Frames first: in memory, the frames of a pixel lie side by side.
     for axis in sorted(range(len(slab)), key=lambda axis: (axes[axis] != "t", -axis)):
         times = min(max(1, most // max(1, math.prod(slab))), -(-shape[axis] // slab[axis]))
         slab[axis] = min(slab[axis] * times, shape[axis])
@@ -278,7 +278,7 @@ def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, mos
 
 
 def slabs(picked: Sequence[slice], slab: Sequence[int]) -> Iterator[tuple[Index, tuple[slice, ...]]]:
-    """Yield the parts of a selection slab by slab: the index in the file, and the place in what is selected.
+    """Yield the parts of a selection slab by slab: the index in the file, and the index in the selection.
 
     Parameters
     ----------
@@ -300,8 +300,8 @@ def slabs(picked: Sequence[slice], slab: Sequence[int]) -> Iterator[tuple[Index,
                 )
             done += count
 
-    for place in product(*(list(parts(*each)) for each in zip(picked, slab, strict=True))):
-        yield tuple(index for index, _ in place), tuple(target for _, target in place)
+    for slab_ranges in product(*(list(parts(*each)) for each in zip(picked, slab, strict=True))):
+        yield tuple(index for index, _ in slab_ranges), tuple(target for _, target in slab_ranges)
 
 
 def copy_by_lines(target: NDArray[Any], source: NDArray[Any]) -> None:
@@ -323,7 +323,7 @@ def copy_by_lines(target: NDArray[Any], source: NDArray[Any]) -> None:
 def chunk_shape(shape: tuple[int, ...], axes: str, itemsize: int) -> tuple[int, ...]:
     """Return the shape of chunks that suit reading by frame as well as by pixel.
 
-    A chunk has about CHUNK_BYTES bytes. Of n chunks, about sqrt(n) hold a frame, and about sqrt(n) hold all
+    A chunk has about CHUNK_BYTES bytes. About sqrt(n) of n chunks hold a frame, and about sqrt(n) hold all
     frames of a pixel.
 
     Parameters

@@ -27,7 +27,7 @@ class FileDescription:
     candidates : tuple of Candidate
         All datasets or variables that could be the stack.
     chosen : Candidate or None
-        The one that would be read; None if `problem` says why none would be.
+        The one that would be read; None if `problem` contains the reason why none would be.
     problem : InputError or None
         Why the file cannot be read; None if it can be.
     metadata : Metadata
@@ -69,7 +69,7 @@ def load(  # noqa: PLR0913
         Name of the stack in the file. By default it is the only dataset that can be a stack.
     axes : str, optional
         Axis letters (z depth, x lateral, y elevation, t frames) in the file's own order, which for .mat files is
-        MATLAB's order. By default they are those of the file, or guessed from the shape.
+        MATLAB's order. By default they come from the file, or are guessed from the shape.
     frames : slice, optional
         Frames to read, counted from 0; by default all.
     frame_rate : float, optional
@@ -79,7 +79,7 @@ def load(  # noqa: PLR0913
     center_frequency : float, optional
         Centre frequency of the received signal in Hz; by default the file's.
     on_part : callable, optional
-        Called with the bytes that are read so far, and those of the whole stack.
+        Called with the number of bytes that are read, and of the whole stack.
     **unknown
         `frame_rate_hz`, `spacing_mm` and `center_frequency_hz` are the same as the names without units. Another name
         raises an OptionError that lists these.
@@ -145,13 +145,13 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
     InputError
         If the file is missing, damaged or of an unknown format.
     """
-    path, how = Path(path), reading_options(options)
+    path, read_options = Path(path), reading_options(options)
     metadata, chosen = Metadata(), None
     problem: InputError | None = None
-    with open_contents(path, how) as contents:
+    with open_contents(path, read_options) as contents:
         candidates = tuple(stack.candidate for stack in contents.stacks)
         try:
-            stack, metadata = pick(contents, path, how)
+            stack, metadata = pick(contents, path, read_options)
             chosen = stack.candidate
         except InputError as error:
             problem = error

@@ -37,7 +37,7 @@ def write_nifti(
 ) -> dict[str, Any]:
     """Write power images as gzipped NIfTI, and return the fields of its sidecar.
 
-    The time step is the usual one from the start of a window to that of the next, and for a single image the duration of its
+    The time step is the usual interval between the starts of windows, and for a single image the duration of its
     frames.
 
     Parameters
@@ -62,7 +62,7 @@ def write_nifti(
     Returns
     -------
     dict
-        Fields of the JSON sidecar; unknown ones are left out.
+        Fields of the JSON sidecar; unknown ones are omitted.
 
     Raises
     ------
@@ -116,8 +116,8 @@ def _image(values: NDArray[np.float32], stack: GriddedStack, with_time: bool) ->
         ordered = ordered[:, :, None]
     grid = grid_attributes(stack)
     # ConfUSIus has the axes in reverse.
-    place = np.flip(grid["voxel_to_world"][:3, :3]), np.flip(grid["voxel_to_world"][:3, 3])
-    affine = np.block([[place[0], place[1][:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
+    world = np.flip(grid["voxel_to_world"][:3, :3]), np.flip(grid["voxel_to_world"][:3, 3])
+    affine = np.block([[world[0], world[1][:, None]], [np.zeros((1, 3)), np.ones((1, 1))]])
     image = nibabel.Nifti1Image(np.ascontiguousarray(ordered), affine)
     image.set_sform(affine, _SCANNER)
     image.set_qform(affine, _SCANNER)
@@ -143,7 +143,7 @@ def import_nibabel() -> Any:
         return import_module("nibabel")
     except ImportError as error:
         raise OptionError(
-            "NIfTI needs the package nibabel", remedy="run pip install nibabel, or leave out {nifti}"
+            "NIfTI requires the package nibabel", remedy="run pip install nibabel, or omit {nifti}"
         ) from error
 
 
@@ -195,6 +195,6 @@ def _sidecar(
 
 def _depth(stack: GriddedStack) -> list[float] | None:
     """Return the smallest and the largest depth in mm; None if they are not known."""
-    place = positions(stack, "z")
-    known = place.unit == "mm" and "z" in stack.axes
-    return [float(place.values.min()), float(place.values.max())] if known else None
+    depths = positions(stack, "z")
+    known = depths.unit == "mm" and "z" in stack.axes
+    return [float(depths.values.min()), float(depths.values.max())] if known else None

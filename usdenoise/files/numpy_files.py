@@ -26,16 +26,16 @@ DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or w
 
 
 @contextmanager
-def open_npy(path: Path, how: ReadOptions) -> Iterator[Contents]:
+def open_npy(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     """Open a .npy file, whose one array is read only where it is used.
 
-    An array of pickled objects is listed, but is no stack.
+    An array of pickled objects is listed, but is not a stack.
 
     Parameters
     ----------
     path : Path
         The file.
-    how : ReadOptions
+    read_options : ReadOptions
         Reading options.
 
     Raises
@@ -52,19 +52,19 @@ def open_npy(path: Path, how: ReadOptions) -> Iterator[Contents]:
         array = StoredArray(
             shape, dtype, lambda index: np.array(_mapped(path)[index]), len(shape) - 1 if is_fortran else 0
         )
-        stack = arranged("iq", array, how.n_axes)
+        stack = arranged("iq", array, read_options.n_axes)
     yield Contents("NumPy .npy", () if stack is None else (stack,), {"iq": _in_words(shape, dtype)})
 
 
 @contextmanager
-def open_npz(path: Path, how: ReadOptions) -> Iterator[Contents]:
+def open_npz(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     """Open a .npz file and list its arrays, one a member. Arrays of at most 4 values are metadata.
 
     Parameters
     ----------
     path : Path
         The file.
-    how : ReadOptions
+    read_options : ReadOptions
         Reading options.
 
     Raises
@@ -92,7 +92,7 @@ def open_npz(path: Path, how: ReadOptions) -> Iterator[Contents]:
                 small[name] = (text, f"array {name}")
 
         def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-            return arranged(name, array, how.n_axes, layout=layout, metadata=lambda: small)
+            return arranged(name, array, read_options.n_axes, layout=layout, metadata=lambda: small)
 
         yield Contents(NPZ, stacks_of(arrays, make, small), every)
 

@@ -39,7 +39,7 @@ from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_o
 from usdenoise.system.background import run_in_background
 
 PRECISIONS = (None, "single", "double")
-"""Precisions of the values that are read; None keeps that of the file."""
+"""Precisions of the values that are read; None keeps the precision of the file."""
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def open_input(
     reading : mapping, optional
         Fields of :class:`usdenoise.options.ReadOptions`; by default none.
     dtype : str, optional
-        "single" or "double" converts the values to that precision; by default that of the file stays.
+        "single" or "double" converts the values to that precision; by default the precision of the file is kept.
 
     Raises
     ------
@@ -76,31 +76,31 @@ def open_input(
     ...     source.shape, source.axes, source.read(0, 20).iq.shape
     ((100, 72, 56), 'tzx', (20, 72, 56))
     """
-    path, how = Path(path), reading_options(reading or {})
+    path, read_options = Path(path), reading_options(reading or {})
     if not isinstance(dtype, str | None) or dtype not in PRECISIONS:
         raise OptionError(f"dtype is {dtype!r}, and must be 'single', 'double' or None")
     check_path(path)
     state = file_state(path) or {}
     with ExitStack() as files:
-        contents = files.enter_context(open_contents(path, how))
-        made = Input(path, how, dtype, contents, state, files.close)
+        contents = files.enter_context(open_contents(path, read_options))
+        opened_input = Input(path, read_options, dtype, contents, state, files.close)
         # Arrays that were read whole are freed when the input is closed.
         del contents
-        yield made
+        yield opened_input
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
+def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     """Open a file or a folder of any known format, and list its contents."""
     with ExitStack() as stack:
         with readable(path):
             format_opener, damaged = opener(path)
             with guard(path, damaged):
-                contents = stack.enter_context(format_opener(path, how))
+                contents = stack.enter_context(format_opener(path, read_options))
         yield replace(contents, damaged=damaged)
 
 
-def pick(contents: Contents, path: Path, how: ReadOptions) -> tuple[Stack, Metadata]:
+def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Stack, Metadata]:
     """Choose the stack of an opened file, and check that the file holds all of it.
 
     Parameters
@@ -109,45 +109,45 @@ def pick(contents: Contents, path: Path, how: ReadOptions) -> tuple[Stack, Metad
         The possible stacks of the file.
     path : Path
         The file, for error messages.
-    how : ReadOptions
+    read_options : ReadOptions
         Reading options.
     """
     with guard(path, contents.damaged):
-        stack = choose(contents, how.dataset, str(path))
-        found = stack.metadata()
+        stack = choose(contents, read_options.dataset, str(path))
+        entries = stack.metadata()
         stack.check()
     guarded, array = guard(path, contents.damaged), stack.array
     fill = None if array.fill is None else guarded(array.fill)
     stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill))
-    values, sources, others = interpret(found)
-    add_verasonics(values, sources, others)
+    values, sources, attributes = interpret(entries)
+    add_verasonics(values, sources, attributes)
     shape, time_last, is_seen = stack.array.shape, stack.time_last, False
-    if how.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
-        # Damage is said when the stack is read.
+    if read_options.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
+        # Damage is reported when the stack is read.
         with suppress(InputError), readable(path):
             time_last = time_is_last(stack.array)
         is_seen = time_last is not None
     metadata = with_options(
         values,
         sources,
-        others,
-        axes=how.axes,
+        attributes,
+        axes=read_options.axes,
         guessed_axes=guess_axes(shape, time_last),
         guessed_from="the data" if is_seen else "assumed",
-        frame_rate_hz=how.frame_rate_hz,
-        spacing_mm=how.spacing_mm,
-        center_frequency_hz=how.center_frequency_hz,
+        frame_rate_hz=read_options.frame_rate_hz,
+        spacing_mm=read_options.spacing_mm,
+        center_frequency_hz=read_options.center_frequency_hz,
     )
     axes = metadata.values["axes"]
     check_axes(axes, stack.array.shape)
     if (times := metadata.coordinates.get("t")) is not None:
-        frames = frame_slice(how.frames, stack.array.shape[axes.index("t")])
+        frames = frame_slice(read_options.frames, stack.array.shape[axes.index("t")])
         check_order(
             times.values[frames],
             "write the file again in the order of time (in xarray: sortby), choose {frames}, or give {frame_rate_hz} if "
             "the frames are in order and their times wrong",
         )
-    if how.dataset is None:
+    if read_options.dataset is None:
         check_not_power(stack, str(path))
     return stack, metadata
 
@@ -189,7 +189,7 @@ class Input:
     def __init__(
         self,
         path: Path,
-        how: ReadOptions,
+        read_options: ReadOptions,
         precision: str | None,
         contents: Contents,
         state: Mapping[str, Any],
@@ -198,13 +198,13 @@ class Input:
         self.path, self._close = path, close
         self._frames_read = 0
         self.container = contents.container
-        self.how, self.precision, self.state = how, precision, state
-        self.stack, self.metadata = pick(contents, path, how)
+        self.how, self.precision, self.state = read_options, precision, state
+        self.stack, self.metadata = pick(contents, path, read_options)
         stored = self.stack.array
         self.axes: str = self.metadata.values["axes"]
         self.dtype = _kept_dtype(stored.dtype, precision)
         time = self._time = self.axes.index("t")
-        self.frames = frame_slice(how.frames, stored.shape[time])
+        self.frames = frame_slice(read_options.frames, stored.shape[time])
         self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
         self.shape = (*stored.shape[:time], self.n_frames, *stored.shape[time + 1 :])
 
@@ -243,13 +243,13 @@ class Input:
         stop : int, optional
             Frame after the last one to read; by default the number of selected frames.
         on_part : callable, optional
-            Called with the bytes that are read so far, and those of all frames to read.
+            Called with the number of bytes that are read, and of all frames to read.
         """
         last = self.n_frames if stop is None else stop
         self._frames_read += last - start
-        wanted = self._in_file(start, last)
-        iq = read_stack(self.stack.array, self.axes, wanted, self.dtype, self.stack.name, on_part)
-        return self._acquisition(iq, wanted)
+        file_frames = self._in_file(start, last)
+        iq = read_stack(self.stack.array, self.axes, file_frames, self.dtype, self.stack.name, on_part)
+        return self._acquisition(iq, file_frames)
 
     def read_lines(self, scratch: Path, on_part: Callable[[int, int], None] | None = None) -> NDArray[Any]:
         """Read the selected frames into a temporary file, see :func:`usdenoise.files.layout.read_lines`."""
@@ -282,7 +282,7 @@ class Input:
         start, stop : int
             First frame to read, and the one after the last.
         dtype : numpy.dtype, optional
-            Type of the values; by default that of :meth:`read`.
+            Type of the values; by default the same as in :meth:`read`.
 
         Returns
         -------
@@ -291,8 +291,8 @@ class Input:
             of the file.
         """
         self._frames_read += stop - start
-        wanted = self._in_file(start, stop)
-        return read_block(self.stack.array, self._time, wanted, dtype or self.dtype, self.stack.name)
+        file_frames = self._in_file(start, stop)
+        return read_block(self.stack.array, self._time, file_frames, dtype or self.dtype, self.stack.name)
 
     def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """Read a few of the selected frames.
@@ -317,7 +317,7 @@ class Input:
         return slice(first + start * step, first + (stop - 1) * step + 1, step)
 
     def close(self) -> None:
-        """Close the file, and free an array of it that had to be read whole. Nothing can be read any more."""
+        """Close the file, and free an array of it that had to be read whole. Nothing can be read afterwards."""
         self._close()
         del self.stack
 
@@ -328,9 +328,9 @@ class Input:
         """
 
         def digest() -> str:
-            found = sha256(self.path)
+            file_hash = sha256(self.path)
             self.check_unchanged()
-            return found
+            return file_hash
 
         return run_in_background(digest)
 
@@ -371,8 +371,8 @@ class Input:
             assumptions=self._assumptions(),
             attributes=self.metadata.attributes,
             coordinates={
-                letter: made[frames] if letter == "t" else made
-                for letter, made in self.metadata.coordinates.items()
+                letter: coordinate[frames] if letter == "t" else coordinate
+                for letter, coordinate in self.metadata.coordinates.items()
             },
             form=stack.form,
         )
@@ -383,7 +383,7 @@ class Input:
         if sources["axes"] in ("assumed", "the data"):
             why = " by the data: neighbours along t are most alike" if sources["axes"] == "the data" else ""
             assumptions.append(
-                f"the axes of '{stack.name}' {stack.array.shape} are taken as {self.axes}{why}; set the axes if they are not"
+                f"the axes of '{stack.name}' {stack.array.shape} are read as {self.axes}{why}; set the axes if they are not"
             )
         if self.metadata.contradiction:
             assumptions.append(self.metadata.contradiction)

@@ -178,12 +178,12 @@ def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> None:
     age_s : float
         Seconds without a change after which a temporary folder is removed; a day by default.
     """
-    for leftover in folder.glob(f"{_PREFIX}*"):
+    for old_folder in folder.glob(f"{_PREFIX}*"):
         # The temporary folders of other users cannot be removed.
         with suppress(OSError):
-            newest = max(path.lstat().st_mtime for path in [leftover, *leftover.rglob("*")])
+            newest = max(path.lstat().st_mtime for path in [old_folder, *old_folder.rglob("*")])
             if time.time() - newest >= age_s:
-                shutil.rmtree(leftover)
+                shutil.rmtree(old_folder)
 
 
 def remove(path: Path) -> None:

@@ -94,10 +94,10 @@ def write_phantom(
         start = 0
         for block in blocks:
             for name, values in block.items():
-                place = name if name == "iq" else f"truth/{name}"
-                if place not in file:
-                    file.create_dataset(place, shape=(n_frames, *values.shape[1:]), dtype=values.dtype)
-                file[place][start : start + len(values)] = values
+                dataset_path = name if name == "iq" else f"truth/{name}"
+                if dataset_path not in file:
+                    file.create_dataset(dataset_path, shape=(n_frames, *values.shape[1:]), dtype=values.dtype)
+                file[dataset_path][start : start + len(values)] = values
             start += len(block["iq"])
         for name, values in truth.items():
             file.create_dataset(f"truth/{name}", data=values)

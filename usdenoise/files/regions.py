@@ -33,12 +33,12 @@ def drawn_regions(
         If a text is not a valid region, or a name cannot be used.
     """
     check_region_names(regions or {})
-    for about in (regions or {}).values():
-        if isinstance(about, str):
-            check_region(about)
+    for definition in (regions or {}).values():
+        if isinstance(definition, str):
+            check_region(definition)
     return {
-        name: partial(_region_of, about) if isinstance(about, str) else about
-        for name, about in (regions or {}).items()
+        name: partial(_region_of, definition) if isinstance(definition, str) else definition
+        for name, definition in (regions or {}).items()
     }
 
 
@@ -129,9 +129,9 @@ def _n_numbers(kind: str, n_axes: int) -> int:
 def _drawn(
     text: str, kind: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
 ) -> NDArray[np.bool_]:
-    metric, numbers, wanted = text.endswith("mm"), _numbers(text), _n_numbers(kind, len(shape))
-    if len(numbers) != wanted:
-        raise OptionError(f"region '{text}' needs {wanted} numbers for {axes} images; give {FORMS}")
+    metric, numbers, n_expected = text.endswith("mm"), _numbers(text), _n_numbers(kind, len(shape))
+    if len(numbers) != n_expected:
+        raise OptionError(f"region '{text}' requires {n_expected} numbers for {axes} images; give {FORMS}")
     if metric and any(letter not in spacing_mm for letter in axes):
         raise OptionError(
             f"region '{text}' is in mm, but the pixel pitch is not known", remedy="give {spacing_mm}"
@@ -139,15 +139,15 @@ def _drawn(
     pitch = [spacing_mm[letter] if metric else 1.0 for letter in axes]
     # In pixels, pixel i is at i, so that rectangles slice as arrays do; in mm it is at its centre.
     offset = 0.5 if metric else 0.0
-    places = np.meshgrid(
+    grid_axes = np.meshgrid(
         *[(np.arange(n) + offset) * step for n, step in zip(shape, pitch, strict=True)], indexing="ij"
     )
     mask = np.ones(shape, bool)
     if kind == "rect":
-        for place, first, last in zip(places, numbers, numbers[len(shape) :], strict=False):
-            mask &= (place >= first) & (place < last)
+        for grid_axis, first, last in zip(grid_axes, numbers, numbers[len(shape) :], strict=False):
+            mask &= (grid_axis >= first) & (grid_axis < last)
         return mask
-    squares = sum((place - centre) ** 2 for place, centre in zip(places, numbers, strict=False))
+    squares = sum((grid_axis - centre) ** 2 for grid_axis, centre in zip(grid_axes, numbers, strict=False))
     return np.asarray(squares <= numbers[-1] ** 2)
 
 
@@ -181,7 +181,7 @@ def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
         if image.dtype.kind not in "biufc":
             raise TypeError(image.dtype)
     if image.ndim == len(shape) + 1 and image.shape[-1] in (2, 4):
-        # The last channel is opacity, which says nothing about the mask.
+        # The last channel is opacity, which is not part of the mask.
         image = image[..., :-1]
     if image.ndim == len(shape) + 1:
         image = image.any(axis=-1)

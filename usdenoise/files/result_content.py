@@ -17,7 +17,7 @@ _DIMENSIONS = {
     "factors/S": ("component",),
     "factors/V": ("frame", "component"),
 }
-"""Names of the axes of arrays that are no images."""
+"""Names of the axes of arrays that are not images."""
 
 _UNITS = {"unobserved": "1 where the input was NaN or infinite", "singular_values": "the stack's unit"}
 """Units of arrays that come without one."""
@@ -67,7 +67,7 @@ class ResultFile:
         return self.stack.dtype if stored is None else storage_dtype(stored)
 
     def dimensions(self, name: str) -> tuple[str, ...]:
-        """Return names for the axes of an array that is no image."""
+        """Return names for the axes of an array that is not an image."""
         known = _DIMENSIONS.get(name)
         return known or tuple(
             f"{name.rpartition('/')[2]}_{axis}" for axis in range(np.ndim(self.arrays[name]))
@@ -91,7 +91,7 @@ class ResultFile:
 
     @property
     def stack_attributes(self) -> dict[str, Any]:
-        """Attributes of the stored stack: those of the input, its axes and its scales."""
+        """Attributes of the stored stack: the attributes of the input, its axes and its scales."""
         kinds = (str, bytes, int, float, np.generic, np.ndarray)
         carried = {name: value for name, value in self.stack.attributes.items() if isinstance(value, kinds)}
         return {"units": "unit of the input", **carried, "axes": self.stack.axes, **self.scales}

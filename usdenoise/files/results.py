@@ -49,9 +49,9 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
     Returns
     -------
     list of str
-        Sentences on what is called otherwise than in the input, or did not come along from it.
+        Sentences on arrays that were renamed, and on variables of the input that were not copied.
     """
-    own = (
+    used_names = (
         {*content.arrays}
         if suffix != ".mat"
         else {*_matlab_variables(replace(content, stack=content.stack.geometry))}
@@ -59,7 +59,7 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
     in_input = {content.stack.name, *content.stack.form.parts}
     if content.called is not None:
         content = _renamed(content, content.called)
-    content, notes = _with_free_name(content, own)
+    content, notes = _with_free_name(content, used_names)
     if suffix == ".zarr":
         from usdenoise.files.zarr.zarr_writing import write_zarr
 
@@ -71,22 +71,22 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
         lost = write_matlab(path, variables, source, in_input)
         if lost:
             notes.append(
-                f"{', '.join(lost[:_MOST_NAMED])}{', …' if len(lost) > _MOST_NAMED else ''} of the input did not come "
-                "along into the result: damaged, or of a kind that cannot be written"
+                f"{', '.join(lost[:_MOST_NAMED])}{', …' if len(lost) > _MOST_NAMED else ''} of the input were not "
+                "copied to the result: they are damaged, or of a type that cannot be written"
             )
     else:
         _write_hdf5(path, content)
     return notes
 
 
-def _with_free_name(content: ResultFile, own: Collection[str]) -> tuple[ResultFile, list[str]]:
+def _with_free_name(content: ResultFile, used_names: Collection[str]) -> tuple[ResultFile, list[str]]:
     """Return the content with another name for its stack, and a note, if the result has something else of its name."""
     name = content.stack.name
     if not content.with_stack or not any(
-        f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in own
+        f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in used_names
     ):
         return content, []
-    note = f"the result has something else of the name '{name}', so the filtered stack in it is called '{FREE_NAME}'"
+    note = f"the result contains another array named '{name}', so its filtered stack is named '{FREE_NAME}'"
     return _renamed(content, FREE_NAME), [note]
 
 

@@ -42,8 +42,8 @@ def scratch_array(folder: Path, shape: Sequence[int], dtype: np.dtype[Any]) -> N
             _take_room(file, size)
         except OSError as error:
             raise OutputError(
-                f"the stack takes {size / 2**30:.3g} GiB, more than the memory, and {folder} has no "
-                f"room for it ({error.strerror})",
+                f"the stack requires {size / 2**30:.3g} GiB, more than the memory, and {folder} has no "
+                f"space for it ({error.strerror})",
                 remedy="choose an output folder on another disk, or raise {memory}",
             ) from error
         return np.asarray(np.memmap(file, dtype, "r+", shape=tuple(shape)))

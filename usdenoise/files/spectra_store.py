@@ -1,4 +1,4 @@
-"""What was measured of the blocks of a session, one file a block, so that a session that was stopped goes on."""
+"""Measurements of the blocks of a session, one file for each block, so that a stopped session can resume."""
 
 import json
 import os
@@ -88,7 +88,7 @@ class SpectraStore:
 
     @staticmethod
     def is_in(folder: Path) -> bool:
-        """Return whether a folder is that of a store."""
+        """Return whether a folder contains a store."""
         return (folder / _KEY).exists()
 
     @staticmethod

@@ -31,10 +31,10 @@ class StoredArray:
     slow : int, default 0
         Axis across which to read slab by slab: a slab of it is consecutive bytes of the file, or nearly so.
     chunks : tuple of int or None, default None
-        Shape of the chunks that the file reads as a whole; None where it has none, or they are not known.
+        Shape of the chunks that the file reads as a whole; None if it has none, or they are not known.
     fill : callable or None, default None
         Takes an :data:`Index` and an array of `dtype` with the memory order of the file, and reads the values straight
-        into it; None where the file has another type or layout.
+        into it; None if the file has another type or layout.
     """
 
     shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class StoredArray:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """The axes from the slowest to the fastest one: those of C, or in reverse those of Fortran."""
+        """The axes from the slowest to the fastest one: in C order, or in reverse for Fortran order."""
         others = [axis for axis in range(len(self.shape)) if axis != self.slow]
         return (self.slow, *(reversed(others) if self.slow == len(self.shape) - 1 else others))
 
@@ -174,16 +174,16 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
     shape = (*parts[0].shape[:axis], int(starts[-1]), *parts[0].shape[axis + 1 :])
 
     def read(index: Index) -> NDArray[Any]:
-        wanted = np.arange(index[axis].start, index[axis].stop, index[axis].step)
+        numbers = np.arange(index[axis].start, index[axis].stop, index[axis].step)
         values = np.empty([_count(part) for part in index], dtype)
-        place: list[slice] = [slice(None)] * len(shape)
+        index_slices: list[slice] = [slice(None)] * len(shape)
         for part, start, stop in zip(parts, starts[:-1], starts[1:], strict=True):
-            first, last = (int(edge) for edge in np.searchsorted(wanted, [start, stop]))
+            first, last = (int(edge) for edge in np.searchsorted(numbers, [start, stop]))
             if first == last:
                 continue
-            local = slice(int(wanted[first] - start), int(wanted[last - 1] - start) + 1, index[axis].step)
-            place[axis] = slice(first, last)
-            values[tuple(place)] = part.read((*index[:axis], local, *index[axis + 1 :]))
+            local = slice(int(numbers[first] - start), int(numbers[last - 1] - start) + 1, index[axis].step)
+            index_slices[axis] = slice(first, last)
+            values[tuple(index_slices)] = part.read((*index[:axis], local, *index[axis + 1 :]))
         return values
 
     chunks = parts[0].chunks

@@ -17,7 +17,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     columns : sequence of str
         Column names, which are keys of the rows.
     rows : iterable of mappings
-        Value of each column by its name. None and missing values become empty cells; other keys are left out.
+        Value of each column by its name. None and missing values become empty cells; other keys are ignored.
 
     Notes
     -----

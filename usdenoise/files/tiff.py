@@ -52,7 +52,7 @@ def tiff(image: NDArray[Any], axes: str, spacing_mm: Mapping[str, float] | None 
 
 
 def _description(n_slices: int, thickness_mm: float | None) -> str:
-    """Return the description by which ImageJ and Fiji know the unit of the resolution, and the slices of a volume."""
+    """Return the description from which ImageJ and Fiji read the unit of the resolution, and the slices of a volume."""
     lines = ["ImageJ=1.53t", f"images={n_slices}", f"slices={n_slices}", "unit=mm", "loop=false"]
     if thickness_mm is not None:
         lines.append(f"spacing={thickness_mm:.12g}")
@@ -75,10 +75,10 @@ def read_tiff(path: Path) -> NDArray[np.float32]:
     Raises
     ------
     OSError
-        If the file cannot be read or is no image.
+        If the file cannot be read or is not an image.
     """
     import imageio.v3 as iio
 
-    # Without memory for its plugin, imageio would say that the plugin is not installed.
+    # Without memory for its plugin, imageio would report that the plugin is not installed.
     import_module("imageio.plugins.pillow")
     return np.stack(list(iio.imiter(path, extension=".tif", plugin="pillow"))).astype(np.float32)

@@ -44,7 +44,7 @@ def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
 
 
 def time_is_last(array: StoredArray) -> bool | None:
-    """Return whether the last axis is time, and not the first one; None where the data do not say so clearly.
+    """Return whether the last axis is time, and not the first one; None if the data are not clear.
 
     Neighbours along time are more alike, and the rank along it is lower; see
     :func:`usdenoise.frames.time_axis.unlikeness_and_rank`.

@@ -21,7 +21,7 @@ CONTAINER = "USTB UFF (HDF5)"
 
 
 def stacks(
-    file: h5py.File, found: Mapping[str, h5py.Dataset], make: Callable[..., Stack | None]
+    file: h5py.File, datasets: Mapping[str, h5py.Dataset], make: Callable[..., Stack | None]
 ) -> tuple[list[Stack | None], set[str]]:
     """Return the beamformed data of a UFF file as stacks.
 
@@ -29,7 +29,7 @@ def stacks(
     ----------
     file : h5py.File
         The open file.
-    found : mapping
+    datasets : mapping
         Full name -> dataset.
     make : callable
         Takes a name, an array, the datasets in which it is stored, and further fields of a stack; returns the
@@ -38,23 +38,23 @@ def stacks(
     Returns
     -------
     stacks : list
-        One for each group of beamformed data; empty if the file is no UFF file.
+        One for each group of beamformed data; empty if the file is not a UFF file.
     names : set of str
         Full names of the datasets in these stacks.
     """
-    made: list[Stack | None] = []
+    uff_stacks: list[Stack | None] = []
     names: set[str] = set()
     for group in items(file):
         if isinstance(group, h5py.Group) and text_attribute(group, "class") == "uff.beamformed_data":
             image = _image(group)
             if image is not None:
                 array, parts = image
-                # The usual search near the dataset would take the frame rate of the display for that of the acquisition.
+                # The usual search near the dataset would use the frame rate of the display instead of the acquisition.
                 metadata = partial(_metadata, group)
                 name = group.name.strip("/")
-                made.append(make(name, array, parts, layout="UFF beamformed data", metadata=metadata))
+                uff_stacks.append(make(name, array, parts, layout="UFF beamformed data", metadata=metadata))
                 names |= {part.name.strip("/") for part in parts}
-    return made, names
+    return uff_stacks, names
 
 
 def _image(group: h5py.Group) -> tuple[StoredArray, tuple[h5py.Dataset, ...]] | None:
@@ -80,12 +80,12 @@ def _image(group: h5py.Group) -> tuple[StoredArray, tuple[h5py.Dataset, ...]] | 
 
 
 def _metadata(group: h5py.Group) -> Found:
-    place = group.name.strip("/")
-    found: dict[str, tuple[Any, str]] = {"axes": ("txz", "layout of UFF")}
+    group_path = group.name.strip("/")
+    entries: dict[str, tuple[Any, str]] = {"axes": ("txz", "layout of UFF")}
     axes = {name: numbers(member(group, f"scan/{name}_axis")) for name in "xz"}
     spacing = {name: pitch(axis, 1e3) for name, axis in axes.items()}
     if all(spacing.values()):
-        found["spacing_mm"] = (spacing, f"dataset {place}/scan/x_axis and z_axis in m")
+        entries["spacing_mm"] = (spacing, f"dataset {group_path}/scan/x_axis and z_axis in m")
     for key, names in (
         ("center_frequency_hz", ("pulse/center_frequency", "modulation_frequency")),
         ("sound_speed_m_s", ("sound_speed", "sequence/sound_speed", "sequence/sequence_0001/sound_speed")),
@@ -93,8 +93,8 @@ def _metadata(group: h5py.Group) -> Found:
         for name in names:
             value = small_number(member(group, name))
             if value:
-                found.setdefault(key, (value, f"dataset {place}/{name}"))
+                entries.setdefault(key, (value, f"dataset {group_path}/{name}"))
     shown = small_number(member(group, "frame_rate"))
     if shown is not None:
-        found["display_frame_rate"] = (shown, f"dataset {place}/frame_rate")
-    return found
+        entries["display_frame_rate"] = (shown, f"dataset {group_path}/frame_rate")
+    return entries

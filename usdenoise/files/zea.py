@@ -25,7 +25,7 @@ _XYZ = {"x": 0, "y": 1, "z": 2}
 
 def stacks(
     file: h5py.File,
-    found: Mapping[str, h5py.Dataset],
+    datasets: Mapping[str, h5py.Dataset],
     make: Callable[..., Stack | None],
 ) -> tuple[list[Stack | None], set[str]]:
     """Return the beamformed data of a zea file as a stack.
@@ -36,7 +36,7 @@ def stacks(
     ----------
     file : h5py.File
         The open file.
-    found : mapping
+    datasets : mapping
         Full name -> dataset.
     make : callable
         As for :func:`usdenoise.files.uff.stacks`.
@@ -44,12 +44,12 @@ def stacks(
     Returns
     -------
     stacks : list
-        The one stack; empty if the file is no zea file.
+        The one stack; empty if the file is not a zea file.
     names : set of str
-        Full names of the datasets that are no stack by themselves.
+        Full names of the datasets that are not a stack by themselves.
     """
-    name = _NEW if _NEW in found else _OLD
-    dataset = found.get(name)
+    name = _NEW if _NEW in datasets else _OLD
+    dataset = datasets.get(name)
     if dataset is None or dataset.dtype.kind not in "fiu" or len(dataset.shape) not in (4, 5):
         return [], set()
     array = stored_array(dataset)
@@ -98,9 +98,9 @@ def _spacing(coordinates: h5py.Dataset, axes: str) -> dict[str, float] | None:
     if n_leading < 0 or 0 in coordinates.shape:
         return None
     spacing = {}
-    for place, letter in enumerate(spatial):
+    for index, letter in enumerate(spatial):
         edge: list[Any] = [0] * (len(coordinates.shape) - 1)
-        edge[n_leading + place] = slice(None)
+        edge[n_leading + index] = slice(None)
         step = pitch(coordinates[(*edge, _XYZ[letter])], 1e3)
         if step is None:
             return None

@@ -1,4 +1,4 @@
-"""Bad frames: those that are damaged or unlike all others; they are left out of the estimate."""
+"""Bad frames, which are damaged or unlike all other frames, and are excluded from the estimate."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from usdenoise.stack.random_streams import RandomStream
 from usdenoise.stack.sampling import spread_rows
 
 LARGEST_SHARE = 0.2
-"""Largest share of the frames that is left out. Beyond it the scan is bad as a whole, and nothing is left out."""
+"""Largest share of the frames that is excluded. Above it the scan is bad as a whole, and no frame is excluded."""
 
 LEAST_FRAMES = 16
-"""Frames from which bad ones are looked for: with fewer, the others do not say what a frame should be."""
+"""Least number of frames in which bad ones are looked for: fewer do not determine a frame from all other frames."""
 
 SAMPLE_PIXELS = 256
 """Pixels, spread over the image, in which damage is looked for."""
@@ -31,7 +31,7 @@ standard deviations. On 48 stacks of four phantoms without disturbances, with he
 blood, the largest was 1.1. Interference of 0.3 of the rms of the stack had at least 5.1 with tissue 40 dB over blood."""
 
 SATURATED_SHARE = 0.05
-"""Share of values at the extreme of the stack, above that of the median frame, from which a frame is saturated."""
+"""Share of values at the extreme of the stack, above the share in the median frame, from which a frame is saturated."""
 
 LEAST_MISFIT = 0.05
 """Misfit, over the energy of a frame with unobserved entries, from which it may be an outlier: their filling is wrong by
@@ -49,7 +49,7 @@ predicted from one side, and the misfit grows towards the end. On a fast rotatin
 the median there."""
 
 LEAST_GOOD = 8
-"""Frames, at least, that are far better than the others where half of the frames or more are bad, the median with them."""
+"""Least number of frames that are far better than all other frames if half of the frames or more are bad."""
 
 MOST_ROUNDS = 12
 
@@ -72,7 +72,7 @@ WORDS = {
     FrameReason.GIVEN: "as given",
     FrameReason.ZERO: "zero everywhere",
     FrameReason.CONSTANT: "the same everywhere",
-    FrameReason.DUPLICATE: "copies of the frame before",
+    FrameReason.DUPLICATE: "copies of the previous frame",
     FrameReason.SATURATED: "saturated",
     FrameReason.OUTLIER: "unlike the other frames",
 }
@@ -100,9 +100,9 @@ class BadFrame:
 
 
 class FrameTreatment(StrEnum):
-    """What is done with bad frames; the value is the sentence, with the figures left open."""
+    """Treatment of bad frames; the value is the sentence, with placeholders for the numbers."""
 
-    LEFT_OUT = "{share} are left out ({counts})"
+    LEFT_OUT = "{share} are excluded ({counts})"
     KEPT = "{share} look bad ({counts}) and are kept, as requested; automatic bad frames exclude them"
     TOO_MANY = (
         "the scan is bad as a whole: {share} look bad ({counts}), more than a fifth, so none is excluded; read a better "
@@ -112,7 +112,7 @@ class FrameTreatment(StrEnum):
 
 @dataclass(frozen=True)
 class FrameSearch:
-    """Bad frames, what is done with them, and how the image moves.
+    """Bad frames, their treatment, and the motion of the image.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class FrameSearch:
     n_frames : int
         Frames of the stack.
     treatment : FrameTreatment
-        What is done with them.
+        Treatment of the bad frames.
     movement : Movement
         How the image moves.
     """
@@ -133,14 +133,14 @@ class FrameSearch:
 
     @property
     def left_out(self) -> NDArray[np.bool_] | None:
-        """The frames that are left out, (n_frames,); None where there are none."""
+        """The excluded frames, (n_frames,); None if no frame is excluded."""
         if not self.bad or self.treatment is not FrameTreatment.LEFT_OUT:
             return None
         return _mask((frame.frame for frame in self.bad), self.n_frames)
 
     @property
     def sentence(self) -> str:
-        """What was found, in words; empty where nothing was."""
+        """What was found, in words; empty if nothing was."""
         parts = [self.movement.sentence] if self.movement.sentence else []
         if self.bad:
             reasons = [frame.reason for frame in self.bad]
@@ -151,7 +151,7 @@ class FrameSearch:
 
     @property
     def advice(self) -> str | None:
-        """What helps the fit, if the frames are what is wrong; None if not."""
+        """Remedy for a poor fit that the frames cause; None otherwise."""
         if self.bad and self.treatment is FrameTreatment.KEPT:
             return "exclude the bad frames"
         if self.bad and self.treatment is FrameTreatment.TOO_MANY:
@@ -161,7 +161,7 @@ class FrameSearch:
 
 def find_bad_frames(
     rows: PixelSample,
-    wanted: str | tuple[int, ...],
+    option: str | tuple[int, ...],
     seed: int,
     displacement: NDArray[np.float64],
     noise_rms: float | None = None,
@@ -175,28 +175,28 @@ def find_bad_frames(
 
         e_t = lambda^2 |z|^2 / (1 - x_t^H z)^2.
 
-    The worst frames are taken out and the misfits are measured again, until none is an outlier: a strong outlier
+    The worst frames are excluded and the misfits are measured again, until none is an outlier: a strong outlier
     makes its neighbours look bad.
 
     Parameters
     ----------
     rows : PixelSample
         The stack.
-    wanted : "auto", "keep", or tuple of int
+    option : "auto", "keep", or tuple of int
         Whether to look for bad frames, or which they are.
     seed : int
         Seed of the pixel subset.
     displacement : (n_frames, n_axes) array
         Displacement of each frame in pixels.
     noise_rms : float, optional
-        Root mean square of the noise in an entry; by default that of the pixel subset, which takes its spectrum.
+        Root mean square of the noise in an entry; by default the noise of the pixel subset, which requires its spectrum.
 
     Returns
     -------
     search : FrameSearch
         The bad frames.
     subset : SubsetValues
-        The pixel subset without the frames that are left out.
+        The pixel subset without the excluded frames.
 
     Raises
     ------
@@ -213,26 +213,26 @@ def find_bad_frames(
         movement = describe_movement(displacement, used if used.any() else ~used)
         return FrameSearch(ordered, n_frames, treatment, movement), subset
 
-    if isinstance(wanted, tuple):
-        given = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(wanted, n_frames)]
-        return result(given, FrameTreatment.LEFT_OUT, _subset(rows, wanted, seed))
+    if isinstance(option, tuple):
+        listed = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(option, n_frames)]
+        return result(listed, FrameTreatment.LEFT_OUT, _subset(rows, option, seed))
     if n_frames < LEAST_FRAMES:
         return result([], FrameTreatment.KEPT, _subset(rows, (), seed))
-    found = {bad.frame: bad for bad in _damaged(rows)}
+    bad_by_frame = {bad.frame: bad for bad in _damaged(rows)}
     subset = _subset(rows, (), seed)
     most = LARGEST_SHARE * n_frames
-    clean = _subset(rows, found, seed) if found and len(found) <= most else subset
+    clean = _subset(rows, bad_by_frame, seed) if bad_by_frame and len(bad_by_frame) <= most else subset
     for _ in range(MOST_ROUNDS):
         worse = _outliers(clean, noise_rms)
-        found |= {bad.frame: bad for bad in worse}
-        if not worse or len(found) > most:
+        bad_by_frame |= {bad.frame: bad for bad in worse}
+        if not worse or len(bad_by_frame) > most:
             break
-        clean = _subset(rows, found, seed)
-    if len(found) > most:
-        return result(found.values(), FrameTreatment.TOO_MANY, subset)
-    if wanted == "keep":
-        return result(found.values(), FrameTreatment.KEPT, subset)
-    return result(found.values(), FrameTreatment.LEFT_OUT, clean)
+        clean = _subset(rows, bad_by_frame, seed)
+    if len(bad_by_frame) > most:
+        return result(bad_by_frame.values(), FrameTreatment.TOO_MANY, subset)
+    if option == "keep":
+        return result(bad_by_frame.values(), FrameTreatment.KEPT, subset)
+    return result(bad_by_frame.values(), FrameTreatment.LEFT_OUT, clean)
 
 
 def _subset(rows: PixelSample, frames: Collection[int], seed: int) -> SubsetValues:
@@ -246,17 +246,18 @@ def _mask(frames: Iterable[int], n_frames: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _checked(given: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
-    for frame in given:
+def _checked(frame_numbers: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
+    for frame in frame_numbers:
         if not 0 <= frame < n_frames:
             raise OptionError(
                 f"bad frame {frame} is not among the frames 0 to {n_frames - 1}", remedy="change {bad_frames}"
             )
-    if n_frames - len(set(given)) < 2:
+    if n_frames - len(set(frame_numbers)) < 2:
         raise OptionError(
-            f"{len(set(given))} bad frames of {n_frames} leave fewer than two", remedy="change {bad_frames}"
+            f"{len(set(frame_numbers))} bad frames of {n_frames} leave fewer than two",
+            remedy="change {bad_frames}",
         )
-    return given
+    return frame_numbers
 
 
 def _damaged(rows: PixelSample) -> list[BadFrame]:
@@ -271,11 +272,12 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     saturated = extreme.mean(axis=0)
     usual = float(np.median(saturated))
     observed = sample.observed_mask(slice(None))
-    # A frame without any entry is no zero frame: it is unobserved already, and the model fills it.
-    seen = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
+    # A frame without any entry is not a zero frame: it is unobserved already, and the model fills it.
+    is_observed = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
     blocks = row_blocks(rows.n_frames, _FRAMES_A_BLOCK)
     alike = (
-        np.concatenate([_alike(values, np.arange(each.start, each.stop)) for each in blocks], axis=1) & seen
+        np.concatenate([_alike(values, np.arange(each.start, each.stop)) for each in blocks], axis=1)
+        & is_observed
     )
     suspects = np.flatnonzero(alike.any(axis=0))
     if len(suspects):
@@ -296,16 +298,16 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
 
 
 def _alike(values: NDArray[Any], frames: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return which frames are zero, the same in all of some pixels, and copies of the frame before, (3, n)."""
+    """Return which frames are zero, the same in all of some pixels, and copies of the previous frame, (3, n)."""
     shown = values[:, frames]
     copies = (shown == values[:, np.maximum(frames - 1, 0)]).all(axis=0) & (frames > 0)
     return np.stack([~shown.any(axis=0), (shown == shown[:1]).all(axis=0), copies])
 
 
 def _outliers(subset: SubsetValues, noise_rms: float | None) -> list[BadFrame]:
-    """Return the worst of the frames that do not fit the others."""
+    """Return the worst outliers among the frames."""
     ridge, (leverage, weight, energy) = _regression(subset, noise_rms)
-    # Frames that are left out are zero here, and in the regression nearly so.
+    # Excluded frames are zero here, and nearly zero in the regression.
     used = np.flatnonzero(subset.values.any(axis=0))
     if len(used) == 0:
         return []
@@ -318,7 +320,7 @@ def _outliers(subset: SubsetValues, noise_rms: float | None) -> list[BadFrame]:
     median, quartile = np.quantile(_good_scores(score[is_known]), [0.5, 0.25])
     score -= median
     judged = _without_ends(score)
-    # Of a normal distribution a quartile is 0.674 standard deviations from the median. Outliers are in the upper half.
+    # A quartile of a normal distribution is 0.674 standard deviations from the median. Outliers are in the upper half.
     limit = max(OUTLIER, OUTLIER_SPREADS * float(median - quartile) / 0.674, float(judged.max()) / 2)
     return [
         BadFrame(int(used[t]), FrameReason.OUTLIER, float(score[t] * 10 / np.log(10)))
@@ -351,7 +353,7 @@ def _regression(subset: SubsetValues, noise_rms: float | None) -> tuple[float, N
 
 
 def _good_scores(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the scores of which a bad frame is no part: all, or those below a wide gap in their lower half."""
+    """Return the scores without bad frames: all scores, or the scores below a wide gap in their lower half."""
     ordered = np.sort(score)
     counts = np.arange(LEAST_GOOD, len(score) // 2 + 1)
     steps = ordered[counts] - ordered[counts - 1]
@@ -360,12 +362,12 @@ def _good_scores(score: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _without_ends(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return scores whose ends count by half of what they exceed that of the next inner frame."""
+    """Return scores in which the end frames count by half of their excess over the next inner frame."""
     n = len(score)
     n_ends = min(END_FRAMES, (n - 1) // 2)
     judged = score.copy()
     # The second pair is reversed: it begins with the last frame.
-    for ends, own in ((judged, score), (judged[::-1], score[::-1])):
-        inner = own[1 : n_ends + 1]
-        ends[:n_ends] = (own[:n_ends] - np.maximum(inner, 0)) / 2
+    for ends, scores in ((judged, score), (judged[::-1], score[::-1])):
+        inner = scores[1 : n_ends + 1]
+        ends[:n_ends] = (scores[:n_ends] - np.maximum(inner, 0)) / 2
     return judged

@@ -56,9 +56,9 @@ def displacements(
     blocks = list(row_blocks(n_frames, FRAMES_A_BLOCK))
     step = n_frames // REFERENCE_FRAMES
     if step < 2:
-        found = list(executor.map(lambda frames: spectra(envelopes[frames]), blocks))
-        mean = np.sum([spectrum.sum(axis=0) for spectrum in found], axis=0)
-        return np.concatenate(list(executor.map(lambda one: shifts(one, mean, tuple(size)), found)))
+        block_spectra = list(executor.map(lambda frames: spectra(envelopes[frames]), blocks))
+        mean = np.sum([spectrum.sum(axis=0) for spectrum in block_spectra], axis=0)
+        return np.concatenate(list(executor.map(lambda one: shifts(one, mean, tuple(size)), block_spectra)))
     reference = envelopes[::step]
     parts = executor.map(
         lambda frames: spectra(reference[frames]).sum(axis=0), row_blocks(len(reference), FRAMES_A_BLOCK)

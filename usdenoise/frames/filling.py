@@ -1,4 +1,4 @@
-"""Fill the frames that were left out: the model's temporal vectors are interpolated over time."""
+"""Fill the excluded frames: the model's temporal vectors are interpolated over time."""
 
 from dataclasses import replace
 
@@ -8,19 +8,19 @@ from numpy.typing import NDArray
 from usdenoise.linalg.low_rank import LowRank
 
 
-def interpolated(model: LowRank, left_out: NDArray[np.bool_] | None) -> LowRank:
-    """Return a model whose temporal vectors are interpolated linearly over the frames that were left out.
+def interpolated(model: LowRank, excluded: NDArray[np.bool_] | None) -> LowRank:
+    """Return a model whose temporal vectors are interpolated linearly over the excluded frames.
 
     Parameters
     ----------
     model : LowRank
         Components with zeros in these frames.
-    left_out : (n_frames,) boolean array or None
+    excluded : (n_frames,) boolean array or None
         The frames; None for none.
     """
-    if left_out is None:
+    if excluded is None:
         return model
-    frames, used = np.flatnonzero(left_out), np.flatnonzero(~left_out)
+    frames, used = np.flatnonzero(excluded), np.flatnonzero(~excluded)
     right = model.right.copy()
     for column in right.T:
         # numpy.interp takes complex values.

@@ -21,7 +21,7 @@ CURVE_PIXELS = 1024
 
 @dataclass(frozen=True)
 class CheckedFrames:
-    """A pixel sample without its bad frames, and what is known of the frames.
+    """A pixel sample without its bad frames, and the quality control of the frames.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class CheckedFrames:
     displacement: NDArray[np.float64]
 
     def quality(self, model: LowRank, low: int) -> FrameQuality:
-        """Return what is known of the frames, with curves for which the components [0, low) of the sample are clutter."""
-        some = spread_rows(self.whole.n_pixels, CURVE_PIXELS)
-        curves = frame_curves(self.whole.take(some), model.left[some, :low], self.displacement)
+        """Return the quality of the frames, with curves for which the components [0, low) of the sample are clutter."""
+        pixels = spread_rows(self.whole.n_pixels, CURVE_PIXELS)
+        curves = frame_curves(self.whole.take(pixels), model.left[pixels, :low], self.displacement)
         return FrameQuality(**vars(self.search), curves=curves)
 
 

@@ -27,7 +27,7 @@ class FrameCurves:
     intensity : (n_frames,) float64 array
         Mean power.
     dvars : (n_frames,) float64 array
-        Root mean square over the pixels of the difference from the frame before (Power et al., NeuroImage 59(3),
+        Root mean square over the pixels of the difference from the previous frame (Power et al., NeuroImage 59(3),
         2012); NaN for the first frame, and after one without an observed entry.
     outside : (n_frames,) float64 array
         Mean power outside the clutter components, fitted to the frame.
@@ -62,12 +62,12 @@ def frame_curves(
     n_pixels, n_frames = sample.values.shape
     basis = np.linalg.qr(clutter)[0] if clutter.shape[1] else clutter
     observed = sample.observed_mask(slice(None))
-    seen = np.ones(n_frames, bool) if observed is None else np.asarray(observed.any(axis=0))
+    is_observed = np.ones(n_frames, bool) if observed is None else np.asarray(observed.any(axis=0))
     n_bands = min(CARPET_BANDS, n_pixels)
     edges = np.linspace(0, n_pixels, n_bands + 1).astype(np.int64)
 
     def measure(frames: slice) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        # A step to a frame starts at the frame before it, which may be in the block before.
+        # A step to a frame starts at the previous frame, which may be in the previous block.
         first = max(frames.start - 1, 0)
         joined = sample.values[:, first : frames.stop]
         block, steps = joined[:, frames.start - first :], np.diff(joined, axis=1)
@@ -81,10 +81,12 @@ def frame_curves(
     measured = sample.executor.map(measure, row_blocks(n_frames, FRAMES_A_BLOCK))
     intensity, steps, bands = (np.concatenate(part, axis=-1) for part in zip(*measured, strict=True))
     return FrameCurves(
-        intensity=np.where(seen, intensity / n_pixels, np.nan),
-        dvars=np.append(np.nan, np.where(seen[1:] & seen[:-1], np.sqrt(steps / n_pixels), np.nan)),
-        outside=np.where(seen, bands.sum(axis=0) / n_pixels, np.nan),
-        displacement=np.where(seen[:, None], displacement, np.nan),
+        intensity=np.where(is_observed, intensity / n_pixels, np.nan),
+        dvars=np.append(
+            np.nan, np.where(is_observed[1:] & is_observed[:-1], np.sqrt(steps / n_pixels), np.nan)
+        ),
+        outside=np.where(is_observed, bands.sum(axis=0) / n_pixels, np.nan),
+        displacement=np.where(is_observed[:, None], displacement, np.nan),
         carpet=_carpet(bands),
     )
 

@@ -1,4 +1,4 @@
-"""What is known of the frames of a scan, for its result."""
+"""Quality control of the frames of a scan, for its result."""
 
 from dataclasses import dataclass
 
@@ -22,10 +22,10 @@ class FrameQuality(FrameSearch):
 
     @property
     def is_bad(self) -> bool:
-        """Whether so many frames are bad that none was left out."""
+        """Whether too many frames are bad, so that none was excluded."""
         return self.treatment is FrameTreatment.TOO_MANY
 
     @property
     def n_left_out(self) -> int:
-        """Number of frames that were left out."""
+        """Number of excluded frames."""
         return 0 if self.left_out is None else int(np.count_nonzero(self.left_out))

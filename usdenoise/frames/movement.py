@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOVES = 0.75
-"""Range of the displacement, in pixels, from which the image is said to move. The sample data, with heartbeat and
+"""Range of the displacement, in pixels, above which the image counts as moving. The sample data, with heartbeat and
 breathing, do not."""
 
 STEP, STEP_FRAMES = 0.5, 8
@@ -20,7 +20,7 @@ LASTING_FRAMES = 32
 """Frames before and after a step whose medians differ by it. A jerk of 20 frames is less than half of them."""
 
 ERRATIC = 0.25
-"""Median displacement from one frame to the next, in pixels, from which the places are not believed: noise has no place."""
+"""Median displacement between neighbouring frames, in pixels, above which displacements are unreliable, as in noise."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Movement:
     Attributes
     ----------
     range_pixels : float
-        Largest distance from the median place, without the 2 % of the frames that are farthest.
+        Largest distance from the median position, without the 2 % of the frames that are farthest.
     steps : tuple of int
         First frames after a sudden lasting displacement.
     step_pixels : float
@@ -43,35 +43,35 @@ class Movement:
 
     @property
     def sentence(self) -> str:
-        """The movement in words; empty where there is little."""
+        """The movement in words; empty if there is little."""
         if self.steps:
-            places = ", ".join(map(str, self.steps))
+            frame_list = ", ".join(map(str, self.steps))
             return (
-                f"the image steps by {self.step_pixels:.1f} pixels at frame {places}: filter the frames before and "
-                "after it one by one"
+                f"the image steps by {self.step_pixels:.1f} pixels at frame {frame_list}: filter the frames before and "
+                "after it separately"
             )
         if self.range_pixels > MOVES:
             return (
-                f"the image moves by up to {self.range_pixels:.1f} pixels from its usual place: if the picture is "
+                f"the image moves by up to {self.range_pixels:.1f} pixels from its median position: if the picture is "
                 "blurred, try shorter windows"
             )
         return ""
 
     @property
     def advice(self) -> str | None:
-        """What helps against the movement; None where there is little."""
+        """What helps against the movement; None if there is little."""
         return "try shorter windows" if self.sentence else None
 
 
 def describe_movement(displacement: NDArray[np.float64], used: NDArray[np.bool_]) -> Movement:
-    """Return the movement of an image; none where displacements are erratic, as in noise.
+    """Return the movement of an image; none if displacements are erratic, as in noise.
 
     Parameters
     ----------
     displacement : (n_frames, n_axes) array
         Displacement of each frame in pixels.
     used : (n_frames,) boolean array
-        Frames that count: bad ones have no place.
+        Frames that count; bad frames have no valid displacement.
     """
     numbers, displacement = np.flatnonzero(used), displacement[used]
     if len(displacement) < 2 or np.median(np.linalg.norm(np.diff(displacement, axis=0), axis=1)) > ERRATIC:
@@ -87,7 +87,7 @@ def _steps(displacement: NDArray[np.float64]) -> tuple[tuple[int, ...], float]:
         return (), 0.0
     windows = np.lib.stride_tricks.sliding_window_view(displacement, width, axis=0)
     medians = np.median(windows, axis=-1)
-    # Row k: the place from frame k + width on, minus that before it.
+    # Row k: the median position from frame k + width on, minus the median position before this frame.
     jumps = medians[width:] - medians[:-width]
     sizes = np.linalg.norm(jumps, axis=1)
     steps: list[int] = []

@@ -35,7 +35,7 @@ def shifts(
 ) -> NDArray[np.float64]:
     """Return the shifts of images against a reference, in pixels.
 
-    The place of the peak of the phase correlation (Kuglin and Hines, Proc. IEEE Conf. Cybernetics and Society, 1975).
+    The position of the peak of the phase correlation (Kuglin and Hines, Proc. IEEE Conf. Cybernetics and Society, 1975).
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ def _peak_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:
 
 
 def _peaks(correlation: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the place of the largest value of each image, between the pixels, as a signed shift."""
+    """Return the position of the largest value of each image, between the pixels, as a signed shift."""
     n_images, *size = correlation.shape
     flat = correlation.reshape(n_images, math.prod(size))
     best = np.stack(np.unravel_index(flat.argmax(axis=1), size), axis=1)
-    places = best.astype(np.float64)
+    positions = best.astype(np.float64)
     for axis, n in enumerate(size):
         if n < 3:
             continue
@@ -84,14 +84,14 @@ def _peaks(correlation: NDArray[np.float32]) -> NDArray[np.float64]:
             near.append(correlation[(np.arange(n_images), *index.T)].astype(np.float64))
         low, peak, high = np.log(np.maximum(near, TINY))
         curvature = low - 2 * peak + high
-        places[:, axis] += np.where(curvature < 0, 0.5 * (low - high) / np.minimum(curvature, -1e-12), 0)
-        places[:, axis] -= n * (places[:, axis] > n / 2)
-    return np.where(flat.max(axis=1, keepdims=True) > 0, places, 0.0)
+        positions[:, axis] += np.where(curvature < 0, 0.5 * (low - high) / np.minimum(curvature, -1e-12), 0)
+        positions[:, axis] -= n * (positions[:, axis] > n / 2)
+    return np.where(flat.max(axis=1, keepdims=True) > 0, positions, 0.0)
 
 
 @dataclass(frozen=True)
 class Registration:
-    """What is needed of a reference image to register others against it.
+    """A reference image, prepared for the registration of other images.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Registration:
 
     @classmethod
     def of(cls, reference: NDArray[np.floating]) -> "Registration":
-        """Return what is needed of a reference image, (pixels along each axis...)."""
+        """Return the prepared reference image, (pixels along each axis...)."""
         window = hann_window(reference.shape, np.float64)
         image = _normalised(reference, window)
         spectrum = np.fft.fftn(image)
@@ -143,28 +143,30 @@ class Registration:
         moving = _normalised(image, self.window)
         both = np.stack([moving * self.window, self.image * self.window]).astype(np.float32)
         spectra = image_spectra(both)
-        found: NDArray[np.float64] = shifts(spectra[:1], spectra[1], image.shape)[0]
+        shift: NDArray[np.float64] = shifts(spectra[:1], spectra[1], image.shape)[0]
         if not self.hessian.any() or not moving.any():
             return np.zeros(image.ndim), 0.0
         spectrum = np.fft.fftn(moving)
         frequencies = _frequencies(image.shape)
 
         def back() -> NDArray[Any]:
-            phase = sum(along * d for along, d in zip(frequencies, found, strict=True))
+            phase = sum(along * d for along, d in zip(frequencies, shift, strict=True))
             shifted: NDArray[Any] = spectrum * np.exp(2j * np.pi * phase)
             return shifted
 
         for _ in range(GAUSS_NEWTON_STEPS):
             difference = self.window * (np.fft.ifftn(back()).real - self.image)
             slopes = (difference * self.gradients).sum(axis=tuple(range(1, self.gradients.ndim)))
-            found = found - np.linalg.lstsq(self.hessian, slopes)[0]
-        return found, self._likeness(back())
+            shift = shift - np.linalg.lstsq(self.hessian, slopes)[0]
+        return shift, self._likeness(back())
 
     def _likeness(self, spectrum: NDArray[Any]) -> float:
         """Return the correlation of the gradients of an image, given by its spectrum, and of the reference."""
-        own = np.stack([np.fft.ifftn(2j * np.pi * f * spectrum).real for f in _frequencies(spectrum.shape)])
-        weighted = self.window * own
-        energies = np.sum(weighted * own) * np.trace(self.hessian)
+        gradients = np.stack(
+            [np.fft.ifftn(2j * np.pi * f * spectrum).real for f in _frequencies(spectrum.shape)]
+        )
+        weighted = self.window * gradients
+        energies = np.sum(weighted * gradients) * np.trace(self.hessian)
         return float(np.sum(weighted * self.gradients) / np.sqrt(energies)) if energies > 0 else 0.0
 
 

@@ -52,8 +52,8 @@ def time_axis(envelopes: NDArray[np.floating]) -> int | None:
     values /= max(float(values.max()), np.finfo(float).tiny)
     if min(values.shape) < 2:
         return None
-    found = [unlikeness_and_rank(values, axis) for axis in range(values.ndim)]
-    best, *others = sorted(range(values.ndim), key=lambda axis: found[axis][0])
-    unlikeness, rank = found[best]
-    is_clear = all(CLEARLY * unlikeness < found[axis][0] and rank < found[axis][1] for axis in others)
+    scores = [unlikeness_and_rank(values, axis) for axis in range(values.ndim)]
+    best, *others = sorted(range(values.ndim), key=lambda axis: scores[axis][0])
+    unlikeness, rank = scores[best]
+    is_clear = all(CLEARLY * unlikeness < scores[axis][0] and rank < scores[axis][1] for axis in others)
     return best if is_clear and unlikeness < MOST_UNLIKE and rank < MOST_RANK else None

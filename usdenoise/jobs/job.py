@@ -31,7 +31,7 @@ class Job:
     display : Display
         Options of the pictures.
     output : Output
-        What is written next to, or instead of, the filtered stack.
+        The files to write next to, or instead of, the filtered stack.
     reading : mapping
         Fields of :class:`usdenoise.options.ReadOptions`.
     command : list of str or None
@@ -39,7 +39,7 @@ class Job:
     bids : BidsName or None
         Name of the results in BIDS; None (the default) names them after the acquisition.
     memory : int or None
-        Bytes that the job may take; None (the default) for what the system has to give.
+        Bytes that the job may take; None (the default) for the free memory of the system.
     dask : str or None
         Dask workers that filter the stack: a number of processes, or the address of a scheduler; None (the default) for
         none.
@@ -91,8 +91,8 @@ class Job:
     @property
     def requested_options(self) -> dict[str, Any]:
         """Everything that the results depend on, besides the input."""
-        own = () if self.session in (None, SessionOptions()) else ("session",)
-        names = ("options", "display", "output", "reading", *own)
+        session_group = () if self.session in (None, SessionOptions()) else ("session",)
+        names = ("options", "display", "output", "reading", *session_group)
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
@@ -105,7 +105,7 @@ class Job:
         """
         output = self.output
         if self.bids is not None and not output.nifti:
-            raise OptionError("the names of BIDS are for NIfTI files", remedy="give {nifti} with {bids}")
+            raise OptionError("requires NIfTI files", option="bids", remedy="add {nifti}")
         if output.nifti:
             import_nibabel()
         if self.is_session and self.session_options.movie is not None:

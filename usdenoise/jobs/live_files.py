@@ -24,10 +24,10 @@ POLL_S = 0.02
 
 STEADY_S, SMALL_STEADY_S, USUAL_SHARE = 0.2, 1.0, 0.98
 """Seconds for which a file must not change to be whole: the first, or the second for the first file and for one that is
-smaller than this share of the block before it."""
+smaller than this share of the previous block."""
 
 AGAIN_S, GIVE_UP_S = 0.5, 10.0
-"""Seconds until a file that cannot be read is tried again, and after which it is passed over unless it changes. A block is
+"""Seconds until a file that cannot be read is tried again, and after which it is skipped unless it changes. A block is
 also watched for changes until it has been the same for the latter."""
 
 REMOVED = "it was removed before it was read"
@@ -42,10 +42,10 @@ class _Candidate:
     since: float
     tried: float = -1e9
     error: UsdenoiseError | OSError | None = None
-    """Why it could not be read so far."""
+    """Why it could not be read."""
 
     def steady_s(self, usual_bytes: int) -> float:
-        """Return the seconds for which the file must not change; `usual_bytes` is the size of the block before it, or 0."""
+        """Return the seconds for which the file must not change; `usual_bytes` is the size of the previous block, or 0."""
         if not usual_bytes or self.state is None or self.state["bytes"] < USUAL_SHARE * usual_bytes:
             return SMALL_STEADY_S
         return STEADY_S
@@ -73,7 +73,7 @@ class LiveBlocks:
     until_idle_s : float, optional
         Seconds without a new file after which it ends; by default it does not.
     output : Path, optional
-        A folder to leave out; by default none.
+        A folder to skip; by default none.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class LiveBlocks:
     seconds : float
         Seconds from when the file of the last block had changed for the last time until it was filtered.
     passed_over : dict
-        Path -> why the file is no block so far, in words.
+        Path -> why the file is not accepted as a block, in words.
 
     Raises
     ------
@@ -104,7 +104,7 @@ class LiveBlocks:
     ) -> None:
         if not folder.is_dir():
             raise InputError(
-                f"{folder} is no folder; a live session needs the one into which the blocks come"
+                f"{folder} is not a folder; a live session requires the folder in which the blocks appear"
             )
         # Paths below "." have two spellings.
         folder = folder.absolute()
@@ -130,11 +130,11 @@ class LiveBlocks:
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences on files that were passed over, that changed after they were filtered, and on an old end file."""
-        remarks = [f"{path.name} is passed over: {why}" for path, why in self.passed_over.items()]
+        """Sentences on files that were skipped, that changed after they were filtered, and on an old end file."""
+        remarks = [f"{path.name} is skipped: {why}" for path, why in self.passed_over.items()]
         remarks += [
-            f"{path.name} changed after it was filtered: the live pictures have its former content, and the series of the "
-            "finished session has its present one"
+            f"{path.name} changed after it was filtered: the live pictures show its old content, and the final series will "
+            "contain the new one"
             for path in sorted(self._changed)
         ]
         if self._old_end is not None and not self._is_ended():
@@ -213,7 +213,7 @@ class LiveBlocks:
             (candidate for candidate in self._candidates.values() if self._may_be_whole(candidate, now)),
             key=lambda candidate: natural_key(str(candidate.path)),
         )
-        # What the first one looks like decides about the others.
+        # The first block determines the geometry of all other blocks.
         most = min(available_threads(), self._session.most_at_work) if self._n_done else 1
         for candidate in ready[: most - len(self._at_work)]:
             candidate.tried, path = now, candidate.path

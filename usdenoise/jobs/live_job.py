@@ -66,7 +66,7 @@ def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watche
     Returns
     -------
     list of str
-        A sentence on each file that is no block.
+        A sentence on each file that is not a block.
     """
     # The first picture does not wait for it.
     run_in_background(load_libraries)
@@ -109,7 +109,7 @@ class LivePages:
         blocks.seconds += self._drawn - began
 
     def write_if_due(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
-        """Write the page and the series, now and then."""
+        """Write the page and the series, if the last update is old enough."""
         began = time.monotonic()
         if began >= self._next_page:
             self.write(update, blocks)
@@ -177,9 +177,9 @@ class LivePages:
         power = update.mean_blood_power if of_mean else update.blood_power
         geometry = update.geometry
         n_good = _n_good(update)
-        what = f"mean of {n_good} blocks" if of_mean else f"block {update.number}"
+        caption = f"mean of {n_good} blocks" if of_mean else f"block {update.number}"
         if n_good < SETTLED_BLOCKS:
-            what += ", still settling"
+            caption += ", still settling"
         return power_doppler_picture(
             shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
             geometry.spatial_axes,
@@ -187,7 +187,7 @@ class LivePages:
             color_map=self._display.color_map,
             quantity="blood power",
             spacing_mm=geometry.spacing_mm,
-            title=f"{self._stem}: {what}",
+            title=f"{self._stem}: {caption}",
         )
 
 
@@ -202,7 +202,7 @@ def _figures(update: SessionUpdate, blocks: LiveBlocks) -> list[tuple[str, str, 
     last = update.name or f"block {update.number}"
     return [
         ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
-        ("Waiting", str(blocks.n_waiting), "files that are not filtered yet"),
+        ("Waiting", str(blocks.n_waiting), "files that wait for the filter"),
         ("Delay", f"{blocks.seconds:.1f} s", "from the file to its picture"),
         (
             "Blood over noise",

@@ -24,8 +24,8 @@ EventSource = str | Path | Sequence[tuple[float, float, str]]
 class Session(OnlineSession):
     """A session to which blocks are added one after the other, as they are acquired.
 
-    The clutter is estimated again as blocks come, and a block is filtered with what is known when it comes.
-    :func:`usdenoise.session` filters all blocks with what is known at the end, and so better.
+    The clutter is estimated again as blocks come, and a block is filtered with the latest estimate.
+    :func:`usdenoise.session` filters all blocks with the final estimate, which is better.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class Session(OnlineSession):
     preset, options, **given
         As for :func:`usdenoise.denoise`.
     block_interval_s : float, optional
-        Seconds from the beginning of a block to that of the next; by default from the blocks, or without gaps.
+        Seconds from one block start to the next; by default from the blocks, or without pauses.
     registration, gain_correction : bool
-        Whether blocks are shifted to where the image was before, and divided by the gain of the tissue; by default both.
+        Whether blocks are registered to the previous blocks, and divided by the gain of the tissue; by default both.
     regions : mapping, optional
         Name -> region whose mean blood power is followed: a boolean array, or a text such as "rect:Z0,X0,Z1,X1",
         "circle:Z,X,R" or the path of a mask image. By default none.
@@ -76,11 +76,11 @@ class Session(OnlineSession):
         gain_correction: bool = True,
         regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
         events: EventSource | None = None,
-        **given: Any,
+        **requested_options: Any,
     ) -> None:
         super().__init__(
             drawn_regions(regions),
-            chosen_options(preset, options, given),
+            chosen_options(preset, options, requested_options),
             axes=axes,
             frame_rate=frame_rate,
             spacing=spacing,
@@ -109,7 +109,7 @@ def live_session(
 
 
 class _EventsSoFar:
-    """The events of a session, of a file as it is now; while it cannot be read, those that were there before."""
+    """The events of a session, from the current content of a file, or from its last content that could be read."""
 
     def __init__(self, events: EventSource) -> None:
         self._source, self._known = events, list[Event]()

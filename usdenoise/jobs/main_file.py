@@ -93,7 +93,7 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
     series : Series
         The series.
     window : int or None
-        Frames of a block; None for those of the first one.
+        Frames of a block; None for the frames of the first block.
     source : Path or None
         File whose other variables come along.
     provenance : str
@@ -112,8 +112,8 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
         "bad": series.is_bad.astype(np.uint8),
     }
     maps = {
-        f"activation/{name}/{quantity}": getattr(found, quantity)
-        for name, found in series.activation.items()
+        f"activation/{name}/{quantity}": getattr(activation, quantity)
+        for name, activation in series.activation.items()
         for quantity in ACTIVATION
     }
     arrays |= maps
@@ -121,7 +121,7 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
     attributes: dict[str, Mapping[str, Any]] = {
         **series.attributes,
         **{
-            f"mean_{name}": {**series.attributes[name], "meaning": "of the good blocks"}
+            f"mean_{name}": {**series.attributes[name], "meaning": "over the good blocks"}
             for name in POWER_NAMES
         },
         "time": {
@@ -131,8 +131,8 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
             "volume_acquisition_duration": length / (stack.frame_rate_hz or 1.0),
             "meaning": "middle of each block, from the first frame of the first file",
         },
-        "complete": {"meaning": "0 where the block is shorter than the window"},
-        "bad": {"meaning": "1 where the block does not count in means and weights"},
+        "complete": {"meaning": "0 if the block is shorter than the window"},
+        "bad": {"meaning": "1 if the block is excluded from means and weights"},
         **{name: ACTIVATION[name.rpartition("/")[2]] for name in maps},
     }
     images = dict.fromkeys([*means, "tsnr", *maps], stack.spatial_axes)
@@ -148,7 +148,7 @@ def sequence_content(series: Series, window: int | None, source: Path | None, pr
 
 
 def block_file_name(job: Job, source: Path, number: int) -> str:
-    """Return the name of the file of a filtered block of a session, which is that of its own file."""
+    """Return the name of the file of a filtered block of a session, from the name of its own file."""
     part = "" if job.session_options.window is None else f"_block_{number:05d}"
     return f"{source.stem}{part}_denoised{output_suffix(source)}"
 
@@ -163,16 +163,16 @@ def check_stack_names(job: Job, overwrite: bool) -> None:
     OutputError
         If such a file exists and may not be replaced.
     """
-    places = [job.folder / block_file_name(job, path, 0) for path in job.paths]
-    for path, place in zip(job.paths, places, strict=True):
-        if places.count(place) > 1:
+    stack_paths = [job.folder / block_file_name(job, path, 0) for path in job.paths]
+    for path, stack_path in zip(job.paths, stack_paths, strict=True):
+        if stack_paths.count(stack_path) > 1:
             raise OptionError(
-                f"the filtered blocks of {path} and of another file would both be {place}",
-                remedy="rename one, or leave out {stacks}",
+                f"the filtered blocks of {path} and of another file would both be {stack_path}",
+                remedy="rename one, or omit {stacks}",
             )
-        if os.path.lexists(place) and not overwrite:
+        if os.path.lexists(stack_path) and not overwrite:
             raise OutputError(
-                f"{place} exists", remedy="give {overwrite} to replace it, or another output folder"
+                f"{stack_path} exists", remedy="give {overwrite} to replace it, or another output folder"
             )
 
 
@@ -248,7 +248,7 @@ def save_nifti(
         If a file exists, or cannot be written.
     """
     if image not in POWER_NAMES:
-        raise OptionError(f"NIfTI files are written of {' and '.join(POWER_NAMES)}, not of '{image}'")
+        raise OptionError(f"image '{image}' cannot be written as NIfTI; choose {' or '.join(POWER_NAMES)}")
     path = Path(path)
     with OutputFolder(path.parent, overwrite) as outputs:
         waiting, sidecar = (outputs.reserve(f"{path.name[: -len(NIFTI)]}{end}") for end in (NIFTI, ".json"))
@@ -289,7 +289,7 @@ def write_power_nifti(path: Path, image: str, series: Series, session: SessionOp
 
 
 def check_suffix(path: Path) -> None:
-    """Check that the suffix of a file is that of a format that is written.
+    """Check that the suffix of a file belongs to a format that can be written.
 
     Raises
     ------

@@ -36,7 +36,7 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
     Returns
     -------
     int
-        Bytes; those of a job on an empty file where this one cannot be read.
+        Bytes; for an unreadable file, the bytes of a job on an empty file.
     """
     try:
         chosen = describe(path, **reading).chosen
@@ -67,7 +67,7 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
     source : Input
         The open acquisition.
     job : Job
-        Says how many bytes the job may take; by default what the system has to give.
+        Contains the bytes that the job may use; by default the free memory of the system.
 
     Raises
     ------
@@ -81,8 +81,8 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
         return None
     if source.is_read_whole:
         raise InputError(
-            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and a file of the "
-            f"kind {source.container} cannot be read in parts",
+            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and "
+            f"{source.container} files cannot be read in blocks",
             remedy="save it as HDF5, MATLAB 7.3 or Zarr, or raise {memory}",
         )
     stored = source.stack.array
@@ -95,7 +95,7 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
         )
     if job.options.method == "svd":
         raise OptionError(
-            f"svd needs the whole stack in memory, and {source.path} does not fit into "
+            f"svd requires the whole stack in memory, and {source.path} does not fit into "
             f"{most / 2**20:.0f} MiB",
             option="method",
             remedy="choose another method, or raise {memory}",

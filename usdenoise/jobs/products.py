@@ -1,7 +1,7 @@
 """The table of products: which files a job writes besides its main file, and which pictures its page shows.
 
 To add one, write a function in `report` or `files` that draws or encodes it, and a row of PRODUCTS. A picture also has a
-row in :data:`usdenoise.report.result_pictures.PICTURES`. What a user asks for by --products is named in
+row in :data:`usdenoise.report.result_pictures.PICTURES`. The names of --products are in
 :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.flow`.
 """
 
@@ -32,7 +32,7 @@ class Product:
     Attributes
     ----------
     name : str
-        Beginning of its keys in the report, and of the names of its files; that of its picture, if it has one.
+        Beginning of its keys in the report, of the names of its files, and the name of its picture, if it has one.
     is_asked : callable
         Whether a job writes it.
     other_files : callable
@@ -54,7 +54,7 @@ class Product:
         return {f"{self.name}_{kind}": f"{self.name}.{kind}" for kind in kinds} | dict(self.other_files(job))
 
     def is_on_page(self, job: Job) -> bool:
-        """Return whether the page of the job shows it: always the power images, others where they are asked for."""
+        """Return whether the page of the job shows it: always the power images, other pictures if they are requested."""
         return self.name in PICTURES and (self.name in QUANTITIES or self.is_asked(job))
 
     def write(self, series: Series, results: Results) -> None:
@@ -146,21 +146,21 @@ def _activation_files(job: Job) -> dict[str, str]:
 
 def _write_activation(series: Series, results: Results) -> None:
     job, stack = results.job, series.geometry
-    for trial_type, found in series.activation.items():
+    for trial_type, activation in series.activation.items():
         name = _activation_name(trial_type)
         for kind in _picture_formats(job):
             drawn = activation_picture(
-                found.t,
-                found.active,
+                activation.t,
+                activation.active,
                 series.means["blood_power"],
                 stack.spatial_axes,
                 kind=kind,
                 spacing_mm=stack.spacing_mm,
-                title=activation_title(trial_type, found),
+                title=activation_title(trial_type, activation),
             )
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:
-            write_stat_map(results.place(f"{name}_nifti"), found.t, stack)
+            write_stat_map(results.place(f"{name}_nifti"), activation.t, stack)
 
 
 def _region_files(job: Job) -> dict[str, str]:
@@ -181,7 +181,7 @@ def _asks_for(product: str, job: Job) -> bool:
 
 
 def _draws_flow(product: str, job: Job) -> bool:
-    """Return whether a job draws a flow image. Of windows the arrays alone are stored."""
+    """Return whether a job draws a flow image. For windows, only the arrays are stored."""
     return product in job.output.products and not job.is_session
 
 

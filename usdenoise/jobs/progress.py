@@ -30,7 +30,7 @@ class Watcher(Protocol):
         """Note how many blocks of a session are done, of how many."""
 
     def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
-        """Note what is known after a block of a live session, and of the blocks that are still to come."""
+        """Note the state of a live session after a block, and the blocks that are still to come."""
 
 
 class NoProgress:

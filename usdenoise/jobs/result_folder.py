@@ -88,8 +88,8 @@ class Results:
         Returns
         -------
         dict
-            The report as it is written: with the bytes of each file, from which a later batch tells that the results are
-            whole.
+            The report as it is written: with the bytes of each file, from which a later batch checks that the results are
+            complete.
         """
         self._places[PAGE].write_text(page, encoding="utf-8")
         # Files that were not reserved here are in the folder already.

@@ -62,7 +62,7 @@ def run(  # noqa: PLR0913
     display : Display, optional
         Options of the pictures.
     output : Output, optional
-        What is written next to, or instead of, the filtered stack.
+        The files to write next to, or instead of, the filtered stack.
     reading : mapping, optional
         Fields of :class:`usdenoise.options.ReadOptions`.
     bids : str, optional
@@ -71,7 +71,7 @@ def run(  # noqa: PLR0913
         Needs ``output.nifti``.
     memory : int, optional
         Bytes of memory that the job may take. If the stack does not fit, it is read in blocks of frames, and the filtered
-        one goes into a file without a name in the folder of the results. By default what the system has to give.
+        one goes into a file without a name in the folder of the results. By default the free memory of the system.
     dask : str, optional
         Dask workers that read and filter the stack block by block: a number of worker processes to start, or the address
         of a scheduler whose workers see the same files. By default everything is done here. A script must call this
@@ -186,7 +186,7 @@ def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         with clock.stage("write"):
             series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):
-            found = input_record(
+            source_record = input_record(
                 source.path,
                 series.geometry,
                 source.shape,
@@ -195,7 +195,7 @@ def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
                 # How often workers read the file is not counted.
                 passes_over_file=source.passes if job.dask is None else None,
             )
-            return series, found
+            return series, source_record
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from usdenoise.system.provenance import requested, software, to_json
 def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, InputRecord]:
     """Filter the blocks of a session, and return their series and the record of the files.
 
-    What is measured of a block is stored beside the results at once, so that the same command goes on after it was
+    The measurements of a block are stored beside the results at once, so that the same command resumes after it was
     stopped at any moment.
 
     Parameters
@@ -61,14 +61,14 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
         one = len(job.paths) == 1
         digest = run_in_background(lambda: sha256(job.path)) if one else None
         paths = [str(path) for path in job.paths]
-        about = {"requested": requested(**job.requested_options), "software": software()}
-        key = to_json({**about, "paths": paths, "files": blocks.states})
+        provenance = {"requested": requested(**job.requested_options), "software": software()}
+        key = to_json({**provenance, "paths": paths, "files": blocks.states})
         store = SpectraStore(_spectra_folder(job), key)
         watcher.stage("solve")
         try:
             with clock.stage("filter"):
                 with dask_executor(job.dask) as executor:
-                    found = filter_session(
+                    filtered_session = filter_session(
                         blocks,
                         job.options,
                         store,
@@ -86,7 +86,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series
             # The same command would fail again.
             SpectraStore.remove(store.folder)
             raise
-        series = with_regions(with_activation(series_of_session(found), events, session), masks)
+        series = with_regions(with_activation(series_of_session(filtered_session), events, session), masks)
         with clock.stage("load"):
             return series, _record_of_files(job, blocks, None if digest is None else digest.result())
 
@@ -121,7 +121,7 @@ def was_stopped(job: Job) -> bool:
 
 
 def place_stacks(job: Job, blocks: Sequence[BlockRecord]) -> dict[str, str]:
-    """Put the filtered blocks of a session, if they are asked for, from its spectra into the folder of the results.
+    """Put the filtered blocks of a session, if they are requested, from its spectra into the folder of the results.
 
     Parameters
     ----------
@@ -138,13 +138,13 @@ def place_stacks(job: Job, blocks: Sequence[BlockRecord]) -> dict[str, str]:
     if not job.session_options.stacks:
         return {}
     with OutputFolder(job.folder, overwrite=True) as outputs:
-        for place in _spectra_folder(job).glob("*_denoised.*"):
-            os.replace(place, outputs.reserve(place.name))
+        for stack_path in _spectra_folder(job).glob("*_denoised.*"):
+            os.replace(stack_path, outputs.reserve(stack_path.name))
         outputs.commit()
-    places = [
+    stack_paths = [
         job.folder / block_file_name(job, Path(block.file), number) for number, block in enumerate(blocks)
     ]
-    return {place.stem: str(place) for place in places if place.exists()}
+    return {stack_path.stem: str(stack_path) for stack_path in stack_paths if stack_path.exists()}
 
 
 def remove_spectra(job: Job) -> None:
@@ -157,14 +157,14 @@ def _spectra_folder(job: Job) -> Path:
 
 
 def _record_of_files(job: Job, blocks: BlocksOfFiles, digest: str | None) -> InputRecord:
-    """Return the record of the files of a session; of one file it is that of a single acquisition."""
+    """Return the record of the files of a session; for one file, the record of a single acquisition."""
     first = blocks.geometry
     shape = [
         blocks.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.shape, strict=True)
     ]
-    place = job.path if digest is not None else job.paths[0].parent
+    input_path = job.path if digest is not None else job.paths[0].parent
     states = list(blocks.states.values())
     more: dict[str, Any] = {"files": blocks.states, "bytes": sum(state["bytes"] for state in states)}
     if digest is not None:
         more = {**states[0], "passes_over_file": None if job.dask else blocks.passes}
-    return input_record(place, first, shape, digest, **more)
+    return input_record(input_path, first, shape, digest, **more)

@@ -60,7 +60,7 @@ class SessionResult:
     options : SessionOptions
         Its window and stride.
     is_labelled : bool
-        Whether the series are DataArrays, those of :meth:`to_xarray`, as they are for a DataArray; by default False.
+        Whether the series are DataArrays, as in :meth:`to_xarray`, because the input was one; by default False.
     """
 
     series: Series
@@ -136,7 +136,7 @@ class SessionResult:
         return {name: values.tolist() for name, values in block_table(self.series).columns.items()}
 
     def __repr__(self) -> str:
-        """Say what it holds, in one line."""
+        """Describe the content in one line."""
         n_blocks, *shape = self.series.images["blood_power"].shape
         size = " x ".join(map(str, shape))
         doubts = ", ".join(doubt.code for doubt in self.doubts) or "none"
@@ -154,15 +154,15 @@ class SessionResult:
         """
         geometry, series = self.series.geometry, self.series
         images = {
-            name: (series.images[name], {"units": about["unit"], "long_name": LONG_NAMES[name]})
-            for name, about in POWER_IMAGES.items()
+            name: (series.images[name], {"units": attributes["unit"], "long_name": LONG_NAMES[name]})
+            for name, attributes in POWER_IMAGES.items()
         }
         length = series.frames_a_block(self.options.window)
-        about = {
+        attributes = {
             "volume_acquisition_reference": "center",
             "volume_acquisition_duration": length / (geometry.frame_rate_hz or 1.0),
         }
-        return series_to_dataset(images, geometry, Coordinate(self.time, None, about), self.time_unit)
+        return series_to_dataset(images, geometry, Coordinate(self.time, None, attributes), self.time_unit)
 
     def save(self, path: str | Path, *, image: str = "blood_power", overwrite: bool = False) -> Path:
         """Write the series to a file, as ``usdenoise session`` writes it, and return its path.
@@ -200,7 +200,12 @@ class SessionResult:
 
 @overload
 def session(
-    source: Any, window: int | None = None, stride: int | None = None, *, live: Literal[True], **how: Any
+    source: Any,
+    window: int | None = None,
+    stride: int | None = None,
+    *,
+    live: Literal[True],
+    **read_options: Any,
 ) -> Iterator[SessionUpdate]: ...
 
 
@@ -211,7 +216,7 @@ def session(
     stride: int | None = None,
     *,
     live: Literal[False] = False,
-    **how: Any,
+    **read_options: Any,
 ) -> SessionResult: ...
 
 
@@ -239,7 +244,7 @@ def session(  # noqa: PLR0913
     regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
     dask: str | None = None,
     on_block: Callable[[int, int], None] | None = None,
-    **given: Any,
+    **requested_options: Any,
 ) -> SessionResult | Iterator[SessionUpdate]:
     """Filter the blocks of a session, and return their time series.
 
@@ -258,7 +263,7 @@ def session(  # noqa: PLR0913
     axes : str, optional
         One letter for each axis of an array, or of the stacks in the files, for example "tzx".
     frame_rate, spacing : float; float or sequence of float, optional
-        Frames per second, and pixel pitch in mm, as for :func:`usdenoise.denoise`; by default those of the files.
+        Frames per second, and pixel pitch in mm, as for :func:`usdenoise.denoise`; by default from the files.
     preset : str, optional
         "paper" for the settings of Zhang, Chiu and Zhang (AISTATS 2024).
     options : DenoiseOptions, optional
@@ -266,9 +271,9 @@ def session(  # noqa: PLR0913
     reading : mapping, optional
         Options of :func:`usdenoise.load` for files, such as ``{"frames": slice(0, 400)}``.
     block_interval_s : float, optional
-        Seconds from the beginning of a file to that of the next; by default from the files, or without gaps.
+        Seconds from the start of one file to the next; by default from the files, or without pauses.
     skip_bad_files : bool
-        Whether a file that cannot be read, or is unlike the others, is a gap in the series, and one without a stack is
+        Whether a file that cannot be read, or differs from other files, is a missing block, and one without a stack is
         ignored; by default an error.
     registration, gain_correction : bool
         Whether blocks are shifted to where the image is in most of them, and divided by the gain of the tissue; by default
@@ -281,7 +286,7 @@ def session(  # noqa: PLR0913
     smoothing_mm : float
         Full width at half maximum of the Gaussian that smooths the series for the activation maps; 0 (the default) for none.
     live : bool
-        Whether the files are still to come into the folder `source`; by default not. Then an iterator over what is known
+        Whether the files are still to come into the folder `source`; by default not. Then an iterator over the updates
         after each block is returned, which ends when a file named usdenoise-end is in the folder; see docs/live.md.
     until_idle_s : float, optional
         Seconds without a new file after which a live session ends; by default it does not.
@@ -291,7 +296,7 @@ def session(  # noqa: PLR0913
         Dask workers that read and filter the files, as for :func:`usdenoise.run`; by default none.
     on_block : callable, optional
         Called with the number of blocks that are done and of all blocks, for a progress bar.
-    **given
+    **requested_options
         Fields of :class:`usdenoise.DenoiseOptions`; None means the default.
 
     Returns
@@ -313,9 +318,9 @@ def session(  # noqa: PLR0913
     >>> found.blood_power.shape, found.time.round(3).tolist(), found.time_unit
     ((3, 72, 56), [0.049, 0.149, 0.249], 's')
     """
-    chosen = chosen_options(preset, options, given)
+    chosen = chosen_options(preset, options, requested_options)
     named = {"axes": axes, "frame_rate_hz": frame_rate, "spacing_mm": spacing}
-    how = {**(reading or {}), **{name: value for name, value in named.items() if value is not None}}
+    read_options = {**(reading or {}), **{name: value for name, value in named.items() if value is not None}}
     blocks_options = SessionOptions(
         window=window,
         stride=stride,
@@ -328,8 +333,10 @@ def session(  # noqa: PLR0913
     )
     if live:
         follower = live_session(chosen, blocks_options, regions, events)
-        return iter(LiveBlocks(_only_folder([source]), follower, how, chosen.precision, (), until_idle_s))
-    known, wanted = events_of(events or ()), drawn_regions(regions)
+        return iter(
+            LiveBlocks(_only_folder([source]), follower, read_options, chosen.precision, (), until_idle_s)
+        )
+    known, region_definitions = events_of(events or ()), drawn_regions(regions)
     with tempfile.TemporaryDirectory() as folder:
         store = SpectraStore(Path(folder) / "spectra", "")
 
@@ -338,23 +345,23 @@ def session(  # noqa: PLR0913
             is_labelled: bool = False,
             executor: Executor | None = None,
         ) -> SessionResult:
-            masks = region_masks(wanted, blocks.geometry) if wanted else {}
-            found = filter_session(blocks, chosen, store, on_done=on_block, executor=executor)
-            series = with_activation(series_of_session(found), known, blocks_options)
+            masks = region_masks(region_definitions, blocks.geometry) if region_definitions else {}
+            filtered_session = filter_session(blocks, chosen, store, on_done=on_block, executor=executor)
+            series = with_activation(series_of_session(filtered_session), known, blocks_options)
             series = with_regions(series, masks)
             return SessionResult(series, blocks_options, is_labelled)
 
         if isinstance(source, str | Path | list | tuple):
             paths = block_files(source, Path(folder))
             with (
-                BlocksOfFiles(paths, how, chosen.precision, blocks_options) as blocks,
+                BlocksOfFiles(paths, read_options, chosen.precision, blocks_options) as blocks,
                 dask_executor(dask) as executor,
             ):
                 return series_of(blocks, executor=executor)
         if dask is not None:
-            raise OptionError("dask is for files, which workers read; leave it out, or give a path")
+            raise OptionError("dask requires files, which workers read; omit it, or give a path")
         if reading:
-            raise OptionError("reading is for a file; leave it out, or give the path of one")
+            raise OptionError("reading requires a file; omit it, or give a path")
         stack = as_acquisition(source, axes, frame_rate, spacing)
         return series_of(BlocksOfStack(stack, blocks_options), stack.labels is not None)
 
@@ -362,14 +369,14 @@ def session(  # noqa: PLR0913
 def block_files(
     paths: str | Path | Sequence[str | Path], output: Path, patterns: Sequence[str] = ()
 ) -> list[Path]:
-    """Return the files of the blocks of a session: those of a folder in natural order, or those that are named.
+    """Return the files of the blocks of a session: the files of a folder in natural order, or the named files.
 
     Parameters
     ----------
     paths : path or sequence of paths
         Files, and folders to search.
     output : Path
-        A folder to leave out.
+        A folder to skip.
     patterns : sequence of str
         Shell patterns that the names of files in folders must match; by default the suffixes of the known formats.
 
@@ -380,23 +387,23 @@ def block_files(
     OptionError
         If the results would be among them, or one is an array.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in [paths] if isinstance(paths, str | Path) else paths:
         if not isinstance(path, str | Path):
             raise OptionError(
                 "blocks in memory must be one stack", remedy="join the arrays along time, and give {window}"
             )
         check_path(path)
-        place = Path(path)
-        if place.is_dir() and not is_zarr(place):
-            _check_apart(place, output)
-            inside = acquisition_files(place, output, patterns)
-            found += sorted(inside, key=lambda file: natural_key(str(file)))
+        input_path = Path(path)
+        if input_path.is_dir() and not is_zarr(input_path):
+            _check_apart(input_path, output)
+            inside = acquisition_files(input_path, output, patterns)
+            files += sorted(inside, key=lambda file: natural_key(str(file)))
         else:
-            found.append(place)
-    if not found:
-        raise InputError("there is no block file", remedy="name files or a folder, or give {patterns}")
-    return found
+            files.append(input_path)
+    if not files:
+        raise InputError("no block file was found", remedy="name files or a folder, or give {patterns}")
+    return files
 
 
 def run_session(  # noqa: PLR0913
@@ -431,7 +438,7 @@ def run_session(  # noqa: PLR0913
     bids : str, optional
         Entities of BIDS, as for :func:`usdenoise.run`; "auto" takes them from the name of the first file.
     session_options : SessionOptions, optional
-        The time between blocks, what is kept of them, and whether they are still to come.
+        The time between blocks, the output for each block, and whether blocks are still to come.
     regions : mapping, optional
         Name -> region whose mean blood power is followed, in words as for :class:`usdenoise.Session`.
     dask : str, optional
@@ -451,14 +458,14 @@ def run_session(  # noqa: PLR0913
     options, display, output = options or DenoiseOptions(), display or Display(), output or Output()
     watcher, remarks = watcher or NoProgress(), []
     if session_options.live:
-        place = _only_folder(paths)
-        stem = place.absolute().name
+        input_folder = _only_folder(paths)
+        stem = input_folder.absolute().name
         if session_options.window is not None:
-            raise OptionError("a file is a block in a live session", remedy="leave out {window}")
-        # What would stop the session at its end stops it now.
-        _check_apart(place, root)
+            raise OptionError("a live session does not support windows", remedy="omit {window}")
+        # Errors of the final session are raised before the live session starts.
+        _check_apart(input_folder, root)
         follower = live_session(options, session_options, regions, session_options.events)
-        name = None if bids in (None, "auto") else bids_name(bids, place)
+        name = None if bids in (None, "auto") else bids_name(bids, input_folder)
         job = Job(
             Path(f"{stem}.h5"),
             root,
@@ -474,7 +481,7 @@ def run_session(  # noqa: PLR0913
         with OutputFolder(job.folder, overwrite) as outputs:
             outputs.reserve(f"{job.stem}_report.json")
         blocks = LiveBlocks(
-            place,
+            input_folder,
             follower,
             reading or {},
             options.precision,
@@ -486,10 +493,10 @@ def run_session(  # noqa: PLR0913
             remarks = follow(blocks, stem, root, display, watcher)
         # The sample and the sums of the live session are as large as the ones that follow.
         del blocks, follower
-        # Files that are no block are gaps, and named.
+        # Files that are not blocks are missing blocks, and are reported.
         session_options = replace(session_options, live=False, until_idle_s=None, skip_bad_files=True)
     elif session_options.until_idle_s is not None:
-        raise OptionError("the time without files is for a live session", remedy="give {live} too")
+        raise OptionError("requires a live session", option="until_idle_s", remedy="add {live}")
     files = block_files(paths, root, patterns)
     # The results are named after the folder of the blocks, or after the one file.
     named = files[0] if len(files) == 1 else Path(f"{files[0].absolute().parent.name}{files[0].suffix}")
@@ -512,14 +519,16 @@ def run_session(  # noqa: PLR0913
         return carry_out(job, overwrite, watcher)
 
 
-def _check_apart(place: Path, output: Path) -> None:
-    if place.resolve() == output.resolve():
+def _check_apart(input_folder: Path, output: Path) -> None:
+    if input_folder.resolve() == output.resolve():
         raise OptionError(
-            f"the results would be among the blocks in {place}", remedy="choose another output folder"
+            f"the output folder must differ from the input folder {input_folder}", remedy="choose another one"
         )
 
 
 def _only_folder(paths: Sequence[Any]) -> Path:
     if len(paths) != 1 or not isinstance(paths[0], str | Path):
-        raise OptionError("a live session has one folder; name the one into which the blocks come")
+        raise OptionError(
+            "a live session requires one folder, in which the blocks appear; name only this folder"
+        )
     return Path(paths[0])

@@ -32,7 +32,7 @@ from usdenoise.stack.geometry import Geometry
 
 @dataclass(frozen=True)
 class _BlockFile:
-    """A file of blocks: its place, axes, frames, time and windows; or why it is not read, and whether it takes time."""
+    """A file of blocks: its path, axes, frames, time and windows; or why it is not read, and whether it has a time slot."""
 
     path: Path
     place: FilePlace | None = None
@@ -62,7 +62,7 @@ class BlocksOfFiles:
     Raises
     ------
     InputError
-        If a file cannot be read or is unlike the others, and bad files are not skipped.
+        If a file cannot be read or differs from the other files, and bad files are not skipped.
     OptionError
         If the window is longer than a file.
     """
@@ -112,11 +112,11 @@ class BlocksOfFiles:
                 opened.pop_all()
 
     def _look_into(self, path: Path) -> _BlockFile:
-        """Return what is known of a file from its header; why it cannot be read, if bad files are skipped."""
+        """Return the description of a file from its header, or why it cannot be read, if bad files are skipped."""
         try:
             self._check_new(path)
-            place = FilePlace.at(path, self._reading, self._precision)
-            with last_file.opened(place) as source:
+            stored_file = FilePlace.at(path, self._reading, self._precision)
+            with last_file.opened(stored_file) as source:
                 geometry = source.geometry
                 self.frame_time = float(source.frames.step)
                 whole = [Window(0, source.n_frames, True)]
@@ -126,7 +126,7 @@ class BlocksOfFiles:
                 self.states[str(path)] = source.state
                 return _BlockFile(
                     path,
-                    place,
+                    stored_file,
                     geometry,
                     source.n_frames,
                     FileTime.of(geometry, source.time_of_first_frame, source.duration),
@@ -136,7 +136,7 @@ class BlocksOfFiles:
             return self._skipped(path, error)
 
     def _if_alike(self, file: _BlockFile, usual: Geometry) -> _BlockFile:
-        """Return a file; why it is not read, if it is unlike the others and bad files are skipped."""
+        """Return a file, or why it is not read, if it differs from the other files and bad files are skipped."""
         try:
             if file.geometry is not None:
                 check_alike(file.geometry, usual, file.path)
@@ -165,12 +165,12 @@ class BlocksOfFiles:
         identity = (status.st_dev, status.st_ino)
         if identity in self._known_files:
             raise NoStackError(
-                f"{path} is the same file as {self._known_files[identity]}", remedy="leave it out"
+                f"{path} is the same file as {self._known_files[identity]}", remedy="name it once"
             )
         self._known_files[identity] = path
 
     def _set_times(self, interval: float | None) -> NDArray[np.float64]:
-        """Set the times of the first frames of the blocks, and return those of the files."""
+        """Set the times of the first frames of the blocks, and return the times of the files."""
         if interval is not None and self.geometry.frame_rate_hz is None:
             raise OptionError(
                 "is in s, and the frame rate is not known",
@@ -179,7 +179,7 @@ class BlocksOfFiles:
             )
         times, is_one_file = [file.time for file in self._files], len(self._files) == 1
         starts = start_times(times, self.frame_time, interval)
-        # A gap has no frames, and its time is the middle of those that it would have.
+        # A missing block has no frames, and its time is the middle of its time slot.
         middle = np.median([file.time.offset + file.n_frames / 2 for file in self._files if file.time])
         usual = float(np.median([time.duration for time in times if time]))
         step = (self._stride or self._window or usual) if is_one_file else usual
@@ -189,11 +189,11 @@ class BlocksOfFiles:
                 f"blocks of {seconds:g} s cannot begin every {interval:g} s",
                 remedy="raise {block_interval_s}",
             )
-        for place, block in enumerate(self.blocks):
+        for index, block in enumerate(self.blocks):
             begin = starts[block.file] + (middle if block.problem else block.start) * self.frame_time
             if interval is not None and is_one_file:
-                begin = place * interval
-            self.blocks[place] = replace(block, start=float(begin))
+                begin = index * interval
+            self.blocks[index] = replace(block, start=float(begin))
         return starts
 
     def _check_order(self) -> None:
@@ -201,7 +201,7 @@ class BlocksOfFiles:
         if times != sorted(times):
             later = next(n for n in range(1, len(times)) if times[n] < times[n - 1])
             raise InputError(
-                f"{self.blocks[later].name} begins before the file in front of it",
+                f"{self.blocks[later].name} begins before the previous file",
                 remedy="name the files in the order of time, or give {block_interval_s}",
             )
 
@@ -213,7 +213,7 @@ class BlocksOfFiles:
             duration = before.time.duration * self.frame_time
             if start - begin < duration - self.frame_time:
                 raise InputError(
-                    f"{later.path.name} begins {start - begin:g} s after {before.path.name}, which takes {duration:g} s",
+                    f"{later.path.name} begins {start - begin:g} s after {before.path.name}, which lasts {duration:g} s",
                     remedy="correct the times in the files, or give {block_interval_s}",
                 )
 
@@ -226,9 +226,9 @@ class BlocksOfFiles:
     def reader(self, number: int) -> FileWindow:
         """Return the reader of a block."""
         block = self.blocks[number]
-        place = self._files[block.file].place
-        assert place is not None
-        return FileWindow(place, block.window)
+        stored_file = self._files[block.file].place
+        assert stored_file is not None
+        return FileWindow(stored_file, block.window)
 
     def path_of(self, number: int) -> Path:
         """Return the file of a block."""

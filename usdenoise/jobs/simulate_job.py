@@ -71,12 +71,12 @@ def simulate_to_file(
         folder = path
         files = {f"block_{block:0{digits}}.h5": range(block, block + 1) for block in blocks}
     with OutputFolder(folder, overwrite) as outputs, ThreadExecutor(threads) as executor:
-        places = [(outputs.reserve(name), held) for name, held in files.items()]
+        output_paths = [(outputs.reserve(name), held) for name, held in files.items()]
         phantom = Phantom(settings, executor)
-        for place, held in places:
+        for output_path, held in output_paths:
             truth = _truth(phantom, held)
             write_phantom(
-                place,
+                output_path,
                 _parts(phantom, held, truth, on_frames),
                 len(held) * settings.frames_a_block,
                 truth,
@@ -121,13 +121,13 @@ def _parts(
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Yield the arrays of the frames of some blocks, a few frames at a time, and sum up the power of their blood."""
     length = phantom.settings.frames_a_block
-    for place, block in enumerate(blocks):
+    for index, block in enumerate(blocks):
         done = block * length
         for part in phantom.parts(block, FRAMES_A_PART):
             power = np.float32(len(part.iq) / length) * power_doppler(part.blood, axis=0)
             truth["blood_power"][...] += power / np.float32(len(blocks))
             if "block_blood_power" in truth:
-                truth["block_blood_power"][place] += power
+                truth["block_blood_power"][index] += power
             yield asdict(part) if phantom.settings.terms else {"iq": part.iq}
             done += len(part.iq)
             if on_frames is not None:

@@ -54,7 +54,7 @@ def filter_acquisition(
         else:
             stack = source.read(on_part=watcher.read)
         if not is_read_in_blocks:
-            # A stack that changed while it was read is told now and not after the filtering, which needs the file no more.
+            # A change of the file while it was read is reported before the filtering, which does not use the file.
             source.check_unchanged()
             source.close()
         watcher.loaded(stack if isinstance(stack, Acquisition) else stack.stack)

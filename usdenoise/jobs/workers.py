@@ -1,4 +1,4 @@
-"""The Dask workers of a job: processes of its own, or those of a scheduler that runs already."""
+"""The Dask workers of a job: processes of its own, or the workers of a running scheduler."""
 
 import logging
 import signal
@@ -61,8 +61,8 @@ def dask_client(where: str) -> Iterator[Any]:
 
     client = None
     with ExitStack() as stack, warnings.catch_warnings():
-        # An interruption leaves tasks of the client behind, about which asyncio would write. What the client has to say
-        # is in our errors.
+        # An interruption leaves tasks of the client behind, about which asyncio would write. Our errors contain
+        # the messages of the client.
         for name in ("asyncio", "distributed", "distributed.client"):
             messages = logging.getLogger(name)
             stack.callback(messages.setLevel, messages.level)
@@ -71,9 +71,9 @@ def dask_client(where: str) -> Iterator[Any]:
         warnings.filterwarnings("ignore", "Port 8787 is already in use")
         try:
             # Neither package is made to be interrupted while it starts.
-            with uninterrupted() as told:
+            with uninterrupted() as signals:
                 client = _connected(where, stack)
-                _wait_for_workers(client, where, told)
+                _wait_for_workers(client, where, signals)
             yield client
         except (Exception, CancelledError) as error:
             is_lost = isinstance(error, CommClosedError) or (client and client.status != "running")
@@ -101,7 +101,7 @@ def _connected(where: str, stack: ExitStack) -> Any:
     from distributed import Client
 
     scheduler: Any = where
-    # A client whose scheduler was lost may leave itself as the one that all Dask arrays ask for.
+    # A client whose scheduler was lost may remain the default client of all Dask arrays.
     stack.enter_context(dask.config.set(scheduler=dask.config.get("scheduler", None)))
     if where.isdecimal():
         stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}))
@@ -127,11 +127,11 @@ def _close_what_failed(client_class: Any) -> None:
         client.close()
 
 
-def _wait_for_workers(client: Any, where: str, told: Sequence[int]) -> None:
+def _wait_for_workers(client: Any, where: str, signals: Sequence[int]) -> None:
     """Wait for all workers that are started here, or for the first one of another scheduler, until a signal has come."""
     is_ours, deadline = where.isdecimal(), time.monotonic() + WORKERS_S
     started = client.cluster.workers if is_ours else {}
-    while not told:
+    while not signals:
         try:
             client.wait_for_workers(int(where) if is_ours else 1, timeout=_LOOK_S)
             return
@@ -139,7 +139,7 @@ def _wait_for_workers(client: Any, where: str, told: Sequence[int]) -> None:
             is_late = time.monotonic() > deadline
         if any(worker.status.name == "failed" for worker in started.values()):
             raise OptionError(
-                "a Dask worker was ended at its start, as the system does when memory runs out",
+                "a Dask worker was killed at its start, probably because memory ran out",
                 remedy="give {dask} fewer workers",
             )
         if is_late and is_ours:
@@ -163,14 +163,16 @@ def _local_cluster(n_workers: int) -> Iterator[Any]:
     share = int(min(available_bytes(), MEMORY_LIMIT)) // n_workers
     if share < _WORKER_BYTES:
         raise OptionError(
-            f"{n_workers} leaves {share >> 20} MiB of memory for each worker, and one takes about "
+            f"{n_workers} leaves {share >> 20} MiB of memory for each worker, and a worker requires about "
             f"{_WORKER_BYTES >> 20} MiB without its part of the stack",
             option="dask",
             remedy="give {dask} fewer workers",
         )
     # Workers inherit the mask of the thread that starts them, which the cluster starts.
     with blocked_in_children([signal.SIGINT]):
-        made = LocalCluster(n_workers=0, threads_per_worker=1, memory_limit=share, silence_logs="CRITICAL")
-    with made as cluster:
+        new_cluster = LocalCluster(
+            n_workers=0, threads_per_worker=1, memory_limit=share, silence_logs="CRITICAL"
+        )
+    with new_cluster as cluster:
         cluster.scale(n_workers)
         yield cluster

@@ -1,5 +1,5 @@
 """Linear algebra on tall matrices, by row blocks.
 
-The executor, Gram matrices, orthonormal bases, the low-rank model, noise spectra, lagged products (`lag_sums.py`) and
-fits of rows with gaps. Any module is imported outside; nothing here knows of ultrasound.
+The executor, Gram matrices, orthonormal bases, the low-rank model, noise spectra, lags (`lag_sums.py`) and
+fits of rows with gaps. Any module is imported outside; nothing here is specific to ultrasound.
 """

@@ -1,7 +1,7 @@
 """Lagged products along the rows of a matrix, by halves of the columns: the autocorrelation over time of a stack.
 
-:class:`LagSums` holds them. :func:`lag_sums` returns those of some rows, :func:`boundary_products` those of pairs of
-columns in two neighbouring blocks: together they are those of all columns.
+:class:`LagSums` holds them. :func:`lag_sums` sums over pairs of columns in one block, :func:`boundary_products` over
+pairs of columns in two neighbouring blocks. Together they cover all pairs.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 QUARTERS = 4
-"""The columns are cut into four parts. The first and the third one are half 0, the others half 1."""
+"""The columns are cut into four parts. Parts 1 and 3 are half 0, parts 2 and 4 are half 1."""
 
 Parts = list[tuple[int, int, int]]
 """Parts of some columns: the first one, the one after the last, and the half to which they belong."""
@@ -40,7 +40,7 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None) -> NDA
     n_lags : int
         Number of lags: 0 to n_lags - 1.
     parts : list of (int, int, int), optional
-        The parts of the columns, from :func:`half_parts`; by default those of a matrix of n columns. ``[(0, n, 0)]`` for
+        The parts of the columns, from :func:`half_parts`; by default the parts of a matrix of n columns. ``[(0, n, 0)]`` for
         all in half 0, which takes half the time where the columns are few.
 
     Returns
@@ -149,7 +149,7 @@ class LagSums:
         used: NDArray[np.bool_] | None = None,
         parts: Parts | None = None,
     ) -> Self:
-        """Return the lagged products of some rows.
+        """Return the lags of some rows.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class LagSums:
 
     @classmethod
     def joined(cls, blocks: Iterable[Self]) -> Self:
-        """Return the lagged products of consecutive row blocks together."""
+        """Return the lags of consecutive row blocks together."""
         blocks = list(blocks)
         counts = blocks[0].counts
         if not all(np.array_equal(block.counts, counts) for block in blocks) or len(counts[0]) > 1:
@@ -190,7 +190,7 @@ class LagSums:
         return np.iscomplexobj(self.sums)
 
     def rows(self, pixels: NDArray[np.intp]) -> Self:
-        """Return the lagged products of some pixels."""
+        """Return the lags of some pixels."""
         counts = self.counts if self.counts.shape[1] == 1 else self.counts[:, pixels]
         return type(self)(self.sums[:, pixels], counts)
 
@@ -205,7 +205,7 @@ class LagSums:
         return means
 
     def difference(self, n_frames: int) -> NDArray[Any]:
-        """Return the scaled difference of the halves, whose noise has the variance of that of the mean."""
+        """Return the scaled difference of the halves, whose noise has the same variance as in the mean."""
         scaled = self.mean(slice(0, 1), n_frames)
         scaled -= self.mean(slice(1, 2), n_frames)
         a, b = self.counts

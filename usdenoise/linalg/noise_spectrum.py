@@ -17,7 +17,7 @@ _ROUNDS = 8
 5 to 40 plus noise both settle in the second one."""
 
 _EDGE_MARGIN = 1.05
-"""Power, over that of the noise edge, from which a component counts as signal. In 20 white noise matrices of 256 rows
+"""Power, over the power of the noise edge, from which a component is signal. In 20 white noise matrices of 256 rows
 the largest singular value was 0.97 to 1.012 of the edge; noise that is correlated in space exceeds it by more."""
 
 
@@ -38,7 +38,7 @@ def noise_from_spectrum(singular_values: NDArray[np.float64], shape: tuple[int, 
     """Return the root mean square of the white noise in an entry, real and imaginary parts together.
 
     The squared singular values are compared with the quantiles of the Marchenko-Pastur law. Values above the
-    edge of the law are signal, and the lower half of the others gives the variance; both are found in turn. If
+    edge of the law are signal, and the lower half of the remaining ones gives the variance; both are found in turn. If
     noise is correlated between pixels, its law is wider, and the estimate is too low.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Orthonormal bases: of the span of some columns, and of leading eigenvectors."""
+"""Orthonormal bases of the span of given columns, and of leading eigenvectors."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _ROWS_AT_ONCE = 12288
 """Rows, at least, of a part of a long matrix that is factorised: LAPACK and NumPy hold it five times."""
 
 _LEAST_SINE = 1e-3
-"""Sine of the angle between a column and the span of those before it from which Q is orthonormal to about 1e-10."""
+"""Sine of the angle between a column and the span of the previous columns from which Q is orthonormal to about 1e-10."""
 
 
 def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
@@ -62,7 +62,7 @@ def tall_qr(columns: NDArray[Any], in_place: bool = False) -> tuple[NDArray[Any]
 
 
 def _cholesky_triangle(columns: NDArray[Any]) -> NDArray[Any] | None:
-    """Return R with R^H R = A^H A; None if a column of A is nearly in the span of those before it."""
+    """Return R with R^H R = A^H A; None if a column of A is nearly in the span of the previous columns."""
     square = gram(columns)
     lengths = np.sqrt(np.diagonal(square).real)
     if not lengths.all():
@@ -71,7 +71,7 @@ def _cholesky_triangle(columns: NDArray[Any]) -> NDArray[Any] | None:
         factor = np.linalg.cholesky(square / np.outer(lengths, lengths))
     except np.linalg.LinAlgError:
         return None
-    # The diagonal has the sine of the angle between a column and the span of those before it.
+    # The diagonal has the sine of the angle between a column and the span of the previous columns.
     is_independent = np.diagonal(factor).real.min() > _LEAST_SINE
     return factor.conj().T * lengths if is_independent else None
 

@@ -101,7 +101,7 @@ def squared_norms(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def third_difference_norms(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the sum of |x_t - 3 x_(t-1) + 3 x_(t-2) - x_(t-3)|^2 along each row; of white noise 20 times its power a term.
+    """Return the sum of |x_t - 3 x_(t-1) + 3 x_(t-2) - x_(t-3)|^2 along each row; for white noise 20 times its power a term.
 
     Parameters
     ----------

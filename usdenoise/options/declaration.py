@@ -1,4 +1,4 @@
-"""The declaration of an option: what a field says about itself, and the checks that follow from it."""
+"""The declaration of an option: the attributes of a field, and the checks that follow from them."""
 
 import inspect
 import math
@@ -55,7 +55,7 @@ class Option:
     help : str
         What the option changes, and when one would touch it. Other options are placeholders: "as many as {rank}".
     metavar : str
-        What the help shows in place of a value; by default that of the kind.
+        Placeholder of a value in the help; by default the placeholder of the kind.
     choices : tuple of str
         The only values, or the only names of a tuple of names.
     words : tuple of str
@@ -65,7 +65,7 @@ class Option:
     least, most : float or None
         Smallest and largest value. A number without a largest value must be finite.
     flag : str
-        Flag of the command line; by default the name without its unit, and --no-NAME for what is on by default.
+        Flag of the command line; by default the name without its unit, and --no-NAME for options that are on by default.
     shown : str
         Default as the help shows it, if it is not the value itself.
     """
@@ -87,7 +87,7 @@ class Option:
 
     @property
     def default_text(self) -> str:
-        """The default as the help shows it; empty for what is off, or for what the program decides."""
+        """The default as the help shows it; empty if the option is off, or if the program decides."""
         if self.shown or self.default is None or isinstance(self.default, bool):
             return self.shown
         if isinstance(self.default, tuple):
@@ -166,7 +166,7 @@ def option(default: Any, help: str, **settings: Any) -> Any:
     help : str
         What the option changes, and when one would touch it.
     **settings
-        `kind`, if the type of the field does not imply it, `group`, if it is not that of the class, and the other
+        `kind`, if the type of the field does not imply it, `group`, if it is not the group of the class, and the other
         attributes of :class:`Option`.
 
     Examples

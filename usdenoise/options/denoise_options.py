@@ -47,7 +47,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         least=1,
     )
     """ "auto" takes the components above the noise and 16 more, at most 100 or what the sample determines, and as many
-    as given cutoffs need. Where the rest of the stack is kept, those far beyond the tissue are left out."""
+    as given cutoffs need. If the residual is kept, components far beyond the tissue are excluded."""
     sampling: float = option(
         0.5,
         "Fraction of the entries to sample in each sampled pixel. It matters most without the refit.",
@@ -62,7 +62,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     iterations: int = option(10, "Largest number of iterations.", group=Group.ESTIMATOR_KEYS, least=0)
     decay: float = option(
         0.5,
-        "Ratio of each damping to the one before; 1 keeps the damping constant.",
+        "Ratio of each damping to the previous one; 1 keeps the damping constant.",
         group=Group.ESTIMATOR_KEYS,
         metavar="BETA",
         positive=True,
@@ -143,7 +143,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     """The refit is one step of subspace iteration."""
     bad_frames: str | tuple[int, ...] = option(
         "auto",
-        "Frames to exclude, for example 3,17,40:45 (40 to 44). auto finds frames that are damaged or unlike the others; "
+        "Frames to exclude, for example 3,17,40:45 (40 to 44). auto finds frames that are damaged or unlike all other ones; "
         "keep excludes none.",
         group=Group.FRAMES,
         kind=FRAME_NUMBERS,
@@ -160,7 +160,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     """Sums are in double precision either way."""
     threads: int | None = option(
         None,
-        "Number of threads. Lower it to leave some to others; the result stays the same.",
+        "Number of threads. Lower it to spare processors for other programs; the result stays the same.",
         group=Group.RESOURCES,
         least=1,
         shown="all processors",
@@ -216,14 +216,14 @@ PAPER = MappingProxyType(
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"paper": PAPER})
 
 
-def make_options(preset: str | None = None, **given: Any) -> DenoiseOptions:
-    """Return options: the given ones, else those of the preset, else the defaults.
+def make_options(preset: str | None = None, **requested_options: Any) -> DenoiseOptions:
+    """Return options: the given ones, else the ones of the preset, else the defaults.
 
     Parameters
     ----------
     preset : str, optional
         Name of a preset.
-    **given
+    **requested_options
         Fields of :class:`DenoiseOptions`; None counts as not given.
 
     Raises
@@ -231,31 +231,31 @@ def make_options(preset: str | None = None, **given: Any) -> DenoiseOptions:
     OptionError
         If the preset or an option is unknown, or a value is wrong.
     """
-    check_names(given, [*DenoiseOptions.declared, "axes", "frame_rate", "spacing"])
-    values = with_preset(preset, given)
+    check_names(requested_options, [*DenoiseOptions.declared, "axes", "frame_rate", "spacing"])
+    values = with_preset(preset, requested_options)
     return DenoiseOptions(**{name: values[name] for name in DenoiseOptions.declared if name in values})
 
 
 def shows_options(function: Function) -> Function:
     """Give a function that takes fields of :class:`DenoiseOptions` a signature with their names and defaults."""
     signature = inspect.signature(function)
-    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    named = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     fields = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared.default)
         for name, declared in DenoiseOptions.declared.items()
     ]
-    function.__signature__ = signature.replace(parameters=[*own, *fields])  # type: ignore[attr-defined]
+    function.__signature__ = signature.replace(parameters=[*named, *fields])  # type: ignore[attr-defined]
     return function
 
 
-def with_preset(preset: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return given values, and those of a preset for the others, those of the pictures included.
+def with_preset(preset: str | None, requested_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return given values, and the values of a preset for all other options, including options of the pictures.
 
     Parameters
     ----------
     preset : str or None
         Name of a preset; None has no values.
-    given : mapping from str to value
+    requested_options : mapping from str to value
         Values by the names of their options; None counts as not given.
 
     Raises
@@ -266,8 +266,8 @@ def with_preset(preset: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
     if preset is not None and preset not in PRESETS:
         raise OptionError(f"'{preset}' is not known; choose one of {', '.join(PRESETS)}", option="preset")
     values = {} if preset is None else dict(PRESETS[preset])
-    given = {name: value for name, value in given.items() if value is not None}
-    if "step" in given:
+    requested_options = {name: value for name, value in requested_options.items() if value is not None}
+    if "step" in requested_options:
         # It sets the same thing as the preset's alpha.
         values.pop("alpha", None)
-    return {**values, **given}
+    return {**values, **requested_options}

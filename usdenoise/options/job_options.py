@@ -37,11 +37,11 @@ class Output(Options, group=Group.OUTPUTS):
     True
     """
 
-    stack: bool = option(True, "Leave out the filtered stack to save disk space.")
+    stack: bool = option(True, "Do not write the filtered stack, to save disk space.")
     stack_name: str | None = option(
         None,
         "Name of the filtered stack in its file. Set it to the one that the next program reads, such as "
-        "iqSvdFiltered; the variables of a .mat file come along.",
+        "iqSvdFiltered; the other variables of a .mat file are copied.",
         flag="--as",
         metavar="NAME",
         shown="as in the input",
@@ -54,7 +54,7 @@ class Output(Options, group=Group.OUTPUTS):
         kind=NAMES,
         choices=PRODUCT_NAMES,
     )
-    """The result file holds the power and the blood map in any case, and the arrays of the others that are named."""
+    """The result file holds the power and the blood map in any case, and the arrays of the other named products."""
     nifti: bool = option(False, "Write the power images as NIfTI with a JSON sidecar.")
 
     def check(self) -> None:
@@ -67,7 +67,9 @@ class Output(Options, group=Group.OUTPUTS):
                     remedy="use up to 63 letters, digits and underscores, a letter first",
                 )
             if not self.stack:
-                raise OptionError("there is no stack to name", remedy="leave out {stack} or {stack_name}")
+                raise OptionError(
+                    "requires the filtered stack", option="stack_name", remedy="omit {stack} or {stack_name}"
+                )
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class Display(Options, group=Group.OUTPUTS):
 
     @property
     def levels(self) -> tuple[float, float] | None:
-        """The two levels of the range in dB of power, 10 log10; None where the range has none."""
+        """The two levels of the range in dB of power, 10 log10; None if the range has none."""
         if not isinstance(self.dynamic_range, tuple):
             return None
         low, high = (level * 10.0 / self.db_factor for level in self.dynamic_range)

@@ -21,7 +21,7 @@ class Kind:
     accept : callable
         Returns a value of Python in its one form. Raises a ValueError or a TypeError for a value of another kind.
     metavar : str
-        What the help shows in place of a value.
+        Placeholder of a value in the help.
     python_form : str
         What a value of Python has to be; `form` by default.
     """
@@ -158,21 +158,21 @@ _MOST_FRAMES = 10_000_000
 
 
 def _parse_frame_numbers(text: str) -> list[int]:
-    found: list[int] = []
+    frame_numbers: list[int] = []
     for part in text.split(","):
         first, colon, stop = part.partition(":")
         numbers = range(int(first), int(stop) if colon else int(first) + 1)
         if numbers.stop > _MOST_FRAMES:
             raise ValueError
-        found += numbers
-    return found
+        frame_numbers += numbers
+    return frame_numbers
 
 
 def _frame_numbers(value: Any) -> tuple[int, ...]:
-    found = {_whole(number) for number in ([value] if isinstance(value, numbers.Real) else value)}
-    if not found or min(found) < 0:
+    frame_numbers = {_whole(number) for number in ([value] if isinstance(value, numbers.Real) else value)}
+    if not frame_numbers or min(frame_numbers) < 0:
         raise ValueError
-    return tuple(sorted(found))
+    return tuple(sorted(frame_numbers))
 
 
 FRAME_NUMBERS = Kind("frame numbers such as 3,17,40:45", _parse_frame_numbers, _frame_numbers, "LIST")

@@ -234,7 +234,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         for name in OF_SESSIONS:
             is_used = bool(getattr(self, name))
             self._require(
-                self.session is not None or not is_used, name, "is for several blocks", "give {session}"
+                self.session is not None or not is_used, name, "requires a session", "add {session}"
             )
         self._require(
             (self.block_interval_s or math.inf) >= self.block_duration_s * (1 - 1e-9),

@@ -1,4 +1,4 @@
-"""The options of reading: what to read from a file, and metadata that override those of the file."""
+"""The options of reading: what to read from a file, and metadata that override the metadata of the file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SCALE_NAMES = {
 
 @dataclass(frozen=True)
 class ReadOptions(Options, group=Group.INPUT):
-    """What to read from a file, and metadata that override those of the file; None takes those of the file.
+    """What to read from a file, and metadata that override the metadata of the file, which None keeps.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Options of a session besides those of its filter: its blocks, and what is kept of them."""
+"""Options of a session besides the options of its filter: its blocks, and the output for each."""
 
 from dataclasses import dataclass
 
@@ -39,20 +39,20 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     block_interval_s: float | None = option(
         None,
-        "Time from the beginning of a block to that of the next.",
+        "Time from one block start to the next.",
         metavar="S",
         positive=True,
         shown="from the files",
     )
     skip_bad_files: bool = option(
         False,
-        "Mark a file that cannot be read, or is unlike the others, as a missing block, instead of failing.",
+        "Mark a file that cannot be read, or differs from the other files, as a missing block, instead of failing.",
     )
-    registration: bool = option(True, "Do not shift blocks to where the image is in most of them.")
+    registration: bool = option(True, "Do not register blocks to each other.")
     gain_correction: bool = option(True, "Do not divide blocks by the gain of the tissue.")
     events: str | None = option(
         None,
-        "Make a map of the activation by the events in FILE: a BIDS table with onset, duration (s) and trial_type.",
+        "Map the activation by the events in FILE: a BIDS table with onset, duration (s) and trial_type.",
         metavar="FILE",
     )
     hrf: str = option(
@@ -71,8 +71,8 @@ class SessionOptions(Options, group=Group.SESSION):
     movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))
     live: bool = option(
         False,
-        "Take the files of a folder as they come, and show pictures meanwhile. Ctrl-C, {until_idle_s} or a file named "
-        "usdenoise-end in the folder ends it; then the series is made from all blocks.",
+        "Filter the files of a folder as they arrive, and show pictures meanwhile. Ctrl-C, {until_idle_s} or a file named "
+        "usdenoise-end in the folder ends it; then the series is computed from all blocks.",
     )
     until_idle_s: float | None = option(
         None, "End a live session after S seconds without a new file.", metavar="S", positive=True

@@ -2,7 +2,7 @@
 
 What it models:
 
-- Tissue: point scatterers at random places with complex Gaussian amplitudes. They move with the heartbeat,
+- Tissue: point scatterers at random positions with complex Gaussian amplitudes. They move with the heartbeat,
   with breathing, with a slow drift and with four bending modes, in depth, lateral and elevation.
 - Blood: point scatterers in straight tubes with a parabolic velocity profile. The flow pulsates by 30 % with
   the heart, in all vessels at the same time, and never reverses. The motion of the tissue carries the vessels.

@@ -9,8 +9,8 @@ from usdenoise.phantom.vessels import BloodScatterers
 
 # Speeds of red cells in capillaries of the brain, in mm/s.
 SLOWEST_MM_S, FASTEST_MM_S = 0.5, 2.0
-# Semi-axes of the region's ellipse in parts of the image's sides, and how far its centre is from that of the image
-# at most: the whole region is in the image.
+# Semi-axes of the region's ellipse in parts of the image's sides, and largest distance of its centre from the centre of the
+# image: the whole region is in the image.
 SEMI_AXIS, OFF_CENTER = 0.33, 0.1
 # As dense as tissue.
 SCATTERERS_A_CUBIC_WAVELENGTH = 0.2

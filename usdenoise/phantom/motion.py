@@ -17,7 +17,7 @@ BREATHING_RATE_HZ = 1.3
 # A pulse is periodic but no sine: harmonics of the heart rate with falling amplitudes.
 HARMONICS = np.array([1.0, 0.45, 0.2, 0.08])
 
-# Displacements (depth, lateral, elevation) in wavelengths, before the harmonics are summed; the drift is that of one
+# Displacements (depth, lateral, elevation) in wavelengths, before the harmonics are summed; the drift is per
 # second. Brain tissue of an anaesthetised rodent moves by
 # some micrometres with the heart and some tens with breathing; a wavelength is 100 um at 15 MHz. Motion in
 # elevation exchanges the scatterers of the slice, and so decorrelates tissue most. On 64 x 48 pixels and 400
@@ -61,7 +61,7 @@ class DisplacementField(NamedTuple):
 class TissueMotion:
     """Displacement of the tissue by the heartbeat, breathing, a drift and bending modes.
 
-    The heartbeat arrives later and weaker at depth. Beyond the grid the displacement is that of its edge.
+    The heartbeat arrives later and weaker at depth. Beyond the grid the displacement is the same as at its edge.
 
     Parameters
     ----------

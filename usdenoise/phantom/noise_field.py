@@ -38,7 +38,7 @@ class NoiseField:
 
     Its power is linear in dB along depth. The ratio of blood to noise is reached in the last row, where the loss of
     the blood by attenuation is largest too. Over space, the correlation of two pixels at the distance d is
-    exp(-d^2 / (4 s^2)): that of white noise which a Gaussian of the standard deviation s has smoothed. Edges are
+    exp(-d^2 / (4 s^2)), as of white noise that a Gaussian of the standard deviation s has smoothed. Edges are
     periodic, so that all pixels of a row have the same power.
 
     Parameters

@@ -19,7 +19,7 @@ from usdenoise.phantom.term_streams import Stream
 from usdenoise.phantom.vessels import THIN_DENSITY, draw_thin_vessels, draw_vessels, fill, vessel_truth
 
 # The point-spread function of a slice fills (2 pi)^1.5 0.6 0.9 3.0 = 26 cubic wavelengths, of a volume 7.7: that is
-# 5 scatterers, or 1.5. More would take longer, and their Gaussian amplitudes make up for a part of it: the mean over
+# 5 scatterers, or 1.5. More would take longer, and their Gaussian amplitudes compensate in part: the mean over
 # the standard deviation of the envelope is 1.7 in slices and 1.4 in volumes; fully developed speckle has 1.91.
 TISSUE_A_CUBIC_WAVELENGTH = 0.2
 # Frames, evenly spaced over the acquisition, on which the levels are set. The tests hold the levels to 0.7 dB;
@@ -40,8 +40,8 @@ class Terms:
     Attributes
     ----------
     iq, tissue, blood, noise : (n, n_z, n_x) or (n, n_z, n_x, n_y) arrays
-        complex64, or float32 for a real phantom; iq is the sum of the other three. Blood is that of the vessels
-        and of the perfused region.
+        complex64, or float32 for a real phantom; iq is the sum of the other three. Blood is in the vessels
+        and in the perfused region.
     """
 
     iq: NDArray[Any]
@@ -155,8 +155,8 @@ class Phantom:
             gain = np.float32(coupling(self.settings, frame))
             tissue[row] *= gain
             blood[row] *= gain * np.sqrt(1 + blood_rise(self.settings, frame // self.settings.frames_a_block))
-        for place in np.flatnonzero(np.isin(numbers, self.bad_frames)):
-            noise[place] += interference(self.settings, int(numbers[place])) * self._interference_level
+        for index in np.flatnonzero(np.isin(numbers, self.bad_frames)):
+            noise[index] += interference(self.settings, int(numbers[index])) * self._interference_level
         if self.settings.real:
             tissue, blood, noise = (self._modulated(term) for term in (tissue, blood, noise))
         return Terms(tissue + blood + noise, tissue, blood, noise)

@@ -81,7 +81,7 @@ def _add(
 
 @numba.njit(**_OPTIONS)
 def tissue_frame(
-    rest: NDArray[Any],
+    positions_at_rest: NDArray[Any],
     amplitude: NDArray[Any],
     field: DisplacementField,
     sigma_y: float,
@@ -91,7 +91,7 @@ def tissue_frame(
 
     Parameters
     ----------
-    rest : (n, 3) array
+    positions_at_rest : (n, 3) array
         Rest positions (z, x, y).
     amplitude : (n,) complex array
         Amplitude of each scatterer.
@@ -103,17 +103,25 @@ def tissue_frame(
         The frame, changed in place.
     """
     weights = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
-    for s in range(rest.shape[0]):
-        dz, dx, dy = _displaced(rest[s, 0], rest[s, 1], field)
-        _add(rest[s, 0] + dz, rest[s, 1] + dx, rest[s, 2] + dy, amplitude[s], sigma_y, image, weights)
+    for s in range(positions_at_rest.shape[0]):
+        dz, dx, dy = _displaced(positions_at_rest[s, 0], positions_at_rest[s, 1], field)
+        _add(
+            positions_at_rest[s, 0] + dz,
+            positions_at_rest[s, 1] + dx,
+            positions_at_rest[s, 2] + dy,
+            amplitude[s],
+            sigma_y,
+            image,
+            weights,
+        )
 
 
 @numba.njit(**_OPTIONS)
 def _fresh_phase(scatterer: int, passage: int) -> float:
     """Return a pseudo-random phase in [0, 2 pi) for one passage of a scatterer through its vessel.
 
-    Hashing scatterer and passage needs no state, so any frame can be made without the ones before it. The
-    multipliers are those of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    Hashing scatterer and passage needs no state, so any frame can be computed without the previous ones. The
+    multipliers are from SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
     """
     word = np.uint64(scatterer) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(passage + 1) * np.uint64(
         0xBF58476D1CE4E5B9

@@ -131,7 +131,7 @@ def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Ve
     settings : PhantomSettings
         Settings that give the size of the image, and the frame rate for the Nyquist velocity.
     rng : numpy.random.Generator
-        Source of the angles, places and speeds.
+        Source of the angles, positions and speeds.
     """
     extent = _extent(settings)
     n_z, n_x = settings.shape[:2]
@@ -167,7 +167,7 @@ def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Ve
 def draw_thin_vessels(settings: PhantomSettings, vessels: list[Vessel]) -> list[Vessel]:
     """Draw the thin vessels of the settings, 1 to 2 wavelengths wide, from a random stream of their own.
 
-    Each depends on its place in the list alone, so that more thin vessels leave the first ones as they are.
+    Each depends only on its index in the list, so that more thin vessels do not change the first ones.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def vessel_truth(
         Pixels whose centre is inside a vessel.
     velocity : (n_z, n_x, n_y) float32 array
         Axial velocity of the blood at the pixel's centre, in mm/s, positive towards the probe; 0 elsewhere.
-        Where vessels cross, the velocity is that of the vessel whose axis is nearer in units of its radius.
+        Where vessels cross, the vessel counts whose axis is nearer in units of its radius.
     """
     n_z, n_x, n_y = settings.grid
     points = np.stack(np.meshgrid(np.arange(n_z), np.arange(n_x), np.arange(n_y), indexing="ij"), axis=-1)
@@ -264,7 +264,7 @@ def vessel_truth(
 
 
 def _extent(settings: PhantomSettings) -> NDArray[np.float64]:
-    """Return the size of the image in depth, lateral and elevation; that of a slice in elevation is 0."""
+    """Return the size of the image in depth, lateral and elevation; the elevation of a slice is 0."""
     n_z, n_x, n_y = settings.grid
     return np.array([n_z, n_x, n_y if settings.is_volume else 0], float)
 

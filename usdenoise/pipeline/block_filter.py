@@ -1,4 +1,4 @@
-"""The filter of one block of frames: y = x - U (U^H x), and what is measured of it.
+"""The filter of one block of frames: y = x - U (U^H x), and the measures of the filtered block.
 
 Every command that removes clutter components filters with :func:`filter_block`. A block is an (n_frames, n_pixels) array
 in either memory order. It needs no other block, so blocks may be filtered in any order and in any process.
@@ -65,8 +65,8 @@ class BlockFilter:
     n_frames : int or None
         Frames of the stack, whose products are summed by halves of its frames. None if a block is measured by itself.
     further : (int, (n_pixels, k) array) or None
-        Per-pixel cutoffs: the lagged products are those of a residual from which these shares of the components from the
-        given one on are taken besides.
+        Per-pixel cutoffs: the lags are measured on a residual from which these shares of the components from the
+        given one on are subtracted, too.
     model : (n_frames, r) array or None
         Coefficients of all frames by the estimate. Excluded frames have them, and frames with unobserved entries start
         from them.
@@ -78,7 +78,7 @@ class BlockFilter:
     more_temporal : (n, p) array or None
         Orthonormal temporal components that are removed from a single block besides, orthogonal to V. None for none.
     has_signal : (n_pixels,) boolean array or None
-        Pixels with a signal; the others become 0. None for all.
+        Signal pixels; masked pixels become 0. None if no pixel is masked.
     excluded : (n_frames,) boolean array or None
         Frames that do not count.
     has_gaps : bool
@@ -112,7 +112,7 @@ class BlockFilter:
 
 @dataclass
 class Measures:
-    """What is measured of a filtered block. Those of neighbouring blocks add up.
+    """Measures of a filtered block. The measures of neighbouring blocks add up.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Measures:
     power : (n_pixels,) float64 array
         Sum over the frames of |y|^2, with 0 for unobserved entries and excluded frames.
     kept_power : (n_pixels,) float64 array
-        The same of what is kept, with the entries that the model fills.
+        The same for the kept components, with the entries that the model fills.
     coefficients : (n, r) array
         Coefficients of the components in each frame, U^H x.
     temporal : (n, q) array
@@ -163,7 +163,7 @@ class Measures:
         n_pixels, dtype = len(plan.spatial), coefficients.dtype
         n_ends = 0 if plan.n_frames is None else min(max(plan.n_lags - 1, 0), block.stop - block.start)
         double = np.result_type(dtype, np.float64)
-        made = cls(
+        measures = cls(
             block.start,
             block.stop,
             np.zeros(n_pixels),
@@ -176,14 +176,16 @@ class Measures:
             np.zeros((n_pixels, n_ends), dtype),
         )
         if plan.has_gaps:
-            made.first_seen, made.last_seen = (np.zeros((n_pixels, n_ends), np.float32) for _ in range(2))
-        return made
+            measures.first_seen, measures.last_seen = (
+                np.zeros((n_pixels, n_ends), np.float32) for _ in range(2)
+            )
+        return measures
 
 
 def filter_block(
     block: FrameBlock, is_finite: bool, plan: BlockFilter, is_returned: bool
 ) -> tuple[Measures, NDArray[Any] | None]:
-    """Filter a block, and measure what is left.
+    """Filter a block, and measure the residual.
 
     Parameters
     ----------
@@ -199,7 +201,7 @@ def filter_block(
     Returns
     -------
     measures : Measures
-        What is measured.
+        The measures of the block.
     filtered : (n, n_pixels) array or None
         The filtered frames, if they are returned.
     """
@@ -238,7 +240,7 @@ def observed_frames(
     is_finite : bool
         Whether they are known to be finite.
     has_signal : (n_pixels,) boolean array or None
-        Pixels with a signal; the others count as observed. None for all.
+        Signal pixels; masked pixels count as observed. None if no pixel is masked.
 
     Returns
     -------
@@ -274,8 +276,8 @@ def coefficients(
         a: NDArray[Any] = x @ u.conj()
     else:
         start = np.zeros((len(x), u.shape[1]), u.dtype) if guess is None else guess
-        rest = x - np.where(observed, start @ u.T, 0)
-        a = start + fit_gapped_rows(rest @ u.conj(), observed, u.conj(), None)
+        residual = x - np.where(observed, start @ u.T, 0)
+        a = start + fit_gapped_rows(residual @ u.conj(), observed, u.conj(), None)
     if excluded is not None and guess is not None:
         a[excluded] = guess[excluded]
     return a
@@ -351,7 +353,7 @@ class _Tiles:
             self._measure_lags(pixels, padded, rows, counted)
 
     def _counted(self, pixels: slice) -> NDArray[Any] | None:
-        """Return 1 for the entries that count and 0 for the others, (m, n) or (1, n); None if all do."""
+        """Return 1 for the entries that count, otherwise 0, (m, n) or (1, n); None if all entries count."""
         counted = None
         if self.observed is not None:
             counted = self.observed[:, pixels].T.astype(np.float32)
@@ -379,7 +381,7 @@ class _Tiles:
     def _measure_lags(
         self, pixels: slice, padded: NDArray[Any], rows: NDArray[Any], counted: NDArray[Any] | None
     ) -> None:
-        """Sum up the lagged products of some pixels."""
+        """Sum up the lags of some pixels."""
         plan, measures = self.plan, self.measures
         if plan.further is not None:
             first, shares = plan.further
@@ -394,8 +396,8 @@ class _Tiles:
         if measures.counts is not None:
             assert measures.first_seen is not None
             assert measures.last_seen is not None
-            seen = np.ones((1, n), np.float32) if counted is None else counted
+            weights = np.ones((1, n), np.float32) if counted is None else counted
             ends = ((0, 0), (0, plan.n_lags - 1))
-            measures.counts[:, pixels] = padded_lag_sums(np.pad(seen, ends), plan.n_lags, self.parts)
-            measures.first_seen[pixels] = seen[:, :n_ends]
-            measures.last_seen[pixels] = seen[:, n - n_ends :]
+            measures.counts[:, pixels] = padded_lag_sums(np.pad(weights, ends), plan.n_lags, self.parts)
+            measures.first_seen[pixels] = weights[:, :n_ends]
+            measures.last_seen[pixels] = weights[:, n - n_ends :]

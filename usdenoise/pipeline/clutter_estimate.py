@@ -90,15 +90,15 @@ class ClutterEstimate:
     @property
     def lattice_frames(self) -> LatticeFrames:
         """The values from which the first blood map is made."""
-        look, excluded = self.inspection, self.frames.left_out
-        places = look.lattice_places
+        inspection, excluded = self.inspection, self.frames.left_out
+        positions = inspection.lattice_places
         # A slice is a view, and all pixels count in most stacks.
         counted: Any = (
-            slice(None) if self.grid.signal_pixels is None else self.grid.mask[np.ix_(*places)].ravel()
+            slice(None) if self.grid.signal_pixels is None else self.grid.mask[np.ix_(*positions)].ravel()
         )
-        lattice = Lattice(self.grid, places)
+        lattice = Lattice(self.grid, positions)
         used = None if excluded is None else ~excluded
-        return LatticeFrames(lattice, look.lattice[counted], look.lattice_frames[0], used)
+        return LatticeFrames(lattice, inspection.lattice[counted], inspection.lattice_frames[0], used)
 
     @property
     def has_gaps(self) -> bool:
@@ -113,11 +113,15 @@ class ClutterEstimate:
         return float(by_frame.sum() if excluded is None else by_frame[~excluded].sum())
 
 
-def has_gaps(look: Inspection, grid: Neighbourhood, excluded: NDArray[np.bool_] | None) -> bool:
+def has_gaps(inspection: Inspection, grid: Neighbourhood, excluded: NDArray[np.bool_] | None) -> bool:
     """Return whether entries that count are unobserved; excluded frames, and pixels without a signal, do not count."""
-    if excluded is not None and not look.frame_missing[~excluded].any():
+    if excluded is not None and not inspection.frame_missing[~excluded].any():
         return False
-    return bool(look.missing.any() if grid.signal_pixels is None else look.missing[grid.signal_pixels].any())
+    return bool(
+        inspection.missing.any()
+        if grid.signal_pixels is None
+        else inspection.missing[grid.signal_pixels].any()
+    )
 
 
 def estimate_clutter(
@@ -152,11 +156,11 @@ def estimate_clutter(
         As for :func:`usdenoise.denoise`.
     """
     needs_all = options.method == "svd" or options.refit == "none"
-    look, values = inspect(passes, needs_all)
-    sample = PixelSample.of(values.sample, look.sample_pixels, passes.threads)
-    energy = _energy_in_most_frames(passes, look, sample)
+    inspection, values = inspect(passes, needs_all)
+    sample = PixelSample.of(values.sample, inspection.sample_pixels, passes.threads)
+    energy = _energy_in_most_frames(passes, inspection, sample)
     signal_pixels = find_signal_pixels(
-        sample, energy, least_rank(options), lambda: fast_power(passes, look.is_finite)
+        sample, energy, least_rank(options), lambda: fast_power(passes, inspection.is_finite)
     )
     grid = Neighbourhood(passes.shape, signal_pixels)
     time_letter = _time_letter(passes, values.envelopes)
@@ -172,12 +176,12 @@ def estimate_clutter(
     # If the residual is kept, the components above the low cutoff do not change the result, unless they fill
     # unobserved entries.
     only_clutter = options.refit == "all" and options.high_cutoff == "none"
-    only_clutter = only_clutter and not has_gaps(look, grid, frames.search.left_out)
+    only_clutter = only_clutter and not has_gaps(inspection, grid, frames.search.left_out)
     estimate = estimate_components(frames.sample, frames.subset, options, only_clutter, start, on_iteration)
     excluded, is_sample = frames.search.left_out, sample.n_pixels == grid.n_pixels
     model = estimate.model
     if not is_sample:
-        model = fit_all_pixels(passes, look, grid, excluded, estimate, model.rank)
+        model = fit_all_pixels(passes, inspection, grid, excluded, estimate, model.rank)
     moved_by = frames.search.movement.range_pixels
     band, choice = _choose_band(model, estimate, frames.sample, options, moved_by)
     singular_values = _all_singular_values(model, estimate.model)
@@ -192,25 +196,27 @@ def estimate_clutter(
         frames=frames.quality(estimate.model, band.low),
         n_used_frames=frames.sample.n_used_frames,
         grid=grid,
-        inspection=look,
+        inspection=inspection,
         is_sample=is_sample,
         is_complete=frames.sample.is_complete,
         time_letter=time_letter,
     )
 
 
-def _energy_in_most_frames(passes: Passes, look: Inspection, sample: PixelSample) -> NDArray[np.float64]:
+def _energy_in_most_frames(
+    passes: Passes, inspection: Inspection, sample: PixelSample
+) -> NDArray[np.float64]:
     """Return the energy of each pixel; 0 for pixels that are 0 in more than half of the frames.
 
     Interference in a few frames reaches the pixels outside a sector. All pixels are counted only if the sample has such a
     pixel.
     """
-    least = np.count_nonzero(look.frame_energy) / 2
-    seen = np.count_nonzero(sample.values, axis=1)
-    if not ((seen > 0) & (seen < least)).any():
-        return look.energy
+    least = np.count_nonzero(inspection.frame_energy) / 2
+    n_nonzero = np.count_nonzero(sample.values, axis=1)
+    if not ((n_nonzero > 0) & (n_nonzero < least)).any():
+        return inspection.energy
     counts = passes.by_pixel(sum(passes.map(nonzero_counts)))
-    return np.where(counts < least, 0, look.energy)
+    return np.where(counts < least, 0, inspection.energy)
 
 
 def nonzero_counts(block: FrameBlock) -> NDArray[np.intp]:
@@ -227,15 +233,22 @@ def _of_sample(start: Factors, n_pixels: int, grid: Neighbourhood, sample: Pixel
     return (left[sample.numbers] if len(left) == grid.n_pixels else left), right
 
 
-def with_cutoff(passes: Passes, found: ClutterEstimate, choice: CutoffChoice) -> ClutterEstimate:
+def with_cutoff(passes: Passes, clutter_estimate: ClutterEstimate, choice: CutoffChoice) -> ClutterEstimate:
     """Return an estimate of which the residual is kept, with another cutoff."""
-    rank = len(found.singular_values)
-    found = replace(found, band=Band(choice.low, rank, True), cutoff=choice)
-    if found.model.rank >= _needed(choice.low, rank):
-        return found
-    needed, excluded = _needed(choice.low, rank), found.frames.left_out
-    model = fit_all_pixels(passes, found.inspection, found.grid, excluded, found.estimate, needed)
-    return replace(found, model=model)
+    rank = len(clutter_estimate.singular_values)
+    clutter_estimate = replace(clutter_estimate, band=Band(choice.low, rank, True), cutoff=choice)
+    if clutter_estimate.model.rank >= _needed(choice.low, rank):
+        return clutter_estimate
+    needed, excluded = _needed(choice.low, rank), clutter_estimate.frames.left_out
+    model = fit_all_pixels(
+        passes,
+        clutter_estimate.inspection,
+        clutter_estimate.grid,
+        excluded,
+        clutter_estimate.estimate,
+        needed,
+    )
+    return replace(clutter_estimate, model=model)
 
 
 def _needed(low: int, rank: int) -> int:
@@ -245,13 +258,13 @@ def _needed(low: int, rank: int) -> int:
 
 def _all_singular_values(model: LowRank, sampled: LowRank) -> NDArray[np.float64]:
     """Return the singular values of all components; those that a model does not have are estimated from the sample."""
-    rest = sampled.singular_values[model.rank :] * np.sqrt(len(model.left) / len(sampled.left))
-    return np.append(model.singular_values, np.minimum(rest, model.singular_values[-1]))
+    remaining = sampled.singular_values[model.rank :] * np.sqrt(len(model.left) / len(sampled.left))
+    return np.append(model.singular_values, np.minimum(remaining, model.singular_values[-1]))
 
 
 def fit_all_pixels(
     passes: Passes,
-    look: Inspection,
+    inspection: Inspection,
     grid: Neighbourhood,
     excluded: NDArray[np.bool_] | None,
     estimate: Estimate,
@@ -263,7 +276,7 @@ def fit_all_pixels(
     ----------
     passes : Passes
         The blocks.
-    look : Inspection
+    inspection : Inspection
         What the first look at them found.
     grid : Neighbourhood
         Shape of the image, and the pixels with a signal.
@@ -275,14 +288,16 @@ def fit_all_pixels(
         How many of them are fitted.
     """
     right, signal_pixels = estimate.model.right[:, :count], grid.signal_pixels
-    left: Any = sum(passes.map(projected, right, _signal_in_block(passes, signal_pixels), own=look.is_finite))
+    left: Any = sum(
+        passes.map(projected, right, _signal_in_block(passes, signal_pixels), own=inspection.is_finite)
+    )
     left = passes.by_pixel(left)
     left = left if signal_pixels is None else left[signal_pixels]
-    if has_gaps(look, grid, excluded):
-        missing = look.missing if signal_pixels is None else look.missing[signal_pixels]
+    if has_gaps(inspection, grid, excluded):
+        missing = inspection.missing if signal_pixels is None else inspection.missing[signal_pixels]
         used = np.ones(len(right), bool) if excluded is None else ~excluded
         ridge = np.zeros(count) if estimate.prior is None else estimate.prior.ridge[:count]
-        _fit_gapped(passes, look, signal_pixels, used, left, np.flatnonzero(missing), right, ridge)
+        _fit_gapped(passes, inspection, signal_pixels, used, left, np.flatnonzero(missing), right, ridge)
     return LowRank.from_factors(left, right)
 
 
@@ -317,7 +332,7 @@ def unobserved_part(
 
 def _fit_gapped(
     passes: Passes,
-    look: Inspection,
+    inspection: Inspection,
     signal_pixels: NDArray[np.intp] | None,
     used: NDArray[np.bool_],
     left: NDArray[Any],
@@ -333,8 +348,8 @@ def _fit_gapped(
     weights = np.maximum(ridge, r * np.finfo(right.dtype).eps)
     for start in range(0, len(pixels), max(1, FITTED_ENTRIES // r**2)):
         group = pixels[start : start + max(1, FITTED_ENTRIES // r**2)]
-        places = passes.places(group if signal_pixels is None else signal_pixels[group])
-        parts = passes.map(unobserved_part, right, places, used, own=look.is_finite)
+        indices = passes.places(group if signal_pixels is None else signal_pixels[group])
+        parts = passes.map(unobserved_part, right, indices, used, own=inspection.is_finite)
         normal: Any = np.diag(1 + weights) - sum(parts)
         left[group] = np.linalg.solve(normal, left[group][..., None])[..., 0]
 
@@ -354,9 +369,9 @@ def _displacements(
     part = middle_part(grid.shape, grid.mask)
     counted = grid.mask[part]
     numbers = np.arange(grid.mask.size).reshape(grid.shape)[part]
-    places = passes.places(numbers.ravel())
-    found = np.concatenate(list(passes.map(envelopes_of, places))).reshape(-1, *counted.shape)
-    return displacements(found, counted, passes.threads)
+    indices = passes.places(numbers.ravel())
+    pixel_envelopes = np.concatenate(list(passes.map(envelopes_of, indices))).reshape(-1, *counted.shape)
+    return displacements(pixel_envelopes, counted, passes.threads)
 
 
 def envelopes_of(block: FrameBlock, pixels: NDArray[np.intp]) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""The combination of blocks: what is measured of them adds up to what is measured of the stack."""
+"""The combination of blocks: their measures add up to the measures of the stack."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +11,7 @@ from usdenoise.pipeline.block_filter import BlockFilter, Measures
 
 
 def combine(blocks: Iterable[Measures], plan: BlockFilter) -> Measures:
-    """Return the measures of a stack from those of its blocks, in the order of time.
+    """Return the measures of a stack from the measures of its blocks, in the order of time.
 
     The sums of two neighbouring blocks miss the products of a frame of the first with a frame of the second. They are
     made of the last frames of the one and the first of the other.
@@ -59,7 +59,7 @@ def _add(total: Measures, block: Measures, plan: BlockFilter) -> None:
 
 
 def _ends(before: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[Any]:
-    """Return the last frames of two neighbouring blocks; a short block has fewer than are wanted."""
+    """Return the last frames of two neighbouring blocks; a short block has fewer than `count`."""
     return last if last.shape[1] >= count else np.concatenate([before, last], axis=1)[:, -count:]
 
 
@@ -76,7 +76,7 @@ def _bits(masks: list[NDArray[np.uint8] | None], lengths: list[int]) -> NDArray[
 
 
 def lag_sums_of(measures: Measures, plan: BlockFilter) -> LagSums:
-    """Return the lagged products of the measures of a stack, with their numbers."""
+    """Return the lags of the measures of a stack, with their numbers."""
     if measures.counts is not None:
         return LagSums(measures.sums, measures.counts)
     assert plan.n_frames is not None

@@ -18,7 +18,7 @@ BLOCKS_PER_THREAD = 2
 class DaskExecutor:
     """The workers of the active Dask client, or the local scheduler of Dask if there is no client.
 
-    The results are those of threads, in the order of the items. The items of a lost worker are done
+    The results are the same as with threads, in the order of the items. The items of a lost worker are done
     again.
     """
 

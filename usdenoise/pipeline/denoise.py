@@ -51,13 +51,13 @@ def denoise(  # noqa: PLR0913
     in_place: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_progress: Callable[[str, int, int], None] | None = None,
-    **given: Any,
+    **requested_options: Any,
 ) -> DenoiseResult:
     """Estimate the leading components of a stack from a sample of its entries, and keep a band of them.
 
     NaN and infinite entries, and the masked ones of a masked array, are unobserved: they are never used, and the
-    low-rank model fills them. Pixels without a signal, such as those outside a sector, count nowhere: the result is that
-    of the other pixels alone, and 0 in these.
+    low-rank model fills them. Pixels without a signal, such as outside a sector, are excluded from every computation
+    and set to 0 in the output.
 
     Parameters
     ----------
@@ -86,9 +86,9 @@ def denoise(  # noqa: PLR0913
     on_iteration : callable, optional
         Called with each line of the trace as it is made.
     on_progress : callable, optional
-        Called with what is done next ("check", "solve", "filter", "done"), the steps that are done and their largest
-        number, for a progress bar. An iteration is one step; the solver may stop before the last one.
-    **given
+        Called with the next step ("check", "solve", "filter", "done"), the number of finished steps and its largest
+        value, for a progress bar. An iteration is one step; the solver may stop before the last one.
+    **requested_options
         Fields of :class:`usdenoise.DenoiseOptions`; None means the default.
 
     Returns
@@ -121,7 +121,7 @@ def denoise(  # noqa: PLR0913
     True
     """
     stack = as_acquisition(acquisition, axes, frame_rate, spacing, center_frequency)
-    chosen = chosen_options(preset, options, given)
+    chosen = chosen_options(preset, options, requested_options)
     result = denoise_frames(
         stack, chosen, None if start is None else _as_factors(start), in_place, on_iteration, on_progress
     )
@@ -152,16 +152,16 @@ def denoise_frames(
     """
     n_steps = options.iterations + 2
 
-    def tell(next_step: str, done: int) -> None:
+    def report_step(next_step: str, done: int) -> None:
         if on_progress is not None:
             on_progress(next_step, done, n_steps)
 
     def follow(line: Iteration) -> None:
-        tell("solve", 1 + line.iteration)
+        report_step("solve", 1 + line.iteration)
         if on_iteration is not None:
             on_iteration(line)
 
-    tell("check", 0)
+    report_step("check", 0)
     began = time.perf_counter()
     source = frames_of(stack, working_type(stack, options.precision), in_place)
     if isinstance(source, LazyFrames):
@@ -169,13 +169,13 @@ def denoise_frames(
     with ThreadExecutor(options.threads) as threads:
         mapper = DaskExecutor() if isinstance(source, LazyFrames) else executor or threads
         passes = Passes(source, mapper, threads)
-        found = estimate_clutter(passes, options, start, follow, lambda: tell("solve", 1))
+        clutter_estimate = estimate_clutter(passes, options, start, follow, lambda: report_step("solve", 1))
         solved = time.perf_counter()
-        tell("filter", n_steps - 1)
-        filtered = filter_stack(passes, found, options)
+        report_step("filter", n_steps - 1)
+        filtered = filter_stack(passes, clutter_estimate, options)
         timings = {"solve": solved - began, "filter": time.perf_counter() - solved}
-        result = _result(source, found, filtered, options, timings)
-    tell("done", n_steps)
+        result = _result(source, clutter_estimate, filtered, options, timings)
+    report_step("done", n_steps)
     return result
 
 
@@ -187,18 +187,22 @@ def working_type(stack: Any, precision: str) -> np.dtype[Any]:
 
 def _result(
     source: Any,
-    found: ClutterEstimate,
+    clutter_estimate: ClutterEstimate,
     filtered: FilteredStack,
     options: DenoiseOptions,
     timings: dict[str, float],
 ) -> DenoiseResult:
-    stack, grid, fit = source.stack, found.grid, fit_result(found, filtered.fit, options)
+    stack, grid, fit = (
+        source.stack,
+        clutter_estimate.grid,
+        fit_result(clutter_estimate, filtered.fit, options),
+    )
 
     def image(values: NDArray[np.float64]) -> NDArray[np.float32]:
         return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)
 
     blood, model = filtered.blood, filtered.fit.model
-    power = found.energy / (grid.n_pixels * found.n_used_frames)
+    power = clutter_estimate.energy / (grid.n_pixels * clutter_estimate.n_used_frames)
     return DenoiseResult(
         **vars(fit),
         acquisition=Acquisition.of(stack, filtered.iq),
@@ -206,8 +210,8 @@ def _result(
         blood_power=image(blood.blood_power),
         noise_power=image(blood.noise_power),
         model=replace(model, left=grid.everywhere(model.left)),
-        picture_quality=judge_picture(blood, found.n_used_frames, power, filtered.tissue_share),
-        frame_quality=found.frames,
+        picture_quality=judge_picture(blood, clutter_estimate.n_used_frames, power, filtered.tissue_share),
+        frame_quality=clutter_estimate.frames,
         observed=filtered.observed,
         n_unobserved=filtered.n_unused,
         timings_s=timings,
@@ -254,11 +258,11 @@ def as_acquisition(
         if isinstance(source, str | Path):
             raise OptionError(f"{source} is a path, not a stack; give usdenoise.load({str(source)!r})")
         if axes is None:
-            raise OptionError("an array does not say what its axes are; give axes, for example axes='tzx'")
+            raise OptionError("an array has no axis labels; give axes, for example axes='tzx'")
         return _checked(Acquisition(stack, **with_options({}, {}, {}, axes=axes, **scales).values))
     if axes is not None and axes != stack.axes:
         check_axes(axes, stack.iq.shape)
-        raise OptionError(f"the acquisition has the axes '{stack.axes}'; leave out axes='{axes}'")
+        raise OptionError(f"the acquisition has the axes '{stack.axes}'; omit axes='{axes}'")
     return _with_scales(stack, scales)
 
 
@@ -266,15 +270,15 @@ def _with_scales(stack: Acquisition, scales: dict[str, Any]) -> Acquisition:
     """Return an acquisition with the scales that are given and that it does not have."""
     if all(value is None for value in scales.values()):
         return stack
-    found = with_options({}, {}, {}, axes=stack.axes, **scales).values
-    for name, value in found.items():
+    scale_values = with_options({}, {}, {}, axes=stack.axes, **scales).values
+    for name, value in scale_values.items():
         known = getattr(stack, name)
         if known not in (None, {}, value):
             short = next(short for short, field in SCALE_NAMES.items() if field == name)
             raise OptionError(
-                f"the acquisition has the {name} {known}; leave out {short}, or change it with dataclasses.replace"
+                f"the acquisition has the {name} {known}; omit {short}, or change it with dataclasses.replace"
             )
-    return replace(stack, **found)
+    return replace(stack, **scale_values)
 
 
 def _checked(stack: Acquisition) -> Acquisition:
@@ -284,16 +288,16 @@ def _checked(stack: Acquisition) -> Acquisition:
     frames = [stack.iq.take(number, stack.axes.index("t")) for number in (0, stack.n_frames // 2)]
     if is_power(frames):
         raise InputError(
-            "the stack is real and nowhere negative: it is power Doppler or an envelope, with no phase left to filter by",
-            remedy="give the beamformed IQ or RF, or an Acquisition to filter it all the same",
+            "the stack is real and nowhere negative: it is power Doppler or an envelope, without a phase",
+            remedy="give the beamformed IQ or RF, or an Acquisition to filter it anyway",
         )
     return stack
 
 
 def chosen_options(
-    preset: str | None, options: DenoiseOptions | None, given: dict[str, Any]
+    preset: str | None, options: DenoiseOptions | None, requested_options: dict[str, Any]
 ) -> DenoiseOptions:
-    """Return all options at once, or those of a preset with single ones.
+    """Return all options at once, or the options of a preset with single ones.
 
     Parameters
     ----------
@@ -301,7 +305,7 @@ def chosen_options(
         Name of a preset.
     options : DenoiseOptions or None
         All options; then neither a preset nor single options may be given.
-    given : dict
+    requested_options : dict
         Fields of :class:`usdenoise.DenoiseOptions`; None means the default.
 
     Raises
@@ -310,21 +314,21 @@ def chosen_options(
         If both are given, or an option cannot be.
     """
     if options is None:
-        return make_options(preset, **given)
-    single = [*(["preset"] if preset is not None else []), *given]
+        return make_options(preset, **requested_options)
+    single = [*(["preset"] if preset is not None else []), *requested_options]
     if single:
-        raise OptionError(f"options holds all options; leave out {', '.join(single)}, or set them in options")
+        raise OptionError(f"options contains all options; omit {', '.join(single)}, or set them in options")
     if not isinstance(options, DenoiseOptions):
         raise OptionError(f"options must be a DenoiseOptions, not {type(options).__name__}")
     return options
 
 
-def _as_scales(**given: Any) -> dict[str, Any]:
+def _as_scales(**scales: Any) -> dict[str, Any]:
     try:
-        checked = ReadOptions(**{SCALE_NAMES[name]: value for name, value in given.items()})
+        checked = ReadOptions(**{SCALE_NAMES[name]: value for name, value in scales.items()})
     except OptionError as error:
         # They have no units in this call.
-        option = next((name for name in given if SCALE_NAMES[name] == error.option), error.option)
+        option = next((name for name in scales if SCALE_NAMES[name] == error.option), error.option)
         raise OptionError(error.problem, option=option, remedy=error.remedy) from None
     return {field: getattr(checked, field) for field in SCALE_NAMES.values()}
 

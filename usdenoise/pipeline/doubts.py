@@ -1,4 +1,4 @@
-"""What is doubtful about a result: a code and a sentence for each reason not to trust its pictures."""
+"""The doubts about a result: a code and a sentence for each reason not to trust its pictures."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ suggested cutoff and rounded; above it by 2 at least. On four phantoms the blood
 0.83 with 0.75 times the suggested components, by 0.80 to 0.95 with 1.25 times, by 0.84 to 0.96 with all."""
 
 UNKNOWN = (CutoffReason.MOVED, CutoffReason.RANK_TOO_LOW)
-"""Reasons of a suggested cutoff that say nothing about the given one."""
+"""Reasons of a suggested cutoff that do not apply to the given one."""
 
 MOST_TISSUE = 0.5
 """Share of tissue in the power above the noise above which the pictures are doubtful. With the automatic cutoff it was 0 to
@@ -22,7 +22,7 @@ LEAST_REPEATABLE = 0.5
 """Correlation of the blood maps of two halves of the frames below which they are doubtful."""
 
 MOST_VESSELS = 0.8
-"""Share of the image in vessels above which they are doubtful: what is everywhere is tissue or noise."""
+"""Share of the image in vessels above which they are doubtful: a signal everywhere is tissue or noise."""
 
 
 FEW_FRAMES = 32
@@ -48,7 +48,7 @@ class Doubt:
 
 
 def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Doubt, ...]:
-    """Return what is doubtful about a result; nothing if it has blood, a cutoff that suits the data, and repeats.
+    """Return the doubts about a result; none if it has blood, a cutoff that suits the data, and repeats.
 
     Parameters
     ----------
@@ -59,22 +59,22 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
     axes : str
         Axes of the stack, as they were read or given.
     """
-    found = [
+    doubts = [
         *_of_axes(fit, axes),
         *_of_cutoff(fit),
         *_of_frames(fit),
         *_of_picture(picture),
         *_of_estimate(fit),
     ]
-    return tuple(Doubt(code, sentence) for code, sentence in found)
+    return tuple(Doubt(code, sentence) for code, sentence in doubts)
 
 
 def _of_axes(fit: FitResult, axes: str) -> list[tuple[str, str]]:
     if fit.time_letter in (None, "t"):
         return []
-    place = axes.index(str(fit.time_letter))
+    time_index = axes.index(str(fit.time_letter))
     spatial = [letter for letter in "zxy" if letter in axes]
-    suggested = "".join([*spatial[:place], "t", *spatial[place:]])
+    suggested = "".join([*spatial[:time_index], "t", *spatial[time_index:]])
     return [("axes", f"the axes look wrong: the stack was read as '{axes}'; the data suggest '{suggested}'")]
 
 
@@ -93,7 +93,7 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
         return []
     verb = "may be" if choice.certainty == CutoffCertainty.UNSURE else "is"
     code, effect = (
-        ("cutoff-low", f"tissue {verb} left")
+        ("cutoff-low", f"tissue {'remains' if verb == 'is' else 'may remain'}")
         if low < suggested
         else ("cutoff-high", f"blood {verb} removed, too")
     )
@@ -117,26 +117,26 @@ def _of_frames(fit: FitResult) -> list[tuple[str, str]]:
 def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
     if picture.lost_share is None:
         return [("no-blood", "no blood was found above the noise")]
-    found = []
+    doubts = []
     repeats, tissue = picture.reproducibility, picture.tissue_share
     if tissue is not None and tissue > MOST_TISSUE:
-        found.append(
+        doubts.append(
             ("tissue", f"about {100 * tissue:.0f} % of the remaining power above the noise is tissue")
         )
     if repeats is None:
-        found.append(("repeatability", "whether two halves of the frames show the same vessels is unknown"))
+        doubts.append(("repeatability", "whether two halves of the frames show the same vessels is unknown"))
     elif repeats < LEAST_REPEATABLE:
-        found.append(
+        doubts.append(
             ("repeatability", f"the blood maps of two halves of the frames correlate at only {repeats:.2f}")
         )
     if picture.vessel_share > MOST_VESSELS:
-        found.append(
+        doubts.append(
             (
                 "vessels-everywhere",
-                f"vessels in {100 * picture.vessel_share:.0f} % of the image: some of it is not blood",
+                f"vessels in {100 * picture.vessel_share:.0f} % of the image: a part of the map is not blood",
             )
         )
-    return found
+    return doubts
 
 
 def _of_estimate(fit: FitResult) -> list[tuple[str, str]]:

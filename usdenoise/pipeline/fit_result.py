@@ -39,8 +39,8 @@ class FitResult:
     n_frames : int
         Number of frames.
     n_silent : int
-        Number of pixels without a signal: zero or unobserved in all frames, or far below the noise of the others. They
-        count nowhere, and are 0 in the filtered stack and all images.
+        Number of masked pixels: zero or unobserved in all frames, or far below the noise of the image. They
+        are excluded from every computation and set to 0 in the output.
     n_sampled : int
         Number of entries that were fitted or held out.
     n_subset_pixels, n_sample_pixels : int
@@ -91,46 +91,54 @@ class FitResult:
         return f"[{self.options.low_cutoff}, {high})"
 
 
-def fit_result(found: ClutterEstimate, measured: MeasuredFit, options: DenoiseOptions) -> FitResult:
+def fit_result(
+    clutter_estimate: ClutterEstimate, measured: MeasuredFit, options: DenoiseOptions
+) -> FitResult:
     """Return how the components of a stack were found.
 
     Parameters
     ----------
-    found : ClutterEstimate
+    clutter_estimate : ClutterEstimate
         The estimate.
     measured : MeasuredFit
-        What a pass over all blocks said of it.
+        Its measures from a pass over all blocks.
     options : DenoiseOptions
         Options of the estimate.
     """
-    estimate, look = found.estimate, found.inspection
+    estimate, inspection = clutter_estimate.estimate, clutter_estimate.inspection
     return FitResult(
-        options=replace(options, rank=len(measured.singular_values), low_cutoff=found.band.low),
+        options=replace(options, rank=len(measured.singular_values), low_cutoff=clutter_estimate.band.low),
         singular_values=measured.singular_values,
         solution=estimate.solution,
-        cutoff=found.cutoff,
+        cutoff=clutter_estimate.cutoff,
         is_cutoff_given=not isinstance(options.low_cutoff, str),
-        time_letter=found.time_letter,
-        fit_quality=_judge(found, measured, options),
+        time_letter=clutter_estimate.time_letter,
+        fit_quality=_judge(clutter_estimate, measured, options),
         noise_floor=estimate.noise_rms,
-        n_frames=len(look.frame_energy),
-        n_silent=len(look.energy) - found.grid.n_pixels,
+        n_frames=len(inspection.frame_energy),
+        n_silent=len(inspection.energy) - clutter_estimate.grid.n_pixels,
         n_sampled=estimate.n_sampled,
         n_subset_pixels=estimate.n_subset_pixels,
         n_sample_pixels=len(estimate.model.left),
     )
 
 
-def _judge(found: ClutterEstimate, measured: MeasuredFit, options: DenoiseOptions) -> FitQuality:
+def _judge(clutter_estimate: ClutterEstimate, measured: MeasuredFit, options: DenoiseOptions) -> FitQuality:
     """Judge the fit of all components, by the energy that they leave."""
-    estimate, singular_values, energy = found.estimate, measured.singular_values, found.energy
-    shape = (found.grid.n_pixels, found.n_used_frames)
-    if not found.is_complete or (found.band.keeps_residual and estimate.gained_energy is not None):
+    estimate, singular_values, energy = (
+        clutter_estimate.estimate,
+        measured.singular_values,
+        clutter_estimate.energy,
+    )
+    shape = (clutter_estimate.grid.n_pixels, clutter_estimate.n_used_frames)
+    if not clutter_estimate.is_complete or (
+        clutter_estimate.band.keeps_residual and estimate.gained_energy is not None
+    ):
         # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
-        # singular values are those of the model in all entries, and tissue that it fills in would be counted, too.
+        # singular values describe the model in all entries, and tissue that it fills in would be counted, too.
         observed = 1 - measured.n_unobserved / (shape[0] * shape[1])
         left_over = measured.residual_power.sum() * shape[1]
-        left_over -= observed * np.sum(singular_values[found.band.low :] ** 2)
+        left_over -= observed * np.sum(singular_values[clutter_estimate.band.low :] ** 2)
     else:
         left_over = energy - np.sum(singular_values**2)
     quality = judge_fit(
@@ -141,7 +149,7 @@ def _judge(found: ClutterEstimate, measured: MeasuredFit, options: DenoiseOption
         rank=len(singular_values),
         samples_per_pixel=estimate.samples_per_pixel,
         gained_energy=measured.gained_energy,
-        advice=found.frames.advice,
+        advice=clutter_estimate.frames.advice,
     )
     if estimate.samples_per_pixel is None:
         return quality

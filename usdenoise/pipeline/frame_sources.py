@@ -48,12 +48,12 @@ class FrameSource(Protocol):
 
 
 def pixel_numbers(stack: Any, pixel_axes: str) -> NDArray[np.intp] | None:
-    """Return the place in a block of each pixel in the order z, x, y; None if that is the order of the block."""
+    """Return the index in a block of each pixel in the order z, x, y; None if that is the order of the block."""
     order = canonical_axes(pixel_axes)
     if pixel_axes == order:
         return None
-    places = np.arange(math.prod(stack.shape_in(order))).reshape(stack.shape_in(pixel_axes))
-    return places.transpose([pixel_axes.index(letter) for letter in order]).ravel()
+    file_numbers = np.arange(math.prod(stack.shape_in(order))).reshape(stack.shape_in(pixel_axes))
+    return file_numbers.transpose([pixel_axes.index(letter) for letter in order]).ravel()
 
 
 def frames_as_stack(
@@ -66,20 +66,20 @@ def frames_as_stack(
     frames : (n_frames, n_pixels) array
         Frames whose pixels are numbered along `pixel_axes`, the slowest first.
     stack : Geometry or Acquisition
-        Says how many pixels there are along each axis.
+        Specifies the number of pixels along each axis.
     pixel_axes : str
         Spatial axes.
     axes : str, optional
-        Axes of the result; by default those of the stack.
+        Axes of the result; by default the axes of the stack.
     """
-    own = "t" + pixel_axes
+    frame_axes = "t" + pixel_axes
     shaped = frames.reshape(len(frames), *stack.shape_in(pixel_axes))
-    return shaped.transpose([own.index(letter) for letter in axes or stack.axes])
+    return shaped.transpose([frame_axes.index(letter) for letter in axes or stack.axes])
 
 
 @dataclass(frozen=True)
 class ArrayBlock:
-    """Some frames of an array. A pickled block has no place for the filtered frames.
+    """Some frames of an array. A pickled block has no target for the filtered frames.
 
     Attributes
     ----------
@@ -236,11 +236,11 @@ def check_options_of_lazy(options: DenoiseOptions, name: str) -> None:
     OptionError
         If one does.
     """
-    for option, value, wanted in IN_MEMORY:
+    for option, value, allowed in IN_MEMORY:
         if getattr(options, option) == value:
             raise OptionError(
-                f"{option} '{value}' needs the whole stack in memory, and '{name}' is in chunks; "
-                f"choose {wanted}, or call compute() on the stack first"
+                f"{option} '{value}' requires the whole stack in memory, and '{name}' is in chunks; "
+                f"choose {allowed}, or call compute() on the stack first"
             )
 
 

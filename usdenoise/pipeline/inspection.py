@@ -123,7 +123,7 @@ class Inspection:
     lattice : array
         Values of the lattice.
     lattice_places : tuple of arrays
-        Places of the pixels of the lattice along each axis.
+        Positions of the pixels of the lattice along each axis.
     lattice_frames : (int, int)
         Frames of its values.
     """
@@ -160,8 +160,8 @@ def inspect(passes: Passes, needs_all: bool) -> tuple[Inspection, GatheredValues
     sample = spread_rows(n_pixels, n_pixels if needs_all else count)
     numbers = np.arange(n_pixels).reshape(shape)
     middle = numbers[middle_part(shape)]
-    places = lattice_places(shape)
-    lattice = numbers[np.ix_(*places)].ravel()
+    positions = lattice_places(shape)
+    lattice = numbers[np.ix_(*positions)].ravel()
     length = min(n_frames, max(LATTICE_FRAMES, LATTICE_ENTRIES // len(lattice)))
     frames = ((n_frames - length) // 2, (n_frames - length) // 2 + length)
     dtype = passes.source.dtype
@@ -173,7 +173,7 @@ def inspect(passes: Passes, needs_all: bool) -> tuple[Inspection, GatheredValues
     gathered = Gathered(
         passes.places(sample), passes.places(middle.ravel()), passes.places(lattice), frames, values
     )
-    found = Inspection(
+    inspection = Inspection(
         energy=np.zeros(n_pixels),
         missing=np.zeros(n_pixels, np.int64),
         frame_energy=np.empty(n_frames),
@@ -181,31 +181,31 @@ def inspect(passes: Passes, needs_all: bool) -> tuple[Inspection, GatheredValues
         is_finite=[],
         sample_pixels=sample,
         lattice=values.lattice,
-        lattice_places=places,
+        lattice_places=positions,
         lattice_frames=frames,
     )
-    for look in passes.map(look_at, gathered):
-        _add(found, look, gathered)
-    energy, missing = passes.by_pixel(found.energy), passes.by_pixel(found.missing)
+    for block_inspection in passes.map(look_at, gathered):
+        _add(inspection, block_inspection, gathered)
+    energy, missing = passes.by_pixel(inspection.energy), passes.by_pixel(inspection.missing)
     _check(
         energy, int(missing.sum()), (n_frames, n_pixels), stack.name, lambda: max(passes.map(largest_part))
     )
-    return replace(found, energy=energy, missing=missing), values
+    return replace(inspection, energy=energy, missing=missing), values
 
 
-def _add(total: Inspection, look: BlockLook, gathered: Gathered) -> None:
+def _add(total: Inspection, block_inspection: BlockLook, gathered: Gathered) -> None:
     """Add what the look at the next block found, with pixels in the order of a block."""
-    frames = slice(look.start, look.start + len(look.frame_energy))
-    total.energy[:] += look.energy
-    total.frame_energy[frames] = look.frame_energy
-    total.is_finite.append(look.missing is None)
-    if look.missing is not None and look.frame_missing is not None:
-        total.missing[:] += look.missing
-        total.frame_missing[frames] = look.frame_missing
-    if look.values is not None:
+    frames = slice(block_inspection.start, block_inspection.start + len(block_inspection.frame_energy))
+    total.energy[:] += block_inspection.energy
+    total.frame_energy[frames] = block_inspection.frame_energy
+    total.is_finite.append(block_inspection.missing is None)
+    if block_inspection.missing is not None and block_inspection.frame_missing is not None:
+        total.missing[:] += block_inspection.missing
+        total.frame_missing[frames] = block_inspection.frame_missing
+    if block_inspection.values is not None:
         target = _target_of(gathered, frames)
-        target.sample[:], target.lattice[:] = look.values.sample, look.values.lattice
-        target.envelopes[:] = look.values.envelopes
+        target.sample[:], target.lattice[:] = block_inspection.values.sample, block_inspection.values.lattice
+        target.envelopes[:] = block_inspection.values.envelopes
 
 
 def _target_of(gathered: Gathered, frames: slice) -> GatheredValues:
@@ -258,7 +258,7 @@ def fast_power(passes: Passes, is_finite: list[bool]) -> NDArray[np.float64]:
     for sums, first, last in passes.map(third_differences, own=is_finite):
         total += sums
         joined = first if before is None else np.concatenate([before, first])
-        # Those of frames in two blocks.
+        # Differences over the border of two blocks.
         total += third_difference_norms(np.ascontiguousarray(joined.T))
         before = last if len(last) == 3 or before is None else np.concatenate([before, last])[-3:]
     n_differences = max(passes.source.stack.n_frames - 3, 1)
@@ -294,11 +294,11 @@ def check_block(block: FrameBlock, name: str) -> bool:
     InputError
         As for :func:`inspect`.
     """
-    look = look_at(block, NOTHING)
-    n_missing = 0 if look.missing is None else int(look.missing.sum())
-    shape = (len(look.frame_energy), len(look.energy))
-    _check(look.energy, n_missing, shape, name, lambda: largest_part(block))
-    return look.missing is None
+    block_inspection = look_at(block, NOTHING)
+    n_missing = 0 if block_inspection.missing is None else int(block_inspection.missing.sum())
+    shape = (len(block_inspection.frame_energy), len(block_inspection.energy))
+    _check(block_inspection.energy, n_missing, shape, name, lambda: largest_part(block))
+    return block_inspection.missing is None
 
 
 def _check(
@@ -320,6 +320,6 @@ def _check(
         raise InputError(f"'{name}' is zero everywhere", remedy="check {dataset} and {frames}")
     if not SCALES[0] <= largest <= SCALES[1]:
         raise InputError(
-            f"the largest magnitude in '{name}' is {largest:.3g}, and its power has to fit in single precision; "
+            f"the largest magnitude in '{name}' is {largest:.3g}, and its power must fit in single precision; "
             f"scale the stack to between {SCALES[0]:g} and {SCALES[1]:g}"
         )

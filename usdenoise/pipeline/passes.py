@@ -25,9 +25,9 @@ class Passes:
     executor : Executor
         Maps functions over its blocks.
     threads : Executor
-        Maps functions over what is in memory here.
+        Maps functions over arrays in the memory of this process.
     items : sequence, optional
-        The blocks; by default those of the source.
+        The blocks; by default the blocks of the source.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Passes:
         return [task(item, value, *shared) for item, value in zip(self.items, own, strict=True)]
 
     def places(self, pixels: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the places of pixels in a block."""
+        """Return the indices of pixels in a block."""
         return pixels if self._numbers is None else self._numbers[pixels]
 
     def by_pixel(self, values: NDArray[Any], axis: int = 0) -> NDArray[Any]:

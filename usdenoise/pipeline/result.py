@@ -52,8 +52,8 @@ class DenoiseResult(FitResult):
     noise_power : float32 array
         Power of the noise in the stack, smooth over the image, in the same units.
     model : LowRank
-        The estimated singular triplets. Of a large stack whose residual is kept they are those below the low cutoff
-        and eight more, unless all were asked for.
+        The estimated singular triplets. A large stack whose residual is kept has only the triplets below the low cutoff
+        and eight more, unless all were requested.
     singular_values : (rank,) float64 array
         Singular values of all components. Those that the model does not have are estimated from every few pixels.
     options : DenoiseOptions
@@ -76,15 +76,15 @@ class DenoiseResult(FitResult):
     noise_floor : float
         Noise level: estimated rms of the noise in an entry, in the units of the data.
     observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
-        Bit mask of the entries of the Casorati matrix that were observed and in no frame that was left out; None
+        Bit mask of the entries of the Casorati matrix that were observed and not in an excluded frame; None
         when that is all of them.
     n_unobserved : int
-        Number of entries that were NaN or infinite, or in a frame that was left out.
+        Number of entries that were NaN or infinite, or in an excluded frame.
     n_frames : int
         Number of frames.
     n_silent : int
-        Number of pixels without a signal: zero or unobserved in all frames, or far below the noise of the others. They
-        count nowhere, and are 0 in the filtered stack and all images.
+        Number of masked pixels: zero or unobserved in all frames, or far below the noise of the image. They
+        are excluded from every computation and set to 0 in the output.
     n_sampled : int
         Number of entries that were fitted or held out.
     n_subset_pixels, n_sample_pixels : int
@@ -123,7 +123,7 @@ class DenoiseResult(FitResult):
 
     @property
     def verdict(self) -> str:
-        """What can be said of the picture, and then of the estimate, in words."""
+        """Quality of the picture, the frames and the estimate, in words."""
         picture, frames, fit = self.picture_quality, self.frame_quality, self.fit_quality
         return "; ".join(verdict_parts(picture.sentence, frames.sentence, fit.sentence, fit.start_caution))
 
@@ -156,26 +156,32 @@ class DenoiseResult(FitResult):
             "verdict": self.verdict,
             "usdenoise_provenance": self.provenance,
         }
-        made = self._stack()
-        # A stack with the name of an image or of a coordinate would be lost, and a coordinate with that of an image as well.
-        taken = stack.name in arrays or stack.name in made.coords or stack.name in made.dims
-        named = {FREE_NAME if taken else stack.name: made, **arrays}
+        stack_array = self._stack()
+        # A stack with the name of an image or of a coordinate would be lost, and a coordinate with the name of an image.
+        is_name_used = (
+            stack.name in arrays or stack.name in stack_array.coords or stack.name in stack_array.dims
+        )
+        named = {FREE_NAME if is_name_used else stack.name: stack_array, **arrays}
         variables = {name: array.drop_vars(arrays, errors="ignore") for name, array in named.items()}
         return import_xarray().Dataset(variables, attrs=attributes)
 
     def _stack(self) -> Any:
-        made = self.acquisition.to_xarray()
-        made.attrs["usdenoise_provenance"] = self.provenance
-        return made
+        stack_array = self.acquisition.to_xarray()
+        stack_array.attrs["usdenoise_provenance"] = self.provenance
+        return stack_array
 
     def _velocity(self) -> Any:
         velocity = axial_velocity(self.acquisition)
-        about = {"unit": velocity.unit, "formula": velocity.formula}
-        return self._image("axial_velocity", velocity.values, about)
+        unit_and_formula = {"unit": velocity.unit, "formula": velocity.formula}
+        return self._image("axial_velocity", velocity.values, unit_and_formula)
 
-    def _image(self, name: str, values: Any, about: dict[str, str]) -> Any:
+    def _image(self, name: str, values: Any, unit_and_formula: dict[str, str]) -> Any:
         stack = self.acquisition
-        attributes = {"units": about["unit"], "long_name": LONG_NAMES[name], "formula": about["formula"]}
+        attributes = {
+            "units": unit_and_formula["unit"],
+            "long_name": LONG_NAMES[name],
+            "formula": unit_and_formula["formula"],
+        }
         attributes["usdenoise_provenance"] = self.provenance
         return to_data_array(np.asarray(values), stack, stack.spatial_axes, name, attributes)
 

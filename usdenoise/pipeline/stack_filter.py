@@ -1,4 +1,4 @@
-"""The filter of a stack: that of its blocks, the combination of what is measured of them, and its blood map."""
+"""The filter of a stack: the filter of its blocks, the combination of their measures, and the blood map."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from usdenoise.stack.frame_blocks import block_edges
 
 @dataclass(frozen=True)
 class MeasuredFit:
-    """What a pass over all blocks says of the components of a stack; pixels are those with a signal.
+    """Measures of the components of a stack from a pass over all blocks, in the signal pixels.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class FilteredStack:
     iq : array
         The filtered stack: an array, or a Dask array for a lazy stack.
     power : (n_pixels,) float64 array
-        Power Doppler: mean of |y|^2 over the frames of what is kept.
+        Power Doppler: mean of |y|^2 over the frames of the filtered stack y.
     blood : BloodMap
         The blood map.
     tissue_share : float
@@ -84,59 +84,69 @@ class FilteredStack:
     observed: NDArray[np.uint8] | None
 
 
-def filter_stack(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> FilteredStack:
+def filter_stack(passes: Passes, clutter_estimate: ClutterEstimate, options: DenoiseOptions) -> FilteredStack:
     """Filter all blocks of a stack, and map the blood.
 
     Parameters
     ----------
     passes : Passes
         The blocks.
-    found : ClutterEstimate
+    clutter_estimate : ClutterEstimate
         The clutter.
     options : DenoiseOptions
         Whether the components were refitted.
     """
-    grid, excluded = found.grid, found.frames.left_out
+    grid, excluded = clutter_estimate.grid, clutter_estimate.frames.left_out
     projection, cutoffs = choose_local_cutoffs(
-        found.lattice_frames, found.model, found.band.low, grid, passes.threads
+        clutter_estimate.lattice_frames,
+        clutter_estimate.model,
+        clutter_estimate.band.low,
+        grid,
+        passes.threads,
     )
-    plan = _plan(passes, found, options)
+    plan = _plan(passes, clutter_estimate, options)
     further = None
     if cutoffs is not None:
         further = (cutoffs.first, passes.in_block(grid.everywhere(cutoffs.further)))
     plan = replace(plan, n_lags=projection.n_lags, further=further)
-    measures = combine(_filtered(passes, found, plan, passes.source.target), plan)
+    measures = combine(_filtered(passes, clutter_estimate, plan, passes.source.target), plan)
     pixels = _signal_pixels(passes, grid)
     blood = map_blood(lag_sums_of(measures, plan).rows(pixels), projection, grid, passes.threads)
-    fit = _measured_fit(passes, found, measures)
+    fit = _measured_fit(passes, clutter_estimate, measures)
     return FilteredStack(
-        iq=_stack_of(passes, found, plan),
-        power=measures.kept_power[pixels] / found.n_used_frames,
+        iq=_stack_of(passes, clutter_estimate, plan),
+        power=measures.kept_power[pixels] / clutter_estimate.n_used_frames,
         blood=blood,
-        tissue_share=_tissue_share(found, fit.residual_power, blood.noise_power * projection.white[0].real),
+        tissue_share=_tissue_share(
+            clutter_estimate, fit.residual_power, blood.noise_power * projection.white[0].real
+        ),
         fit=fit,
         n_unused=n_unused(measures, excluded),
         observed=_observed_bits(passes, measures, excluded),
     )
 
 
-def _tissue_share(found: ClutterEstimate, power: NDArray[np.float64], noise: NDArray[np.float64]) -> float:
+def _tissue_share(
+    clutter_estimate: ClutterEstimate, power: NDArray[np.float64], noise: NDArray[np.float64]
+) -> float:
     """Return the share of leaked tissue in the power above the noise after the filter."""
-    speckle = weak_speckle(found.model.left, found.band.low)
-    leak = leaked_tissue((power - noise)[:, None], speckle, found.grid)[:, 0]
+    speckle = weak_speckle(clutter_estimate.model.left, clutter_estimate.band.low)
+    leak = leaked_tissue((power - noise)[:, None], speckle, clutter_estimate.grid)[:, 0]
     return share_above_noise(leak, power, noise)
 
 
-def measure_fit(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> MeasuredFit:
-    """Filter all blocks of a stack for what it says of the components alone, without maps and filtered frames."""
-    plan = replace(_plan(passes, found, options), n_lags=1)
-    return _measured_fit(passes, found, combine(_filtered(passes, found, plan, None), plan))
+def measure_fit(passes: Passes, clutter_estimate: ClutterEstimate, options: DenoiseOptions) -> MeasuredFit:
+    """Filter all blocks of a stack only to measure the components, without maps and filtered frames."""
+    plan = replace(_plan(passes, clutter_estimate, options), n_lags=1)
+    return _measured_fit(
+        passes, clutter_estimate, combine(_filtered(passes, clutter_estimate, plan, None), plan)
+    )
 
 
-def _plan(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> BlockFilter:
+def _plan(passes: Passes, clutter_estimate: ClutterEstimate, options: DenoiseOptions) -> BlockFilter:
     """Return the filter of the blocks of a stack, without lags."""
-    grid, band, excluded = found.grid, found.band, found.frames.left_out
-    model = interpolated(found.model, excluded)
+    grid, band, excluded = clutter_estimate.grid, clutter_estimate.band, clutter_estimate.frames.left_out
+    model = interpolated(clutter_estimate.model, excluded)
     return BlockFilter(
         spatial=passes.in_block(grid.everywhere(model.left)),
         low=band.low,
@@ -148,45 +158,50 @@ def _plan(passes: Passes, found: ClutterEstimate, options: DenoiseOptions) -> Bl
         is_given=options.refit == "none" and options.method != "svd",
         has_signal=None if grid.signal_pixels is None else passes.in_block(grid.mask.ravel()),
         excluded=excluded,
-        has_gaps=found.has_gaps,
+        has_gaps=clutter_estimate.has_gaps,
     )
 
 
 def _signal_pixels(passes: Passes, grid: Neighbourhood) -> NDArray[np.intp]:
-    """Return the places in a block of the pixels with a signal."""
+    """Return the indices in a block of the signal pixels."""
     return passes.places(np.arange(grid.mask.size) if grid.signal_pixels is None else grid.signal_pixels)
 
 
-def _measured_fit(passes: Passes, found: ClutterEstimate, measures: Measures) -> MeasuredFit:
-    excluded = found.frames.left_out
-    singular_values, gained_energy = _energies(found, measures, excluded)
+def _measured_fit(passes: Passes, clutter_estimate: ClutterEstimate, measures: Measures) -> MeasuredFit:
+    excluded = clutter_estimate.frames.left_out
+    singular_values, gained_energy = _energies(clutter_estimate, measures, excluded)
     return MeasuredFit(
-        model=interpolated(found.model, excluded),
+        model=interpolated(clutter_estimate.model, excluded),
         singular_values=singular_values,
         gained_energy=gained_energy,
-        residual_power=measures.power[_signal_pixels(passes, found.grid)] / found.n_used_frames,
+        residual_power=measures.power[_signal_pixels(passes, clutter_estimate.grid)]
+        / clutter_estimate.n_used_frames,
         n_unobserved=measures.n_unobserved,
     )
 
 
 def _filtered(
-    passes: Passes, found: ClutterEstimate, plan: BlockFilter, target: NDArray[Any] | None
+    passes: Passes, clutter_estimate: ClutterEstimate, plan: BlockFilter, target: NDArray[Any] | None
 ) -> Iterator[Measures]:
-    """Yield the measures of all blocks, and put filtered frames that were returned to their place."""
+    """Yield the measures of all blocks, and copy returned frames to the target."""
     is_returned = target is not None
-    for measures, filtered in passes.map(filter_block, plan, is_returned, own=found.inspection.is_finite):
+    for measures, filtered in passes.map(
+        filter_block, plan, is_returned, own=clutter_estimate.inspection.is_finite
+    ):
         if target is not None and filtered is not None:
             target[measures.start : measures.stop] = filtered
         yield measures
 
 
-def _stack_of(passes: Passes, found: ClutterEstimate, plan: BlockFilter) -> Any:
-    """Return the filtered stack: the frames in their place, or a lazy one."""
+def _stack_of(passes: Passes, clutter_estimate: ClutterEstimate, plan: BlockFilter) -> Any:
+    """Return the filtered stack: the frames in the target, or a lazy stack."""
     source = passes.source
     if source.target is not None:
         return frames_as_stack(source.target, source.stack, source.pixel_axes)
     if isinstance(source, LazyFrames):
-        return source.lazy_stack(passes.lazy(filtered_frames, plan, own=found.inspection.is_finite))
+        return source.lazy_stack(
+            passes.lazy(filtered_frames, plan, own=clutter_estimate.inspection.is_finite)
+        )
 
 
 def filtered_frames(block: FrameBlock, is_finite: bool, plan: BlockFilter) -> NDArray[Any]:
@@ -197,21 +212,21 @@ def filtered_frames(block: FrameBlock, is_finite: bool, plan: BlockFilter) -> ND
 
 
 def _energies(
-    found: ClutterEstimate, measures: Measures, excluded: NDArray[np.bool_] | None
+    clutter_estimate: ClutterEstimate, measures: Measures, excluded: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.float64], float | None]:
     """Return the singular values, and the energy that the components gained in the last pass; None without a refit.
 
     The coefficients U^H M of all frames hold what a further step of subspace iteration would find.
     """
-    estimate = found.estimate
-    if found.is_sample or estimate.gained_energy is None:
-        return found.singular_values, estimate.gained_energy
+    estimate = clutter_estimate.estimate
+    if clutter_estimate.is_sample or estimate.gained_energy is None:
+        return clutter_estimate.singular_values, estimate.gained_energy
     used = measures.coefficients if excluded is None else measures.coefficients[~excluded]
     gram_values = np.linalg.eigvalsh(gram(used))[::-1]
     better = np.sqrt(np.maximum(gram_values, 0))
-    gained = float(np.sum(gram_values)) - float(np.sum(found.model.singular_values**2))
-    rest = np.minimum(found.singular_values[len(better) :], better[-1])
-    return np.append(better, rest), max(gained, 0.0)
+    gained = float(np.sum(gram_values)) - float(np.sum(clutter_estimate.model.singular_values**2))
+    remaining = np.minimum(clutter_estimate.singular_values[len(better) :], better[-1])
+    return np.append(better, remaining), max(gained, 0.0)
 
 
 def n_unused(measures: Measures, excluded: NDArray[np.bool_] | None) -> int:
@@ -256,8 +271,8 @@ def filter_matrix(
     """
     n_pixels, n_frames = matrix.shape
     lattice = Lattice(grid, lattice_places(grid.shape))
-    seen = LatticeFrames(lattice, matrix[lattice.pixels], 0, None)
-    projection, cutoffs = choose_local_cutoffs(seen, model, band.low, grid, executor)
+    lattice_frames = LatticeFrames(lattice, matrix[lattice.pixels], 0, None)
+    projection, cutoffs = choose_local_cutoffs(lattice_frames, model, band.low, grid, executor)
     plan = BlockFilter(
         spatial=model.left,
         low=band.low,

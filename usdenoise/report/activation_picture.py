@@ -17,13 +17,13 @@ BLOOD_RANGE_DB = 30.0
 _GREYS = 256
 
 
-def activation_title(trial_type: str, found: ActivationMap) -> str:
+def activation_title(trial_type: str, activation: ActivationMap) -> str:
     """Return the title of the picture of an activation map."""
-    n_active = int(found.active.sum())
-    if found.threshold is None:
+    n_active = int(activation.active.sum())
+    if activation.threshold is None:
         return f"{trial_type}: no pixel is significant (false discovery rate {FALSE_DISCOVERY_RATE})"
     return (
-        f"{trial_type}: {n_active} pixels with |t| of {found.threshold:.2f} or more (false discovery rate "
+        f"{trial_type}: {n_active} pixels with |t| of {activation.threshold:.2f} or more (false discovery rate "
         f"{FALSE_DISCOVERY_RATE})"
     )
 

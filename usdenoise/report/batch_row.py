@@ -43,7 +43,7 @@ class Row:
     status : Status
         State of the scan.
     reason : str
-        Why the scan was run or left out.
+        Why the scan was run or skipped.
     seconds : float or None
         Duration of the job in s; None for a scan that was not run.
     rank, low_cutoff, high_cutoff, cutoff_certainty, held_out_rmse, held_out_ratio, verdict, n_unobserved,
@@ -52,9 +52,9 @@ class Row:
     bad_frames : int or None
         Number of bad frames.
     doubts : str
-        Codes of the doubts in the report of the scan, with commas; empty where nothing is doubtful.
+        Codes of the doubts in the report of the scan, with commas; empty if nothing is doubtful.
     remark : str
-        Doubts and what else is notable about the results, in a few words; empty where nothing is.
+        Doubts and what else is notable about the results, in a few words; empty if nothing is.
     error : str
         Why the scan failed, in one sentence; empty if it did not fail.
     """

@@ -7,7 +7,7 @@ from usdenoise.pipeline.doubts import Doubt
 from usdenoise.report.record import BlockRecord, Report
 
 MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
-"""Displacement and gain of a block, against most blocks, from which it is said that they were not corrected."""
+"""Displacement and gain of a block, against most blocks, from which a doubt reports that they were not corrected."""
 
 
 def cautions(report: Report) -> list[str]:
@@ -50,14 +50,14 @@ def uncorrected(blocks: Sequence[BlockRecord]) -> list[Doubt]:
     gains = [abs(block.gain_db or 0.0) for block in blocks if not (block.is_scaled or block.is_gain_uneven)]
     moved = [shift for shift in shifts if shift > MOVED_PIXELS]
     changed = [gain for gain in gains if gain > CHANGED_DB]
-    said = []
+    sentences = []
     if uneven:
-        said.append(f"in {len(uneven)} blocks the tissue is brighter or darker at some depths than in most")
+        sentences.append(f"the gain of {len(uneven)} blocks changes with depth")
     if moved:
-        said.append(f"the image of {len(moved)} blocks is displaced, by up to {max(moved):.2f} pixels")
+        sentences.append(f"the image of {len(moved)} blocks is displaced, by up to {max(moved):.2f} pixels")
     if changed:
-        said.append(f"the gain of {len(changed)} blocks is different, by up to {max(changed):.1f} dB")
-    return [Doubt("uncorrected", f"{sentence}; this was not corrected") for sentence in said]
+        sentences.append(f"the gain of {len(changed)} blocks differs, by up to {max(changed):.1f} dB")
+    return [Doubt("uncorrected", f"{sentence}; this was not corrected") for sentence in sentences]
 
 
 def remark(report: Report) -> str:

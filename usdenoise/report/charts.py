@@ -33,7 +33,7 @@ class Chart:
     x_label, y_label : str
         Quantity and unit of each axis.
     x, y : sequence of float
-        Positions and values of the points. Points with a value that is None or not finite are left out.
+        Positions and values of the points. Points with a value that is None or not finite are omitted.
     mark : float or None
         Position of a vertical line; by default None, for no line.
     mark_label : str
@@ -91,7 +91,7 @@ class Chart:
 
     @cached_property
     def svg(self) -> str:
-        """The chart as an SVG element; empty where it has no points."""
+        """The chart as an SVG element; empty if it has no points."""
         points = self.points
         if not points:
             return ""
@@ -145,7 +145,7 @@ class Carpet:
 
     @cached_property
     def svg(self) -> str:
-        """The carpet as an SVG element, whose positions are those of charts over the same columns."""
+        """The carpet as an SVG element, whose positions match charts over the same columns."""
         return _drawing("carpet.svg", self, ticks(0, self.step * (self.n_columns - 1)))
 
 

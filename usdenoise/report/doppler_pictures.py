@@ -179,8 +179,8 @@ def velocity_drawing(
 
     visible = power >= np.median(power) if shows_blood is None else shows_blood
     shown = np.where(visible, velocity, np.nan)
-    seen = np.abs(shown[np.isfinite(shown)])
-    limit = float(np.percentile(seen, _SPEEDS_ON_SCALE)) if seen.size else 0.0
+    speeds = np.abs(shown[np.isfinite(shown)])
+    limit = float(np.percentile(speeds, _SPEEDS_ON_SCALE)) if speeds.size else 0.0
     # Without any motion the scale would be empty.
     limit = limit or 1.0
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")

@@ -59,7 +59,7 @@ def power_scale(
     Parameters
     ----------
     decibels : array
-        What is drawn, in dB.
+        Values to draw, in dB.
     dynamic_range_db : float or (float, float), optional
         Decibels below the maximum, which is 0; or the lowest and the highest level; by default
         :func:`suitable_range_db`.
@@ -84,8 +84,8 @@ def suitable_range_db(decibels: NDArray[Any]) -> float:
     """Return the dynamic range of a picture: at least 10 and at most 40 dB.
 
     It is the smaller one of two. In the first, 2 % of the pixels with any power are black: neither a few very dark pixels
-    set it nor those outside a sector. In the second, the pixels that are black have 2 % of the power: of a blood map that
-    hides what is left between the vessels, which is faint and nearly everywhere.
+    set it nor those outside a sector. In the second, the black pixels have 2 % of the power: in a blood map, they
+    hide the faint remaining power between the vessels.
 
     Parameters
     ----------

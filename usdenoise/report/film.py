@@ -22,10 +22,10 @@ IMAGES_A_SECOND = 10.0
 """Images a second where the time between them is not known."""
 
 MOST_A_SECOND = {"gif": 50.0, "mp4": 60.0}
-"""Most images a second that players show; of a faster film some images are left out."""
+"""Most images a second that players show; a faster film skips images."""
 
 _SLOWEST = 0.1
-"""Fewest images a second: of a slower film nobody waits for the next image, and a GIF has no room for its delay."""
+"""Fewest images a second: a slower film is too slow to watch, and a GIF cannot store its delay."""
 
 _LEAST_A_SECOND = 5
 """Fewest images a second of an MP4, as players do not show fewer: images are repeated. A GIF has any delay."""
@@ -83,12 +83,12 @@ def movie(
     views = [front_view(np.asarray(image), axes) for image in decibels]
     images = np.stack([view.image for view in views])
     scale = power_scale(images, **scale_settings)
-    # No power at all would be white, as what is not known is.
+    # Pixels without power would be white, like unknown pixels.
     images = np.clip(images, scale.lowest, scale.highest)
     panel = replace(views[0], image=images[0])
     clock = [""] * len(images) if times is None else [_time(float(time), time_unit) for time in times]
     texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
-    # A text that is empty now takes no room, and is set later.
+    # An empty text takes no space, and is set later.
     figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _DPI)
     rate = _images_a_second(times if time_unit == "s" else None)
     rate = min(max(rate, _SLOWEST), MOST_A_SECOND[kind] * len(images))
@@ -113,7 +113,7 @@ def check_available(kind: str) -> None:
     """
     if kind == "mp4" and find_spec("imageio_ffmpeg") is None:
         raise OptionError(
-            "an MP4 needs the package imageio-ffmpeg",
+            "an MP4 requires the package imageio-ffmpeg",
             remedy="run pip install imageio-ffmpeg, or give {movie} gif",
         )
 
@@ -182,11 +182,11 @@ def _mp4(pictures: Iterator[NDArray[np.uint8]], rate: float) -> bytes:
     repeats = max(1, math.ceil(_LEAST_A_SECOND / rate))
     # The encoder is a separate program, which can only write to a file.
     with TemporaryDirectory() as folder:
-        place = Path(folder) / "film.mp4"
+        film_path = Path(folder) / "film.mp4"
         settings: Any = {"fps": rate * repeats, "macro_block_size": 2, "ffmpeg_log_level": "error"}
-        writer: Any = iio.get_writer(place, format="FFMPEG", **settings)
+        writer: Any = iio.get_writer(film_path, format="FFMPEG", **settings)
         with writer:
             for picture in pictures:
                 for _ in range(repeats):
                     writer.append_data(picture)
-        return place.read_bytes()
+        return film_path.read_bytes()

@@ -15,7 +15,7 @@ from usdenoise.sessions.block_filter import n_temporal_components
 
 
 def methods_paragraph(report: Report) -> tuple[str, list[str]]:
-    """Say what was done to a stack, from its report.
+    """Describe the processing of a stack, from its report.
 
     Parameters
     ----------

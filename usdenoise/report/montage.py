@@ -17,7 +17,7 @@ _MAX_ASPECT = 2.5
 """Largest height over width for which there is room; a taller image is drawn narrower instead."""
 
 _OVERFLOW_DB = 1.0
-"""Decibels above the scale from which a panel says so."""
+"""Decibels above the scale from which the label of a panel reports them."""
 
 
 def montage_png(

@@ -43,7 +43,7 @@ def page_of(
     pictures: Mapping[str, bytes],
     activations: Mapping[str, bytes] = MappingProxyType({}),
 ) -> str:
-    """Return the page of a job: its pictures, curves and report; of several blocks the pictures are the means.
+    """Return the page of a job: its pictures, curves and report; for several blocks, the pictures are means.
 
     Parameters
     ----------
@@ -64,15 +64,15 @@ def page_of(
         if name == REGIONS:
             shown.append(_regions(series, png))
             continue
-        about = PICTURES[name]
-        unit = series.attributes[about.image]["unit"]
-        words = described_image(about.image, series.means[about.image], stack, unit)
-        caption = about.caption
+        picture_text = PICTURES[name]
+        unit = series.attributes[picture_text.image]["unit"]
+        words = described_image(picture_text.image, series.means[picture_text.image], stack, unit)
+        caption = picture_text.caption
         if name == "blood_power" and series.picture_quality.lost_share is None:
             caption = "No blood was found: the picture shows noise, on its own scale."
         elif series.is_session and name != "tsnr":
             caption = f"Mean of the good blocks. {caption}"
-        shown.append(Picture(about.title, png, f"{about.title}: {words}", caption))
+        shown.append(Picture(picture_text.title, png, f"{picture_text.title}: {words}", caption))
     over_frames: list[Chart | Carpet] = []
     if series.stack is not None:
         quality, rate = series.stack.frame_quality, stack.frame_rate_hz
@@ -101,13 +101,13 @@ def _regions(series: Series, png: bytes) -> Picture:
 
 def _activation(series: Series, trial_type: str, png: bytes) -> ActivationSection:
     """Return the section of a type of event: its picture, and the course of the active pixels beside the design."""
-    found, times = series.activation[trial_type], series.times.tolist()
-    title = activation_title(trial_type, found)
+    activation, times = series.activation[trial_type], series.times.tolist()
+    title = activation_title(trial_type, activation)
     along = f"time ({series.time_unit})"
     bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
-    charts = [Chart("Expected response", along, "", times, found.expected.tolist(), least_span=1.0)]
-    if found.threshold is not None:
-        course = _known(found.course - 100)
+    charts = [Chart("Expected response", along, "", times, activation.expected.tolist(), least_span=1.0)]
+    if activation.threshold is not None:
+        course = _known(activation.course - 100)
         charts.append(
             Chart(
                 "Mean of the active pixels",
@@ -137,13 +137,13 @@ def block_charts(series: Series) -> list[Chart | Carpet]:
     left = [block.leftover for block in series.blocks]
     motion = [block.frames.moves_pixels for block in series.blocks]
     lines: dict[str, tuple[str, Sequence[float | None], float]] = {
-        "Power that is left, against the other blocks": ("robust standard deviations", left, 8.0),
+        "Remaining power, against the other blocks": ("robust standard deviations", left, 8.0),
         "Motion in each block": ("pixels", motion, 0.2),
     }
     for letter, shift in zip(canonical_axes(series.geometry.spatial_axes), _shifts(series), strict=False):
-        lines[f"Displacement in {letter}, which was shifted back"] = ("pixels", _known(shift), 0.2)
+        lines[f"Displacement in {letter}, before registration"] = ("pixels", _known(shift), 0.2)
     if any(block.is_scaled for block in series.blocks):
-        lines["Gain, which was divided out"] = ("dB", [block.gain_db for block in series.blocks], 0.5)
+        lines["Gain, before correction"] = ("dB", [block.gain_db for block in series.blocks], 0.5)
     bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
     charts: list[Chart | Carpet] = [
         Chart(title, along, unit, times, values, flagged=bad, least_span=span)
@@ -215,17 +215,17 @@ def described_image(name: str, values: NDArray[Any], stack: GriddedStack, unit: 
     strongest, middle = float(values.max()), float(np.median(values))
     if not strongest > 0:
         return f"{size}; no power anywhere"
-    place = np.unravel_index(int(np.argmax(values)), values.shape)
+    peak = np.unravel_index(int(np.argmax(values)), values.shape)
     where = ", ".join(
         _position(letter, int(index), stack.spacing_mm)
-        for letter, index in zip(stack.spatial_axes, place, strict=True)
+        for letter, index in zip(stack.spatial_axes, peak, strict=True)
     )
     above = f", {10 * math.log10(strongest / middle):.0f} dB above the median" if middle > 0 else ""
     return f"{size}; brightest at {where}{above}"
 
 
 def noise_over_depth(noise: NDArray[Any], stack: GriddedStack) -> list[Chart]:
-    """Return the chart of the mean noise power over the depth; none where there is no noise.
+    """Return the chart of the mean noise power over the depth; none if there is no noise.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ def frame_charts(quality: FrameQuality, axes: str, frame_rate_hz: float | None =
     moved = zip(canonical_axes(axes.replace("t", "")), curves.displacement.T, strict=True)
     lines = {
         "Power of each frame": ("mean power (dB)", _levels(curves.intensity)),
-        "Change from the frame before (DVARS)": ("rms, units of the file", curves.dvars.tolist()),
+        "Change from the previous frame (DVARS)": ("rms, units of the file", curves.dvars.tolist()),
         "Power outside the clutter": ("mean power (dB)", _levels(curves.outside)),
         **{f"Displacement, {AXIS_NAMES[letter]}": ("pixels", values.tolist()) for letter, values in moved},
     }

@@ -1,4 +1,4 @@
-"""The pages of a batch, of a comparison and of a live session; that of a scan is `scan_page`.
+"""The pages of a batch, of a comparison and of a live session; the page of a scan is in `scan_page`.
 
 Each has a template: templates/batch.html, comparison.html and live.html.
 """
@@ -27,11 +27,11 @@ class Entry:
     status : str
         State of the scan in one or two words.
     address : str or None
-        Address of the scan's page, relative to the page of the batch; None where it has none.
+        Address of the scan's page, relative to the page of the batch; None if it has none.
     thumbnail : bytes or None
         The blood map as a small PNG; None without results.
     on_common_scale : bool
-        Whether the thumbnail has the scale of the others.
+        Whether the thumbnail has the common scale.
     """
 
     row: Row
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def words(self) -> str:
-        """Why the scan failed, or what is doubtful about its results."""
+        """Why the scan failed, or the doubts about its results."""
         return self.row.error or self.row.remark
 
     @property
@@ -51,7 +51,7 @@ class Entry:
         return self.status == Status.FAILED or self.row.doubts != ""
 
 
-def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale: str, made: str) -> str:
+def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale: str, generator: str) -> str:
     """Return the page of a batch, which needs no other file and no network.
 
     Parameters
@@ -64,7 +64,7 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
         Whether the batch still runs. The page then loads itself again every 15 s.
     scale : str
         The scale of the thumbnails in words.
-    made : str
+    generator : str
         Which program made the page, and how.
 
     Returns
@@ -81,7 +81,7 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
         n_doubtful=sum(entry.is_doubtful for entry in entries),
         is_running=is_running,
         scale=scale,
-        made=made,
+        made=generator,
     )
     return page
 

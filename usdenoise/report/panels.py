@@ -35,7 +35,7 @@ class Panel:
     Attributes
     ----------
     image : (n_rows, n_columns) array
-        What is drawn, depth downwards.
+        Values to draw, depth downwards.
     rows, columns : str
         Axis letters of the rows and of the columns.
     caption : str
@@ -84,17 +84,17 @@ def panels_of(image: NDArray[Any], axes: str, weight: NDArray[Any] | None = None
         return [front_view(image, axes)]
     volume = spatial_order(image, axes, "zxy")
     heavy = volume if weight is None else spatial_order(weight, axes, "zxy")
-    how = "maximum over" if weight is None else "strongest voxel over"
+    projection = "maximum over" if weight is None else "strongest voxel over"
 
     def projected(axis: int) -> NDArray[Any]:
-        place = np.expand_dims(np.argmax(heavy, axis=axis), axis)
-        chosen: NDArray[Any] = np.take_along_axis(volume, place, axis).squeeze(axis)
+        strongest = np.expand_dims(np.argmax(heavy, axis=axis), axis)
+        chosen: NDArray[Any] = np.take_along_axis(volume, strongest, axis).squeeze(axis)
         return chosen
 
     return [
-        Panel(projected(2), "z", "x", f"front: {how} elevation"),
-        Panel(projected(1), "z", "y", f"side: {how} lateral"),
-        Panel(projected(0).T, "y", "x", f"top: {how} depth"),
+        Panel(projected(2), "z", "x", f"front: {projection} elevation"),
+        Panel(projected(1), "z", "y", f"side: {projection} lateral"),
+        Panel(projected(0).T, "y", "x", f"top: {projection} depth"),
     ]
 
 
@@ -183,14 +183,14 @@ def panel_figure(
     # The bar is outside this size; without margins, the size of the figure does not matter.
     figure = Figure(figsize=(width, height), dpi=dots_per_inch)
 
-    def place(left: float, top: float, wide: float, high: float) -> Any:
+    def add_axes(left: float, top: float, wide: float, high: float) -> Any:
         return figure.add_axes((left / width, (height - top - high) / height, wide / width, high / height))
 
-    places = [(0.0, 0.0, across[0], down[0])]
+    rectangles = [(0.0, 0.0, across[0], down[0])]
     if len(panels) == 3:
-        places += [(across[0] + _GAP, 0.0, across[1], down[0]), (0.0, down[0] + _GAP, across[0], down[1])]
-    for number, (panel, where) in enumerate(zip(panels, places, strict=True)):
-        subplot = place(*where)
+        rectangles += [(across[0] + _GAP, 0.0, across[1], down[0]), (0.0, down[0] + _GAP, across[0], down[1])]
+    for number, (panel, where) in enumerate(zip(panels, rectangles, strict=True)):
+        subplot = add_axes(*where)
         drawn = draw_panel(subplot, panel, scale, spacing_mm, aspect="auto")
         is_front = number == 0 and len(panels) == 3
         subplot.set_xlabel("" if is_front else axis_label(panel.columns, spacing_mm))
@@ -203,7 +203,7 @@ def panel_figure(
                 loc="left",
                 pad=3,
             )
-    bar = place(width + _BAR_GAP, 0.0, _BAR, max(down[0], min(_LEAST_BAR, height)))
+    bar = add_axes(width + _BAR_GAP, 0.0, _BAR, max(down[0], min(_LEAST_BAR, height)))
     add_colorbar(figure, drawn, scale, cax=bar)
     if title:
         lines = textwrap.wrap(printable(title), max(int((width + 0.8) * _LETTERS_AN_INCH), 24))
@@ -238,9 +238,9 @@ def _fit_margins(figure: Any) -> None:
         return float((y * old_height - box.y0 + MARGIN_INCHES) / height)
 
     for subplot in figure.axes:
-        place = subplot.get_position()
-        left, bottom = across(place.x0), up(place.y0)
-        subplot.set_position((left, bottom, across(place.x1) - left, up(place.y1) - bottom))
+        position = subplot.get_position()
+        left, bottom = across(position.x0), up(position.y0)
+        subplot.set_position((left, bottom, across(position.x1) - left, up(position.y1) - bottom))
     for text in figure.texts:
         x, y = text.get_position()
         text.set_position((across(x), up(y)))

@@ -33,7 +33,7 @@ def plot(
 ) -> Any:
     """Draw an image of a result, depth downwards, and return the axes.
 
-    Powers are in dB. Axes are in mm where the pixel pitch is known. Of a volume the maximum over elevation is drawn, for
+    Powers are in dB. Axes are in mm where the pixel pitch is known. For a volume the maximum over elevation is drawn, for
     flow the strongest voxel.
 
     Parameters

@@ -1,6 +1,6 @@
 """The report of a result, as one record: JSON file, summary, page, tables and the row of a batch are its views.
 
-Every key of the JSON object is a field here, and is always there: its value is null where there is none.
+Every key of the JSON object is a field here, and is always present; its value is null if it does not apply.
 """
 
 import math
@@ -96,7 +96,7 @@ class InputRecord:
     shape : tuple of int
         Shape of the stack, with all frames that were read.
     bytes, mtime_ns : int or None
-        Size and modification time on disk; of several files the size of all, and no time.
+        Size and modification time on disk; for several files, their total size and no time.
     passes_over_file : float or None
         How often the file was read; None for several files.
     files : dict or None
@@ -147,7 +147,7 @@ class BlockRecord:
     leftover : float or None
         How much more power is left than usual, in robust standard deviations; None without data.
     kept_share : float
-        Share of its entries that were observed and in no frame that was left out.
+        Share of its entries that were observed and not in an excluded frame.
     shift_pixels : tuple of float or None
         Displacement of its image along z, x and y against the session, before the correction; None if unknown.
     gain_db : float or None
@@ -221,9 +221,9 @@ class Report:
     fit, estimate : str
         Code and words of the judgement on the estimate.
     start_caution : str
-        Why the iterations cannot be expected to converge from their start; empty where they can.
+        Why the iterations cannot be expected to converge from their start; empty if they can.
     verdict : str
-        What can be said of the picture, the frames and the estimate, in words.
+        Quality of the picture, the frames and the estimate, in words.
     doubts : tuple of Doubt
         Reasons not to trust the pictures; empty if there are none.
     parameters, requested : dict
@@ -231,7 +231,7 @@ class Report:
     timings_s : dict
         Seconds of each stage, and in total.
     output, output_bytes : dict
-        Key -> path of each file, and its bytes, without those of the report itself.
+        Key -> path of each file, and its bytes, without the report itself.
     notes : tuple of str
         Sentences on what the files have otherwise than the input, or have not.
     command : tuple of str or None
@@ -295,12 +295,12 @@ class Report:
 
     @property
     def n_missing(self) -> int:
-        """Number of entries that were NaN or infinite, besides those of frames that were left out."""
+        """Number of entries that were NaN or infinite, besides entries of excluded frames."""
         return self.n_unobserved - self.frames.n_entries_left_out
 
     @property
     def sampled_share(self) -> str:
-        """Share of the entries that were sampled, for example "2.1 %"; in a session those of its sample of frames."""
+        """Share of the entries that were sampled, for example "2.1 %"; in a session, of its sample of frames."""
         sizes = self.input.sizes
         n_frames = sizes.pop("t") if self.sequence is None else self.sequence.sampled_frames
         sizes.pop("t", None)
@@ -321,12 +321,12 @@ class Report:
             If it is not a report of this version.
         """
         try:
-            made = values["software"]["usdenoise"]
+            report_version = values["software"]["usdenoise"]
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError("its report cannot be read") from error
         now = software()["usdenoise"]
-        if made != now:
-            raise ValueError(f"made by version {made}, this is {now}")
+        if report_version != now:
+            raise ValueError(f"made by version {report_version}, this is {now}")
         try:
             return from_plain(cls, values)
         except ValueError as error:

@@ -186,19 +186,19 @@ def _alignment(series: Series) -> str:
     blocks, shifts = series.blocks, series.shifts
     is_shifted = np.array([block.is_shifted for block in blocks])
     gains = [block.gain_db for block in blocks if block.is_scaled and block.gain_db is not None]
-    said = []
+    sentences = []
     if shifts is not None and is_shifted.any():
         largest = np.abs(shifts[is_shifted]).max(axis=0)
         along = " and ".join(
             f"{pixels:.2f} pixels in {letter}"
             for letter, pixels in zip(canonical_axes(series.geometry.spatial_axes), largest, strict=True)
         )
-        said.append(f"the image of {is_shifted.sum()} blocks was shifted back, by up to {along}")
+        sentences.append(f"{is_shifted.sum()} blocks were shifted, by up to {along}")
     if gains:
-        said.append(
+        sentences.append(
             f"{len(gains)} blocks were divided by a gain, of {min(gains):+.2f} to {max(gains):+.2f} dB"
         )
-    return "; ".join(said)
+    return "; ".join(sentences)
 
 
 def _size(lengths: list[int]) -> str:
@@ -210,21 +210,21 @@ def _size(lengths: list[int]) -> str:
 def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
     """Return the record of the frames of all blocks; those in two blocks count twice. Bad blocks are named in words."""
     frames = [block.frames for block in blocks]
-    said = [
+    sentences = [
         f"block {number}{f' ({block.file})' if block.file else ''} is bad: {block.why}"
         for number, block in enumerate(blocks)
         if block.is_bad
     ]
-    if (more := len(said) - MOST_NAMED) > 0:
-        said[MOST_NAMED:] = [f"and {more} more block{'' if more == 1 else 's'}"]
-    n_left_out = sum(own.n_left_out for own in frames)
+    if (more := len(sentences) - MOST_NAMED) > 0:
+        sentences[MOST_NAMED:] = [f"and {more} more block{'' if more == 1 else 's'}"]
+    n_left_out = sum(quality.n_left_out for quality in frames)
     if n_left_out:
-        said.insert(0, f"{n_left_out} bad frames are left out")
+        sentences.insert(0, f"{n_left_out} bad frames are excluded")
     return FramesRecord(
-        n_bad=sum(own.n_bad for own in frames),
+        n_bad=sum(quality.n_bad for quality in frames),
         n_left_out=n_left_out,
-        n_entries_left_out=sum(own.n_entries_left_out for own in frames),
-        moves_pixels=max(own.moves_pixels for own in frames),
+        n_entries_left_out=sum(quality.n_entries_left_out for quality in frames),
+        moves_pixels=max(quality.moves_pixels for quality in frames),
         steps=tuple(block.first_frame + step for block in blocks for step in block.frames.steps),
-        sentence="; ".join(said),
+        sentence="; ".join(sentences),
     )

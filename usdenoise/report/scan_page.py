@@ -121,7 +121,7 @@ def scan_page(
     block_charts : sequence of Chart or Carpet
         Curves and images over the blocks of a session; by default none.
     activations : sequence of ActivationSection
-        What is shown of each type of event; by default none.
+        Sections for each type of event; by default none.
 
     Returns
     -------
@@ -135,12 +135,12 @@ def scan_page(
     doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
     if report.sequence is not None and report.sequence.alignment:
         remarked = [f"before the filter, {report.sequence.alignment}", *remarked]
-    said = [
+    sentences = [
         part
         for part in report.sentences
         if part.removeprefix("estimate: ") not in [*doubted, *remarked, report.estimate]
     ]
-    summary = "; ".join(said)
+    summary = "; ".join(sentences)
     codes = {doubt.code for doubt in report.doubts}
     page: str = template(SCAN_PAGE).render(
         name=name,

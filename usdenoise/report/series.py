@@ -45,7 +45,7 @@ class Series:
     fit : FitResult
         How the components were found.
     picture_quality : PictureQuality
-        What can be said of the mean blood map.
+        Quality of the mean blood map.
     stack : DenoiseResult or None
         The filtered stack; None for a session.
     geometry : Geometry
@@ -53,7 +53,7 @@ class Series:
     images : mapping
         Name -> images, (n_blocks, spatial) float32; NaN in blocks without data.
     means : mapping
-        Name -> mean image of the good blocks; that of the blood is the blood map of their mean. Of a session also "tsnr",
+        Name -> mean image of the good blocks; for the blood, the blood map of their mean. A session also has "tsnr",
         the mean over the standard deviation of the blood power of the good blocks.
     attributes : mapping
         Name -> unit and formula.
@@ -88,7 +88,7 @@ class Series:
         return np.array([block.time for block in self.blocks])
 
     def frames_a_block(self, window: int | None) -> int:
-        """Return the frames of a usual block: those of a window, or the median of the files that could be read."""
+        """Return the frames of a usual block: the frames of a window, or the median of the files that could be read."""
         return window or int(np.median([block.n_frames for block in self.blocks if block.n_frames]))
 
     @property
@@ -108,12 +108,12 @@ class Series:
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons not to trust the pictures; empty if there are none."""
-        found = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
-        return (*found, *uncorrected(self.blocks), *self.event_doubts)
+        doubts = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
+        return (*doubts, *uncorrected(self.blocks), *self.event_doubts)
 
     @property
     def is_session(self) -> bool:
-        """Whether the images are those of a session."""
+        """Whether the images belong to a session."""
         return self.stack is None
 
     @property
@@ -124,7 +124,7 @@ class Series:
 
 
 def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_frame: float = 0.0) -> Series:
-    """Return the images of a filtered stack, with the flow images that the products ask for.
+    """Return the images of a filtered stack, with the flow images of the products.
 
     Parameters
     ----------
@@ -139,9 +139,9 @@ def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_fram
     # The images of a result for a DataArray have the dimensions of the input.
     images = {name: np.asarray(getattr(result, name)).reshape(shape) for name in POWER_IMAGES}
     flow = flow_images(result.acquisition, products, result.frame_quality.left_out)
-    means = images | {name: made.values for name, made in flow.items()}
+    means = images | {name: flow_image.values for name, flow_image in flow.items()}
     attributes = POWER_IMAGES | {
-        name: {"unit": made.unit, "formula": made.formula} for name, made in flow.items()
+        name: {"unit": flow_image.unit, "formula": flow_image.formula} for name, flow_image in flow.items()
     }
     stack, frames = result.acquisition, result.frame_quality
     rate, n_frames = stack.frame_rate_hz, stack.n_frames
@@ -169,18 +169,20 @@ def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_fram
     )
 
 
-def series_of_session(found: FilteredSession) -> Series:
+def series_of_session(filtered_session: FilteredSession) -> Series:
     """Return the images of a session."""
     return Series(
-        fit=found.fit,
-        picture_quality=found.picture_quality,
+        fit=filtered_session.fit,
+        picture_quality=filtered_session.picture_quality,
         stack=None,
-        geometry=found.geometry,
-        images=found.images,
-        means=found.means,
-        attributes=found.attributes,
-        time_unit=time_unit(found.geometry),
-        blocks=tuple(_block_record(found, number) for number in range(len(found.blocks))),
+        geometry=filtered_session.geometry,
+        images=filtered_session.images,
+        means=filtered_session.means,
+        attributes=filtered_session.attributes,
+        time_unit=time_unit(filtered_session.geometry),
+        blocks=tuple(
+            _block_record(filtered_session, number) for number in range(len(filtered_session.blocks))
+        ),
     )
 
 
@@ -237,8 +239,8 @@ def with_activation(series: Series, events: Sequence[Event], options: SessionOpt
         if series.shifts is None
         else displacement_columns(series.shifts, series.geometry)[1]["framewise_displacement"]
     )
-    found = activation_maps(values, in_vessels, series.times, series.is_bad, events, moved, options.hrf)
-    return replace(series, activation=found, event_doubts=tuple(_event_doubts(series, events)))
+    activation = activation_maps(values, in_vessels, series.times, series.is_bad, events, moved, options.hrf)
+    return replace(series, activation=activation, event_doubts=tuple(_event_doubts(series, events)))
 
 
 def _event_doubts(series: Series, events: Sequence[Event]) -> list[Doubt]:
@@ -279,24 +281,30 @@ def displacement_columns(
     return "mm" if is_known else "pixels", columns
 
 
-def _block_record(found: FilteredSession, number: int) -> BlockRecord:
-    block, findings, leftover = found.blocks[number], found.findings[number], found.leftover[number]
-    window, search, rate = block.window, findings.frames, found.geometry.frame_rate_hz
+def _block_record(filtered_session: FilteredSession, number: int) -> BlockRecord:
+    block, findings, leftover = (
+        filtered_session.blocks[number],
+        filtered_session.findings[number],
+        filtered_session.leftover[number],
+    )
+    window, search, rate = block.window, findings.frames, filtered_session.geometry.frame_rate_hz
     aligned = findings.alignment
     return BlockRecord(
-        time=block.start + (window.n_frames - 1) / 2 * found.frame_time,
+        time=block.start + (window.n_frames - 1) / 2 * filtered_session.frame_time,
         n_frames=window.n_frames,
         complete=window.complete,
-        low_cutoff=int(found.fit.options.low_cutoff),
-        is_bad=bool(found.is_bad[number]),
-        why=found.why[number],
+        low_cutoff=int(filtered_session.fit.options.low_cutoff),
+        is_bad=bool(filtered_session.is_bad[number]),
+        why=filtered_session.why[number],
         file=block.name,
         first_frame=window.start,
         leftover=None if np.isnan(leftover) else float(leftover),
         bad_frames=() if search is None else bad_frame_records(search, window.start, rate),
-        frames=FramesRecord() if search is None else frames_record(search, found.geometry.n_pixels),
+        frames=FramesRecord()
+        if search is None
+        else frames_record(search, filtered_session.geometry.n_pixels),
         n_unobserved=findings.n_unobserved,
-        kept_share=found.kept_share(number),
+        kept_share=filtered_session.kept_share(number),
         shift_pixels=None if aligned is None else aligned.shift,
         gain_db=None if aligned is None else aligned.gain_db,
         is_shifted=aligned is not None and aligned.is_shifted,

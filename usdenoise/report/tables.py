@@ -42,43 +42,43 @@ _FRAME_COLUMNS = {
     "time": ("Time since the first frame that was read", "s"),
     "intensity": ("Mean power of the stack over some pixels", POWER_UNIT),
     "dvars": (
-        "Root mean square over these pixels of the difference from the frame before",
+        "Root mean square over these pixels of the difference from the previous frame",
         "the stack's unit",
     ),
     "outside": ("Mean power over these pixels outside the clutter components", POWER_UNIT),
     "displacement_z": ("Displacement in depth against the mean frame", "pixels"),
     "displacement_x": ("Lateral displacement against the mean frame", "pixels"),
     "displacement_y": ("Displacement in elevation against the mean frame", "pixels"),
-    "left_out": ("1 where the frame was left out of the estimate and of the images", None),
+    "left_out": ("1 if the frame was excluded from the estimate and from the images", None),
 }
 
 _BLOCK_COLUMNS = {
     "time": ("Middle of the block, from the first frame of the session", None),
     "components": ("Components that were removed as clutter", None),
-    "motion": ("Largest displacement of the image from its usual place in the block", "pixels"),
+    "motion": ("Largest displacement of the image from its median position in the block", "pixels"),
     "leftover": (
-        "How much more power is left in the block than usual, in robust standard deviations; tissue that the filter left",
+        "Remaining power of the block above the usual one, in robust standard deviations; it is mostly tissue",
         None,
     ),
     "kept_share": (
-        "Share of the entries of the block that were observed and in no frame that was left out",
+        "Share of the entries of the block that were observed and not in an excluded frame",
         None,
     ),
-    "shift_z": ("Displacement of the image in depth, before it was shifted back", "pixels"),
-    "shift_x": ("Lateral displacement of the image, before it was shifted back", "pixels"),
-    "shift_y": ("Displacement of the image in elevation, before it was shifted back", "pixels"),
+    "shift_z": ("Displacement of the image in depth, before registration", "pixels"),
+    "shift_x": ("Lateral displacement of the image, before registration", "pixels"),
+    "shift_y": ("Displacement of the image in elevation, before registration", "pixels"),
     "shift_z_mm": ("The same in depth", "mm"),
     "shift_x_mm": ("The same laterally", "mm"),
     "shift_y_mm": ("The same in elevation", "mm"),
     "framewise_displacement": (
-        "Sum over the axes of the absolute change of the displacement from the block before",
+        "Sum over the axes of the absolute change of the displacement from the previous block",
         None,
     ),
     "gain": (
         "Ratio of the tissue power of the block to the tissue power of the session, before the division",
         "dB",
     ),
-    "bad": ("1 where the block does not count in means and weights", None),
+    "bad": ("1 if the block is excluded from means and weights", None),
     "why": ("Why the block is bad, in words", None),
     "file": ("Name of the file", None),
     "first_frame": ("First frame of the block, of the frames of its file that were read", None),
@@ -118,8 +118,8 @@ def block_table(series: Series) -> Table:
     """Return the table of the blocks of a session, which a model of the series takes as confounds."""
     blocks = series.blocks
     copied = ("kept_share", "why", "file", "first_frame", "n_frames")
-    found = {name: np.array([getattr(block, name) for block in blocks]) for name in copied}
-    found |= {
+    columns = {name: np.array([getattr(block, name) for block in blocks]) for name in copied}
+    columns |= {
         "time": series.times,
         "components": np.array([block.low_cutoff for block in blocks]),
         "motion": np.array([block.frames.moves_pixels for block in blocks]),
@@ -129,8 +129,8 @@ def block_table(series: Series) -> Table:
     described = {**_BLOCK_COLUMNS, "time": (_BLOCK_COLUMNS["time"][0], series.time_unit)}
     if series.shifts is not None:
         unit, moved = displacement_columns(series.shifts, series.geometry)
-        found |= moved | {"gain": np.array([block.gain_db for block in blocks], np.float64)}
+        columns |= moved | {"gain": np.array([block.gain_db for block in blocks], np.float64)}
         text = _BLOCK_COLUMNS["framewise_displacement"][0]
         described["framewise_displacement"] = (text, unit)
-    described = {name: described[name] for name in described if name in found}
-    return Table({name: found[name] for name in described}, described)
+    described = {name: described[name] for name in described if name in columns}
+    return Table({name: columns[name] for name in described}, described)

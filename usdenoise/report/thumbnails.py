@@ -32,7 +32,7 @@ class CommonScale:
     peak_db, range_db : float
         Level of the brightest colour, and range below it.
     is_given : bool
-        Whether the scale was asked for, so that all images have it; False by default.
+        Whether the scale was requested, so that all images have it; False by default.
     color_map : str
         One of COLOR_MAPS; by default the first.
     """

@@ -72,7 +72,7 @@ class ActivationMap:
     columns: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        """Say what it holds, in one line."""
+        """Describe the content in one line."""
         least = "" if self.threshold is None else f", |t| of {self.threshold:.2f} or more"
         return f"<ActivationMap: {int(self.active.sum())} active pixels{least}>"
 
@@ -107,7 +107,7 @@ def check_events(events: Sequence[Event], last: float) -> None:
 
 
 def activation_maps(
-    series: NDArray[np.floating],
+    block_powers: NDArray[np.floating],
     in_vessels: NDArray[np.bool_],
     times: NDArray[np.float64],
     is_bad: NDArray[np.bool_],
@@ -125,7 +125,7 @@ def activation_maps(
 
     Parameters
     ----------
-    series : (n_blocks, spatial) array
+    block_powers : (n_blocks, spatial) array
         Blood power of each block; NaN in blocks without data.
     in_vessels : (spatial) boolean array
         Pixels that are tested.
@@ -156,8 +156,8 @@ def activation_maps(
 
     glm = _import_nilearn()
     design = _design(times, is_bad, events, moved, hrf)
-    shape = series.shape[1:]
-    values = _filled(series.reshape(len(series), -1), is_bad)
+    shape = block_powers.shape[1:]
+    values = _filled(block_powers.reshape(len(block_powers), -1), is_bad)
     good = values[~is_bad]
     known = np.ptp(good, axis=0) > 0
     tested = known & in_vessels.ravel()
@@ -182,7 +182,7 @@ def activation_maps(
         change[known] = 100 * effect.effect_size().ravel() / np.where(baseline > 0, baseline, np.nan)
         change[~tested] = np.nan
         active = _significant(p, tested)
-        course = values[:, active].mean(axis=1) if active.any() else np.full(len(series), np.nan)
+        course = values[:, active].mean(axis=1) if active.any() else np.full(len(block_powers), np.nan)
         maps[name] = ActivationMap(
             t=t.reshape(shape).astype(np.float32),
             change=change.reshape(shape).astype(np.float32),
@@ -196,7 +196,7 @@ def activation_maps(
 
 
 def running_t(
-    series: NDArray[np.floating],
+    block_powers: NDArray[np.floating],
     times: NDArray[np.float64],
     is_bad: NDArray[np.bool_],
     events: Sequence[Event],
@@ -205,7 +205,7 @@ def running_t(
 
     Parameters
     ----------
-    series : (n_blocks, spatial) array
+    block_powers : (n_blocks, spatial) array
         Blood power of the blocks so far.
     times, is_bad, events
         As for :func:`activation_maps`.
@@ -226,35 +226,35 @@ def running_t(
     n_free = len(at) - design.shape[1]
     if not courses or n_free < LEAST_FREE:
         return {}
-    values = _filled(series[good].reshape(len(good), -1), np.zeros(len(good), bool))
+    values = _filled(block_powers[good].reshape(len(good), -1), np.zeros(len(good), bool))
     effects = np.linalg.lstsq(design, values)[0]
     variance = np.sum((values - design @ effects) ** 2, axis=0) / n_free
     of_effects = np.diag(np.linalg.pinv(design.T @ design))
-    found = {}
+    maps = {}
     for row, name in enumerate(courses):
         spread = np.sqrt(of_effects[row] * variance)
         t = np.divide(effects[row], spread, out=np.zeros(values.shape[1]), where=spread > 0)
-        found[name] = t.reshape(series.shape[1:]).astype(np.float32)
-    return found
+        maps[name] = t.reshape(block_powers.shape[1:]).astype(np.float32)
+    return maps
 
 
-def smoothed_series(series: NDArray[np.floating], sigmas: Sequence[float]) -> NDArray[np.float64]:
+def smoothed_series(block_powers: NDArray[np.floating], sigmas: Sequence[float]) -> NDArray[np.float64]:
     """Return a series, (n_blocks, spatial), smoothed over its pixels by a Gaussian; pixels that are always 0 stay so.
 
     Parameters
     ----------
-    series : (n_blocks, spatial) array
+    block_powers : (n_blocks, spatial) array
         The series.
     sigmas : sequence of float
         Standard deviation along each spatial axis, in pixels.
     """
     from scipy.ndimage import gaussian_filter
 
-    has_values = np.any(np.nan_to_num(series) != 0, axis=0)
+    has_values = np.any(np.nan_to_num(block_powers) != 0, axis=0)
     weights = gaussian_filter(has_values.astype(float), sigmas)
-    smooth = gaussian_filter(np.nan_to_num(series.astype(np.float64)), (0, *sigmas))
+    smooth = gaussian_filter(np.nan_to_num(block_powers.astype(np.float64)), (0, *sigmas))
     smooth = np.where(has_values, smooth / np.maximum(weights, 1e-12), 0)
-    smooth[np.isnan(series).all(axis=tuple(range(1, series.ndim)))] = np.nan
+    smooth[np.isnan(block_powers).all(axis=tuple(range(1, block_powers.ndim)))] = np.nan
     return smooth
 
 
@@ -321,15 +321,15 @@ def _high_pass(events: Sequence[Event]) -> float:
 def _autocorrelation(values: NDArray[np.float64], design: NDArray[np.float64]) -> float:
     """Return the mean correlation of the noise of neighbouring blocks, without what the fit of the design adds to it."""
     left = np.linalg.qr(design)[0]
-    rest = values - left @ (left.T @ values)
-    energies = np.sum(rest**2, axis=0)
+    noise = values - left @ (left.T @ values)
+    energies = np.sum(noise**2, axis=0)
     is_known = energies > 1e-12 * np.sum(values**2, axis=0)
     if not is_known.any():
         return 0.0
-    found = np.sum(rest[1:] * rest[:-1], axis=0)[is_known] / energies[is_known]
+    coefficients = np.sum(noise[1:] * noise[:-1], axis=0)[is_known] / energies[is_known]
     residual = np.eye(len(left)) - left @ left.T
     of_fit = np.trace(residual, offset=1) / np.trace(residual)
-    return float(np.clip(np.mean(found) - of_fit, 0.0, 0.9))
+    return float(np.clip(np.mean(coefficients) - of_fit, 0.0, 0.9))
 
 
 def _whitened(values: NDArray[np.float64], rho: float) -> NDArray[np.float64]:
@@ -355,12 +355,12 @@ def _inflation(
         Whitened design, and responses at other times. Those that are nearly a part of the design do not count.
     """
     basis = np.linalg.qr(design)[0]
-    residual, rest = (columns - basis @ (basis.T @ columns) for columns in (values, elsewhere))
-    energies, powers = np.sum(rest**2, axis=0), np.sum(residual**2, axis=0)
+    residual, elsewhere_residual = (columns - basis @ (basis.T @ columns) for columns in (values, elsewhere))
+    energies, powers = np.sum(elsewhere_residual**2, axis=0), np.sum(residual**2, axis=0)
     counts, has_noise = energies > LEAST_APART * np.median(energies), powers > 0
     if not (counts.any() and has_noise.any()):
         return 1.0
-    unit = rest[:, counts] / np.sqrt(energies[counts])
+    unit = elsewhere_residual[:, counts] / np.sqrt(energies[counts])
     squares = (unit.T @ residual[:, has_noise]) ** 2 / powers[has_noise]
     return max(1.0, math.sqrt((len(values) - basis.shape[1]) * float(squares.mean())))
 

@@ -46,7 +46,7 @@ EDGE, EDGE_SHARE = 2, 20
 interpolation has no data beyond the edge."""
 
 REFERENCE_ROUNDS = 3
-"""Times that blocks are registered to the median of the blocks as they were aligned before."""
+"""Number of registrations of the blocks to the median of the aligned blocks."""
 
 CHUNK_FRAMES = 8
 """Frames that are shifted together: 1 MB of 128 x 128 pixels, which stays in the cache."""
@@ -89,7 +89,7 @@ class Reference:
     image : (pixels along z, x, y) float32 array
         Median over the blocks of their mean envelopes.
     mask : boolean array of this shape
-        Pixels that are inside the image in every block; the others become 0.
+        Pixels that are inside the image in every block; all other pixels become 0.
     registers, scales : bool
         Whether shifts are compensated, and gains divided out.
     """
@@ -112,17 +112,17 @@ class Reference:
             The block; it stays as it is.
         """
         frames = frames_in_order(stack)
-        found = self.alignment(mean_envelope(frames))
-        if not (found.is_shifted or found.is_scaled) and self.mask.all():
-            return stack, found
-        return with_frames(stack, self.apply(frames, found)), found
+        alignment = self.alignment(mean_envelope(frames))
+        if not (alignment.is_shifted or alignment.is_scaled) and self.mask.all():
+            return stack, alignment
+        return with_frames(stack, self.apply(frames, alignment)), alignment
 
     def alignment(self, image: NDArray[np.float32]) -> Alignment:
         """Return the alignment of a block from its mean envelope, (pixels along z, x, y)."""
         shift, likeness = self._registration.shift(image)
         is_like = likeness >= LEAST_LIKENESS
         is_near = bool((np.abs(shift) <= MOST_SHIFT * np.array(image.shape)).all())
-        # Interpolation would spread pixels without data over the others.
+        # Interpolation would spread pixels without data over their neighbours.
         is_whole = not (self.mask & (image == 0) & (self.image > 0)).any()
         is_displaced = is_like and is_near and is_whole and bool(_matter(shift[None])[0])
         if is_displaced:
@@ -152,10 +152,10 @@ class Reference:
 
 
 def mean_envelope(frames: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the mean envelope of some frames of a block, (n, pixels along z, x, y), without what is not finite."""
-    some = frames[:: max(1, len(frames) // ENVELOPE_FRAMES)]
-    magnitudes = envelope(some)
-    counts = np.maximum(np.count_nonzero(np.isfinite(some), axis=0), 1)
+    """Return the mean envelope of some frames of a block, (n, pixels along z, x, y), without values that are not finite."""
+    subset = frames[:: max(1, len(frames) // ENVELOPE_FRAMES)]
+    magnitudes = envelope(subset)
+    counts = np.maximum(np.count_nonzero(np.isfinite(subset), axis=0), 1)
     mean: NDArray[np.float32] = (magnitudes.sum(axis=0, dtype=np.float64) / counts).astype(np.float32)
     return mean
 
@@ -201,9 +201,9 @@ def reference_of(
     shifts = np.zeros((len(values), median.ndim))
     for _ in range(REFERENCE_ROUNDS if registers else 0):
         target = Registration.of(image)
-        found = list(executor.map(target.shift, values))
-        is_like = np.array([likeness >= LEAST_LIKENESS for _, likeness in found])
-        shifts = np.where(is_like[:, None], [shift for shift, _ in found], 0.0)
+        registrations = list(executor.map(target.shift, values))
+        is_like = np.array([likeness >= LEAST_LIKENESS for _, likeness in registrations])
+        shifts = np.where(is_like[:, None], [shift for shift, _ in registrations], 0.0)
         if before is None:
             shifts -= np.median(shifts, axis=0)
         if not _matter(shifts).any():
@@ -224,7 +224,7 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
     Parameters
     ----------
     frames : (n, pixels along z, x, y) array
-        The frames. What is not finite is replaced by the mean of its pixel, and missing again in the result.
+        The frames. A value that is not finite is replaced by the mean of its pixel, and is missing again in the result.
     shift : (n_axes,) array
         Shift in pixels.
     """
@@ -276,8 +276,8 @@ def _parts(frames: NDArray[Any]) -> int:
 
 
 def _shift_matrix(n: int, shift: float) -> NDArray[np.float64]:
-    """Return the (n, n) matrix that interpolates n values, mirrored at both ends, at the places i + shift."""
-    places, values = np.arange(n)[:, None] + shift, np.arange(n)
+    """Return the (n, n) matrix that interpolates n values, mirrored at both ends, at the positions i + shift."""
+    positions, values = np.arange(n)[:, None] + shift, np.arange(n)
 
     def kernel(distance: NDArray[Any]) -> NDArray[Any]:
         # Sum of the cosines of period 2 n, half of the highest one.
@@ -287,21 +287,21 @@ def _shift_matrix(n: int, shift: float) -> NDArray[np.float64]:
         ratio = np.sin(2 * n * angle) * np.cos(angle) / np.where(is_zero, 1, 2 * n * slow)
         return np.where(is_zero, 1.0, ratio)
 
-    matrix: NDArray[np.float64] = kernel(places - values) + kernel(places + values + 1)
+    matrix: NDArray[np.float64] = kernel(positions - values) + kernel(positions + values + 1)
     return matrix
 
 
 def _nearest(values: NDArray[Any], shift: NDArray[np.float64], edge: int = 0) -> NDArray[Any]:
     """Return the nearest of values, (n, pixels along z, x, y), at the pixels of the reference; 0 outside the image.
 
-    Along an axis that is shifted, so many pixels at each edge count as outside.
+    Along an axis that is shifted, `edge` pixels at each edge count as outside.
     """
     for axis, along in enumerate(shift, 1):
         n = values.shape[axis]
-        places = np.arange(n) + along
-        values = values.take(np.clip(np.rint(places).astype(int), 0, n - 1), axis=axis)
+        positions = np.arange(n) + along
+        values = values.take(np.clip(np.rint(positions).astype(int), 0, n - 1), axis=axis)
         margin = min(edge, n // EDGE_SHARE) * (abs(along) >= LEAST_SHIFT)
-        outside = (places < margin - 0.5) | (places > n - 0.5 - margin)
+        outside = (positions < margin - 0.5) | (positions > n - 0.5 - margin)
         np.moveaxis(values, axis, 0)[outside] = 0
     return values
 
@@ -314,7 +314,7 @@ def _matter(shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
 def _common(images: NDArray[np.float32], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return the pixels that are inside the image in all blocks but those that are displaced unusually far.
 
-    A pixel that has a signal in one block is inside the image in the others.
+    A pixel that has a signal in one block is inside the image in all other blocks.
     """
     distance = np.abs(shifts)
     middle = np.median(distance, axis=0)
@@ -344,8 +344,8 @@ def _gain(image: NDArray[np.float32], reference: NDArray[np.float32], mask: NDAr
     db, error = _median_and_error(levels)
     is_uneven = False
     for band in np.array_split(levels, DEPTH_BANDS):
-        own, own_error = _median_and_error(band)
-        is_uneven |= abs(own - db) > max(UNEVEN_DB, GAIN_ERRORS * own_error)
+        gain, own_error = _median_and_error(band)
+        is_uneven |= abs(gain - db) > max(UNEVEN_DB, GAIN_ERRORS * own_error)
     return _Gain(db, max(LEAST_GAIN_DB, GAIN_ERRORS * error) < abs(db) <= MOST_GAIN_DB, is_uneven)
 
 

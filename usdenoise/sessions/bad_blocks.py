@@ -1,4 +1,4 @@
-"""Blocks of a session that are not like the others: tissue that moved, artefacts, a gain that changed, no contact."""
+"""Blocks of a session that differ from other blocks: tissue that moved, artefacts, a gain that changed, no contact."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
 from usdenoise.sessions.alignment import Alignment
 
 FEWEST_BLOCKS = 5
-"""Good blocks from which one can be unlike the others."""
+"""Least number of good blocks that are compared with each other."""
 
 SPREAD_FLOOR = 0.02
 """Least robust standard deviation of the logarithm of a power from block to block."""
@@ -43,8 +43,8 @@ FEW_PIXELS, USUAL_TIMES = 2, 3
 contrast agent, every block has pixels in which a bubble passes."""
 
 MOSTLY_BAD = "more than a fifth of its frames are bad"
-MOTION = "more power is left than usual: the image moved as in no other block, or the gain was higher"
-LOST = "less than half of the usual power is left: its gain was lower, or nothing was recorded"
+MOTION = "more power remains than usual: the image moved more than in other blocks, or the gain was higher"
+LOST = "less than half of the usual power remains: the gain was lower, or nothing was recorded"
 WEAK = "the image is 10 dB weaker than usual: the probe had no contact, or the gain was lower"
 ARTEFACT = "{n} pixels have 10 times their usual power or more: an artefact, or the signal was clipped"
 NOTHING = "it has no data"
@@ -53,7 +53,7 @@ NOTHING = "it has no data"
 
 @dataclass(frozen=True)
 class BlockLevel:
-    """What is compared of a block with other blocks.
+    """The quantities of a block that are compared with other blocks.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class BlockLevel:
 
 
 def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np.float64]]:
-    """Find the blocks that are not like the others.
+    """Find the blocks that differ from the other blocks.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
     Returns
     -------
     why : list of str
-        Why each block is bad, in words; empty if it is good. Of fewer than five blocks none is unlike the others.
+        Why each block is bad, in words; empty if it is good. Fewer than five blocks are not compared with each other.
     spread : (n_blocks,) float64 array
         How much more power is left than usual, in robust standard deviations; NaN without data.
     """
@@ -140,7 +140,7 @@ def _relative(powers: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[n
     known = powers[good]
     known[:, np.isnan(known).all(axis=0)] = 0
     usual = np.nanmedian(known, axis=0)
-    # Pixels that are silent in most blocks have no usual power.
+    # Pixels that are masked in most blocks have no usual power.
     is_known = (usual > 0) & (powers >= 0)
     relative: NDArray[np.float32] = np.divide(powers, usual, out=np.ones_like(powers), where=is_known)
     return relative

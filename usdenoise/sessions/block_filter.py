@@ -1,4 +1,4 @@
-"""The filter of one block of a session, with what is measured of the filtered block."""
+"""The filter of one block of a session, with the measures of the filtered block."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,20 +54,20 @@ class FilteredBlock:
     Attributes
     ----------
     stack : Acquisition or None
-        The block, filtered, if it is kept; 0 where an entry was unobserved and in frames that were left out.
+        The block, filtered, if it is kept; 0 in unobserved entries and in excluded frames.
     lags : (n_signal, L + 1) array
         Lagged products of the residual in the pixels that have a signal, from
         :meth:`usdenoise.linalg.lag_sums.LagSums.mean`.
     halves : LagSums
         Their sums; all frames are in the first half without `usual`.
     power : (n_signal,) float64 array
-        Power Doppler of what is kept; NaN in pixels that were not observed.
+        Power Doppler of the filtered block; NaN in pixels that were not observed.
     observed : (n_signal,) float64 array
-        Number of frames in which each pixel was observed, without the frames that were left out.
+        Number of frames in which each pixel was observed, without the excluded frames.
     frames : FrameSearch
         Bad frames and movement.
     n_unobserved : int
-        Number of entries that were unobserved, or in a frame that was left out.
+        Number of entries that were unobserved, or in an excluded frame.
     temporal : (n, q) array
         The temporal components that were removed after the common spatial ones, orthonormal columns.
     alignment : Alignment or None
@@ -89,7 +89,7 @@ class FilteredBlock:
 
     @property
     def level(self) -> BlockLevel:
-        """What is compared of the block with others."""
+        """The quantities of the block that are compared with other blocks."""
         return BlockLevel.of(self.power, self.frames, self.alignment)
 
 
@@ -115,9 +115,9 @@ def filter_session_block(
     options : DenoiseOptions
         Precision, and which frames are bad.
     usual : float, optional
-        Usual power of the strongest component of a filtered block. What is more than twice as strong is removed too, as a
-        temporal component of this block: tissue that has moved to where it was in no block from which the clutter is known.
-        By default nothing is, and the lagged products are not summed by halves of the frames.
+        Usual power of the strongest component of a filtered block. Components more than twice as strong are removed, too, as
+        temporal components of this block: tissue at a position that the blocks of the clutter estimate do not have.
+        By default nothing is, and the lags are not summed by halves of the frames.
     is_kept : bool
         Whether the filtered block is kept; by default it is.
 
@@ -152,8 +152,8 @@ def filter_session_block(
         )
         strongest = 0.0
         if usual is not None:
-            own, strongest = _own_components(block, is_finite, plan, OWN_RATIO * usual)
-            plan = replace(plan, more_temporal=own)
+            block_components, strongest = _own_components(block, is_finite, plan, OWN_RATIO * usual)
+            plan = replace(plan, more_temporal=block_components)
         measures, _ = filter_block(block, is_finite, plan, False)
         signal_pixels = passes.places(
             np.arange(stack.n_pixels) if grid.signal_pixels is None else grid.signal_pixels
@@ -213,7 +213,7 @@ def _bad_frames(passes: Passes, clutter: SessionClutter, options: DenoiseOptions
     pixels = signal_pixels[spread_rows(len(signal_pixels), SEARCHED_PIXELS)]
     values = np.ascontiguousarray(x[:, passes.places(pixels)].T)
     sample = PixelSample.of(values, np.arange(len(pixels)), threads)
-    # Where the blocks are copies of each other, the noise of the session is 0, and that of the block counts.
+    # Where the blocks are copies of each other, the noise of the session is 0, and the noise of the block counts.
     return find_bad_frames(sample, options.bad_frames, options.seed, moved, clutter.noise_rms or None)[0]
 
 
@@ -224,15 +224,15 @@ def _own_components(
     x, observed = observed_frames(block.read(), is_finite, plan.has_signal)
     a = coefficients(x, observed, None, plan, slice(block.start, block.stop))
     signal_pixels = np.arange(x.shape[1]) if plan.has_signal is None else np.flatnonzero(plan.has_signal)
-    some = signal_pixels[:: max(1, len(signal_pixels) // OWN_PIXELS)]
-    rest = x[:, some] - a[:, : plan.low] @ plan.spatial[some, : plan.low].T
+    pixels = signal_pixels[:: max(1, len(signal_pixels) // OWN_PIXELS)]
+    residual = x[:, pixels] - a[:, : plan.low] @ plan.spatial[pixels, : plan.low].T
     if observed is not None:
-        rest *= observed[:, some]
+        residual *= observed[:, pixels]
     if plan.excluded is not None:
-        rest[plan.excluded] = 0
+        residual[plan.excluded] = 0
     temporal = leading_temporal(a[:, : plan.low], plan.n_temporal, plan.excluded)
-    rest -= temporal @ (temporal.conj().T @ rest)
-    energies, vectors = np.linalg.eigh(rest @ rest.conj().T)
-    powers = energies / rest.size
+    residual -= temporal @ (temporal.conj().T @ residual)
+    energies, vectors = np.linalg.eigh(residual @ residual.conj().T)
+    powers = energies / residual.size
     n_own = min(int(np.count_nonzero(powers > bound)), len(powers) - 1)
     return (np.ascontiguousarray(vectors[:, -n_own:]) if n_own else None), float(powers[-1 - n_own])

@@ -15,9 +15,9 @@ from usdenoise.stack.acquisition import Acquisition, canonical_axes
 from usdenoise.stack.geometry import Geometry, GriddedStack
 
 SHORTEST, SHORTEST_SHARE = 16, 4
-"""Frames of a last window of its own, or this part of a window: fewer join the window before."""
+"""Frames of a last window of its own, or this part of a window: fewer join the previous window."""
 
-OR_SKIP, OR_IGNORE = "or make it a gap with {skip_bad_files}", "or ignore it with {skip_bad_files}"
+OR_SKIP, OR_IGNORE = "or mark it as missing with {skip_bad_files}", "or ignore it with {skip_bad_files}"
 """What may be done with a file that cannot be read, and with one that has no stack."""
 
 NEAR = 1e-6
@@ -50,7 +50,7 @@ class Block:
 
 
 class BlockReader(Protocol):
-    """The frames of a block. That of a file can be sent to another process, which reads them."""
+    """The frames of a block. The reader of a file can be sent to another process, which reads the frames."""
 
     @property
     def window(self) -> Window:
@@ -79,7 +79,7 @@ class Blocks(Protocol):
 
 
 def make_gap(blocks: Blocks, number: int, error: InputError) -> None:
-    """Make a gap of a block whose frames cannot be read, or raise the error."""
+    """Mark a block as missing if its frames cannot be read, or raise the error."""
     if blocks.options.skip_bad_files:
         blocks.blocks[number] = replace(blocks.blocks[number], problem=error.cause)
     elif blocks.blocks[0].file == blocks.blocks[-1].file:
@@ -112,8 +112,8 @@ class StackWindow:
         stack, time = self.stack, self.stack.axes.index("t")
         frames = slice(self.window.start, self.window.stop)
         part = tuple(frames if axis == time else slice(None) for axis in range(stack.iq.ndim))
-        given = stack.coordinates.get("t")
-        times = {} if given is None else {"t": given[frames]}
+        coordinate = stack.coordinates.get("t")
+        times = {} if coordinate is None else {"t": coordinate[frames]}
         return replace(stack, iq=stack.iq[part], coordinates={**stack.coordinates, **times}, labels=None)
 
     def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
@@ -135,9 +135,7 @@ class BlocksOfStack:
     def __init__(self, stack: Acquisition, options: SessionOptions) -> None:
         window, stride = options.window, options.stride
         if window is None:
-            raise OptionError(
-                "a stack in memory is cut into blocks; give window, the number of frames of each"
-            )
+            raise OptionError("a stack in memory requires window, the number of frames of a block")
         self.options = options
         self._stack, self.frame_time = stack, 1 / (stack.frame_rate_hz or 1.0)
         self.blocks = [
@@ -202,8 +200,8 @@ def start_times(
 ) -> NDArray[np.float64]:
     """Return the times at which files begin, in s or frames, the first at 0.
 
-    Files that cannot be read, here None, are as long as others. Files without a start begin as much later than without gaps
-    as those around them do.
+    Files that cannot be read, here None, are as long as others. Files without a start have the same delay, relative to no
+    pauses, as their neighbours.
     """
     numbers = np.arange(len(files), dtype=np.float64)
     if interval is not None:
@@ -211,8 +209,10 @@ def start_times(
     usual = np.median([file.duration for file in files if file is not None])
     lengths = np.array([usual if file is None else file.duration for file in files])
     without_gaps: NDArray[np.float64] = (np.cumsum(lengths) - lengths) * frame_time
-    own = {n: file.start_s for n, file in enumerate(files) if file is not None and file.start_s is not None}
-    known, times = np.array(list(own), int), np.array(list(own.values()))
+    known_starts = {
+        n: file.start_s for n, file in enumerate(files) if file is not None and file.start_s is not None
+    }
+    known, times = np.array(list(known_starts), int), np.array(list(known_starts.values()))
     # A time that is the same in all files counts from the beginning of each.
     if len(np.unique(times)) < 2:
         return without_gaps
@@ -229,9 +229,9 @@ def start_times(
 def own_start(stack: GriddedStack) -> float | None:
     """Return the time of the first frame that a file gives, in s; None if it gives no finite number."""
     times = stack.coordinates.get("t")
-    given: Any = stack.attributes.get("start_s") if times is None else times.values[0]
+    value: Any = stack.attributes.get("start_s") if times is None else times.values[0]
     try:
-        start = float(np.ravel(given)[0])
+        start = float(np.ravel(value)[0])
     except (TypeError, ValueError, IndexError):
         return None
     return start if np.isfinite(start) else None
@@ -249,37 +249,41 @@ def time_notes(files: Sequence[FileTime], first: Geometry) -> tuple[str, ...]:
         return ()
     if first.frame_rate_hz is None and own_start(first) is not None:
         return (
-            "the files give their starts in s, and the frame rate is not known, so blocks follow each other without gaps; "
+            "the files contain start times in s, but the frame rate is unknown, so blocks follow each other without pauses; "
             "set the frame rate",
         )
     if not starts:
         return (NO_STARTS,)
     if len(set(starts)) == 1:
-        return ("the starts that the files give do not differ, so blocks follow each other without gaps",)
+        return ("all files have the same start time, so blocks follow each other without pauses",)
     if starts and n_without:
-        return (f"{n_without} of {len(files)} files do not give a valid start; it is interpolated",)
+        return (f"{n_without} of {len(files)} files have no valid start time; it is interpolated",)
     return ()
 
 
 def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
     """Check that a file has the axes, the pixels, the frame rate and the pixel pitch of its session."""
-    about: dict[str, tuple[Any, ...]] = {
+    properties: dict[str, tuple[Any, ...]] = {
         "axes": (stack.axes, usual.axes),
         "pixels": (stack.shape_in(stack.spatial_axes), usual.shape_in(usual.spatial_axes)),
         "type": tuple("complex" if each.is_complex else "real" for each in (stack, usual)),
     }
-    for what, (own, wanted) in about.items():
-        if own != wanted:
+    for property_name, (block_value, session_value) in properties.items():
+        if block_value != session_value:
             raise InputError(
-                f"{path} has other {what} than the session: {own}, not {wanted}", remedy="leave it out"
+                f"{path} has other {property_name} than the session: {block_value}, not {session_value}",
+                remedy="exclude it",
             )
     scales = {"frame rate": (stack.frame_rate_hz, usual.frame_rate_hz)}
     scales |= {
         f"pixel pitch along {letter}": (stack.spacing_mm.get(letter), usual.spacing_mm.get(letter))
         for letter in usual.spatial_axes
     }
-    for what, (own, wanted) in scales.items():
-        if (own is None) != (wanted is None) or abs((own or 0) - (wanted or 0)) > NEAR * abs(wanted or 0):
+    for property_name, (block_value, session_value) in scales.items():
+        if (block_value is None) != (session_value is None) or abs(
+            (block_value or 0) - (session_value or 0)
+        ) > NEAR * abs(session_value or 0):
             raise InputError(
-                f"{path} has another {what} than the session: {own}, not {wanted}", remedy="leave it out"
+                f"{path} has another {property_name} than the session: {block_value}, not {session_value}",
+                remedy="exclude it",
             )

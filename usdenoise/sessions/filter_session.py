@@ -1,7 +1,7 @@
 """Filter the blocks of a session, and make their series.
 
-The same steps as for one acquisition: an estimate from a sample, a pass over the blocks by an executor, and what is
-measured of them together.
+The same steps as for one acquisition: an estimate from a sample, a pass over the blocks by an executor, and the
+combination of their measures.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ class FilteredSession:
     fit : FitResult
         How the components were found.
     picture_quality : PictureQuality
-        What can be said of the mean blood map.
+        Quality of the mean blood map.
     geometry : Geometry
         Axes and scales of the blocks.
     frame_time : float
@@ -73,7 +73,7 @@ class FilteredSession:
     blocks : sequence of Block
         The blocks.
     findings : sequence of BlockFindings
-        What is known of each.
+        The findings on each block.
     why : list of str
         Why each block is bad, in words; empty if it is good.
     leftover : (n_blocks,) float64 array
@@ -81,7 +81,7 @@ class FilteredSession:
     images : mapping
         Name -> images, (n_blocks, spatial) float32; NaN in blocks without data.
     means : mapping
-        Name -> mean image of the good blocks; that of the blood is the blood map of their mean. "tsnr" is the mean over
+        Name -> mean image of the good blocks; for the blood, the blood map of their mean. "tsnr" is the mean over
         the standard deviation of the blood power of the good blocks.
     attributes : mapping
         Name -> unit and formula.
@@ -105,11 +105,11 @@ class FilteredSession:
         return np.array([bool(reason) for reason in self.why], bool)
 
     def kept_share(self, number: int) -> float:
-        """Return the share of the entries of a block that were observed and in no frame that was left out."""
-        found = self.findings[number]
-        if found.frames is None:
+        """Return the share of the entries of a block that were observed and not in an excluded frame."""
+        findings = self.findings[number]
+        if findings.frames is None:
             return 0.0
-        return 1 - found.n_unobserved / (found.frames.n_frames * self.geometry.n_pixels)
+        return 1 - findings.n_unobserved / (findings.frames.n_frames * self.geometry.n_pixels)
 
 
 def filter_session(
@@ -131,7 +131,7 @@ def filter_session(
     options : DenoiseOptions
         Options of the filter.
     store : BlockStore
-        Where what is measured of the blocks goes. Blocks that are in it already are not filtered again.
+        Store of the measurements of the blocks. Blocks in the store are not filtered again.
     products : tuple of str
         Flow images that are made of each block, besides the power.
     stacks : StackSink, optional
@@ -154,15 +154,15 @@ def filter_session(
         n_threads = min(n_threads, _most_blocks(blocks, options))
     with ThreadExecutor(n_threads) as threads:
         run = _Pass(blocks, options, products, stacks is not None, executor or threads)
-        found = estimate_session(blocks, options, run.executor, run.tried, on_iteration)
+        session_estimate = estimate_session(blocks, options, run.executor, run.tried, on_iteration)
         todo = [number for number in range(len(blocks.blocks)) if not _is_measured(store, number, stacks)]
-        for number, block in run.measured(todo, found):
+        for number, block in run.measured(todo, session_estimate):
             if stacks is not None and block.stack is not None:
                 stacks.write(number, block.stack)
             store.put(number, block)
             if on_done is not None:
                 on_done(number + 1, len(blocks.blocks))
-        return _series(blocks, options, found, store, threads)
+        return _series(blocks, options, session_estimate, store, threads)
 
 
 class _Pass:
@@ -181,18 +181,26 @@ class _Pass:
         self.executor = executor
 
     def tried(self, numbers: Sequence[int], clutter: SessionClutter) -> dict[int, MeasuredBlock]:
-        """Return what is measured of some blocks, of those that can be read."""
-        found = dict(self._mapped(numbers, clutter))
-        return {number: block for number, block in found.items() if not self._blocks.blocks[number].problem}
+        """Return the measurements of the given blocks that can be read."""
+        by_block = dict(self._mapped(numbers, clutter))
+        return {
+            number: block for number, block in by_block.items() if not self._blocks.blocks[number].problem
+        }
 
-    def measured(self, numbers: Sequence[int], found: SessionEstimate) -> Any:
-        """Yield the number and what is measured of each block, in order."""
-        rest = self._mapped([n for n in numbers if n not in found.measured], found.clutter)
+    def measured(self, numbers: Sequence[int], session_estimate: SessionEstimate) -> Any:
+        """Yield the number and the measurements of each block, in order."""
+        remaining = self._mapped(
+            [n for n in numbers if n not in session_estimate.measured], session_estimate.clutter
+        )
         for number in numbers:
-            yield (number, found.measured[number]) if number in found.measured else next(rest)
+            yield (
+                (number, session_estimate.measured[number])
+                if number in session_estimate.measured
+                else next(remaining)
+            )
 
     def _mapped(self, numbers: Sequence[int], clutter: SessionClutter) -> Any:
-        """Yield the number and what is measured of each block; a gap has no data."""
+        """Yield the number and the measurements of each block; a missing block has no data."""
         blocks = self._blocks
         readers = (blocks.reader(n) for n in numbers if not blocks.blocks[n].problem)
         results = self.executor.map(measure_block, readers, clutter, self._options, *self._how)
@@ -216,7 +224,7 @@ def _most_blocks(blocks: Blocks, options: DenoiseOptions) -> int:
     entries = max(n_frames) * blocks.geometry.n_pixels
     entry = working_type(blocks.geometry, options.precision).itemsize
     sample = min(sum(n_frames), SAMPLED_FRAMES) * blocks.geometry.n_pixels
-    # A live session was in this process before, perhaps.
+    # A live session may have run in this process.
     release_freed_memory()
     most, of_block = available_bytes(), HELD_BLOCK * entries * entry
     needed = HELD_SAMPLE * sample * entry + of_block
@@ -243,13 +251,13 @@ def _series(
     store: BlockStore,
     threads: Executor,
 ) -> FilteredSession:
-    """Make the series from what is stored of the blocks."""
+    """Compute the series from the stored measurements of the blocks."""
     clutter, numbers = estimate.clutter, range(len(blocks.blocks))
     findings = [store.findings(number) for number in numbers]
-    has_data = np.array([found.frames is not None for found in findings], bool)
+    has_data = np.array([block_findings.frames is not None for block_findings in findings], bool)
     powers = [store.array(number, "power") if has_data[number] else None for number in numbers]
-    why, leftover = find_bad_blocks(
-        [found.level(power) for found, power in zip(findings, powers, strict=True)]
+    why, excess_power = find_bad_blocks(
+        [block_findings.level(power) for block_findings, power in zip(findings, powers, strict=True)]
     )
     is_bad = np.array([bool(reason) for reason in why], bool)
     if is_bad.all():
@@ -257,65 +265,70 @@ def _series(
     does_count = _apart(blocks, ~is_bad)
     one = np.flatnonzero(does_count)
     alone = _alone(blocks, options, clutter, int(one[0])) if len(one) == 1 else None
-    is_scaled = np.array([own.alignment is not None and own.alignment.is_scaled for own in findings])
-    found = session_series(store.array, ~does_count, has_data, clutter, threads, alone, is_scaled)
+    is_scaled = np.array(
+        [finding.alignment is not None and finding.alignment.is_scaled for finding in findings]
+    )
+    block_findings = session_series(store.array, ~does_count, has_data, clutter, threads, alone, is_scaled)
     missing = np.full(clutter.grid.n_pixels, np.nan, np.float32)
     images = {
         "power_doppler": [clutter.image_of(missing if power is None else power) for power in powers],
-        "blood_power": [clutter.image_of(values) for values in found.blood_power],
-        "noise_power": [clutter.image_of(level * found.model.noise_power) for level in found.noise_levels],
+        "blood_power": [clutter.image_of(values) for values in block_findings.blood_power],
+        "noise_power": [
+            clutter.image_of(level * block_findings.model.noise_power)
+            for level in block_findings.noise_levels
+        ],
     }
-    flow = next(found.flow for found in findings if found.frames is not None)
+    flow = next(block_findings.flow for block_findings in findings if block_findings.frames is not None)
     for name in flow:
         images[name] = [
             store.array(number, name) if has_data[number] else clutter.image_of(missing) for number in numbers
         ]
-    series = {name: np.stack(values) for name, values in images.items()}
+    image_series = {name: np.stack(values) for name, values in images.items()}
     good = np.flatnonzero(~is_bad).tolist()
     observed = np.stack([clutter.image_of(store.array(number, "observed")) for number in good])
-    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in series.items()}
-    means["blood_power"] = clutter.image_of(found.model.mean_blood_power)
-    means["tsnr"] = _tsnr(series["blood_power"][good], observed)
+    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in image_series.items()}
+    means["blood_power"] = clutter.image_of(block_findings.model.mean_blood_power)
+    means["tsnr"] = _tsnr(image_series["blood_power"][good], observed)
     return FilteredSession(
         fit=estimate.fit,
-        picture_quality=found.model.quality,
+        picture_quality=block_findings.model.quality,
         geometry=blocks.geometry,
         frame_time=blocks.frame_time,
         blocks=blocks.blocks,
         findings=findings,
         why=why,
-        leftover=leftover,
-        images=series,
+        leftover=excess_power,
+        images=image_series,
         means=means,
         attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
     )
 
 
 def _alone(blocks: Blocks, options: DenoiseOptions, clutter: SessionClutter, number: int) -> BlockMap:
-    """Return the map of the only block that counts: that of a stack of its own."""
+    """Return the map of the only block that counts, computed as for a single stack."""
     reader = blocks.reader(number)
-    own = replace(own_options(options, reader), threads=options.threads)
+    block_options = replace(own_options(options, reader), threads=options.threads)
     stack = reader.read()
     if clutter.reference is not None:
         stack, _ = clutter.reference.align(stack)
-    found = denoise_frames(stack, own)
+    result = denoise_frames(stack, block_options)
     return BlockMap(
-        clutter.pixels_of(found.blood_power), clutter.pixels_of(found.noise_power), found.picture_quality
+        clutter.pixels_of(result.blood_power), clutter.pixels_of(result.noise_power), result.picture_quality
     )
 
 
-def _mean(series: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArray[np.float64]:
+def _mean(images: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return the mean of a series over time, weighted by the frames in which a pixel was observed; 0 without any."""
     total = observed.sum(axis=0, dtype=np.float64)
-    weighted = np.where(observed > 0, series, 0) * observed
+    weighted = np.where(observed > 0, images, 0) * observed
     mean: NDArray[np.float64] = weighted.sum(axis=0, dtype=np.float64) / np.maximum(total, 1)
     return mean
 
 
-def _tsnr(series: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray[np.float32]:
+def _tsnr(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the mean over the standard deviation of a series over time, 0 where it does not change."""
-    mean = _mean(series, observed)
-    spread = np.sqrt(_mean((series - mean) ** 2, observed))
+    mean = _mean(images, observed)
+    spread = np.sqrt(_mean((images - mean) ** 2, observed))
     ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
     tsnr: NDArray[np.float32] = ratio.astype(np.float32)
     return tsnr

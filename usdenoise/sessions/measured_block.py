@@ -1,4 +1,4 @@
-"""What is measured of one block of a session, on a thread here or on a worker elsewhere."""
+"""The measurements of one block of a session, on a local thread or on a worker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ from usdenoise.stack.acquisition import Acquisition
 
 @dataclass(frozen=True)
 class BlockFindings:
-    """What is known of a block besides its arrays.
+    """The findings on a block besides its arrays.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class BlockFindings:
     frames : FrameSearch or None
         Its bad frames and movement; None (the default) for a block without data.
     n_unobserved : int
-        Number of entries that were unobserved, or in a frame that was left out.
+        Number of entries that were unobserved, or in an excluded frame.
     alignment : Alignment or None
         Its shift and gain against the session; None (the default) if blocks are not aligned, or without data.
     flow : mapping
@@ -44,18 +44,18 @@ class BlockFindings:
     flow: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def level(self, power: NDArray[np.floating] | None) -> BlockLevel:
-        """Return what is compared of the block with others."""
+        """Return the quantities of the block that are compared with other blocks."""
         return BlockLevel.of(power, self.frames, self.alignment, self.problem)
 
 
 @dataclass(frozen=True)
 class MeasuredBlock:
-    """What is measured of a block.
+    """The measurements of a block.
 
     Attributes
     ----------
     findings : BlockFindings
-        What is known of it.
+        The findings on the block.
     arrays : mapping
         "lags", "power", "observed" and "temporal", as :class:`usdenoise.sessions.block_filter.FilteredBlock` has them, in
         single precision, and the flow images; empty without data.
@@ -69,7 +69,7 @@ class MeasuredBlock:
 
 
 class BlockStore(Protocol):
-    """Where what is measured of the blocks of a session is kept."""
+    """Store of the measurements of the blocks of a session."""
 
     def put(self, number: int, block: MeasuredBlock) -> None:
         """Store the findings and the arrays of a block, whole or not at all."""
@@ -134,9 +134,12 @@ def measure_block(
         frames=block.frames,
         n_unobserved=block.n_unobserved,
         alignment=block.alignment,
-        flow={name: {"unit": made.unit, "formula": made.formula} for name, made in flow.items()},
+        flow={
+            name: {"unit": flow_image.unit, "formula": flow_image.formula}
+            for name, flow_image in flow.items()
+        },
     )
-    arrays |= {name: made.values for name, made in flow.items()}
+    arrays |= {name: flow_image.values for name, flow_image in flow.items()}
     return MeasuredBlock(findings, arrays, block.stack if keeps_stack else None)
 
 
@@ -145,5 +148,7 @@ def own_options(options: DenoiseOptions, reader: BlockReader) -> DenoiseOptions:
     if isinstance(options.bad_frames, str):
         return replace(options, threads=1)
     window = reader.window
-    own = tuple(frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop)
-    return replace(options, bad_frames=own or "keep", threads=1)
+    block_frames = tuple(
+        frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop
+    )
+    return replace(options, bad_frames=block_frames or "keep", threads=1)

@@ -1,4 +1,4 @@
-"""A session whose blocks are still to come: each is filtered as it comes, with what is known by then."""
+"""A session whose blocks are still to come: each is filtered as it comes, with the latest estimate."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +36,8 @@ LIVE_FRAMES = 600
 """Frames from which the clutter is estimated, half as many as for a finished session: it is done again and again."""
 
 LATER, LATER_PART, REST = 3, 8, 2.0
-"""What is found from n blocks is found again when there are n / 8 blocks more, but 3 at least, after a rest of twice the
-time that it took: a third of the time goes into it at most."""
+"""An estimate from n blocks is repeated after n / 8 more blocks, at least 3, and after a pause of twice its computing
+time: estimates use at most a third of the time."""
 
 HELD_LIVE = 18.0
 """Bytes in memory for each byte of a block while one is filtered and the clutter is estimated. With blocks of 128 x 128 x
@@ -49,12 +49,12 @@ REMEMBERED = 20
 
 @dataclass(frozen=True)
 class SessionUpdate:
-    """What is known of a session after a block.
+    """The state of a session after a block.
 
     Attributes
     ----------
     name : str
-        Name of the block: that of its file.
+        Name of the block, from its file.
     blood_power, power_doppler : array
         Blood power without the noise, linear in the data, and power Doppler of the block, with the spatial axes of the
         stack; NaN without data.
@@ -65,8 +65,8 @@ class SessionUpdate:
     time_unit : str
         "s", or "frames" if the frame rate is not known.
     series : mapping
-        Name of a region -> its mean blood power in each block, (n_blocks,) float64, as it was found when the block came:
-        of the whole image, and of the regions that were asked for.
+        Name of a region -> its mean blood power in each block, (n_blocks,) float64, as computed when the block came:
+        of the whole image, and of the requested regions.
     motion : (n_blocks,) float64 array
         Largest displacement of the image in each block, in pixels.
     bad : (n_blocks,) boolean array
@@ -74,7 +74,7 @@ class SessionUpdate:
     why : str
         Why this block is bad, in words; empty if it is good.
     blood_to_noise_db : float or None
-        Median of the blood over the noise in the vessels of the mean; None where no blood was found.
+        Median of the blood over the noise in the vessels of the mean; None if no blood was found.
     low_cutoff : int
         Number of components that were removed from the block.
     geometry : Geometry
@@ -113,7 +113,7 @@ class SessionUpdate:
         return float(np.sqrt(np.mean(np.diff(good) ** 2) / 2) / good.mean())
 
     def __repr__(self) -> str:
-        """Say what it is about, in one line."""
+        """Describe the content in one line."""
         named = f" ({self.name})" if self.name else ""
         return f"<SessionUpdate: block {self.number}{named}, {int(self.bad.sum())} bad so far>"
 
@@ -129,7 +129,7 @@ class SampledFrames:
     values : (n, pixels along each axis...) array
         The frames, in the order t, z, x, y.
     length : int
-        Frames of the block, these and the others.
+        Number of all frames of the block.
     """
 
     numbers: NDArray[np.intp]
@@ -157,7 +157,7 @@ class BlockAtWork:
     sample : SampledFrames
         Frames of it.
     filtered : Future
-        The filtered block, and the clutter that is taken out; fails with a UsdenoiseError for one without data.
+        The filtered block, and the removed clutter; fails with a UsdenoiseError for one without data.
     """
 
     name: str
@@ -167,7 +167,7 @@ class BlockAtWork:
 
 
 class _BackgroundResult(Generic[Result]):
-    """Something that is found from the blocks so far, again and again in the background, so that nobody waits for it."""
+    """A result that is recomputed from the blocks so far, in the background, so that no block waits for it."""
 
     def __init__(self) -> None:
         self.found: Result | None = None
@@ -175,7 +175,7 @@ class _BackgroundResult(Generic[Result]):
         self._future: Future[Result] | None = None
 
     def current(self, n_blocks: int, find: Callable[[], Result]) -> Result:
-        """Return what was found last; find it from so many blocks if it is time."""
+        """Return the latest result; compute it again from `n_blocks` blocks if that is due."""
         now = time.monotonic()
         if self.found is None:
             self.found = find()
@@ -246,7 +246,7 @@ class OnlineSession:
         self._series: dict[str, list[float]] = {}
 
     def add(self, block: Acquisition | NDArray[Any], name: str = "") -> SessionUpdate:
-        """Filter a block, and return what is known after it.
+        """Filter a block, and return the update after it.
 
         Parameters
         ----------
@@ -258,7 +258,7 @@ class OnlineSession:
         Raises
         ------
         InputError, OptionError
-            If it is no stack, is unlike the first one, or an option is wrong.
+            If it is not a stack, differs from the first one, or an option is wrong.
         """
         stack = as_acquisition(block, *self._scales)
         return self.finish(self.begin(replace(stack, labels=None), name))
@@ -288,7 +288,7 @@ class OnlineSession:
             self._masks = region_masks(self._regions, geometry)
             self._series = {region: [] for region in self._masks}
             self._geometry = geometry
-            # The first file was not whole: what was found of it does not hold.
+            # The first file was not whole: its results are not valid.
             self._estimates = _BackgroundResult()
         assert self._geometry is not None
         check_alike(geometry, self._geometry, who)
@@ -305,19 +305,19 @@ class OnlineSession:
             blocks = list(self._sample or [sample])
             clutter = self._estimates.current(len(self._sample), lambda: self._estimate(blocks)).clutter
         except InputError as error:
-            # It is zero everywhere, perhaps.
+            # For example, it is zero everywhere.
             failed: Future[tuple[FilteredBlock, SessionClutter]] = Future()
             failed.set_exception(error)
             return BlockAtWork(name, file_time, sample, failed)
-        own = replace(self._options, threads=1)
+        options = replace(self._options, threads=1)
         usual = float(np.median([strongest for _, strongest in self._recent])) if self._recent else np.inf
         filtered = self._pool.submit(
-            lambda: (filter_session_block(stack, clutter, own, usual, is_kept=False), clutter)
+            lambda: (filter_session_block(stack, clutter, options, usual, is_kept=False), clutter)
         )
         return BlockAtWork(name, file_time, sample, filtered)
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:
-        """Wait for a block of :meth:`begin`, add it to the session, and return what is known after it."""
+        """Wait for a block of :meth:`begin`, add it to the session, and return the update after it."""
         self._before = replace(self._sums), self._recent, self._sample, self._clutter
         self._file_times.append(begun.file_time)
         self._lengths.append(begun.sample.length)
@@ -397,14 +397,14 @@ class OnlineSession:
         )
 
     def _take_over(self, clutter: SessionClutter) -> None:
-        """Take the clutter of a block; carry values of the blocks before over to its pixels, if the lags are the same."""
+        """Use the clutter of a block; map values of previous blocks to its pixels, if the lags are the same."""
         before, self._clutter = self._clutter or clutter, clutter
         if clutter.projection.n_lags != before.projection.n_lags:
             self._sums, self._models, self._recent = BlockSums(), _BackgroundResult(), []
         elif not np.array_equal(clutter.grid.mask, before.grid.mask):
 
             def moved(values: Any) -> Any:
-                # Of the first block there are no differences.
+                # The first block has no differences.
                 is_known = isinstance(values, np.ndarray)
                 return clutter.of_live(before.grid.everywhere(values)) if is_known else values
 
@@ -417,15 +417,15 @@ class OnlineSession:
     def _remember(self, sample: SampledFrames) -> None:
         """Add frames to the sample, and take the share of others out of it."""
         share = LIVE_FRAMES / sum(self._lengths)
-        self._sample = [some.share(share) for some in [*self._sample, sample]]
+        self._sample = [part.share(share) for part in [*self._sample, sample]]
         if len(self._sample) > LIVE_FRAMES:
             self._sample = self._sample[::2]
 
     def _estimate(self, sample: Sequence[SampledFrames]) -> SessionEstimate:
         """Estimate the clutter of blocks that are not in the sample."""
         assert self._geometry is not None
-        parts = [some.values[np.argsort(some.numbers)] for some in sample]
-        length = int(np.median([some.length for some in sample]))
+        parts = [part.values[np.argsort(part.numbers)] for part in sample]
+        length = int(np.median([part.length for part in sample]))
         # A block that is filtered is not in the sample.
         none = np.zeros(0, np.intp)
         frames = SessionFrames([none], [length], [none])

@@ -40,7 +40,7 @@ class SessionClutter:
     leaking : (2, n_pixels) float64 array
         Sums of |u_k|^2 over two halves of the components that are like the tissue that leaks through the filter.
     projection : ClutterProjection
-        The effect of the filter on the lagged products of a block.
+        The effect of the filter on the lags of a block.
     grid : Neighbourhood
         Shape of the image, and the pixels that have a signal.
     axes : str
@@ -66,8 +66,8 @@ class SessionClutter:
     @cached_property
     def kept_share(self) -> NDArray[np.float64]:
         """Share of white noise that the filter keeps in a pixel, (n_signal,): 1 - sum_k |u_k|^2."""
-        taken = np.sum(np.abs(self.left[:, : self.cutoff].astype(np.complex128)) ** 2, axis=1)
-        return np.maximum(1 - self.of_live(taken), 0.1)
+        removed_share = np.sum(np.abs(self.left[:, : self.cutoff].astype(np.complex128)) ** 2, axis=1)
+        return np.maximum(1 - self.of_live(removed_share), 0.1)
 
     @property
     def is_complex(self) -> bool:
@@ -80,7 +80,7 @@ class SessionClutter:
         return self.of_live(pixels.astype(np.float64))
 
     def image_of(self, pixels: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Return values of the pixels that have a signal as an image in the axis order of the stack, 0 in the others."""
+        """Return values of the pixels that have a signal as an image in the axis order of the stack, 0 in masked pixels."""
         canonical = canonical_axes(self.axes)
         image = self.grid.everywhere(pixels).reshape(self.grid.shape)
         return np.ascontiguousarray(spatial_order(image, canonical, self.axes), np.float32)
@@ -105,7 +105,7 @@ def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
     >>> [len(frames) for frames in sampled_frames([300] * 40, seed=0)][:3]
     [30, 30, 30]
     """
-    # The map of one block is that of its sample, and so needs neighbouring frames.
+    # The map of one block comes from its sample, and so requires neighbouring frames.
     share = 1.0 if len(lengths) == 1 else min(1.0, SAMPLED_FRAMES / sum(lengths))
     rng = RandomStream.SAMPLED_FRAMES.generator(seed)
     return [
@@ -134,7 +134,7 @@ class SessionFrames:
 
 
 def session_clutter(
-    found: ClutterEstimate,
+    clutter_estimate: ClutterEstimate,
     sampled: SessionFrames,
     geometry: Geometry,
     high_cutoff: int | str,
@@ -144,7 +144,7 @@ def session_clutter(
 
     Parameters
     ----------
-    found : ClutterEstimate
+    clutter_estimate : ClutterEstimate
         The estimate of a sample of its frames.
     sampled : SessionFrames
         Which frames are in the sample.
@@ -155,15 +155,15 @@ def session_clutter(
     reference : Reference, optional
         What the sample was aligned to.
     """
-    low, grid = found.band.low, found.grid
-    model = interpolated(found.model, found.frames.left_out)
+    low, grid = clutter_estimate.band.low, clutter_estimate.grid
+    model = interpolated(clutter_estimate.model, clutter_estimate.frames.left_out)
     left = grid.everywhere(model.left)
     blocks = []
     for numbers, columns, length in zip(sampled.frames, sampled.columns, sampled.lengths, strict=True):
         block = np.zeros((length, low), np.complex128)
         block[numbers] = model.right[columns, :low]
         blocks.append(block)
-    n_kept = low if high_cutoff == "none" else min(found.band.high, model.rank)
+    n_kept = low if high_cutoff == "none" else min(clutter_estimate.band.high, model.rank)
     return SessionClutter(
         left=np.ascontiguousarray(left[:, :n_kept]),
         cutoff=low,
@@ -171,7 +171,7 @@ def session_clutter(
         projection=blocks_projection(blocks),
         grid=grid,
         axes=geometry.spatial_axes,
-        noise_rms=found.estimate.noise_rms,
-        power=float(np.sum(found.singular_values**2)) / (grid.n_pixels * len(model.right)),
+        noise_rms=clutter_estimate.estimate.noise_rms,
+        power=float(np.sum(clutter_estimate.singular_values**2)) / (grid.n_pixels * len(model.right)),
         reference=reference,
     )

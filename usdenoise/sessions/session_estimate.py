@@ -51,7 +51,7 @@ SEARCHED_PIXELS = 2048
 """Pixels of the sample in which artefacts are looked for, spread over the image."""
 
 MOST_ROUNDS = 4
-"""Times that the sample is fitted, each time without the blocks that were unusual the time before."""
+"""Number of fits of the sample, each without the blocks that were unusual in the previous fit."""
 
 JOINED_FRAMES = 128
 """Frames of the blocks in which a sample is filtered, at least: products with a few frames of each block are slow."""
@@ -62,7 +62,7 @@ Measure = Callable[[Sequence[int], SessionClutter], Mapping[int, MeasuredBlock]]
 
 @dataclass(frozen=True)
 class SessionEstimate:
-    """What is estimated of a session from a sample of its frames.
+    """The estimate of a session from a sample of its frames.
 
     Attributes
     ----------
@@ -114,21 +114,23 @@ def estimate_session(
     with ThreadExecutor(options.threads) as threads:
         for more in reversed(range(MOST_ROUNDS)):
             fit = _SampleFit(sample, blocks.geometry, options, threads)
-            found = fit.estimate(on_iteration)
-            usual = _usual_blocks(found, sample)
+            clutter_estimate = fit.estimate(on_iteration)
+            usual = _usual_blocks(clutter_estimate, sample)
             if usual.all() or not more:
                 break
             sample = sample.only(usual)
         frames = _frames_in_sample(blocks, sample)
         is_tried = len(sample.numbers) > 1 and options.low_cutoff == "auto" and options.high_cutoff == "none"
-        tried = _calm_blocks(found, sample) if is_tried else []
-        clutter = session_clutter(found, frames, blocks.geometry, options.high_cutoff, reference)
+        tried = _calm_blocks(clutter_estimate, sample) if is_tried else []
+        clutter = session_clutter(clutter_estimate, frames, blocks.geometry, options.high_cutoff, reference)
         measured = measure(tried, clutter) if len(tried) > 1 else {}
-        while _leaks(measured.values(), clutter) and clutter.cutoff < len(found.singular_values):
-            found = fit.raised(found)
-            clutter = session_clutter(found, frames, blocks.geometry, options.high_cutoff, reference)
+        while _leaks(measured.values(), clutter) and clutter.cutoff < len(clutter_estimate.singular_values):
+            clutter_estimate = fit.raised(clutter_estimate)
+            clutter = session_clutter(
+                clutter_estimate, frames, blocks.geometry, options.high_cutoff, reference
+            )
             measured = measure(tried, clutter)
-        return SessionEstimate(clutter, fit.result(found), measured)
+        return SessionEstimate(clutter, fit.result(clutter_estimate), measured)
 
 
 def estimate_sample(
@@ -154,7 +156,7 @@ def estimate_sample(
     session : SessionOptions, optional
         Whether blocks are registered and their gain is divided out; by default both.
     before : Reference, optional
-        What earlier blocks of the session were aligned to.
+        Reference to which earlier blocks of the session were aligned.
     """
     none = [np.zeros(0, np.intp)] * len(parts)
     with ThreadExecutor(options.threads) as threads:
@@ -162,9 +164,9 @@ def estimate_sample(
             _Sample(list(range(len(parts))), none, list(parts)), threads, session or SessionOptions(), before
         )
         fit = _SampleFit(sample, geometry, options, threads)
-        found = fit.estimate(None)
-        clutter = session_clutter(found, frames, geometry, options.high_cutoff, reference)
-        return SessionEstimate(clutter, fit.result(found))
+        clutter_estimate = fit.estimate(None)
+        clutter = session_clutter(clutter_estimate, frames, geometry, options.high_cutoff, reference)
+        return SessionEstimate(clutter, fit.result(clutter_estimate))
 
 
 @dataclass(frozen=True)
@@ -209,20 +211,27 @@ def _aligned_sample(
 ) -> tuple[_Sample, Reference | None]:
     """Return the sampled frames of each block as they are in the reference of the session, and the reference.
 
-    Blocks without tissue are left out.
+    Blocks without tissue are excluded.
     """
     sample = replace(sample, parts=_without_dead_pixels(sample.parts))
     images = [mean_envelope(part) for part in sample.parts]
     reference = reference_of(images, executor, session.registration, session.gain_correction, before)
     if reference is None:
         return sample, None
-    found = list(executor.map(reference.alignment, images))
-    has_tissue = np.array([own.gain_db >= WEAK_DB for own in found])
-    sample, found = sample.only(has_tissue), [found[number] for number in np.flatnonzero(has_tissue)]
-    if not any(own.is_shifted or own.is_scaled for own in found):
+    alignments = list(executor.map(reference.alignment, images))
+    has_tissue = np.array([alignment.gain_db >= WEAK_DB for alignment in alignments])
+    sample, alignments = (
+        sample.only(has_tissue),
+        [alignments[number] for number in np.flatnonzero(has_tissue)],
+    )
+    if not any(alignment.is_shifted or alignment.is_scaled for alignment in alignments):
         return sample, reference
-    aligned = [reference.apply(part, own) for part, own in zip(sample.parts, found, strict=True)]
-    return replace(sample, parts=aligned, is_shifted=any(own.is_shifted for own in found)), reference
+    aligned = [
+        reference.apply(part, alignment) for part, alignment in zip(sample.parts, alignments, strict=True)
+    ]
+    return replace(
+        sample, parts=aligned, is_shifted=any(alignment.is_shifted for alignment in alignments)
+    ), reference
 
 
 class JoinedFrames:
@@ -273,29 +282,29 @@ class _SampleFit:
 
     def estimate(self, on_iteration: Callable[..., None] | None) -> ClutterEstimate:
         """Return the estimate of the sample."""
-        found = estimate_clutter(self._passes, self._options, None, on_iteration)
-        low = _steep(found.singular_values)
+        clutter_estimate = estimate_clutter(self._passes, self._options, None, on_iteration)
+        low = _steep(clutter_estimate.singular_values)
         is_given = not isinstance(self._options.low_cutoff, str)
-        if not self._is_shifted or is_given or not 0 < found.band.low < low:
-            return found
-        return self._with_low(found, low, "because the singular values fall steeply until there")
+        if not self._is_shifted or is_given or not 0 < clutter_estimate.band.low < low:
+            return clutter_estimate
+        return self._with_low(clutter_estimate, low, "because the singular values fall steeply up to there")
 
-    def raised(self, found: ClutterEstimate) -> ClutterEstimate:
+    def raised(self, clutter_estimate: ClutterEstimate) -> ClutterEstimate:
         """Return the estimate with a higher cutoff, and with its reason."""
-        low = min(math.ceil(MORE * found.band.low), len(found.singular_values))
-        return self._with_low(found, low, "because tissue was left in the blocks")
+        low = min(math.ceil(MORE * clutter_estimate.band.low), len(clutter_estimate.singular_values))
+        return self._with_low(clutter_estimate, low, "because tissue remained in the blocks")
 
-    def _with_low(self, found: ClutterEstimate, low: int, why: str) -> ClutterEstimate:
-        before = found.cutoff
+    def _with_low(self, clutter_estimate: ClutterEstimate, low: int, why: str) -> ClutterEstimate:
+        before = clutter_estimate.cutoff
         first = before.sentence.partition("; raised")[0]
-        said = f"{first}; raised to {low} {why}"
-        choice = replace(before, low=low, sentence=said, certainty=CutoffCertainty.UNSURE)
-        return with_cutoff(self._passes, found, choice)
+        sentence = f"{first}; raised to {low} {why}"
+        choice = replace(before, low=low, sentence=sentence, certainty=CutoffCertainty.UNSURE)
+        return with_cutoff(self._passes, clutter_estimate, choice)
 
-    def result(self, found: ClutterEstimate) -> FitResult:
+    def result(self, clutter_estimate: ClutterEstimate) -> FitResult:
         """Return how the components were found."""
-        measured = measure_fit(self._passes, found, self._options)
-        fit = fit_result(found, measured, self._options)
+        measured = measure_fit(self._passes, clutter_estimate, self._options)
+        fit = fit_result(clutter_estimate, measured, self._options)
         return replace(fit, options=replace(fit.options, bad_frames=self._asked.bad_frames))
 
 
@@ -305,30 +314,30 @@ def _without_dead_pixels(parts: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
     Blocks without any data stay as they are. Interference in a few frames does not count as a signal.
     """
     dead = np.stack([np.count_nonzero(part, axis=0) < len(part) / 2 for part in parts])
-    is_empty = np.array([own.all() for own in dead], bool)
+    is_empty = np.array([is_dead.all() for is_dead in dead], bool)
     dead &= ~dead[~is_empty].all(axis=0)
     dead[is_empty] = False
     return [
-        np.where(own, np.array(np.nan, part.dtype), part) if own.any() else part
-        for own, part in zip(dead, parts, strict=True)
+        np.where(is_dead, np.array(np.nan, part.dtype), part) if is_dead.any() else part
+        for is_dead, part in zip(dead, parts, strict=True)
     ]
 
 
 def _sample(blocks: Blocks, options: DenoiseOptions, executor: Executor) -> _Sample:
     """Return sampled frames of the blocks that can be read."""
     numbers = [number for number, block in enumerate(blocks.blocks) if not block.problem]
-    # Of blocks that overlap each frame is sampled in one of them alone.
+    # A frame that several blocks share is sampled in one of them only.
     frames = sampled_frames([_own_length(blocks, number) for number in numbers], options.seed)
-    wanted = []
-    for number, some in zip(numbers, frames, strict=True):
+    selected = []
+    for number, frame_numbers in zip(numbers, frames, strict=True):
         reader = blocks.reader(number)
         bad = own_options(options, reader).bad_frames
-        good = some if isinstance(bad, str) else np.setdiff1d(some, bad)
+        good = frame_numbers if isinstance(bad, str) else np.setdiff1d(frame_numbers, bad)
         if len(good):
-            wanted.append((number, good, reader))
-    read = executor.map(_frames_of, [(reader, good) for _, good, reader in wanted])
+            selected.append((number, good, reader))
+    read = executor.map(_frames_of, [(reader, good) for _, good, reader in selected])
     sample = _Sample([], [], [])
-    for (number, good, _), values in zip(wanted, read, strict=True):
+    for (number, good, _), values in zip(selected, read, strict=True):
         if isinstance(values, InputError):
             make_gap(blocks, number, values)
             continue
@@ -359,22 +368,27 @@ def _frames_of(item: tuple[BlockReader, NDArray[np.intp]]) -> NDArray[Any] | Inp
 
 
 def _frames_in_sample(blocks: Blocks, sample: _Sample) -> SessionFrames:
-    """Return the frames of each block that are in the sample, those of a block that overlaps it among them."""
+    """Return the frames of each block that are in the sample, including frames of overlapping blocks."""
     parts = [blocks.blocks[number] for number in sample.numbers]
     files = np.repeat([part.file for part in parts], sample.lengths)
-    places = np.concatenate(
-        [part.window.start + some for part, some in zip(parts, sample.frames, strict=True)]
+    frame_numbers = np.concatenate(
+        [
+            part.window.start + frame_numbers_of_part
+            for part, frame_numbers_of_part in zip(parts, sample.frames, strict=True)
+        ]
     )
     columns = [
-        np.flatnonzero((files == part.file) & (part.window.start <= places) & (places < part.window.stop))
+        np.flatnonzero(
+            (files == part.file) & (part.window.start <= frame_numbers) & (frame_numbers < part.window.stop)
+        )
         for part in parts
     ]
-    frames = [places[inside] - part.window.start for inside, part in zip(columns, parts, strict=True)]
+    frames = [frame_numbers[inside] - part.window.start for inside, part in zip(columns, parts, strict=True)]
     return SessionFrames(frames, [part.window.n_frames for part in parts], columns)
 
 
 def _steep(values: NDArray[np.floating]) -> int:
-    """Return the number of leading singular values that fall over the next ones as those of clutter do.
+    """Return the number of leading singular values that fall as steeply over the next ones as clutter does.
 
     What the interpolation of blocks that are shifted leaves of the tissue is not like its leading components.
     """
@@ -382,55 +396,57 @@ def _steep(values: NDArray[np.floating]) -> int:
     return int(np.argmin(falls)) if not falls.all() else len(falls)
 
 
-def _levels(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.float64]:
+def _levels(clutter_estimate: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.float64]:
     """Return the median power outside the clutter in the sampled frames of each block; NaN without any."""
     edges = np.cumsum([0, *lengths])
-    left = found.frames.curves.outside
+    left = clutter_estimate.frames.curves.outside
     # Frames without data have 0 or NaN.
     parts = [left[first:stop][left[first:stop] > 0] for first, stop in pairwise(edges)]
     return np.array([np.median(part) if len(part) else np.nan for part in parts])
 
 
-def _usual_blocks(found: ClutterEstimate, sample: _Sample) -> NDArray[np.bool_]:
+def _usual_blocks(clutter_estimate: ClutterEstimate, sample: _Sample) -> NDArray[np.bool_]:
     """Return the blocks whose sampled frames have no unusual power outside the clutter, and no artefact."""
     lengths = sample.lengths
     with np.errstate(divide="ignore"):
-        levels = np.log(_levels(found, lengths))
+        levels = np.log(_levels(clutter_estimate, lengths))
     if len(levels) < FEWEST_BLOCKS or not np.isfinite(levels).any():
         return np.ones(len(levels), bool)
     above = levels - np.nanmedian(levels)
     spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
     is_unusual: NDArray[np.bool_] = above > UNUSUAL_SPREADS * spread
-    is_unusual |= _own_local_components(found, lengths) > 0
-    is_unusual |= _have_artefacts(found, sample.parts)
+    is_unusual |= _own_local_components(clutter_estimate, lengths) > 0
+    is_unusual |= _have_artefacts(clutter_estimate, sample.parts)
     usual: NDArray[np.bool_] = ~is_unusual
     return usual
 
 
-def _have_artefacts(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+def _have_artefacts(clutter_estimate: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
     """Return the blocks whose sampled frames have unusual power that is in no component."""
-    powers = _powers_beyond_rank(found, parts)
+    powers = _powers_beyond_rank(clutter_estimate, parts)
     if not powers.shape[1]:
         return np.zeros(len(parts), bool)
     blocks = [BlockLevel(None if np.isnan(power).all() else power) for power in powers]
     return np.array([bool(why) for why in find_bad_blocks(blocks)[0]], bool)
 
 
-def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+def _powers_beyond_rank(
+    clutter_estimate: ClutterEstimate, parts: Sequence[NDArray[Any]]
+) -> NDArray[np.float64]:
     """Return the power in the frames of each block that no component has, (n_blocks, n), in some of the pixels.
 
-    Blocks without frames have NaN, and pixels with a missing entry in a frame that counts are left out.
+    Blocks without frames have NaN, and pixels with a missing entry in a frame that counts are excluded.
 
     Tissue is in the components. What an artefact adds to its blocks is beyond them, too.
     """
-    right, excluded = found.estimate.model.right, found.frames.left_out
+    right, excluded = clutter_estimate.estimate.model.right, clutter_estimate.frames.left_out
     used = np.ones(len(right), bool) if excluded is None else ~excluded
-    signal_pixels = np.flatnonzero(found.grid.mask)
+    signal_pixels = np.flatnonzero(clutter_estimate.grid.mask)
     pixels = signal_pixels[spread_rows(len(signal_pixels), SEARCHED_PIXELS)]
     values = np.concatenate([part.reshape(len(part), -1)[:, pixels] for part in parts])
     used &= np.isfinite(values).any(axis=1)
     values[~used] = 0
-    # What is missing would be filled by the other blocks.
+    # Missing entries would be filled from the other blocks.
     values = values[:, np.isfinite(values).all(axis=0)]
     squares = np.abs(values - right.conj() @ (right.T @ values)) ** 2
     edges = np.cumsum([0, *map(len, parts)])
@@ -439,36 +455,40 @@ def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -
     return np.array([block.mean(axis=0) if len(block) else none for block in blocks], np.float64)
 
 
-def _own_local_components(found: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.intp]:
+def _own_local_components(clutter_estimate: ClutterEstimate, lengths: Sequence[int]) -> NDArray[np.intp]:
     """Return the number of components in few pixels that are far stronger in a block than in most of them."""
     # All components: an artefact disturbs the cutoff, too.
-    edges, shares = np.cumsum([0, *lengths]), np.abs(found.model.left) ** 2
+    edges, shares = np.cumsum([0, *lengths]), np.abs(clutter_estimate.model.left) ** 2
     areas = shares.sum(axis=0) ** 2 / np.maximum((shares**2).sum(axis=0), TINY) / len(shares)
-    right = np.abs(found.model.right) ** 2
+    right = np.abs(clutter_estimate.model.right) ** 2
     powers = np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
     is_own = powers > OWN_RATIO * np.median(powers, axis=0)
     n_own: NDArray[np.intp] = np.count_nonzero(is_own & (areas < LOCAL_AREA), axis=1)
     return n_own
 
 
-def _calm_blocks(found: ClutterEstimate, sample: _Sample) -> list[int]:
+def _calm_blocks(clutter_estimate: ClutterEstimate, sample: _Sample) -> list[int]:
     """Return the numbers of a few blocks, spread over the session, of the half of which least power is left."""
-    levels = _levels(found, sample.lengths)
+    levels = _levels(clutter_estimate, sample.lengths)
     if np.isnan(levels).all():
         return []
-    # The image moved in some of the others, perhaps.
+    # In the other blocks, the image may have moved.
     calm = np.flatnonzero(levels <= np.nanmedian(levels))
-    places = np.linspace(0, len(calm) - 1, TRIED_BLOCKS).round().astype(int)
-    return [sample.numbers[calm[place]] for place in dict.fromkeys(places.tolist())]
+    indices = np.linspace(0, len(calm) - 1, TRIED_BLOCKS).round().astype(int)
+    return [sample.numbers[calm[index]] for index in dict.fromkeys(indices.tolist())]
 
 
 def _leaks(tried: Any, clutter: SessionClutter) -> bool:
-    """Return whether too much tissue is left; one block, or none, does not say."""
+    """Return whether too much tissue remains; False for fewer than two blocks."""
     sums = BlockSums()
     for block in tried:
         if block.arrays:
-            own = block.arrays
-            sums.add(BlockSpectrum.of(own["lags"], clutter, own["temporal"], own["observed"]))
+            block_arrays = block.arrays
+            sums.add(
+                BlockSpectrum.of(
+                    block_arrays["lags"], clutter, block_arrays["temporal"], block_arrays["observed"]
+                )
+            )
     return sums.n_blocks > 1 and leak_share(sums, clutter) > MOST_LEAK
 
 
@@ -482,14 +502,14 @@ def check_method(options: DenoiseOptions) -> None:
     """
     if options.method == "svd":
         raise OptionError(
-            "a session removes the same components from all blocks, which differ from the SVD of each block by far",
+            "a session removes the same components from all blocks, and does not support the SVD of each block",
             option="method",
             remedy="filter each block by itself with `usdenoise batch` and {method} svd, or choose another method",
         )
 
 
 def check_bad_frames(options: DenoiseOptions, blocks: Blocks) -> None:
-    """Check that the bad frames that are given are among those of the blocks.
+    """Check that the given bad frames are frames of the blocks.
 
     Raises
     ------

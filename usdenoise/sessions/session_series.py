@@ -1,8 +1,8 @@
-"""The series of a session, from the lagged products of its filtered blocks.
+"""The series of a session, from the lags of its filtered blocks.
 
 The products of a block become its spectrum over 2 L bands. Over the session each pixel has a mean spectrum and its
 variance from block to block; blood is the sum over the bands with the weights that suit both. It is linear in the data of a
-block, so that a step of the blood reads as that step, and the noise of the series is that of the data.
+block, so that a step of the blood reads as that step, and the noise of the series is the noise of the data.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ LEAST_KEPT = 0.15
 """Least share of white noise after the filter by which a band is divided: with less, noise would be blown up."""
 
 MODEL_BLOCKS = 10
-"""The variance of a spectrum counts as much as the one that speckle has, (S + N)^2, from so many blocks."""
+"""Number of blocks at which the variance of a spectrum has the weight of the speckle variance, (S + N)^2."""
 
 LEAK_CHANGE = 0.5
 """Relative standard deviation of the leak from block to block. On two sessions with tissue 45 and 50 dB over blood a step
@@ -45,7 +45,7 @@ MOST_RESCALED = 1.5
 
 @dataclass(frozen=True)
 class BlockMap:
-    """The blood map of one block, which is that of the series if no other block counts.
+    """The blood map of one block, and of the series if no other block counts.
 
     Attributes
     ----------
@@ -61,32 +61,34 @@ class BlockMap:
 
     @classmethod
     def of_halves(cls, halves: LagSums, clutter: SessionClutter, n_frames: int) -> Self:
-        """Return the map of the lagged products of a filtered block by halves of its frames."""
+        """Return the map of the lags of a filtered block by halves of its frames."""
         with ThreadExecutor(1) as executor:
-            found = map_blood(halves, clutter.projection, clutter.grid, executor)
-        return cls(found.blood_power, found.noise_power, judge_picture(found, n_frames, clutter.power))
+            half_maps = map_blood(halves, clutter.projection, clutter.grid, executor)
+        return cls(
+            half_maps.blood_power, half_maps.noise_power, judge_picture(half_maps, n_frames, clutter.power)
+        )
 
 
 @dataclass(frozen=True)
 class SeriesModel:
-    """What turns the lagged products of a block into its blood power, and the blood map of the mean of the blocks.
+    """What turns the lags of a block into its blood power, and the blood map of the mean of the blocks.
 
     Attributes
     ----------
     weights : (n_signal, L) array
-        Weights of the lagged products: those of the bands, transformed.
+        Weights of the lags: the transformed weights of the bands.
     offset : (n_signal,) array
-        What is added to the weighted sum.
+        Constant that is added to the weighted sum.
     mean_blood_power, noise_power : (n_signal,) float64 arrays
         Blood map of the mean of the good blocks, and its noise.
     quality : PictureQuality
         Figures of this map.
     of_noise : (n_signal,) float64 array
-        What the noise of the mean adds to the weighted sum.
+        Contribution of the noise of the mean to the weighted sum.
     quiet : (n_signal, L) array
-        Weights of the lagged products that sum up the bands in which nearly all is noise.
+        Weights of the lags that sum up the bands in which nearly all is noise.
     of_quiet : (n_signal,) array
-        What the mean of the blocks adds to this sum.
+        Contribution of the mean of the blocks to this sum.
     """
 
     weights: NDArray[np.inexact]
@@ -99,15 +101,15 @@ class SeriesModel:
     of_quiet: NDArray[np.float64]
 
     def blood_power(self, lags: NDArray[np.inexact], noise_level: float = 1.0) -> NDArray[np.float64]:
-        """Return the blood power of a block without the noise, (n_signal,), from its lagged products, (n_signal, L).
+        """Return the blood power of a block without the noise, (n_signal,), from its lags, (n_signal, L).
 
-        It is linear in the data of the block, and may be below 0. The noise power is `noise_level` times that of the mean.
+        It is linear in the data of the block, and may be negative. Its noise power is `noise_level` times the mean's.
         """
         power: NDArray[np.float64] = np.vecdot(self.weights, lags).real + self.offset
         return power + (1 - noise_level) * self.of_noise
 
     def noise_level(self, lags: NDArray[np.inexact], observed: NDArray[np.floating]) -> float:
-        """Return the noise power of a block over that of the mean of the blocks, from the pixels that were observed."""
+        """Return the noise power of a block over the mean of the blocks, from the pixels that were observed."""
         is_known = observed > 0
         usual = float(self.of_quiet[is_known].sum())
         return float(np.vecdot(self.quiet, lags).real[is_known].sum()) / usual if usual > TINY else 1.0
@@ -124,7 +126,7 @@ class SessionSeries:
     model : SeriesModel
         Its weights, and the mean.
     noise_levels : (n_blocks,) float64 array
-        Noise power of each block over that of the mean.
+        Noise power of each block over the noise power of the mean.
     """
 
     blood_power: NDArray[np.float32]
@@ -133,7 +135,7 @@ class SessionSeries:
 
 
 class Spectra:
-    """Spectra of blocks, from their lagged products.
+    """Spectra of blocks, from their lags.
 
     Parameters
     ----------
@@ -164,24 +166,26 @@ class Spectra:
             self._of_parts = parts.reshape(2 * n_lags, -1)
 
     def corrected(self, lags: NDArray[np.inexact]) -> NDArray[np.inexact]:
-        """Return lagged products, (n_signal, L), as if the filter took the same share of noise in all pixels."""
+        """Return lags, (n_signal, L), as if the filter took the same share of noise in all pixels."""
         return lags / self._share[:, None]
 
     def of(self, lags: NDArray[np.inexact]) -> NDArray[np.float64]:
-        """Return the spectra, (n_signal, 2 L), of corrected lagged products; their mean over the bands is the power."""
+        """Return the spectra, (n_signal, 2 L), of corrected lags; their mean over the bands is the power."""
         parts: Any = lags.view(np.float64) if np.iscomplexobj(lags) else lags
         spectra: NDArray[np.float64] = parts @ self._of_parts
         return spectra
 
     def weights_of_lags(self, weights: NDArray[np.float64]) -> NDArray[np.inexact]:
-        """Return a, (n_signal, L), so that Re sum_l conj(a_l) r_l of lagged products r is the weighted sum of the bands."""
-        found: NDArray[Any] = ((weights / self._divisor) @ self._transform.T.conj()) / self._share[:, None]
-        return found if np.iscomplexobj(self.white_lags) else found.real
+        """Return a, (n_signal, L), so that Re sum_l conj(a_l) r_l of lags r is the weighted sum of the bands."""
+        lag_weights: NDArray[Any] = ((weights / self._divisor) @ self._transform.T.conj()) / self._share[
+            :, None
+        ]
+        return lag_weights if np.iscomplexobj(self.white_lags) else lag_weights.real
 
 
 def session_series(
     array_of: Callable[[int, str], NDArray[Any]],
-    left_out: NDArray[np.bool_],
+    excluded: NDArray[np.bool_],
     has_data: NDArray[np.bool_],
     clutter: SessionClutter,
     executor: Executor,
@@ -191,9 +195,9 @@ def session_series(
     """Make the series of a session.
 
     With the mean spectrum S of the blood at a pixel, and the variance of its bands from block to block, the weights
-    W = S / var find a change of the blood best where bands are independent. Bands in which tissue leaks now and then vary
+    W = S / var find a change of the blood best where bands are independent. Bands in which tissue leaks at times vary
     more than their blood is worth, and count little; bands in which it leaks together count less (:func:`band_weights`). The
-    variance is that of the differences of neighbouring blocks, so that slow changes and the activation are no noise. W is
+    variance comes from differences of neighbouring blocks, so that slow changes and the activation do not count. W is
     scaled up so that the mean of the weighted sum, averaged over the neighbourhood, is not below the blood map of the mean
     of the blocks. The mean of the series is this map; with one good block it is the blood map of that block.
 
@@ -202,11 +206,11 @@ def session_series(
     array_of : callable
         Returns an array of a block by its number and name: "lags", (n_signal, L), twice for each block, "temporal", or
         "observed", (n_signal,).
-    left_out : (n_blocks,) boolean array
+    excluded : (n_blocks,) boolean array
         Blocks that do not count in means and variances: bad ones, and blocks that have frames in common
         with one that counts.
     has_data : (n_blocks,) boolean array
-        Blocks that have lagged products.
+        Blocks that have lags.
     clutter : SessionClutter
         What was filtered.
     executor : Executor
@@ -217,17 +221,17 @@ def session_series(
         Blocks that were divided by a gain, and so have a noise power of their own; by default none.
     """
     sums = BlockSums()
-    counting, known = (np.flatnonzero(which).tolist() for which in (~left_out, has_data))
-    for found in executor.map(
+    counting, known = (np.flatnonzero(which).tolist() for which in (~excluded, has_data))
+    for block_power in executor.map(
         lambda number: BlockSpectrum.of(
             array_of(number, "lags"), clutter, array_of(number, "temporal"), array_of(number, "observed")
         ),
         counting,
     ):
-        sums.add(found)
+        sums.add(block_power)
     model = series_model(sums, clutter, alone)
-    series = np.full((len(left_out), len(model.noise_power)), np.nan, np.float32)
-    levels = np.ones(len(left_out))
+    blood_power = np.full((len(excluded), len(model.noise_power)), np.nan, np.float32)
+    levels = np.ones(len(excluded))
 
     def mapped(number: int) -> tuple[NDArray[np.float64], float]:
         lags, observed = array_of(number, "lags"), array_of(number, "observed")
@@ -235,8 +239,8 @@ def session_series(
         return np.where(observed > 0, model.blood_power(lags, level), np.nan), level
 
     for number, (power, level) in zip(known, executor.map(mapped, known), strict=True):
-        series[number], levels[number] = power, level
-    return SessionSeries(series, model, levels)
+        blood_power[number], levels[number] = power, level
+    return SessionSeries(blood_power, model, levels)
 
 
 @dataclass(frozen=True)
@@ -248,7 +252,7 @@ class BlockSpectrum:
     observed : (n_signal, 1) float64 array
         Number of frames in which each pixel was observed: the weight of the block there.
     lags : (n_signal, L) array
-        Corrected lagged products.
+        Corrected lags.
     bands : (n_signal, 2 L) array
         Power in each band over the power of white noise after the filter of this block.
     removed : (4 n,) float64 array
@@ -294,7 +298,7 @@ class BlockSums:
     n_blocks : int
         Number of blocks.
     halves : tuple of (n_signal, L) arrays
-        Sums of the corrected lagged products over every second block, and over the others; 0 without any.
+        Sums of the corrected lags over blocks 0, 2, 4, ..., and over blocks 1, 3, 5, ...; 0 without any.
     frames : tuple of (n_signal, 1) arrays
         Number of frames in each of the halves.
     squares : (n_signal, 2 L) array
@@ -354,7 +358,7 @@ class BlockSums:
         )
 
     def means(self) -> list[NDArray[Any]]:
-        """Return the mean lagged products of each half, or of both halves in pixels that were not observed in it."""
+        """Return the mean lags of each half, or of both halves in pixels that were not observed in it."""
         whole = sum(self.halves) / np.maximum(sum(self.frames), 1)
         return [
             np.where(frames > 0, half / np.maximum(frames, 1), whole)
@@ -367,7 +371,7 @@ class BlockSums:
 
 
 def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | None = None) -> SeriesModel:
-    """Return what turns the lagged products of a block into its blood power; see :func:`session_series`.
+    """Return what turns the lags of a block into its blood power; see :func:`session_series`.
 
     Parameters
     ----------
@@ -391,7 +395,7 @@ def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | Non
     else:
         pairs = grid.average(sums.pairs, SMOOTHING)
         measured = grid.average(sums.squares, SMOOTHING) / (np.maximum(pairs, TINY) * sums.frames_a_block)
-        # Blocks that are the same, copies of a file perhaps, have no variance.
+        # Identical blocks, such as copies of a file, have no variance.
         usual = float(np.median(measured / np.maximum(variance, TINY))) or 1.0
         variance = (pairs * measured + MODEL_BLOCKS * usual * variance) / (pairs + MODEL_BLOCKS)
         fade = 1 - np.arange(projection.n_lags) / projection.n_frames
@@ -405,7 +409,7 @@ def series_model(sums: BlockSums, clutter: SessionClutter, alone: BlockMap | Non
         n_frames = round(sums.frames_a_block * sums.n_blocks)
         quality = judge_picture(blood_map, n_frames, clutter.power, share)
     weights = band_weights(blood, variance, leaked)
-    # Of the blood that the filter takes, the map gets back what the bands do not have.
+    # The map compensates for blood that the filter removed and the bands do not have.
     shown, known = (grid.average(power[:, None], WIDE) for power in (mean_power, np.vecdot(weights, above)))
     weights *= np.clip(shown / np.maximum(known, TINY), 1, MOST_RESCALED)
     of_lags = spectra.weights_of_lags(weights)
@@ -480,12 +484,16 @@ def _share(
 def _mean_noise_leak(
     sums: BlockSums, clutter: SessionClutter, alone: BlockMap | None = None
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any]]:
-    """Return the mean lagged products, the noise power, and the part of the products that tissue left.
+    """Return the mean lags, the noise power, and the part of the products that tissue left.
 
-    The noise is that of a block alone, if it is the only one.
+    If there is only one block, its own noise is used.
     """
-    own = None if alone is None else alone.noise_power
-    noise = noise_map(np.stack(sums.means()), clutter.projection, clutter.grid) if own is None else own
+    noise_power = None if alone is None else alone.noise_power
+    noise = (
+        noise_map(np.stack(sums.means()), clutter.projection, clutter.grid)
+        if noise_power is None
+        else noise_power
+    )
     mean_lags = sum(sums.halves) / np.maximum(sum(sums.frames), 1)
     blood_and_leak = mean_lags - noise[:, None] * Spectra(clutter).white_lags
     speckle = np.stack([clutter.of_live(half) for half in clutter.leaking])

@@ -39,7 +39,7 @@ class Acquisition(GriddedStack):
     attributes : mapping
         Other metadata of the stack, which the output carries on.
     coordinates : mapping from axis letter to Coordinate
-        Positions of the pixels in mm and times of the frames in s, where the input gives them. That of an axis of
+        Positions of the pixels in mm and times of the frames in s, where the input gives them. Positions of an axis of
         length 1, which the stack does not have, can be among them.
     labels : xarray.DataArray or None
         Dimensions and coordinates of the DataArray that the stack came from, for the results; None (the default)
@@ -94,10 +94,12 @@ class Acquisition(GriddedStack):
         geometry : Geometry or Acquisition
             Axes and scales.
         iq : array
-            The values, axes in the order of those of the geometry.
+            The values, axes in the order of the geometry.
         """
-        own = {one.name: getattr(geometry, one.name) for one in fields(cls) if one.init and one.name != "iq"}
-        return cls(iq, **own)
+        geometry_fields = {
+            one.name: getattr(geometry, one.name) for one in fields(cls) if one.init and one.name != "iq"
+        }
+        return cls(iq, **geometry_fields)
 
     def __repr__(self) -> str:
         rate = "frame rate unknown" if self.frame_rate_hz is None else f"{self.frame_rate_hz:g} Hz"
@@ -108,7 +110,7 @@ class Acquisition(GriddedStack):
     def to_xarray(self) -> Any:
         """Return the stack as an xarray.DataArray with its positions, units and scales.
 
-        The dimensions are those of the DataArray that the stack came from. Otherwise they are those of ConfUSIus 0.8:
+        The dimensions come from the DataArray that the stack came from. Otherwise they follow ConfUSIus 0.8:
         time, k (elevation), j (depth) and i (lateral), with the positions z, y and x in mm.
 
         Raises

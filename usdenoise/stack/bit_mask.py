@@ -33,6 +33,6 @@ def unpack(bits: NDArray[np.uint8], n_columns: int) -> NDArray[np.bool_]:
 def kept_bits(
     bits: NDArray[np.uint8] | None, rows: NDArray[np.intp], n_columns: int
 ) -> NDArray[np.uint8] | None:
-    """Return the bits of some rows; None where all of them are set, or there are no bits."""
+    """Return the bits of some rows; None if all of them are set, or there are no bits."""
     kept = None if bits is None else bits[rows]
     return None if kept is None or unpack(kept, n_columns).all() else kept

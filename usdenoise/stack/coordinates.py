@@ -25,7 +25,7 @@ class Coordinate:
         Numbers of the pixels in the grid that `voxel_to_world` places, where a file gives them; None (the default)
         counts from 0.
     attributes : mapping
-        Those of :data:`ATTRIBUTES` that the file gives; none by default.
+        Entries of :data:`ATTRIBUTES` that the file contains; none by default.
     """
 
     values: NDArray[np.float64]
@@ -41,7 +41,7 @@ class Coordinate:
 def check_order(times: NDArray[Any], remedy: str) -> None:
     """Check that the times of frames do not go back: Doppler shifts have the sign of the order of the frames.
 
-    Equal times and NaN say nothing of the order, and pass.
+    Equal times and NaN do not determine the order, and pass.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def check_order(times: NDArray[Any], remedy: str) -> None:
     Raises
     ------
     InputError
-        If a frame is earlier than the one before it.
+        If a frame is earlier than the previous one.
     """
     times = np.asarray(times, np.float64)
     known = np.flatnonzero(np.isfinite(times))

@@ -24,46 +24,46 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
     Parameters
     ----------
     data : xarray.DataArray
-        The stack. Dimensions and coordinates are understood as in Zarr groups: those of ConfUSIus, or depth, lateral,
+        The stack. Dimensions and coordinates are understood as in Zarr groups: as in ConfUSIus, or depth, lateral,
         elevation and time, or z, x and t.
     axes : str, optional
         One letter for each axis, in the order of `data`; by default from the names of its dimensions.
     **scales
-        `frame_rate_hz` and `spacing_mm` in place of those of the labels, as for
+        `frame_rate_hz` and `spacing_mm` instead of the scales of the labels, as for
         :func:`usdenoise.stack.metadata.with_options`.
 
     Raises
     ------
     InputError
-        If the dimensions do not say which one is depth, and `axes` is not given, or if the times of the frames go back.
+        If the dimensions do not identify depth, and `axes` is not given, or if the times of the frames go back.
     OptionError
         If the names of the dimensions are not known, and `axes` is not given.
     """
     dimensions = tuple(str(name) for name in data.dims)
     labels = {str(name): _label(item) for name, item in data.coords.items() if item.ndim < 2}
     attributes = {**_grid_of(data), **{str(key): value for key, value in data.attrs.items()}}
-    found = {name: (value, f"attribute {name}") for name, value in attributes.items()}
+    entries = {name: (value, f"attribute {name}") for name, value in attributes.items()}
     n_axes = data.ndim - len(dropped_axes(data.shape))
-    found |= labelled_metadata(dimensions, data.shape, n_axes, labels, found)
-    values, sources, others = interpret(found)
+    entries |= labelled_metadata(dimensions, data.shape, n_axes, labels, entries)
+    values, sources, other_attributes = interpret(entries)
     if axes is None and "axes" not in values:
         raise OptionError(
-            f"the dimensions {', '.join(dimensions)} do not say what the axes are; give axes, for example axes='tzx', or "
+            f"the dimensions {', '.join(dimensions)} do not identify the axes; give axes, for example axes='tzx', or "
             "call them time, z, x and y"
         )
-    given = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
-    about = with_options(values, sources, others, axes=given, **scales)
-    if about.contradiction:
-        warnings.warn(about.contradiction, stacklevel=2)
+    stack_axes = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
+    metadata = with_options(values, sources, other_attributes, axes=stack_axes, **scales)
+    if metadata.contradiction:
+        warnings.warn(metadata.contradiction, stacklevel=2)
     kept = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
-    time = dict(zip(about.values["axes"], kept, strict=False)).get("t", "")
+    time = dict(zip(metadata.values["axes"], kept, strict=False)).get("t", "")
     # The order counts whatever the unit is.
     if (times := labels.get(time)) is not None and times.values is not None:
         check_order(
             times.values,
             "sort the array by its times, or drop them with drop_vars if the frames are in order and their times wrong",
         )
-    return about
+    return metadata
 
 
 def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquisition:
@@ -88,16 +88,16 @@ def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquis
     >>> stack.axes, stack.frame_rate_hz
     ('tzx', 500.0)
     """
-    about = describe_data_array(data, axes, **scales)
+    metadata = describe_data_array(data, axes, **scales)
     iq = data.data if is_dask_array(data.data) else np.asarray(data.values)
     uneven = "the times of the frames are uneven, so the frame rate is not known; the attribute frame_rate_hz gives it"
     return Acquisition(
         iq.reshape([iq.shape[axis] for axis in kept_axes(iq.shape, iq.ndim)]),
-        **about.values,
+        **metadata.values,
         name=str(data.name) if data.name is not None else "iq",
-        assumptions=(uneven,) if about.has_uneven_times else (),
-        attributes=about.attributes,
-        coordinates=about.coordinates,
+        assumptions=(uneven,) if metadata.has_uneven_times else (),
+        attributes=metadata.attributes,
+        coordinates=metadata.coordinates,
         # The labels alone: the values of the input may be released.
         labels=data.copy(data=np.broadcast_to(_NO_VALUE, data.shape)),
     )
@@ -106,7 +106,7 @@ def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquis
 def array_of_dataset(value: Any) -> Any:
     """Return the array of an xarray.Dataset that can be a stack, with the scales of the Dataset; other values as they are.
 
-    It is the one array of numbers with the most dimensions: those of its images are fewer.
+    It is the one array of numbers with the most dimensions; its images have fewer.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def array_of_dataset(value: Any) -> Any:
     if len(names) != 1:
         listed = ", ".join(map(str, names or value.data_vars)) or "nothing"
         raise OptionError(
-            f"the Dataset does not say which of its arrays is the stack ({listed}); pass that array, for example "
+            f"which array of the Dataset is the stack is ambiguous ({listed}); pass that array, for example "
             "dataset['iq']"
         )
     data = value[names[0]]
@@ -142,7 +142,7 @@ def time_axis_of(
     Parameters
     ----------
     stack : Acquisition, array or xarray.DataArray
-        An acquisition and a DataArray know their time axis; an array needs `axis` or `axes`.
+        An acquisition and a DataArray specify their time axis; an array requires `axis` or `axes`.
     axis : int or None
         Number of the time axis.
     axes : str or None
@@ -151,7 +151,7 @@ def time_axis_of(
     Raises
     ------
     OptionError
-        If the time axis of an array is not given, or is no axis of it.
+        If the time axis of an array is not given, or is not an axis of it.
     InputError
         If `axes` does not fit the array.
     """
@@ -166,12 +166,10 @@ def time_axis_of(
         return values, axes.index("t")
     if axis is None:
         raise OptionError(
-            "an array does not say which axis is time; give axes, for example axes='tzx', or axis"
+            "an array has no axis labels, so time is unknown; give axes, for example axes='tzx', or axis"
         )
     if not -values.ndim <= axis < values.ndim:
-        raise OptionError(
-            f"axis {axis} is no axis of an array of shape {words_of_shape(values.shape)}; change axis"
-        )
+        raise OptionError(f"an array of shape {words_of_shape(values.shape)} has no axis {axis}; change axis")
     return values, axis
 
 
@@ -188,7 +186,7 @@ def _label(item: Any) -> Label:
 
 
 def _grid_of(data: Any) -> dict[str, Any]:
-    """Return the place of the voxels that the index of ConfUSIus holds, as the attributes of its files."""
+    """Return the positions of the voxels in the index of ConfUSIus, as the attributes of its files."""
     index = data.xindexes.get("y")
     matrix = getattr(index, "voxel_to_world", None)
     if matrix is None:

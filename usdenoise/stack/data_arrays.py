@@ -47,8 +47,8 @@ def to_data_array(
 ) -> Any:
     """Return an array with the labels of a stack as an xarray.DataArray.
 
-    If the stack came from a DataArray, the dimensions and coordinates are those of the input. Otherwise they are those
-    of ConfUSIus 0.8: time, k (elevation), j (depth) and i (lateral), with the positions z, y and x in mm.
+    If the stack came from a DataArray, it has the dimensions and coordinates of the input. Otherwise they follow
+    ConfUSIus 0.8: time, k (elevation), j (depth) and i (lateral), with the positions z, y and x in mm.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def to_data_array(
     stack : Acquisition or Geometry
         Stack with the axes and scales of the array.
     letters : str
-        Axis letters of the array: those of the stack, or its spatial ones.
+        Axis letters of the array: all axes of the stack, or its spatial ones.
     name : str
         Name of the array.
     attributes : mapping
@@ -68,11 +68,11 @@ def to_data_array(
         if letters == stack.spatial_axes:
             kept = kept_axes(labels.shape, labels.ndim)
             labels = labels.isel({labels.dims[kept[stack.axes.index("t")]]: 0}, drop=True)
-        made = labels.copy(data=values.reshape(labels.shape))
+        data_array = labels.copy(data=values.reshape(labels.shape))
         # An index of ConfUSIus is not stored.
-        place = {} if voxel_matrix(stack.attributes) is None else _place(stack)
-        made.name, made.attrs = name, {**attributes, **place}
-        return made
+        grid_metadata = {} if voxel_matrix(stack.attributes) is None else _place(stack)
+        data_array.name, data_array.attrs = name, {**attributes, **grid_metadata}
+        return data_array
     grid = with_slice(letters)
     if grid != letters:
         values = np.expand_dims(values, grid.index("y"))
@@ -80,13 +80,13 @@ def to_data_array(
         key: (label.dimensions, label.values, dict(label.attributes))
         for key, label in grid_labels(stack, grid).items()
     }
-    place = _place(stack) if grid != "t" else {}
+    grid_metadata = _place(stack) if grid != "t" else {}
     return import_xarray().DataArray(
         values,
         dims=[DIMENSIONS[letter] for letter in grid],
         coords=coordinates,
         name=name,
-        attrs={**attributes, **place},
+        attrs={**attributes, **grid_metadata},
     )
 
 
@@ -98,8 +98,8 @@ def stack_to_data_array(values: NDArray[Any], stack: GriddedStack) -> Any:
         "beamforming_sound_velocity": stack.sound_speed_m_s,
     }
     known = {name: value for name, value in scales.items() if value is not None}
-    own = stack.attributes if stack.labels is None else stack.labels.attrs
-    return to_data_array(values, stack, stack.axes, stack.name, {**own, **known})
+    attributes = stack.attributes if stack.labels is None else stack.labels.attrs
+    return to_data_array(values, stack, stack.axes, stack.name, {**attributes, **known})
 
 
 def series_to_dataset(
@@ -126,26 +126,28 @@ def series_to_dataset(
     coordinates = {
         name: (label.dimensions, label.values, dict(label.attributes)) for name, label in labels.items()
     }
-    about = {"units": unit, "long_name": "Time", **times.attributes}
+    time_attributes = {"units": unit, "long_name": "Time", **times.attributes}
     variables = {}
     for name, (values, attributes) in images.items():
         shown = values if grid == stack.spatial_axes else np.expand_dims(values, 1 + grid.index("y"))
         dimensions = ("time", *(DIMENSIONS[letter] for letter in grid))
         variables[name] = (dimensions, shown, {**attributes, **_place(stack)})
-    return import_xarray().Dataset(variables, coords={"time": ("time", times.values, about), **coordinates})
+    return import_xarray().Dataset(
+        variables, coords={"time": ("time", times.values, time_attributes), **coordinates}
+    )
 
 
 class _FlatMatrix(np.ndarray[Any, Any]):
-    """A matrix of four columns as an attribute: of one dimension, as NetCDF has them, and by rows where Zarr stores it."""
+    """A matrix of four columns as an attribute: with one dimension, as NetCDF requires, and by rows in Zarr."""
 
     def tolist(self) -> Any:
         return np.asarray(self).reshape(-1, 4).tolist()
 
 
 def _place(stack: GriddedStack) -> dict[str, Any]:
-    """Return the place of the voxels as attributes that NetCDF takes, and that ConfUSIus finds in Zarr."""
-    place = grid_attributes(stack)
-    return {**place, "voxel_to_world": place["voxel_to_world"].reshape(-1).view(_FlatMatrix)}
+    """Return the positions of the voxels as attributes that NetCDF takes, and that ConfUSIus finds in Zarr."""
+    grid = grid_attributes(stack)
+    return {**grid, "voxel_to_world": grid["voxel_to_world"].reshape(-1).view(_FlatMatrix)}
 
 
 def dropped_axes(shape: tuple[int, ...]) -> list[int]:

@@ -66,23 +66,23 @@ class Label:
 
 
 class AmbiguousAxes(str):
-    """Axis letters of dimensions that do not say for certain which one is depth.
+    """Axis letters of dimensions that do not identify depth for certain.
 
     Parameters
     ----------
     letters : str
         Axis letters in the way of ConfUSIus.
     sentence : str
-        Error message that says so.
+        Error message for this case.
     """
 
     sentence: str
 
     def __new__(cls, letters: str, sentence: str) -> Self:
         """Return the letters with their sentence."""
-        made = super().__new__(cls, letters)
-        made.sentence = sentence
-        return made
+        axes = super().__new__(cls, letters)
+        axes.sentence = sentence
+        return axes
 
 
 def labelled_metadata(
@@ -90,7 +90,7 @@ def labelled_metadata(
     shape: tuple[int, ...],
     n_axes: int,
     labels: Mapping[str, Label],
-    found: Mapping[str, tuple[Any, str]],
+    entries: Mapping[str, tuple[Any, str]],
 ) -> dict[str, tuple[Any, str]]:
     """Return axes, frame rate, pitches and positions from the labels of an array, unless its attributes have them.
 
@@ -103,16 +103,16 @@ def labelled_metadata(
     n_axes : int
         Number of axes of the stack, which has lost the first axes of length 1 of the array.
     labels : mapping
-        Name -> coordinate; those of the dimensions have their names.
-    found : mapping
-        Name of each attribute -> its value, and its place; `voxel_to_world` is among them in files of ConfUSIus.
+        Name -> coordinate; coordinates of dimensions have the names of the dimensions.
+    entries : mapping
+        Name of each attribute -> its value, and its source; `voxel_to_world` is among them in files of ConfUSIus.
 
     Returns
     -------
     dict
-        Name -> value and place, for :func:`usdenoise.stack.metadata.interpret`.
+        Name -> value and source, for :func:`usdenoise.stack.metadata.interpret`.
     """
-    attributes = {name: value for name, (value, _) in found.items()}
+    attributes = {name: value for name, (value, _) in entries.items()}
     lengths = _without_poses(dict(zip(dimensions, shape, strict=True)), n_axes, labels)
     axes = _axes(lengths, labels, attributes)
     if axes is None:
@@ -122,23 +122,23 @@ def labelled_metadata(
     coordinates, spacing = _positions(letters, lengths, labels, attributes)
     more: dict[str, tuple[Any, str]] = {}
     rate = _rate(coordinates.get("t"))
-    if rate and not any(name.lower() in ALIASES["frame_rate_hz"] for name in found):
+    if rate and not any(name.lower() in ALIASES["frame_rate_hz"] for name in entries):
         more["frame_rate_hz"] = (rate, "coordinate time")
     # The axes of length 1 that the stack has lost lose their letters as well.
     single = [name for name, n in lengths.items() if n == 1][: len(lengths) - n_axes]
     kept = "".join(letter for name, letter in letters.items() if name not in single)
     if axes is None or len(kept) != n_axes:
         return more
-    if "axes" not in found:
+    if "axes" not in entries:
         depth = next((name.lower() for name, letter in letters.items() if letter == "z"), "z")
         words = f"dimensions {', '.join(lengths)}" + (f", in which {depth} is depth" if depth in "jy" else "")
         more["axes"] = (
             AmbiguousAxes(kept, axes.sentence) if isinstance(axes, AmbiguousAxes) else kept,
             words,
         )
-    if found.get("axes", (kept,))[0] == kept:
+    if entries.get("axes", (kept,))[0] == kept:
         more["coordinates"] = (coordinates, "coordinates of its dimensions")
-    if "spacing_mm" not in found and set(spacing) >= set(kept) - {"t"}:
+    if "spacing_mm" not in entries and set(spacing) >= set(kept) - {"t"}:
         more["spacing_mm"] = (spacing, "coordinates of its dimensions")
     return more
 
@@ -160,7 +160,7 @@ def voxel_matrix(attributes: Mapping[str, Any]) -> NDArray[np.float64] | None:
 
 
 def _without_poses(lengths: dict[str, int], n_axes: int, labels: Mapping[str, Label]) -> dict[str, int]:
-    """Return the dimensions without those of length 1 of another meaning, such as the pose of the probe."""
+    """Return the dimensions without dimensions of length 1 of another meaning, such as the pose of the probe."""
     known = {*_SPELT_OUT, *VOXELS, *WORLD}
     lost = [
         name
@@ -179,21 +179,21 @@ def _axes(
     if _is_grid(lengths):
         letters = "".join({**_SPELT_OUT, **VOXELS}.get(name.lower(), "") for name in lengths)
         return _checked_grid(letters, attributes) if _is_possible(letters, lengths) else None
-    said = {name: _SPELT_OUT.get(_long_name(labels.get(name))) for name in lengths}
+    spelt_out = {name: _SPELT_OUT.get(_long_name(labels.get(name))) for name in lengths}
     n_y, n_z = (
         max((n for name, n in lengths.items() if name.lower() == letter), default=1) for letter in "yz"
     )
     # The depth axis always has more than one pixel. If both have, depth is y as in ConfUSIus, or refused below.
     names = {**_SPELT_OUT, **({letter: letter for letter in "zyx"} if n_y == 1 and n_z > 1 else WORLD)}
-    letters = "".join(said[name] or names.get(name.lower(), "") for name in lengths)
+    letters = "".join(spelt_out[name] or names.get(name.lower(), "") for name in lengths)
     if not _is_possible(letters, lengths):
         return None
-    if min(n_y, n_z) == 1 or any(said[name] for name in lengths if name.lower() in ("z", "y")):
+    if min(n_y, n_z) == 1 or any(spelt_out[name] for name in lengths if name.lower() in ("z", "y")):
         return letters
     other = letters.translate(str.maketrans("zy", "yz"))
     return AmbiguousAxes(
         letters,
-        f"the dimensions {', '.join(lengths)} do not say which one is depth; set the axes to {letters} if it is y, or "
+        f"the dimensions {', '.join(lengths)} do not identify depth; set the axes to {letters} if it is y, or "
         f"to {other} if it is z",
     )
 
@@ -206,7 +206,7 @@ def _checked_grid(letters: str, attributes: Mapping[str, Any]) -> str:
     return AmbiguousAxes(
         letters,
         "the matrix voxel_to_world turns the dimension j, which is depth, away from y of the world, so the stack "
-        f"was resampled, and depth is not known; set the axes to {letters} if j is depth all the same",
+        f"was resampled, and depth is not known; set the axes to {letters} if j is depth anyway",
     )
 
 
@@ -227,9 +227,9 @@ def _positions(
         if letter != "t" and matrix is not None and unit is not None:
             coordinates[letter] = _placed(letter, labels.get(name), matrix, unit, lengths.get(name, 1))
             spacing[letter] = float(f"{_column_length(matrix, letter) * unit:.12g}")
-        elif (made := _labelled(name, letter, labels)) is not None:
-            coordinates[letter] = made
-            step = pitch(made.values, 1.0)
+        elif (coordinate := _labelled(name, letter, labels)) is not None:
+            coordinates[letter] = coordinate
+            step = pitch(coordinate.values, 1.0)
             if letter != "t" and step is not None:
                 spacing[letter] = step
     return coordinates, spacing
@@ -254,8 +254,8 @@ def _long_name(label: Label | None) -> str:
 
 def _placed(letter: str, label: Label | None, matrix: NDArray[np.float64], unit: float, n: int) -> Coordinate:
     """Return the positions of voxels along one axis of their grid."""
-    given = None if label is None or label.values is None else np.atleast_1d(label.values)
-    numbers = np.arange(n) if given is None or given.shape != (n,) else given
+    label_values = None if label is None or label.values is None else np.atleast_1d(label.values)
+    numbers = np.arange(n) if label_values is None or label_values.shape != (n,) else label_values
     row, column = list(WORLD).index(letter), list(VOXELS.values()).index(letter)
     direction = matrix[row, column]
     along = _column_length(matrix, letter) * (-1 if direction < 0 else 1)
@@ -269,7 +269,7 @@ def _column_length(matrix: NDArray[np.float64], letter: str) -> float:
 
 
 def _labelled(name: str, letter: str, labels: Mapping[str, Label]) -> Coordinate | None:
-    """Return the positions that the coordinate of a dimension holds, or that of the world along this dimension."""
+    """Return the positions that the coordinate of a dimension holds, or the world coordinate along this dimension."""
     units, default = (SECONDS, "s") if letter == "t" else (MILLIMETRES, "mm")
     aside = WORLD.get(letter, "") if name in VOXELS else name
     label = labels.get(aside)

@@ -28,7 +28,7 @@ class Metadata:
     coordinates : mapping
         Axis letter -> positions of the pixels in mm, or times of the frames in s, where the file has them.
     contradiction : str
-        How the given axes differ from those of the stack, in words; empty (the default) if they do not.
+        How the given axes differ from the axes of the stack, in words; empty (the default) if they do not.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Metadata:
 
 
 SOUND_SPEED_M_S = 1540.0
-"""Speed of sound in soft tissue, used where the acquisition does not say."""
+"""Speed of sound in soft tissue, used if the acquisition does not specify it."""
 
 _KNOWN = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
 
@@ -54,13 +54,15 @@ def is_known(name: str) -> bool:
     return name.lower() in _KNOWN
 
 
-def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
+def interpret(
+    entries: Mapping[str, tuple[Any, str]],
+) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
     """Sort the metadata of a file into known values, their sources, and the rest.
 
     Parameters
     ----------
-    found : mapping from str to (value, str)
-        Name in the file -> its value, and its place in the file.
+    entries : mapping from str to (value, str)
+        Name in the file -> its value, and its source in the file.
 
     Returns
     -------
@@ -68,22 +70,22 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
         Known values by their names in :class:`Metadata`. Here "spacing_mm" may
         still be a list in the order of the spatial axes.
     sources : dict of str
-        Place in the file of each of them.
+        Source in the file of each value.
     others : dict
         All other values by their names in the file.
     """
     by_alias = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    others: dict[str, Any] = {}
-    for name, (value, place) in found.items():
+    attributes: dict[str, Any] = {}
+    for name, (value, source) in entries.items():
         if name == "coordinates":
             # Files also have text of this name, with which xarray lists its coordinates.
-            others |= {name: value} if isinstance(value, Mapping) else {}
+            attributes |= {name: value} if isinstance(value, Mapping) else {}
             continue
         key = by_alias.get(name.lower())
         if key is None or key in values:
-            others[name] = value
+            attributes[name] = value
             continue
         if key == "axes":
             known: Any = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
@@ -95,11 +97,11 @@ def interpret(found: Mapping[str, tuple[Any, str]]) -> tuple[dict[str, Any], dic
             usable = bool(numbers)
             known = numbers if key == "spacing_mm" else next(iter(numbers), None)
         if usable:
-            values[key], sources[key] = known, f"file: {place}"
-    return values, sources, others
+            values[key], sources[key] = known, f"file: {source}"
+    return values, sources, attributes
 
 
-def add_verasonics(values: dict[str, Any], sources: dict[str, str], others: Mapping[str, Any]) -> None:
+def add_verasonics(values: dict[str, Any], sources: dict[str, str], attributes: Mapping[str, Any]) -> None:
     """Add the scales of Verasonics scripts: TwFreq in MHz, and PData.PDelta (x, y, z) in wavelengths.
 
     If the file gives no speed of sound, a wavelength is 1540 m/s over the centre frequency. Scales that the
@@ -109,15 +111,15 @@ def add_verasonics(values: dict[str, Any], sources: dict[str, str], others: Mapp
     ----------
     values, sources : dicts
         Known values and their sources, from :func:`interpret`; the scales are added to them.
-    others : mapping
+    attributes : mapping
         The other values of the file, from :func:`interpret`.
     """
-    megahertz = positive_numbers(others.get("TwFreq", ()))
+    megahertz = positive_numbers(attributes.get("TwFreq", ()))
     if megahertz and "center_frequency_hz" not in values:
         values["center_frequency_hz"] = megahertz[0] * 1e6
         sources["center_frequency_hz"] = "file: UF.TwFreq in MHz"
     try:
-        deltas = np.asarray(others.get("PDelta", ()), np.float64).reshape(-1)
+        deltas = np.asarray(attributes.get("PDelta", ()), np.float64).reshape(-1)
     except (TypeError, ValueError):
         return
     frequency = values.get("center_frequency_hz")
@@ -161,8 +163,8 @@ def with_options(
     Raises
     ------
     InputError
-        If the user gives another number of pitches, or the file does not say which axis is depth and the user does
-        not either. Pitches of the file that do not fit the axes are left out, and so are values that cannot be scales.
+        If the user gives another number of pitches, or neither the file nor the user specifies which axis is
+        depth. Pitches of the file that do not fit the axes are ignored, and so are values that cannot be scales.
     """
     frame_rate_hz, spacing_mm = scales.get("frame_rate_hz"), scales.get("spacing_mm")
     values = {name: value for name, value in values.items() if name == "axes" or _are_scales(value)}
@@ -181,8 +183,8 @@ def with_options(
             name: value for name, value in attributes.items() if not name.startswith("voxel_to_world")
         }
     coordinates = {
-        letter: made
-        for letter, made in coordinates.items()
+        letter: coordinate
+        for letter, coordinate in coordinates.items()
         if (frame_rate_hz if letter == "t" else spacing_mm) is None
     }
     for key, option in {"axes": axes, **scales}.items():
@@ -196,7 +198,10 @@ def with_options(
             del values["spacing_mm"], sources["spacing_mm"]
         else:
             values["spacing_mm"] = spacing
-    contradiction = f"the axes are '{axes}', as given; the stack has '{stated}'" if is_renamed else ""
+    is_certain = not isinstance(stated, AmbiguousAxes) and set(stated or "") <= set("tzxy")
+    contradiction = (
+        f"the axes are '{axes}', as given; the stack has '{stated}'" if is_renamed and is_certain else ""
+    )
     return Metadata(values, sources, attributes, coordinates, contradiction)
 
 
@@ -218,7 +223,7 @@ def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] 
 
 
 def _renamed(by_letter: Mapping[str, Any], letters: str, axes: str) -> dict[str, Any]:
-    """Return what a file gives by its axis letters by those of the user, axis for axis."""
+    """Return values of a file by the axis letters of the user, instead of the letters of the file."""
     new = dict(zip(letters, axes, strict=False)) if len(letters) == len(axes) else {}
     return {new[letter]: value for letter, value in by_letter.items() if letter in new}
 
@@ -229,7 +234,7 @@ def _are_scales(value: Any) -> bool:
 
 
 def positive_numbers(value: Any) -> list[float]:
-    """Return one to three numbers that can be a scale as a list; of any other value return an empty list."""
+    """Return one to three numbers that can be a scale as a list; for any other value return an empty list."""
     try:
         array = np.asarray(value, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):

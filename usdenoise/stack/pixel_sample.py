@@ -35,7 +35,7 @@ class PixelSample:
     executor : Executor
         Maps functions over row blocks.
     excluded : (n_frames,) boolean array or None
-        Frames that take no part in any estimate. None when there are none.
+        Frames that are excluded from every estimate. None if no frame is excluded.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class PixelSample:
         return replace(self, values=self.values[rows], observed=observed, numbers=self.numbers[rows])
 
     def spread(self, n_wanted: int) -> Self:
-        """Return at least so many rows, spread over the image; the sample itself if it has no more."""
+        """Return at least `n_wanted` rows, spread over the image; the sample itself if it is not larger."""
         rows = spread_rows(self.n_pixels, n_wanted)
         return self if len(rows) == self.n_pixels else self.take(rows)
 
@@ -144,7 +144,7 @@ class PixelSample:
         return replace(self, values=values, observed=observed, excluded=frames)
 
     def fast_power(self) -> NDArray[np.float64]:
-        """Return the power of the third differences over time of each row, relative to that of white noise.
+        """Return the power of the third differences over time of each row, relative to white noise.
 
         It is the power of the noise in a row: slow tissue is not in it, and blood hardly more than in proportion.
         """

@@ -42,5 +42,5 @@ def checked_conversion(values: NDArray[Any], dtype: Any, name: str) -> Iterator[
         precision = {4: "single", 8: "double"}[limit.dtype.itemsize]
         raise InputError(
             f"'{name}' holds a value of magnitude {largest:.3g}, and {precision} precision ends at "
-            f"{float(limit.max):.3g}; scale the stack before"
+            f"{float(limit.max):.3g}; scale the stack first"
         ) from error

@@ -23,7 +23,7 @@ HELD_OUT_FRACTION = 0.01
 
 
 def spread_rows(n_rows: int, n_wanted: int) -> NDArray[np.intp]:
-    """Return row numbers that are spread over the image: of every few rows one at random, the same ones in every call.
+    """Return row numbers that are spread over the image: one at random from every few rows, the same ones in every call.
 
     Every n-th row would be the same few columns of an image whose width has a factor in common with n.
 
@@ -32,7 +32,7 @@ def spread_rows(n_rows: int, n_wanted: int) -> NDArray[np.intp]:
     n_rows : int
         Number of rows.
     n_wanted : int
-        Least number of rows to return; at most twice as many are returned. All where there are no more.
+        Least number of rows to return; at most twice as many are returned. All rows if there are not more.
 
     Returns
     -------
@@ -45,8 +45,8 @@ def spread_rows(n_rows: int, n_wanted: int) -> NDArray[np.intp]:
     """
     step = max(n_rows // n_wanted, 1)
     first = np.arange(0, n_rows, step)
-    place = RandomStream.SPREAD_ROWS.generator(0).integers(step, size=len(first))
-    rows: NDArray[np.intp] = np.minimum(first + place, n_rows - 1)
+    offsets = RandomStream.SPREAD_ROWS.generator(0).integers(step, size=len(first))
+    rows: NDArray[np.intp] = np.minimum(first + offsets, n_rows - 1)
     return rows
 
 

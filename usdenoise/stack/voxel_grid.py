@@ -1,4 +1,4 @@
-"""The axes of a stack as ConfUSIus and xarray name them: dimensions, coordinates, and the place of the voxels."""
+"""The axes of a stack as ConfUSIus and xarray name them: dimensions, coordinates, and the positions of the voxels."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -40,19 +40,19 @@ class Positions:
 
 
 def positions(stack: GriddedStack, letter: str) -> Positions:
-    """Return the positions along an axis of a stack: those of the input, else from the scales, else counted from 0.
+    """Return the positions along an axis of a stack: from the input, else from the scales, else counted from 0.
 
     Parameters
     ----------
     stack : Acquisition or Geometry
-        The stack; of the axes that it does not have, one position is returned.
+        The stack; for an axis that it does not have, one position is returned.
     letter : str
         Letter of the axis.
     """
     n = stack.shape_in(letter)[0] if letter in stack.axes else 1
-    given = _given(stack, letter, n)
-    if given is not None:
-        return Positions(given.values, "s" if letter == "t" else "mm")
+    coordinate = _given(stack, letter, n)
+    if coordinate is not None:
+        return Positions(coordinate.values, "s" if letter == "t" else "mm")
     if letter == "t":
         rate = stack.frame_rate_hz
         return Positions(np.arange(n, dtype=np.float64) / (rate or 1.0), "s" if rate else "frame")
@@ -64,7 +64,7 @@ def positions(stack: GriddedStack, letter: str) -> Positions:
 
 def with_slice(letters: str) -> str:
     """Return axis letters with y, the axis of a single slice, before the first spatial axis if they have no y."""
-    spatial = [place for place, letter in enumerate(letters) if letter != "t"]
+    spatial = [index for index, letter in enumerate(letters) if letter != "t"]
     if "y" in letters or not spatial:
         return letters
     return letters[: spatial[0]] + "y" + letters[spatial[0] :]
@@ -73,18 +73,18 @@ def with_slice(letters: str) -> str:
 def grid_attributes(stack: GriddedStack) -> dict[str, Any]:
     """Return the matrix that places the voxels of a stack in the world of ConfUSIus, and its unit, as attributes.
 
-    It is that of the input, if that has one. Otherwise it has the pixel pitches and the positions of the first
+    It comes from the input, if that has one. Otherwise it has the pixel pitches and the positions of the first
     voxels; if a pitch is not known, it counts pixels. The thickness of a single slice is 1 if it is not known.
     """
     if (matrix := voxel_matrix(stack.attributes)) is not None:
         unit = str(stack.attributes.get("voxel_to_world_units", "mm"))
         return {"voxel_to_world": matrix, "voxel_to_world_units": unit}
-    places = {letter: positions(stack, letter) for letter in WORLD}
-    in_mm = all(place.unit == "mm" for place in places.values())
+    positions_by_axis = {letter: positions(stack, letter) for letter in WORLD}
+    in_mm = all(axis_positions.unit == "mm" for axis_positions in positions_by_axis.values())
     matrix = np.eye(4)
     for row, letter in enumerate(WORLD if in_mm else ()):
-        matrix[row, row] = places[letter].step or slice_thickness_mm(stack, letter) or 1.0
-        matrix[row, 3] = places[letter].values[0]
+        matrix[row, row] = positions_by_axis[letter].step or slice_thickness_mm(stack, letter) or 1.0
+        matrix[row, 3] = positions_by_axis[letter].values[0]
     return {"voxel_to_world": matrix, "voxel_to_world_units": "mm" if in_mm else "pixel"}
 
 
@@ -92,13 +92,13 @@ def slice_thickness_mm(stack: GriddedStack, letter: str = "y") -> float | None:
     """Return the size of the voxels of a stack along an axis in mm, also one that it has not; None if not known."""
     if letter in stack.spacing_mm:
         return stack.spacing_mm[letter]
-    given = stack.coordinates.get(letter)
-    size = None if given is None else given.attributes.get("voxdim")
+    coordinate = stack.coordinates.get(letter)
+    size = None if coordinate is None else coordinate.attributes.get("voxdim")
     return float(size) if isinstance(size, int | float) and size > 0 else None
 
 
 def grid_labels(stack: GriddedStack, letters: str) -> dict[str, Label]:
-    """Return the coordinates of the dimensions of an array, and those of its voxels in the world, by their names.
+    """Return the coordinates of the dimensions of an array, and of its voxels in the world, by their names.
 
     Parameters
     ----------
@@ -107,36 +107,36 @@ def grid_labels(stack: GriddedStack, letters: str) -> dict[str, Label]:
     letters : str
         Axis letters of the array, from :func:`with_slice`.
     """
-    made: dict[str, Label] = {}
+    labels: dict[str, Label] = {}
     has_grid = voxel_matrix(stack.attributes) is not None
     for letter in letters:
-        name, place = DIMENSIONS[letter], positions(stack, letter)
+        name, axis_positions = DIMENSIONS[letter], positions(stack, letter)
         if letter == "t":
-            made[name] = Label((name,), place.values, _time_attributes(stack, place))
+            labels[name] = Label((name,), axis_positions.values, _time_attributes(stack, axis_positions))
             continue
-        given = _given(stack, letter, len(place.values))
-        numbers = given.numbers if has_grid and given is not None else None
-        counted = np.arange(len(place.values), dtype=np.int64) if numbers is None else numbers
-        made[name] = Label((name,), counted, {"long_name": f"{LONG_NAMES[letter]} voxel"})
-        if place.unit == "mm":
-            about = {"units": "mm", "long_name": LONG_NAMES[letter]}
-            made[WORLD[letter]] = Label((name,), place.values, about)
-    return made
+        coordinate = _given(stack, letter, len(axis_positions.values))
+        numbers = coordinate.numbers if has_grid and coordinate is not None else None
+        counted = np.arange(len(axis_positions.values), dtype=np.int64) if numbers is None else numbers
+        labels[name] = Label((name,), counted, {"long_name": f"{LONG_NAMES[letter]} voxel"})
+        if axis_positions.unit == "mm":
+            attributes = {"units": "mm", "long_name": LONG_NAMES[letter]}
+            labels[WORLD[letter]] = Label((name,), axis_positions.values, attributes)
+    return labels
 
 
-def _time_attributes(stack: GriddedStack, place: Positions) -> dict[str, Any]:
+def _time_attributes(stack: GriddedStack, axis_positions: Positions) -> dict[str, Any]:
     attributes = {
-        "units": place.unit,
+        "units": axis_positions.unit,
         "long_name": LONG_NAMES["t"],
         "volume_acquisition_reference": "start",
-        "volume_acquisition_duration": place.step or 1.0,
+        "volume_acquisition_duration": axis_positions.step or 1.0,
     }
-    given = stack.coordinates.get("t")
-    kept = {} if given is None else given.attributes
+    coordinate = stack.coordinates.get("t")
+    kept = {} if coordinate is None else coordinate.attributes
     return attributes | {key: kept[key] for key in ATTRIBUTES if key in kept}
 
 
 def _given(stack: GriddedStack, letter: str, n: int) -> Coordinate | None:
-    """Return the coordinate of the input along an axis; None if it has another number of positions by now."""
-    given = stack.coordinates.get(letter)
-    return given if given is not None and len(given.values) == n else None
+    """Return the coordinate of the input along an axis; None if its number of positions differs."""
+    coordinate = stack.coordinates.get(letter)
+    return coordinate if coordinate is not None and len(coordinate.values) == n else None

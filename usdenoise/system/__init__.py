@@ -1,4 +1,4 @@
-"""What the operating system and the interpreter are asked: signals, locks, threads, memory, provenance.
+"""Interfaces to the operating system and the interpreter: signals, locks, threads, memory, provenance.
 
 Every file may be imported from outside.
 """

@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 def run_in_background(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
     """Call a function in a thread of its own, and return its future.
 
-    The thread is a daemon: unlike those of an executor, it does not delay the end of the process.
+    The thread is a daemon: unlike the threads of an executor, it does not delay the end of the process.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def available_threads() -> int:
 _LOCK = Lock()
 _n_inside = 0
 _limits: dict[int, Any] = {}
-"""Limits that hold now, by the number of libraries that were loaded when they were set."""
+"""Active limits, by the number of libraries that were loaded when they were set."""
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def blas_on_one_thread() -> Iterator[None]:
         with _LOCK:
             _n_inside -= 1
             if _n_inside == 0:
-                # The latest limit first: an earlier one knows the numbers from before all of them.
+                # The latest limit first: the first one restores the original numbers.
                 while _limits:
                     n_loaded, limit = _limits.popitem()
                     _controller_of_this_thread(n_loaded)

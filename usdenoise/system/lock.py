@@ -35,13 +35,15 @@ def locked(folder: Path) -> Iterator[Path]:
     """
     check_path(folder, OutputError)
     path = folder / LOCK
-    created = [place for place in (folder, *folder.absolute().parents) if not place.exists()]
+    created = [
+        folder_path for folder_path in (folder, *folder.absolute().parents) if not folder_path.exists()
+    ]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = path.open("a")
     except OSError as error:
         raise OutputError(
-            f"the folder {folder} cannot be made or written ({error.strerror})",
+            f"the folder {folder} cannot be created or written ({error.strerror})",
             remedy="choose another output folder",
         ) from error
     with file:
@@ -57,8 +59,8 @@ def locked(folder: Path) -> Iterator[Path]:
             path.unlink(missing_ok=True)
             # A folder that contains results stays.
             with suppress(OSError):
-                for place in created:
-                    place.rmdir()
+                for folder_path in created:
+                    folder_path.rmdir()
 
 
 def _lock(descriptor: int) -> bool:

@@ -1,4 +1,4 @@
-"""Memory of the system and of processes: what is free, what is taken, and returning what was freed."""
+"""Memory of the system and of processes: free memory, used memory, and the return of freed memory."""
 
 import ctypes
 import math
@@ -19,7 +19,7 @@ _GROUP_FILES = {
     "": ("sys/fs/cgroup", ("memory.max", "memory.current", "")),
 }
 """Control groups of version 1, by their controller, and of version 2, which have none: the folder of all, the files of the
-limit and of what is taken, and the beginning of the entries of memory.stat that count the groups below."""
+limit and of the used memory, and the beginning of the entries of memory.stat that count the groups below."""
 
 
 def available_bytes(root: Path = Path("/")) -> float:
@@ -33,15 +33,15 @@ def available_bytes(root: Path = Path("/")) -> float:
     Returns
     -------
     float
-        Bytes; infinite where the system does not say (anything but Linux).
+        Bytes; infinite if the system does not report it (anything but Linux).
     """
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
-    system = int(found[1]) * 1024 if found else math.inf
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    system = int(match[1]) * 1024 if match else math.inf
     return min(system, _group_bytes(root))
 
 
 def peak_memory_bytes() -> int:
-    """Return the largest resident size of this process so far in bytes, 0 where the system does not say."""
+    """Return the largest resident size of this process so far in bytes, 0 if the system does not report it."""
     # getrusage starts at the size of the process that started this one; VmHWM does not.
     peak = re.search(r"^VmHWM:\s+(\d+) kB", _text(Path("/proc/self/status")), re.MULTILINE)
     if peak is not None:

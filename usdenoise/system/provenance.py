@@ -47,7 +47,7 @@ def requested(**arguments: Any) -> dict[str, Any]:
     Parameters
     ----------
     **arguments
-        Dataclasses, mappings and plain values. Results do not depend on `threads` and `memory`, which are left out.
+        Dataclasses, mappings and plain values. Results do not depend on `threads` and `memory`, which are excluded.
     """
     return {name: _plain(value) for name, value in arguments.items() if name not in _RESOURCES}
 
@@ -76,7 +76,7 @@ def record(
     parameters : mapping
         The options as used, the seed among them.
     source : mapping or None
-        The input's path, digest, dataset, shape, axes and type; None where nothing was read.
+        The input's path, digest, dataset, shape, axes and type; None if nothing was read.
     """
     return {
         "software": dict(software()),

@@ -9,7 +9,7 @@ from types import FrameType
 ALL_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that request the end of a process."""
 
-INTERRUPTED = "interrupted; no result was left half written"
+INTERRUPTED = "interrupted; no incomplete result was written"
 """Message of a program that a signal has ended, after its name."""
 
 
@@ -83,7 +83,7 @@ def uninterrupted() -> Iterator[list[int]]:
 def blocked_in_children(numbers: Iterable[int] = ALL_ENDING) -> Iterator[None]:
     """Start processes, and threads that start processes, which do not receive some signals.
 
-    The Ctrl-C of a terminal reaches all processes, and is for the first one, which then ends the others. Signals to this
+    The Ctrl-C of a terminal reaches all processes, and is for the first one, which then ends all other ones. Signals to this
     process are not lost.
     """
     # Most programs start no process.

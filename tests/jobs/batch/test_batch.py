@@ -102,8 +102,8 @@ def test_a_scan_with_a_wrong_cutoff_is_named(tmp_path: Path) -> None:
         out = tmp_path / low
         printed = cli("batch", sample, "-o", out, "--low-cutoff", low, "--jobs", 1).stdout
         assert rows(out)["phantom.h5"]["doubts"].partition(",")[0] == doubts
-        assert ("look at" in printed) == ("phantom.h5: cutoff-low" in printed) == bool(doubts)
-        assert ("1 to look at" in (out / "index.html").read_text()) == bool(doubts)
+        assert ("check" in printed) == ("phantom.h5: cutoff-low" in printed) == bool(doubts)
+        assert ("1 to check" in (out / "index.html").read_text()) == bool(doubts)
 
 
 def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
 
 def test_without_scans_nothing_is_made(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    refused(cli("batch", tmp_path / "empty", "-o", tmp_path / "out"), "there are no scans")
+    refused(cli("batch", tmp_path / "empty", "-o", tmp_path / "out"), "no scans were found")
     assert not (tmp_path / "out").exists()
 
 
@@ -319,5 +319,5 @@ def test_stacks_that_do_not_fit_into_a_flat_folder_are_refused(tmp_path: Path) -
     both = cli("batch", tmp_path / "scans", "-o", tmp_path / "out", *QUICK, "--flat")
     refused(both, "a/scan.h5 and b/scan.h5 would have the same name")
     none = cli("batch", tmp_path / "scans/a", "-o", tmp_path / "out", *QUICK, "--flat", "--no-stack")
-    refused(none, "leave out --no-stack or --flat")
+    refused(none, "--flat requires the filtered stacks; omit --no-stack or --flat")
     assert not (tmp_path / "out").exists()

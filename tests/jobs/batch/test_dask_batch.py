@@ -167,7 +167,7 @@ def test_a_session_whose_worker_is_killed_is_that_of_threads(cluster, tmp_path):
         np.testing.assert_allclose(found.series.images[name], images, rtol=1e-5, atol=1e-6)
     assert found.blocks["bad"] == here.blocks["bad"]
     np.testing.assert_allclose(found.blocks["leftover"], here.blocks["leftover"], rtol=1e-3)
-    with pytest.raises(OptionError, match="dask is for files"):
+    with pytest.raises(OptionError, match="dask requires files"):
         usdenoise.session(made.stack, 100, dask="1")
 
 
@@ -280,7 +280,11 @@ class Killer:
 def test_a_scheduler_that_is_killed_is_one_sentence(command, scans, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(workers, "CONNECT_S", 3)
     work, source = (usdenoise.run, scans / "scan0.h5") if command == "run" else (usdenoise.run_batch, scans)
-    done = r" \([12] of 4 scans are done; the same command does the others\)" if command == "batch" else ""
+    done = (
+        r" \([12] of 4 scans are done; the same command filters the remaining scans\)"
+        if command == "batch"
+        else ""
+    )
     with scheduler(1) as (process, where):
         says = f"^the connection to the Dask scheduler at {where} was lost; start it and this command again{done}$"
         with pytest.raises(OptionError, match=says):
@@ -319,7 +323,8 @@ def test_a_scheduler_without_workers_is_said_and_can_be_left(scans, tmp_path, mo
 def test_workers_that_do_not_start_are_said():
     with (
         pytest.raises(
-            OptionError, match=r"dask 99999 leaves \d+ MiB of memory for each worker, and one takes about 250"
+            OptionError,
+            match=r"dask 99999 leaves \d+ MiB of memory for each worker, and a worker requires about 250",
         ),
         dask_client("99999"),
     ):
@@ -338,7 +343,7 @@ def test_workers_that_do_not_start_are_said():
     try:
         with (
             pytest.raises(
-                OptionError, match="a Dask worker was ended at its start, as the system does when memory runs"
+                OptionError, match="a Dask worker was killed at its start, probably because memory ran"
             ),
             dask_client("2"),
         ):

@@ -67,7 +67,7 @@ def only_ones(process: "subprocess.CompletedProcess[str]", code: int, pattern: s
 )
 def test_run_told_to_stop(at: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
     process = run_doing(f"os.kill(os.getpid(), {int(number)})", at, scans / "scan1.h5", tmp_path / "out")
-    only_ones(process, CODES[number], "interrupted; no result was left half written")
+    only_ones(process, CODES[number], "interrupted; no incomplete result was written")
     assert files(tmp_path) == ["scans/scan1.h5", "scans/scan2.h5"]
     assert not (tmp_path / "out").exists()
 
@@ -81,7 +81,7 @@ def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> 
         "create = results.create_file\nresults.create_file = lambda path: create(Place(path))\nmain()\n"
     )
     process = python(script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK)
-    only_ones(process, 143, "interrupted; no result was left half written")
+    only_ones(process, 143, "interrupted; no incomplete result was written")
     assert not (tmp_path / "out").exists()
 
 
@@ -156,7 +156,7 @@ def test_stdout_closed_early_ends_quietly(scans: Path, tmp_path: Path) -> None:
     assert cli("batch", scans, "-o", out, *QUICK).exit_code == 0
 
 
-@pytest.mark.parametrize("command", ["run scans/scan1.h5 -o out --json", "--help"])
+@pytest.mark.parametrize("command", ["run scans/scan1.h5 -o out --json -qq", "--help"])
 def test_head_hears_no_complaint(command: str, scans: Path) -> None:
     line = f"{sys.executable} -m usdenoise {command} | true"
     process = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=scans.parent)

@@ -95,7 +95,7 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
     assert [image["alt"] for image in page.all("img")] == [
         f"Blood map of {name}.h5" for name in ("a", "b", "c d")
     ]
-    assert "2 done, 1 failed, 1 not run, 1 skipped. 2 to look at" in page.text
+    assert "2 done, 1 failed, 1 not run, 1 skipped. 2 to check" in page.text
     assert "usdenoise batch 'a b'" in page.text
     assert page.all("body")[0]["data-running"] == "no"
 

@@ -1,1 +1,1 @@
-"""HDF5 files: those of h5py users, of MATLAB 7.3, of other toolboxes, and our own."""
+"""HDF5 files of h5py users, MATLAB 7.3, other toolboxes and usdenoise."""

@@ -49,7 +49,7 @@ def stored_array(dataset: h5py.Dataset) -> StoredArray:
 
 
 def _member_order(dtype: np.dtype[Any]) -> tuple[str, str] | None:
-    """Return the names of the real and the imaginary member of a compound; None if it is no complex number."""
+    """Return the names of the real and the imaginary member of a compound; None if it is not a complex number."""
     if not dtype.names or len(dtype.names) != 2:
         return None
     first, second = dtype.names
@@ -60,12 +60,12 @@ def _member_order(dtype: np.dtype[Any]) -> tuple[str, str] | None:
 
 
 def member_note(dataset: h5py.Dataset) -> tuple[str, ...]:
-    """Return a sentence if the names of the members do not say which of them is the real part; else none."""
+    """Return a sentence if the names of the members do not identify the real part; otherwise none."""
     names = dataset.dtype.names
     order = _member_order(dataset.dtype) if names else None
     if order is None or tuple(name.lower() for name in order) in COMPLEX_MEMBERS:
         return ()
     return (
-        f"the members {order[0]} and {order[1]} of '{dataset.name.strip('/')}' are taken as the real and the "
+        f"the members {order[0]} and {order[1]} of '{dataset.name.strip('/')}' are read as the real and the "
         "imaginary part; if they are not, pick another dataset",
     )

@@ -12,33 +12,33 @@ UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 def items(group: h5py.Group) -> Iterator[Any]:
     """Yield the items of a group that are hard links.
 
-    Soft links are left out because they may lead in circles, external ones because they lead to other files.
+    Soft links are skipped because they may be circular, external links because they lead to other files.
     """
     for name in group:
         try:
             if isinstance(group.get(name, getlink=True), h5py.HardLink):
                 yield group[name]
         except UNREADABLE:
-            # An item that cannot be opened, or whose name is no text, is neither a stack nor metadata.
+            # An item that cannot be opened, or whose name is not text, is neither a stack nor metadata.
             continue
 
 
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     """Return all datasets by their full names, each once."""
-    found: dict[str, h5py.Dataset] = {}
-    seen = set()
+    by_path: dict[str, h5py.Dataset] = {}
+    visited = set()
     waiting = [file["/"]]
     while waiting:
         for item in items(waiting.pop(0)):
             address = h5py.h5o.get_info(item.id).addr
-            if address in seen:
+            if address in visited:
                 continue
-            seen.add(address)
+            visited.add(address)
             if isinstance(item, h5py.Group):
                 waiting.append(item)
             elif isinstance(item, h5py.Dataset):
-                found[item.name.strip("/")] = item
-    return found
+                by_path[item.name.strip("/")] = item
+    return by_path
 
 
 def member(group: h5py.Group, name: str) -> Any:

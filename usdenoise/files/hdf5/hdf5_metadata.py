@@ -32,28 +32,28 @@ _MOST_POSITIONS = 1 << 22
 def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
     """Return attributes and small datasets that may describe a stack.
 
-    Of several with one name the nearest to the stack is returned: its own attributes come first, then those of its
-    group and the small datasets there, then those of the root, then the structs of PALA.
+    If several have the same name, the nearest to the stack is returned: attributes of the stack first, then attributes
+    and small datasets of its group, then of the root group, then the structs of PALA.
 
     Parameters
     ----------
     file : h5py.File
         The open file.
     dataset : h5py.Dataset
-        The stack in this file. Its attributes that say nothing about axes or scales are read as well, to be copied to the
+        The stack in this file. Its attributes that do not describe axes or scales are read as well, to be copied to the
         output.
     """
-    found: dict[str, tuple[Any, str]] = {}
-    for name, value, place in _nearest_first(file, dataset):
+    entries: dict[str, tuple[Any, str]] = {}
+    for name, value, source in _nearest_first(file, dataset):
         if not name.startswith(_OWN):
-            found.setdefault(name, (value, place))
+            entries.setdefault(name, (value, source))
     if _PROVENANCE in file.attrs:
-        found["coordinates"] = (_positions(file), "dimension scales")
-    return {**found, **_of_netcdf(dataset, found)}
+        entries["coordinates"] = (_positions(file), "dimension scales")
+    return {**entries, **_of_netcdf(dataset, entries)}
 
 
 def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, Any, str]]:
-    """Yield the name, the value and the place of what may describe a stack."""
+    """Yield the name, the value and the source of each entry that may describe a stack."""
     for name, value in _attributes(dataset, True):
         yield name, value, f"attribute {name} of {dataset.name.strip('/')}"
     for group in {dataset.parent.name: dataset.parent, "/": file["/"]}.values():
@@ -85,13 +85,15 @@ def _small_value(item: h5py.Dataset) -> Any:
         return None
 
 
-def _of_netcdf(dataset: h5py.Dataset, found: Found) -> Found:
-    """Return what the dimensions of a variable of NetCDF, as xarray writes it, say about a stack."""
+def _of_netcdf(dataset: h5py.Dataset, entries: Found) -> Found:
+    """Return the metadata in the dimensions of a variable of NetCDF, as xarray writes it."""
     try:
-        wanted = np.asarray(dataset.attrs["_Netcdf4Coordinates"], np.int64).reshape(-1)
+        coordinate_ids = np.asarray(dataset.attrs["_Netcdf4Coordinates"], np.int64).reshape(-1)
         scales = [item for item in items(dataset.parent) if isinstance(item, h5py.Dataset) and item.is_scale]
         by_number = {int(scale.attrs["_Netcdf4Dimid"]): scale for scale in scales}
-        named = {by_number[number].name.rpartition("/")[2]: by_number[number] for number in wanted.tolist()}
+        named = {
+            by_number[number].name.rpartition("/")[2]: by_number[number] for number in coordinate_ids.tolist()
+        }
     except (*UNREADABLE, LookupError):
         return {}
     if len(named) != dataset.ndim:
@@ -102,25 +104,25 @@ def _of_netcdf(dataset: h5py.Dataset, found: Found) -> Found:
     }
     n_axes = max(3, sum(n > 1 for n in dataset.shape))
     unit = {"voxel_to_world_units": (text_attribute(dataset, "voxel_to_world_units") or "mm", "")}
-    return labelled_metadata(tuple(named), dataset.shape, n_axes, labels, {**found, **unit})
+    return labelled_metadata(tuple(named), dataset.shape, n_axes, labels, {**entries, **unit})
 
 
 def _positions(file: h5py.File) -> dict[str, Coordinate]:
     """Return the positions along the axes that a result file has as dimension scales: axis letter -> mm or s."""
-    found: dict[str, Coordinate] = {}
+    coordinates: dict[str, Coordinate] = {}
     for letter, name in SCALE_NAMES.items():
         # If the stack itself has the name of an axis, the scale has another one.
         for item in (member(file, f"{name}_axis"), member(file, name)):
-            if letter in found or not isinstance(item, h5py.Dataset) or not item.is_scale:
+            if letter in coordinates or not isinstance(item, h5py.Dataset) or not item.is_scale:
                 continue
             values = numbers(item, _MOST_POSITIONS)
             if values is not None and text_attribute(item, "units") == ("s" if letter == "t" else "mm"):
-                found[letter] = Coordinate(values)
-    return found
+                coordinates[letter] = Coordinate(values)
+    return coordinates
 
 
 def small_number(item: Any) -> float | None:
-    """Return the number in a dataset of one element; None if the item is no such dataset."""
+    """Return the number in a dataset of one element; None for any other item."""
     values = numbers(item, most=1)
     return None if values is None else float(values[0])
 
@@ -153,7 +155,7 @@ def text_attribute(item: Any, name: str) -> str:
 def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tuple[str, Any]]:
     for name in item.attrs:
         try:
-            # References between arrays and their dimension scales are in a heap, and say nothing of the stack.
+            # References between arrays and their dimension scales are in a heap, and do not describe the stack.
             if not isinstance(name, str) or only not in (None, name) or name.startswith(_SCALES):
                 continue
             in_heap = item.attrs.get_id(name).dtype.hasobject

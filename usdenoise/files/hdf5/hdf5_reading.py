@@ -1,4 +1,4 @@
-"""Reading of HDF5 files: those of h5py users, of MATLAB 7.3, of UFF and zea, and our own."""
+"""Reading of HDF5 files of h5py users, MATLAB 7.3, UFF, zea and usdenoise."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -37,14 +37,14 @@ def open_file(path: Path) -> Iterator[h5py.File]:
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
+def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     """Open an HDF5 file and list its contents.
 
     Parameters
     ----------
     path : Path
         The file.
-    how : ReadOptions
+    read_options : ReadOptions
         Reading options.
 
     Raises
@@ -53,7 +53,7 @@ def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
         If the file is truncated or corrupt.
     """
     with h5py.File(path, "r") as file:
-        yield _contents(_Survey(file, datasets(file), how.n_axes))
+        yield _contents(_Survey(file, datasets(file), read_options.n_axes))
 
 
 class _Survey:
@@ -78,16 +78,16 @@ class _Survey:
         Full name -> array, for the datasets that can be read as one.
     """
 
-    def __init__(self, file: h5py.File, found: Mapping[str, h5py.Dataset], n_axes: int | None) -> None:
-        self.file, self.found, self._n_axes = file, found, n_axes
+    def __init__(self, file: h5py.File, by_path: Mapping[str, h5py.Dataset], n_axes: int | None) -> None:
+        self.file, self.found, self._n_axes = file, by_path, n_axes
         self.is_matlab = matlab_v73.is_matlab(file)
         self.every: dict[str, str] = {}
         self.arrays: dict[str, StoredArray] = {}
-        for name, dataset in found.items():
+        for name, dataset in by_path.items():
             try:
                 array = self.array(dataset)
             except (TypeError, ValueError):
-                self.every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not know"
+                self.every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not support"
                 continue
             kind = matlab_v73.special_class(dataset)
             self.every[name] = f"a MATLAB {kind}" if kind else describe_array(array)

@@ -17,7 +17,7 @@ def attach_scales(
     file: h5py.File,
     stack: GriddedStack,
     axes: Mapping[str, str],
-    others: Mapping[str, tuple[str, ...]],
+    dimensions: Mapping[str, tuple[str, ...]],
 ) -> None:
     """Give each axis of the arrays in a file a dimension scale in the root group, and its name as a label.
 
@@ -32,33 +32,39 @@ def attach_scales(
         The stack with these axes.
     axes : mapping from str to str
         Axis letters of each image, sequence or stack by its name.
-    others : mapping from str to tuple of str
+    dimensions : mapping from str to tuple of str
         Names of the axes of each other array by its name.
     """
-    made: dict[str, h5py.Dataset] = {}
+    scales: dict[str, h5py.Dataset] = {}
     if axes.get("time") == "t":
-        # In a sequence the array with the times of the windows is the scale of the others.
-        made["time"] = file["time"]
-        made["time"].make_scale("time")
+        # In a sequence the array with the times of the windows is the scale of the other arrays.
+        scales["time"] = file["time"]
+        scales["time"].make_scale("time")
 
     def scale(name: str, n: int, letter: str | None) -> h5py.Dataset:
-        if name not in made:
-            place = None if letter is None else positions(stack, letter)
-            values = np.arange(n) if place is None or len(place.values) != n else place.values
-            made[name] = dataset = file.create_dataset(
+        if name not in scales:
+            axis_positions = None if letter is None else positions(stack, letter)
+            values = (
+                np.arange(n)
+                if axis_positions is None or len(axis_positions.values) != n
+                else axis_positions.values
+            )
+            scales[name] = dataset = file.create_dataset(
                 name if name not in file else f"{name}_axis", data=values
             )
-            if place is not None and letter is not None:
+            if axis_positions is not None and letter is not None:
                 # Text of fixed length is not in a heap of the file, so it can be read again.
-                dataset.attrs.update({"units": np.bytes_(place.unit), "long_name": LONG_NAMES[letter]})
+                dataset.attrs.update(
+                    {"units": np.bytes_(axis_positions.unit), "long_name": LONG_NAMES[letter]}
+                )
             dataset.make_scale(name)
-        return made[name]
+        return scales[name]
 
     for array, letters in axes.items():
-        if array not in made:
+        if array not in scales:
             names: list[tuple[str, Any]] = [(SCALE_NAMES[letter], letter) for letter in letters]
             _attach(file[array], names, scale)
-    for array, words in others.items():
+    for array, words in dimensions.items():
         _attach(file[array], [(word, None) for word in words], scale)
 
 

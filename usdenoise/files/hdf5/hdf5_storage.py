@@ -48,8 +48,8 @@ def check_stored(dataset: h5py.Dataset) -> None:
         complete = held >= claimed
     if not complete:
         raise InputError(
-            f"{where} claims {claimed} bytes {shape_text(dataset.shape)}, but the file holds {held} of them, so it was "
-            "not written to its end; write it again"
+            f"{where} has {claimed} bytes {shape_text(dataset.shape)} by its header, but the file contains {held} of them: "
+            "it is truncated; write it again"
         )
 
 
@@ -72,33 +72,33 @@ def check_links(file: h5py.File, name: str) -> None:
 
 
 def _check_sources(dataset: h5py.Dataset, where: str) -> None:
-    own = dataset.file
-    folders = (os.path.dirname(own.filename), os.path.dirname(os.path.realpath(own.filename)))
+    main_file = dataset.file
+    folders = (os.path.dirname(main_file.filename), os.path.dirname(os.path.realpath(main_file.filename)))
     for source in dataset.virtual_sources():
         file_name, inner = (name.replace("%%", "%") for name in (source.file_name, source.dset_name))
         if "%b" in source.file_name + source.dset_name:
             # The library counts numbered sources, and the last one that it finds ends the dataset.
             continue
         if file_name == _SAME_FILE:
-            is_there = inner in own
+            is_there = inner in main_file
         else:
-            place = _is_file(file_name, "HDF5_VDS_PREFIX", *folders)
-            if place is None:
+            source_path = _is_file(file_name, "HDF5_VDS_PREFIX", *folders)
+            if source_path is None:
                 raise _missing(where, file_name)
-            with h5py.File(place, "r") as file:
+            with h5py.File(source_path, "r") as file:
                 is_there = inner in file
         if not is_there:
             raise _missing(where, f"'{inner.strip('/')}' in {file_name}")
 
 
 def _is_file(name: str, prefix: str, *folders: str) -> Path | None:
-    """Return the place in which the library finds another file; None if there is none."""
+    """Return the path at which the library finds another file; None if it finds none."""
     names = [name, os.path.basename(name)] if os.path.isabs(name) else [name]
-    places = (
+    candidates = (
         Path(folder, name) for name in names for folder in (*os.environ.get(prefix, "").split(":"), *folders)
     )
-    return next((place for place in places if place.is_file()), None)
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
-def _missing(where: str, what: str) -> InputError:
-    return InputError(f"{where} is read from {what}, which is missing; put it back")
+def _missing(where: str, problem: str) -> InputError:
+    return InputError(f"{where} is read from {problem}, which is missing; put it back")

@@ -43,8 +43,8 @@ def write_values(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
     dataset : h5py.Dataset
         The dataset.
     values : array
-        Its values, in memory of any order. They are converted to the type of the dataset; of a dataset
-        of pairs the complex numbers become the pairs.
+        Its values, in memory of any order. They are converted to the type of the dataset; in a dataset
+        of pairs, the complex numbers become the pairs.
     """
     dtype = values.dtype if dataset.dtype.names else dataset.dtype
     chunks = dataset.chunks
@@ -71,14 +71,14 @@ def write_values(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
     # The axis that is slowest in memory comes first: values in a temporary file are read nearly in order.
     strides = getattr(values, "strides", (0,) * values.ndim)
     order = sorted(range(values.ndim), key=lambda axis: -abs(strides[axis]))
-    places = product(*(range(0, values.shape[axis], chunks[axis]) for axis in order))
-    firsts = (tuple(place[order.index(axis)] for axis in range(values.ndim)) for place in places)
+    corners = product(*(range(0, values.shape[axis], chunks[axis]) for axis in order))
+    firsts = (tuple(corner[order.index(axis)] for axis in range(values.ndim)) for corner in corners)
     with ThreadPoolExecutor(1) as ahead:
         waiting: deque[tuple[tuple[int, ...], Future[NDArray[Any]]]] = deque()
         for first in firsts:
             waiting.append((first, ahead.submit(in_order, first)))
             if len(waiting) > 2:
-                place, part = waiting.popleft()
-                write(place, part.result())
-        for place, part in waiting:
-            write(place, part.result())
+                corner, part = waiting.popleft()
+                write(corner, part.result())
+        for corner, part in waiting:
+            write(corner, part.result())

@@ -89,7 +89,7 @@ def other_fields(path: Path, name: str, replaced: Collection[str]) -> tuple[dict
     """
     from scipy.io import loadmat, savemat
 
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     lost: list[str] = []
 
     def add(name: str, value: Any) -> None:
@@ -102,7 +102,7 @@ def other_fields(path: Path, name: str, replaced: Collection[str]) -> tuple[dict
         try:
             if value.dtype.kind not in "fciub":
                 savemat(io.BytesIO(), {"value": value}, long_field_names=True)
-            found[name] = value
+            fields[name] = value
         except Exception as error:
             # scipy raises errors of many types on a value that it can only read, such as a function handle.
             if is_out_of_memory(error):
@@ -110,7 +110,7 @@ def other_fields(path: Path, name: str, replaced: Collection[str]) -> tuple[dict
             lost.append(name)
 
     add(name, loadmat(str(path), variable_names=[name])[name])
-    return found, lost
+    return fields, lost
 
 
 def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collection[str]) -> list[str]:
@@ -128,37 +128,37 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
     Returns
     -------
     list of str
-        Names of what is damaged.
+        Names of the damaged variables.
     """
-    left_out = {*replaced}
+    skipped = {*replaced}
     for name in replaced:
         if _is_cell(item := source.get(name)):
-            left_out |= {source[reference].name.strip("/") for reference in item[()].flat if reference}
-    lost = _copy_items(source["/"], target["/"], left_out)
+            skipped |= {source[reference].name.strip("/") for reference in item[()].flat if reference}
+    lost = _copy_items(source["/"], target["/"], skipped)
 
     def point_to_the_copy(name: str, item: Any) -> None:
         if _is_cell(item):
             references = source[name][()]
-            for place, reference in enumerate(references.flat):
+            for index, reference in enumerate(references.flat):
                 copied = target.get(source[reference].name) if reference else None
-                references.flat[place] = h5py.Reference() if copied is None else copied.ref
+                references.flat[index] = h5py.Reference() if copied is None else copied.ref
             item[...] = references
 
     target.visititems(point_to_the_copy)
     return lost
 
 
-def _copy_items(source: h5py.Group, target: h5py.Group, left_out: Collection[str]) -> list[str]:
+def _copy_items(source: h5py.Group, target: h5py.Group, skipped: Collection[str]) -> list[str]:
     lost = []
     for item in items(source):
         name = item.name.strip("/")
-        if name in left_out or _is_result(name):
+        if name in skipped or _is_result(name):
             continue
-        if any(one.startswith(f"{name}/") for one in left_out):
+        if any(one.startswith(f"{name}/") for one in skipped):
             group = target.require_group(name)
             for key in item.attrs:
                 group.attrs.create(key, item.attrs[key], dtype=item.attrs.get_id(key).dtype)
-            lost += _copy_items(item, target, left_out)
+            lost += _copy_items(item, target, skipped)
         elif name not in target:
             try:
                 source.copy(item, target, name)

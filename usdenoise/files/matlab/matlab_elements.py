@@ -19,7 +19,7 @@ class Element:
     start : int
         First byte.
     n_bytes : int
-        Number of bytes, those of the tag included.
+        Number of bytes, including the tag.
     is_complex : bool
         Whether its values are complex.
     """
@@ -37,11 +37,11 @@ def elements(path: Path) -> list[Element]:
     ValueError
         If a tag is damaged, or the file ends within a variable.
     """
-    found = []
+    arrays = []
     end = path.stat().st_size
     with path.open("rb") as file:
         header = file.read(HEADER_BYTES)
-        # scipy takes a file as version 4 if one of its first 4 bytes is zero, whatever its header says.
+        # scipy takes a file as version 4 if one of its first 4 bytes is zero, whatever its header contains.
         if 0 in header[:4]:
             return []
         order = "<" if header[126:128] == b"IM" else ">"
@@ -55,6 +55,6 @@ def elements(path: Path) -> list[Element]:
             if kind == _COMPRESSED:
                 head = zlib.decompressobj().decompress(head, 24)[8:]
             (flags,) = struct.unpack_from(order + "I", head, 8)
-            found.append(Element(start, 8 + length, bool(flags >> 8 & _COMPLEX_FLAG)))
+            arrays.append(Element(start, 8 + length, bool(flags >> 8 & _COMPLEX_FLAG)))
             start += 8 + length
-    return found
+    return arrays

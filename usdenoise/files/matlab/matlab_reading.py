@@ -32,7 +32,7 @@ DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or 
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
+def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     """Open a MATLAB file of version 4 to 7 and list its contents.
 
     A variable is read whole when its values are first needed. The content of cells and structs is only known once
@@ -42,7 +42,7 @@ def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     ----------
     path : Path
         The file.
-    how : ReadOptions
+    read_options : ReadOptions
         Reading options.
 
     Raises
@@ -55,25 +55,25 @@ def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     in_file = elements(path)
     arrays: dict[str, StoredArray] = {}
     every, nested = {}, []
-    for place, (name, shape, kind) in enumerate(whosmat(str(path))):
+    for position, (name, shape, kind) in enumerate(whosmat(str(path))):
         every[name] = f"{len(shape)}-D {kind} ({shape_text(shape)})"
         if kind in NUMERIC_CLASSES:
             dtype = np.dtype(NUMERIC_CLASSES[kind])
-            if place < len(in_file) and in_file[place].is_complex:
+            if position < len(in_file) and in_file[position].is_complex:
                 dtype = complex_dtype(dtype)
             arrays[name] = _variable(path, name, tuple(shape), dtype)
         elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= MOST_CELLS:
             nested.append(name)
 
-    def stacks_in(arrays: Mapping[str, StoredArray], place: str) -> tuple[Stack, ...]:
+    def stacks_in(arrays: Mapping[str, StoredArray], position: str) -> tuple[Stack, ...]:
         def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
             return arranged(
                 name,
                 array,
-                how.n_axes,
+                read_options.n_axes,
                 time_last=True,
                 metadata=lambda: _nearby(path),
-                layout=layout or place,
+                layout=layout or position,
                 form=form_of(parts),
             )
 
@@ -89,8 +89,8 @@ def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     def look_up(name: str) -> Stack | None:
         if name.split("/")[0] not in nested or inner:
             return None
-        found = stacks_in(_inside(path, nested), "within a cell or struct")
-        return next((one for one in found if one.name == name), None)
+        nested_stacks = stacks_in(_inside(path, nested), "within a cell or struct")
+        return next((one for one in nested_stacks if one.name == name), None)
 
     yield Contents(MATLAB_5, stacks, every, look_up)
 
@@ -116,7 +116,7 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
     if not names:
         return {}
     variables = loadmat(str(path), variable_names=names)
-    found: dict[str, StoredArray] = {}
+    arrays: dict[str, StoredArray] = {}
 
     def add(name: str, value: Any) -> None:
         if not isinstance(value, np.ndarray):
@@ -127,20 +127,20 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
         elif value.dtype == object:
             whole = blocks([from_array(np.asarray(element)) for element in value.reshape(-1, order="F")])
             if whole is not None:
-                found[name] = whole
+                arrays[name] = whole
         elif value.dtype.kind in "fciu":
-            found[name] = from_array(value)
+            arrays[name] = from_array(value)
 
     for name in names:
         add(name, variables.get(name))
-    return found
+    return arrays
 
 
 def _nearby(path: Path) -> Found:
     """Return the fields of the structs UF and PData (PALA), and the small variables of the file."""
     from scipy.io import loadmat, whosmat
 
-    found: dict[str, tuple[Any, str]] = {}
+    entries: dict[str, tuple[Any, str]] = {}
     small = [
         name
         for name, shape, kind in whosmat(str(path))
@@ -157,7 +157,7 @@ def _nearby(path: Path) -> Found:
             continue
         if isinstance(value, np.ndarray) and value.dtype.names:
             for member in value.dtype.names if value.size == 1 else ():
-                found[member] = (value[member][()], f"variable {name}.{member}")
+                entries[member] = (value[member][()], f"variable {name}.{member}")
         else:
-            found[name] = (str(value) if np.asarray(value).dtype.kind == "U" else value, f"variable {name}")
-    return found
+            entries[name] = (str(value) if np.asarray(value).dtype.kind == "U" else value, f"variable {name}")
+    return entries

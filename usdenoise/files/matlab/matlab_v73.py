@@ -30,14 +30,14 @@ def special_class(dataset: h5py.Dataset) -> str | None:
 
 
 def cells(
-    file: h5py.File, found: Mapping[str, h5py.Dataset]
+    file: h5py.File, datasets: Mapping[str, h5py.Dataset]
 ) -> dict[str, tuple[StoredArray, tuple[h5py.Dataset, ...]]]:
     """Return the cells of a file whose elements can be concatenated: full name -> the whole array, and its parts.
 
     The array has its axes in MATLAB's order, and the parts are in the order of time.
     """
-    made = {}
-    for name, dataset in found.items():
+    cell_arrays = {}
+    for name, dataset in datasets.items():
         if special_class(dataset) != "cell" or not 0 < (dataset.size or 0) <= MOST_CELLS:
             continue
         if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference or name.startswith("#refs#"):
@@ -52,5 +52,5 @@ def cells(
         ]
         whole = blocks(arrays) if len(arrays) == dataset.size else None
         if whole is not None:
-            made[name] = (whole, tuple(elements))
-    return made
+            cell_arrays[name] = (whole, tuple(elements))
+    return cell_arrays

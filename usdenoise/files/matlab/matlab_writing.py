@@ -60,21 +60,21 @@ def write_matlab(
     replaced = {*replaced, *named}
     if source is not None and h5py.is_hdf5(source):
         return write_v73(path, named, source, replaced)
-    others = [] if source is None else other_variables_of_v5(source, replaced)
+    other_variables = [] if source is None else other_variables_of_v5(source, replaced)
     if _is_too_large_for_v5(named):
         write_v73(path, named)
-        return others
+        return other_variables
     if source is None:
         _write_v5(path, named)
         return []
     lost: list[str] = []
-    for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(others):
-        others.remove(struct_name)
+    for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(other_variables):
+        other_variables.remove(struct_name)
         fields, lost_fields = other_fields(source, struct_name, replaced)
         named |= fields
         lost += lost_fields
     _write_v5(path, named)
-    return lost + append_variables_of_v5(path, source, others)
+    return lost + append_variables_of_v5(path, source, other_variables)
 
 
 def _is_too_large_for_v5(named: Mapping[str, Any]) -> bool:
@@ -90,10 +90,10 @@ def _write_v5(path: Path, named: Mapping[str, Any]) -> None:
     nested: dict[str, Any] = {}
     for name, value in named.items():
         *structs, last = name.split("/")
-        place = nested
+        nesting = nested
         for struct_name in structs:
-            place = place.setdefault(struct_name, {})
-        place[last] = value
+            nesting = nesting.setdefault(struct_name, {})
+        nesting[last] = value
     # The file is written under a temporary name, to which savemat would add .mat.
     savemat(str(path), nested, appendmat=False, oned_as="column", long_field_names=True)
 

@@ -1,1 +1,1 @@
-"""Zarr groups, such as those of ConfUSIus and xarray."""
+"""Zarr groups, such as ConfUSIus and xarray write them."""

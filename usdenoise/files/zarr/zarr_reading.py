@@ -1,4 +1,4 @@
-"""Reading of Zarr groups, such as those of ConfUSIus. The package zarr is imported when one is read."""
+"""Reading of Zarr groups, such as ConfUSIus writes them. The package zarr is imported when one is read."""
 
 import logging
 import math
@@ -26,14 +26,14 @@ DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again
 
 
 @contextmanager
-def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
+def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     """Open a Zarr group or a single Zarr array and list its contents.
 
     Parameters
     ----------
     path : Path
         Folder of the group.
-    how : ReadOptions
+    read_options : ReadOptions
         Reading options.
 
     Raises
@@ -57,11 +57,11 @@ def open_contents(path: Path, how: ReadOptions) -> Iterator[Contents]:
     def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
         first = members[parts[0]]
         names = _dimensions(first)
-        made = arranged(name, array, how.n_axes, layout=layout, check=lambda: check(parts))
-        if made is None:
+        arranged_stack = arranged(name, array, read_options.n_axes, layout=layout, check=lambda: check(parts))
+        if arranged_stack is None:
             return None
-        shape = made.array.shape
-        return replace(made, metadata=lambda: _nearby(root, parts[0], first, members, names, shape))
+        shape = arranged_stack.array.shape
+        return replace(arranged_stack, metadata=lambda: _nearby(root, parts[0], first, members, names, shape))
 
     yield Contents("Zarr", stacks_of(arrays, stack), every)
 
@@ -129,24 +129,24 @@ def _nearby(
     shape: tuple[int, ...],
 ) -> Found:
     group = name.rpartition("/")[0]
-    found = {
+    entries = {
         key: (value, f"attribute {key} of {name}")
         for key, value in _attributes(array).items()
-        # Those with an underscore are of xarray, and say how the values are stored.
+        # Attributes with an underscore are from xarray, and describe how the values are stored.
         if not key.startswith("_")
     }
     if not isinstance(root, type(array)):
         for owner in (root[group], root) if group else (root,):
             for key, value in _attributes(owner).items():
-                found.setdefault(key, (value, f"attribute {key} of the group"))
+                entries.setdefault(key, (value, f"attribute {key} of the group"))
     if dimensions is None:
-        return found
+        return entries
     labels = _labels(members, group, dimensions)
-    return {**found, **labelled_metadata(dimensions, array.shape, len(shape), labels, found)}
+    return {**entries, **labelled_metadata(dimensions, array.shape, len(shape), labels, entries)}
 
 
 def _labels(members: Mapping[str, Any], group: str, dimensions: tuple[str, ...]) -> dict[str, Label]:
-    """Return the coordinates next to an array: those of its dimensions, and those of a voxel grid in the world."""
+    """Return the coordinates next to an array: for its dimensions, and for a voxel grid in the world."""
     labels = {}
     for name in {*dimensions, *VOXELS, *WORLD}:
         item = members.get(f"{group}/{name}".lstrip("/"))

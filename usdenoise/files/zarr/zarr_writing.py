@@ -25,7 +25,7 @@ def write_zarr(path: Path, content: ResultFile) -> None:
     """Write a stack and results as a Zarr group in the layout of ConfUSIus 0.8.
 
     Every image is a grid of voxels, with an axis of length 1 for the elevation of a single slice. The stack comes
-    first among the arrays, and the power Doppler where there is no stack: ConfUSIus opens the first one.
+    first among the arrays, and the power Doppler if there is no stack: ConfUSIus opens the first one.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def write_zarr(path: Path, content: ResultFile) -> None:
     create = partial(
         root.create_array,
         compressors=None,
-        # Zarr leaves out chunks of zeros unless it is set otherwise, and our reader refuses missing chunks.
+        # By default Zarr does not write chunks of zeros, and our reader refuses missing chunks.
         config={"write_empty_chunks": True},
     )
     stack, described = content.stack, content.stack_attributes
@@ -92,15 +92,15 @@ def _write_array(create: Callable[..., Any], content: ResultFile, name: str, val
 
 
 def _write_coordinates(root: Any, content: ResultFile, every: set[str]) -> None:
-    """Write the coordinates of all axes that arrays of the group and of that of the stack have."""
+    """Write the coordinates of all axes of the arrays in the group, and in the group of the stack."""
     letters = with_slice("".join(letter for letter in "tyzx" if letter in "".join(every)))
     labels = grid_labels(content.stack, letters)
     for group in {"", content.stack.name.rpartition("/")[0] if content.with_stack else ""}:
         for name, label in labels.items():
-            place = f"{group}/{name}".lstrip("/")
-            if place in root:
+            array_path = f"{group}/{name}".lstrip("/")
+            if array_path in root:
                 continue
-            array = root.create_array(place, data=label.values, dimension_names=label.dimensions)
+            array = root.create_array(array_path, data=label.values, dimension_names=label.dimensions)
             array.attrs.update(_json(label.attributes))
 
 
@@ -144,7 +144,9 @@ def _consolidate(path: Path, order: list[str]) -> None:
     """
     file = path / "zarr.json"
     group = json.loads(file.read_bytes())
-    every = sorted(place.parent.relative_to(path).as_posix() for place in path.rglob("zarr.json"))
+    every = sorted(
+        metadata_file.parent.relative_to(path).as_posix() for metadata_file in path.rglob("zarr.json")
+    )
     names = dict.fromkeys([*order, *every])
     metadata = {name: json.loads((path / name / "zarr.json").read_bytes()) for name in names if name != "."}
     group["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": metadata}

@@ -1,6 +1,6 @@
 """Many acquisitions: which scans and where, resuming, processes here or on Dask workers, the table and the page.
 
-What is listed below may be imported from outside. `run_batch` is the way in.
+The names below may be imported from outside. `run_batch` is the entry point.
 """
 
 from usdenoise.jobs.batch.plan import Scan

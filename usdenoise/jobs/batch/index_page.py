@@ -67,7 +67,7 @@ class IndexPage:
         began = time.monotonic()
         if began < self._next:
             return
-        # What is wrong with the folder is said at the end of the batch; the scans are worth more than the page.
+        # A problem with the folder is reported at the end of the batch. The scans matter more than the page.
         with suppress(OutputError):
             self.write(rows, running)
         now = time.monotonic()
@@ -88,8 +88,8 @@ class IndexPage:
         """
         for scan in [scan for scan, row in rows.items() if row.status in WITH_RESULTS]:
             if scan not in self._images:
-                found = scan_image(scan)
-                self._images[scan] = None if found is None else small_image(*found)
+                full_image = scan_image(scan)
+                self._images[scan] = None if full_image is None else small_image(*full_image)
         known = {scan: image for scan, image in self._images.items() if image is not None}
         scale = common_scale(list(known.values()), self._display)
         entries = []
@@ -113,18 +113,18 @@ class IndexPage:
             entries,
             is_running=running is not None,
             scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if known else "",
-            made=self._made,
+            generator=self._made,
         )
         with OutputFolder(self._folder, overwrite=True) as outputs:
             outputs.reserve(BatchFile.INDEX).write_text(page, encoding="utf-8")
             outputs.commit()
 
     def _address(self, scan: Scan) -> str | None:
-        """Return the address of a scan's page from this one, or None where it has none."""
-        place = scan.folder / f"{scan.path.stem}_report.html"
-        if not os.path.isfile(place):
+        """Return the address of a scan's page from this one, or None if it has none."""
+        page_path = scan.folder / f"{scan.path.stem}_report.html"
+        if not os.path.isfile(page_path):
             return None
-        below = os.path.relpath(place, self._folder)
+        below = os.path.relpath(page_path, self._folder)
         return f"./{quote(os.fsencode(below))}"
 
     @property

@@ -59,11 +59,11 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     """Return the scans that some paths name or hold, each once, in natural order.
 
     A folder is searched with all its subfolders, except hidden ones, links to folders, and `output`. A folder
-    that is an acquisition itself (Zarr, AUTC) is one scan. Results of earlier runs are left out.
+    that is an acquisition itself (Zarr, AUTC) is one scan. Results of earlier runs are skipped.
 
     The tree below the deepest folder that holds all `paths` is mirrored under `output`. Each scan has a folder
     there with the name of its file without the suffix. Where files of one folder differ in the suffix alone,
-    the first in natural order has that name. The others append "-" and their suffix: x and x-mat.
+    the first in natural order has that name. Other files append "-" and their suffix: x and x-mat.
 
     Parameters
     ----------
@@ -78,14 +78,14 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     Returns
     -------
     list of Scan
-        Scans in natural order, as by :func:`natural_key`. The list is empty where there are none.
+        Scans in natural order, as by :func:`natural_key`. The list is empty if there are none.
 
     Raises
     ------
     InputError
         If a path holds a NUL character.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     roots = []
     for path in paths:
         check_path(path)
@@ -93,13 +93,13 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
         search = os.path.isdir(path) and not is_zarr(path)
         roots.append(whole if search else os.path.dirname(whole))
         for file in acquisition_files(path, output, patterns) if search else [path]:
-            found.setdefault(os.path.abspath(file), file)
-    if not found:
+            files.setdefault(os.path.abspath(file), file)
+    if not files:
         return []
     root = os.path.commonpath(roots)
-    # A folder that cannot be read is a scan itself, with a name like the others.
-    root = os.path.dirname(root) if root in found else root
-    names = {os.path.relpath(whole, root): path for whole, path in found.items()}
+    # A folder that cannot be read is a scan itself, with a name like other scans.
+    root = os.path.dirname(root) if root in files else root
+    names = {os.path.relpath(whole, root): path for whole, path in files.items()}
     ordered = sorted(names, key=natural_key)
     folders = _folders(ordered)
     return [
@@ -109,19 +109,21 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
 
 
 def _folders(names: Iterable[str]) -> list[PurePath]:
-    taken: set[str] = set(BatchFile)
+    used_names: set[str] = set(BatchFile)
     folders = []
     for name in names:
         path = PurePath(name)
         plain = path.with_name(path.stem)
         spelt = path.with_name(f"{path.stem}-{path.suffix[1:]}")
-        numbered = (spelt.with_name(f"{spelt.name}-{number}") for number in range(2, len(taken) + 3))
-        folder = next(place for place in (plain, spelt, *numbered) if _alike(place) not in taken)
-        taken.add(_alike(folder))
+        numbered = (spelt.with_name(f"{spelt.name}-{number}") for number in range(2, len(used_names) + 3))
+        folder = next(
+            candidate for candidate in (plain, spelt, *numbered) if _alike(candidate) not in used_names
+        )
+        used_names.add(_alike(folder))
         folders.append(folder)
     return folders
 
 
 def _alike(path: PurePath) -> str:
-    """Return a key that is equal for names that some file systems do not tell apart."""
+    """Return a key that is equal for names that some file systems do not distinguish."""
     return unicodedata.normalize("NFC", str(path)).casefold()

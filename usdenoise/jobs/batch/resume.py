@@ -28,7 +28,7 @@ class Decision:
 
     @property
     def action(self) -> str:
-        """What is done with the scan: "run" or "skip"."""
+        """The action for the scan: "run" or "skip"."""
         return "run" if self.row is None else "skip"
 
 

@@ -115,7 +115,7 @@ def plan_batch(
     scans = find_scans([Path(path) for path in paths], Path(folder), patterns)
     if not scans:
         raise InputError(
-            f"there are no scans in {', '.join(map(str, paths)) or 'nothing'}",
+            f"no scans were found in {', '.join(map(str, paths)) or 'nothing'}",
             remedy="name files, or give {patterns} the form of their names",
         )
     options = requested(**_complete(arguments))
@@ -146,7 +146,7 @@ def run_batch(  # noqa: PLR0913
         are written to its top. index.html is kept up to date while the batch runs.
     arguments : mapping, optional
         Keyword arguments of :func:`usdenoise.run` for every scan: options, display, output, reading and memory. The
-        number of threads is divided among the processes. By default, those of `usdenoise.run`.
+        number of threads is divided among the processes. By default, the defaults of `usdenoise.run`.
     patterns : sequence of str
         Shell patterns for the names of files in folders. By default, the suffixes of the known formats decide.
     jobs : int, optional
@@ -227,7 +227,9 @@ def run_batch(  # noqa: PLR0913
                 batch.collect(requested(**complete))
                 written()
             done = sum(row.status in WITH_RESULTS for row in batch.rows.values())
-            error.add_note(f"{done} of {len(decisions)} scans are done; the same command does the others")
+            error.add_note(
+                f"{done} of {len(decisions)} scans are done; the same command filters the remaining scans"
+            )
             raise
         return written()
 
@@ -318,8 +320,8 @@ class _Batch:
             if other not in self._expected:
                 needed = expected_bytes(other.path, arguments["reading"], arguments["options"].precision)
                 self._expected[other] = min(needed, arguments.get("memory") or needed)
-        taken = sum(self._expected[other] for other in self._running.values())
-        return taken + self._expected[scan] <= executor.memory
+        reserved = sum(self._expected[other] for other in self._running.values())
+        return reserved + self._expected[scan] <= executor.memory
 
     def _row(self, scan: Scan, future: Future[str | None]) -> Row:
         try:

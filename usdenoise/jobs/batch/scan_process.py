@@ -100,7 +100,7 @@ def run_scan_on_worker(words: Sequence[str], lock: Path) -> str | None:
     worker = get_worker()
     limit = worker.memory_manager.memory_limit
     share = [f"--memory={limit // worker.state.nthreads}"] if limit else []
-    # The last of several values counts: that of the user.
+    # The last of several values counts: the value of the user.
     return run_scan([*share, *words], lock)
 
 

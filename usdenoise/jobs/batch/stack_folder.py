@@ -35,7 +35,7 @@ class StackFolder:
 
     def __init__(self, folder: Path, scans: Iterable[Scan], output: Output) -> None:
         if not output.stack:
-            raise OptionError("there is no stack to put into a folder", remedy="leave out {stack} or {flat}")
+            raise OptionError("requires the filtered stacks", option="flat", remedy="omit {stack} or {flat}")
         self._folder = folder / BatchFile.STACKS
         self._places: dict[str, Scan] = {}
         for scan in scans:
@@ -44,27 +44,27 @@ class StackFolder:
             if other is not scan:
                 raise OptionError(
                     f"{other.name} and {scan.name} would have the same name in one folder",
-                    remedy="leave out {flat}, or rename a file",
+                    remedy="omit {flat}, or rename a file",
                 )
 
     def update(self, scan: Scan, is_done: bool) -> None:
         """Put the stack of a scan into the folder if its results are complete; otherwise remove an old one."""
         suffix = output_suffix(scan.path)
         source = scan.folder / f"{scan.path.stem}_denoised{suffix}"
-        place = self._folder / f"{scan.path.stem}{suffix}"
+        link_path = self._folder / f"{scan.path.stem}{suffix}"
         if not is_done:
-            remove(place)
-        elif source.is_dir() or not place.exists() or not filecmp.cmp(source, place):
+            remove(link_path)
+        elif source.is_dir() or not link_path.exists() or not filecmp.cmp(source, link_path):
             self._folder.mkdir(exist_ok=True)
-            remove(place)
+            remove(link_path)
             if source.is_dir():
-                shutil.copytree(source, place, copy_function=_link)
+                shutil.copytree(source, link_path, copy_function=_link)
             else:
-                _link(source, place)
+                _link(source, link_path)
 
 
-def _link(source: str | Path, place: str | Path) -> None:
+def _link(source: str | Path, link_path: str | Path) -> None:
     try:
-        os.link(source, place)
+        os.link(source, link_path)
     except OSError:
-        shutil.copy2(source, place)
+        shutil.copy2(source, link_path)

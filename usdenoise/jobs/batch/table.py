@@ -109,7 +109,7 @@ def write_tables(
 def scan_image(scan: Scan) -> tuple[NDArray[np.float32], float] | None:
     """Return the blood map of a scan, or its power Doppler where it has none, and the height of a pixel over its width.
 
-    The image is linear power, (n_pages, n_rows, n_columns), from the files of the scan. None where they cannot be read.
+    The image is linear power, (n_pages, n_rows, n_columns), from the files of the scan. None if they cannot be read.
     """
     try:
         report = read_report(scan)

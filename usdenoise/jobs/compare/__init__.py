@@ -1,4 +1,4 @@
-"""The same acquisition through several clutter filters, one after the other, with figures of merit that compare them.
+"""The same acquisition through several clutter filters, one after the other, with metrics that compare them.
 
 The filters are the rows of `clutter_filters`. From outside import the names below, and `compare_file` for files.
 """

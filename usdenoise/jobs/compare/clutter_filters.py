@@ -114,7 +114,7 @@ def _run_baseline(baseline: Baseline, stack: Acquisition, options: DenoiseOption
         sample = PixelSample.of(matrix, np.arange(len(matrix)), executor)
         if n_missing := matrix.size - sample.n_used:
             raise InputError(
-                f"this method needs every entry, and {n_missing} are NaN or infinite; "
+                f"this method requires every entry, and {n_missing} are NaN or infinite; "
                 "compare methods that fill missing entries, such as eta-decay"
             )
         signal_pixels = find_signal_pixels(
@@ -236,4 +236,4 @@ CLUTTER_FILTERS: Mapping[str, str] = MappingProxyType(
 """Name of each filter that can be compared -> its source."""
 
 USUAL = ("eta-decay", "svd", "rsvd", "highpass")
-"""Filters that are compared by default: those that a user would choose between. The others serve studies of methods."""
+"""Filters that are compared by default: a user would choose between them. All other filters serve studies of methods."""

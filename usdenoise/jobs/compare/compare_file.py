@@ -44,14 +44,14 @@ def compare_file(
     display: Display | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
-    **given: Any,
+    **requested_options: Any,
 ) -> dict[str, Any]:
     """Compare methods on an acquisition file and write comparison.csv, .json, .png and .html.
 
     Parameters
     ----------
     path : str or Path
-        File of the acquisition. If it contains the truth of a simulation, the figures of merit use it.
+        File of the acquisition. If it contains the truth of a simulation, the metrics use it.
     folder : str or Path, optional
         Folder of the results; by default ``<stem>-comparison`` in the current folder.
     regions : mapping, optional
@@ -65,7 +65,7 @@ def compare_file(
         Whether existing results may be replaced.
     command : list of str, optional
         Command line, for the report.
-    **given
+    **requested_options
         Arguments of :func:`usdenoise.compare`: `methods`, `on_start` and the options.
 
     Returns
@@ -83,8 +83,8 @@ def compare_file(
     path, display = Path(path), display or Display()
     folder = Path(f"{path.stem}-comparison") if folder is None else Path(folder)
     with OutputFolder(folder, overwrite) as outputs:
-        places = {name: outputs.reserve(name) for name in FILES}
-        with open_input(path, reading, given.get("precision", "single")) as source:
+        paths = {name: outputs.reserve(name) for name in FILES}
+        with open_input(path, reading, requested_options.get("precision", "single")) as source:
             digest = source.digest_in_background()
             acquisition = source.read()
             source.check_unchanged()
@@ -95,26 +95,28 @@ def compare_file(
         }
         source_record = plain(input_record(path, acquisition, acquisition.iq.shape, digest.result()))
         truth = read_truth(path, acquisition)
-        outcome = compare(acquisition, truth=truth, **masks, **given)
+        outcome = compare(acquisition, truth=truth, **masks, **requested_options)
         montage = _montage(outcome, acquisition, path.stem, display)
         if montage is None:
             outputs.release("comparison.png")
         else:
-            places["comparison.png"].write_bytes(montage)
+            paths["comparison.png"].write_bytes(montage)
         report: dict[str, Any] = {
             "rows": outcome.rows,
             "low_cutoff": outcome.low_cutoff,
-            "settings": {name: given.get(name, DenoiseOptions.declared[name].default) for name in SHARED},
+            "settings": {
+                name: requested_options.get(name, DenoiseOptions.declared[name].default) for name in SHARED
+            },
             "regions": dict(regions or {}),
             "input": source_record,
             "output": {final.name: str(folder / final.name) for final in outputs.finals},
             "software": dict(software()),
             "command": command,
         }
-        places["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows), "utf-8")
-        places["comparison.html"].write_text(_page(outcome, path.stem, montage), "utf-8")
-        report["output_bytes"] = {name: size_on_disk(places[name]) for name in list(report["output"])[:-1]}
-        places["comparison.json"].write_text(to_json(report, indent=2) + "\n")
+        paths["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows), "utf-8")
+        paths["comparison.html"].write_text(_page(outcome, path.stem, montage), "utf-8")
+        report["output_bytes"] = {name: size_on_disk(paths[name]) for name in list(report["output"])[:-1]}
+        paths["comparison.json"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit(files_of_report(outputs.finals[-1]))
     return report
 

@@ -50,15 +50,15 @@ class Comparison:
         that failed has one row. Keys: method, picture ("power Doppler" or "blood map"), status ("done", "failed" or
         "diverged"), message, seconds, rank, low_cutoff, iterations, passes, held_out_rmse, distance_to_svd, contrast_db,
         cnr, gcnr, correlation, auc, note and citation. Values that a method does not have are None. The two rows of a
-        method differ in the figures of merit of the image: the blood map of every filter is computed in the same way,
+        method differ in the metrics of the image: the blood map of every filter is computed in the same way,
         by :mod:`usdenoise.blood`.
     images : list of float32 array or None
         Linear image of each row, spatial axes in the order of the acquisition; None if the method failed.
     low_cutoff : int or str
         Number of components that every low-rank method removes; "auto" if it could not be determined.
     reference : float32 array or None
-        Linear power Doppler of the full SVD. If it failed, as it does with missing entries, that of the first method
-        that did not. None if all failed.
+        Linear power Doppler of the full SVD. If it failed, for example because of missing entries, the power Doppler
+        of the first method that succeeded. None if all failed.
     """
 
     rows: list[dict[str, Any]]
@@ -75,7 +75,7 @@ def compare(
     background: NDArray[np.bool_] | None = None,
     truth: Truth | None = None,
     on_start: Callable[[str], None] | None = None,
-    **given: Any,
+    **requested_options: Any,
 ) -> Comparison:
     """Filter one acquisition by several methods, one after the other.
 
@@ -95,7 +95,7 @@ def compare(
         True blood power and vessels, for the correlation and the detection AUC.
     on_start : callable, optional
         Called before each method with its name.
-    **given
+    **requested_options
         The options rank, sampling, low_cutoff, high_cutoff, seed, precision and threads of
         :class:`usdenoise.DenoiseOptions`.
 
@@ -128,8 +128,8 @@ def compare(
     >>> comparison.images[0].shape
     (12, 10)
     """
-    check_names(given, SHARED)
-    options = DenoiseOptions(**given)
+    check_names(requested_options, SHARED)
+    options = DenoiseOptions(**requested_options)
     names = _checked_names(methods)
     signal, background = _regions(acquisition, signal, background, truth)
     exact: NDArray[Any] | None = None
@@ -167,7 +167,7 @@ def compare(
 def _run(
     name: str, acquisition: Acquisition, options: DenoiseOptions
 ) -> tuple[dict[str, Any], Filtered | None]:
-    """Run a method, and return its row without figures of merit; the filtered stack is None if it failed."""
+    """Run a method, and return its row without metrics; the filtered stack is None if it failed."""
     row: dict[str, Any] = {
         "method": name,
         "picture": "",
@@ -215,12 +215,12 @@ def _regions(
     background: NDArray[np.bool_] | None,
     truth: Truth | None,
 ) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
-    """Return both regions or none, by default those of the truth, and check that they fit."""
+    """Return both regions or none, by default the regions of the truth, and check that they fit."""
     if truth is not None:
         signal = truth.vessel_mask if signal is None else signal
         background = ~truth.vessel_mask if background is None else background
     if (signal is None) != (background is None):
-        raise OptionError("a contrast needs both regions", remedy="give {signal} and {background}")
+        raise OptionError("contrast requires both regions", remedy="give {signal} and {background}")
     if signal is not None and background is not None:
         metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)
     return signal, background

@@ -13,7 +13,7 @@ POWER_DOPPLER, BLOOD_MAP = PICTURES = ("power Doppler", "blood map")
 """The images of each filtered stack."""
 
 FIGURES = ("contrast_db", "cnr", "gcnr", "correlation", "auc")
-"""Names of the figures of merit of an image."""
+"""Names of the metrics of an image."""
 
 
 def figures_of_merit(
@@ -22,7 +22,7 @@ def figures_of_merit(
     background: NDArray[np.bool_] | None,
     truth: Truth | None,
 ) -> dict[str, float]:
-    """Return the figures of merit of an image that the given regions and truth determine.
+    """Return the metrics of an image that the given regions and truth determine.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ def relative_distance(matrix: NDArray[Any], reference: NDArray[Any]) -> float:
     difference = total = 0.0
     # Blocks of 1024 rows keep the double-precision copies small.
     for start in range(0, len(matrix), 1024):
-        wanted = np.asarray(reference[start : start + 1024], np.complex128)
-        difference += float(np.sum(np.abs(matrix[start : start + 1024] - wanted) ** 2))
-        total += float(np.sum(np.abs(wanted) ** 2))
+        truth = np.asarray(reference[start : start + 1024], np.complex128)
+        difference += float(np.sum(np.abs(matrix[start : start + 1024] - truth) ** 2))
+        total += float(np.sum(np.abs(truth) ** 2))
     return float(np.sqrt(difference / total)) if total > 0 else float("nan")
 
 
@@ -84,7 +84,7 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[st
     Parameters
     ----------
     rows : sequence of mapping
-        Rows of a comparison. The rows of blood maps show figures of merit alone, and are omitted without any.
+        Rows of a comparison. The rows of blood maps show metrics alone, and are omitted without any.
     """
     shown = [key for key in _COLUMNS if key == "seconds" or any(row[key] is not None for row in rows)]
     cells = []

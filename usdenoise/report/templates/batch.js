@@ -15,7 +15,7 @@
   function compare(column, sign) {
     return (one, other) => {
       const a = value(one, column), b = value(other, column);
-      // What is not known comes last in either order.
+      // Unknown values come last in either order.
       if ((a === "") !== (b === "")) return a === "" ? 1 : -1;
       const difference = numeric.has(column) ? Number(a) - Number(b) : a.localeCompare(b);
       return sign * difference || one.dataset.place - other.dataset.place;
@@ -32,7 +32,7 @@
       count += row.hidden ? 0 : 1;
     }
     rows.sort(compare(order.value, down.checked ? -1 : 1));
-    // Rows that are in place already need no new layout.
+    // Rows in the right order need no new layout.
     if (rows.some((row, place) => body.rows[place] !== row)) body.append(...rows);
     for (const head of heads) {
       if (head.dataset.column === order.value) {
@@ -48,7 +48,7 @@
     history.replaceState(null, "", "#" + state);
   }
 
-  // The state is in the address, so that it is the same after the page has loaded itself again.
+  // The state is in the address, so that it is the same after the page reloads.
   const state = new URLSearchParams(location.hash.slice(1));
   words.value = state.get("words") || "";
   status.value = state.get("status") || "";
