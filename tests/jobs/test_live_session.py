@@ -437,7 +437,7 @@ def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
             Session(axes="tzx", regions={"a": text})
     assert not (tmp_path / "out").exists()
     late = cli("session", tmp_path, "-o", tmp_path / "out", "--until-idle", 3)
-    refused(late, "give --live too")
+    refused(late, "--until-idle requires a live session; add --live")
     named = cli("session", tmp_path, "-o", tmp_path / "out", "--region", "cortex")
     assert named.exit_code == 2
     assert "'cortex' is not NAME=REGION" in named.stderr

@@ -112,7 +112,7 @@ def test_an_output_that_may_not_be_written_is_one_sentence(tmp_path: Path) -> No
     places = [(command, place) for command in ("run", "batch") for place in (out, out / "below")]
     refused(
         [[command, str(scan), "-o", str(place), *QUICK] for command, place in places],
-        r"the folder \S+ cannot be (made|written).*",
+        r"the folder \S+ cannot be (created|written).*",
     )
     assert list(out.iterdir()) == []
 
