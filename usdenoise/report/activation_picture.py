@@ -12,7 +12,7 @@ from usdenoise.report.panels import panel_picture, panels_of
 from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE, ActivationMap
 
 BLOOD_RANGE_DB = 30.0
-"""Range of the blood map below the activation."""
+"""Range of the blood map below an activation, and below the outlines of regions."""
 
 _GREYS = 256
 

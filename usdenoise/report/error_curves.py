@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.report.figures import add_title, encoded
+from usdenoise.report.figures import LINE_COLORS, add_title, encoded
 
-# The colours of Okabe and Ito, which stay distinct in all common kinds of colour blindness, without yellow.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 _STYLES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
 _LOWEST, _HIGHEST = 1e-17, 1e3
 """Smallest and largest relative error drawn: below the rounding of double precision, and divergence."""
@@ -68,7 +66,7 @@ def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label
     for panel, setting in zip(panels, settings, strict=False):
         for number, (label, (x, quartiles)) in enumerate(setting.lines.items()):
             low, median, high = np.clip(quartiles, _LOWEST, _HIGHEST)
-            color = _COLORS[number % len(_COLORS)]
+            color = LINE_COLORS[number % len(LINE_COLORS)]
             style = _STYLES[number % len(_STYLES)]
             panel.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
             panel.plot(x, median, color=color, linestyle=style, linewidth=1.6, label=label)

@@ -21,6 +21,9 @@ MARGIN_INCHES = 0.06
 """White margin around a figure."""
 
 
+# The colours of Okabe and Ito, which stay distinct in all common kinds of colour blindness, without yellow.
+LINE_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+
 BLACK_SHARE = 0.02
 """Share of the pixels, or of the power, that may be black where the dynamic range suits a picture."""
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from usdenoise.blood.power_doppler import decibels
-from usdenoise.report.figures import ColorScale, add_title, encoded
+from usdenoise.report.activation_picture import BLOOD_RANGE_DB
+from usdenoise.report.figures import LINE_COLORS, ColorScale, add_title, encoded
 from usdenoise.report.panels import axis_label, draw_panel, front_view
 from usdenoise.report.series import Series
 from usdenoise.sessions.regions import WHOLE_IMAGE, relative_change
@@ -13,11 +14,6 @@ from usdenoise.sessions.regions import WHOLE_IMAGE, relative_change
 REGIONS = "regions"
 """Name of the picture and of the table."""
 
-BLOOD_RANGE_DB = 30.0
-"""Range of the blood map below the outlines."""
-
-# The colours of Okabe and Ito, which stay distinct in all common kinds of colour blindness, without yellow.
-REGION_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 _STYLES = ("-", "--", "-.", ":")
 _INCHES, _DPI = (9.0, 3.6), 150
 
@@ -78,5 +74,5 @@ def _style(name: str, series: Series) -> dict[str, Any]:
     if name == WHOLE_IMAGE:
         return {"color": "0.5", "linestyle": "-"}
     number = list(series.regions).index(name) - 1
-    color = REGION_COLORS[number % len(REGION_COLORS)]
-    return {"color": color, "linestyle": _STYLES[number // len(REGION_COLORS) % len(_STYLES)]}
+    color = LINE_COLORS[number % len(LINE_COLORS)]
+    return {"color": color, "linestyle": _STYLES[number // len(LINE_COLORS) % len(_STYLES)]}

@@ -37,21 +37,22 @@ class StackFolder:
         if not output.stack:
             raise OptionError("requires the filtered stacks", option="flat", remedy="omit {stack} or {flat}")
         self._folder = folder / BatchFile.STACKS
-        self._places: dict[str, Scan] = {}
+        named: dict[str, Scan] = {}
         for scan in scans:
-            name = f"{scan.path.stem}{output_suffix(scan.path)}"
-            other = self._places.setdefault(name.casefold(), scan)
+            other = named.setdefault(self._path(scan).name.casefold(), scan)
             if other is not scan:
                 raise OptionError(
                     f"{other.name} and {scan.name} would have the same name in one folder",
                     remedy="omit {flat}, or rename a file",
                 )
 
+    def _path(self, scan: Scan) -> Path:
+        return self._folder / f"{scan.path.stem}{output_suffix(scan.path)}"
+
     def update(self, scan: Scan, is_done: bool) -> None:
         """Put the stack of a scan into the folder if its results are complete; otherwise remove an old one."""
-        suffix = output_suffix(scan.path)
-        source = scan.folder / f"{scan.path.stem}_denoised{suffix}"
-        link_path = self._folder / f"{scan.path.stem}{suffix}"
+        link_path = self._path(scan)
+        source = scan.folder / f"{link_path.stem}_denoised{link_path.suffix}"
         if not is_done:
             remove(link_path)
         elif source.is_dir() or not link_path.exists() or not filecmp.cmp(source, link_path):
