@@ -4,7 +4,7 @@
         --noise-gain 15 --blood-to-noise -3 --clutter-to-blood 50
     python -m benchmarks.readme_picture brain.h5 [--output docs/images/brain.png]
 
-The images are those of `usdenoise run brain.h5`, without any option. 0 dB is the 99.9th percentile of the true blood
+The images are from `usdenoise run brain.h5`, without any option. 0 dB is the 99.9th percentile of the true blood
 power in all three. Printed are the correlations of the two images with the truth, on the linear scale.
 """
 

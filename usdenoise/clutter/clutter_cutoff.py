@@ -144,7 +144,7 @@ def choose_low_cutoff(
     Returns
     -------
     CutoffChoice
-        With low 0 if there is no clutter subspace.
+        With low 0 without a clutter subspace.
     """
     doppler = mean_doppler(model.right)
     similarity = spatial_similarity(model.left)

@@ -225,7 +225,7 @@ def described_image(name: str, values: NDArray[Any], stack: GriddedStack, unit: 
 
 
 def noise_over_depth(noise: NDArray[Any], stack: GriddedStack) -> list[Chart]:
-    """Return the chart of the mean noise power over the depth; none if there is no noise.
+    """Return the chart of the mean noise power over the depth; none without noise.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ def write_zarr(path: Path, content: ResultFile) -> None:
     """Write a stack and results as a Zarr group in the layout of ConfUSIus 0.8.
 
     Every image is a grid of voxels, with an axis of length 1 for the elevation of a single slice. The stack comes
-    first among the arrays, and the power Doppler if there is no stack: ConfUSIus opens the first one.
+    first among the arrays, and the power Doppler without a stack: ConfUSIus opens the first one.
 
     Parameters
     ----------
