@@ -28,8 +28,17 @@ def create_file(path: Path, user_block_bytes: int = 0) -> Iterator[h5py.File]:
     user_block_bytes : int, default 0
         Bytes before the HDF5 content that the library leaves to the caller: 0, or a power of two from 512 on.
     """
-    with path.open("w+b") as raw, h5py.File(raw, "w", rdcc_nbytes=0, userblock_size=user_block_bytes) as file:
-        yield file
+    try:
+        with (
+            path.open("w+b") as raw,
+            h5py.File(raw, "w", rdcc_nbytes=0, userblock_size=user_block_bytes) as file,
+        ):
+            yield file
+    except SystemError as error:
+        # Python 3.13 raises it for the second OSError, of closing the file: HDF5 calls `write` with the first one set.
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from None
+        raise
 
 
 def write_values(dataset: h5py.Dataset, values: NDArray[Any]) -> None:
