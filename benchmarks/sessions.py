@@ -289,7 +289,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         "sd of t": float(t[elsewhere].std()),
         "svd sd": max(svd)[1],
         "truth sd": float(truth_t[elsewhere & made.is_vessel].std()),
-        "mean map": float(np.corrcoef(found.model.mean_blood_power, clutter.of_live(truth))[0, 1]),
+        "mean map": float(np.corrcoef(found.model.mean_blood_power, clutter.at_signal_pixels(truth))[0, 1]),
         "long stack": float(np.corrcoef(long.ravel(), long_truth)[0, 1]),
         "shift error": shift_error(made, filtered_shifts),
         "bursts found": f"{int((bad & made.bursts).sum())} of {int(made.bursts.sum())}",

@@ -39,7 +39,7 @@ def shares(cutoffs):
     """Share of each of the 16 components that is removed from each pixel."""
     found = np.zeros((N_PIXELS, 16))
     found[:, : cutoffs.first] = 1
-    found[:, cutoffs.first : cutoffs.stop] = cutoffs.taken
+    found[:, cutoffs.first : cutoffs.stop] = cutoffs.removed
     return found
 
 
@@ -90,9 +90,9 @@ def test_the_scale_of_the_maps_does_not_count(planted, scale):
     scaled = BloodMap(
         blood.blood_power * scale, blood.noise_power * scale, blood.evidence, blood.kept_share, None
     )
-    one = local_cutoffs(model, 7, blood, Neighbourhood(SHAPE)).taken
+    one = local_cutoffs(model, 7, blood, Neighbourhood(SHAPE)).removed
     model = replace(model, singular_values=model.singular_values * np.sqrt(scale))
-    assert local_cutoffs(model, 7, scaled, Neighbourhood(SHAPE)).taken == pytest.approx(one, abs=1e-6)
+    assert local_cutoffs(model, 7, scaled, Neighbourhood(SHAPE)).removed == pytest.approx(one, abs=1e-6)
 
 
 @pytest.mark.parametrize(("low", "rank"), [(1, 1), (1, 16), (2, 2), (16, 16)])
@@ -102,7 +102,7 @@ def test_cutoffs_at_the_ends_of_the_model(planted, low, rank):
     cutoffs = local_cutoffs(short, low, blood, Neighbourhood(SHAPE))
     assert cutoffs.first == max(1, low - 4)
     assert cutoffs.stop == max(min(low + 8, rank), cutoffs.first)
-    assert np.isfinite(cutoffs.taken).all()
+    assert np.isfinite(cutoffs.removed).all()
 
 
 def test_shares_equal_a_loop():
@@ -118,10 +118,10 @@ def test_shares_equal_a_loop():
     more = [[share(pixel, k) - (1.0 if k < 5 else 0.0) for k in range(3, 9)] for pixel in range(5)]
     assert cutoffs.further == pytest.approx(np.array(more))
     weights = rng.random(5)
-    for component, power in enumerate(cutoffs.power_taken(weights)):
+    for component, power in enumerate(cutoffs.removed_power_share(weights)):
         kept = sum(weights[p] * (1 - share(p, component)) ** 2 for p in range(5)) / weights.sum()
         assert power == pytest.approx(1 - kept)
-    assert cutoffs.power_taken(np.zeros(5)) == pytest.approx(cutoffs.power_taken(np.ones(5)))
+    assert cutoffs.removed_power_share(np.zeros(5)) == pytest.approx(cutoffs.removed_power_share(np.ones(5)))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

@@ -33,7 +33,7 @@ class Background:
     ----------
     pixel, average : (n_pixels,) float64 arrays
         Noise variance of a channel of a pixel, and of its average over neighbours; positive.
-    leftover : (n_pixels,) float64 array
+    tissue : (n_pixels,) float64 array
         Mean square of remaining tissue in the average, along `direction`.
     direction : (C,) float64 array
         Unit vector of the channels of remaining tissue; zeros where nothing was removed.
@@ -41,19 +41,19 @@ class Background:
 
     pixel: NDArray[np.float64]
     average: NDArray[np.float64]
-    leftover: NDArray[np.float64]
+    tissue: NDArray[np.float64]
     direction: NDArray[np.float64]
 
     def whiten(self, channels: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return averages in which remaining tissue has the variance of the noise, as every other direction has."""
-        shrink = np.sqrt(self.average / (self.average + self.leftover)) - 1
+        shrink = np.sqrt(self.average / (self.average + self.tissue)) - 1
         along = channels @ self.direction
         whitened: NDArray[np.float64] = channels + (shrink * along)[:, None] * self.direction
         return whitened
 
     def rows(self, rows: slice) -> Self:
         """Return the background of some pixels."""
-        return replace(self, pixel=self.pixel[rows], average=self.average[rows], leftover=self.leftover[rows])
+        return replace(self, pixel=self.pixel[rows], average=self.average[rows], tissue=self.tissue[rows])
 
     def for_half(self) -> Self:
         """Return the background of half of the frames: noise has twice the variance."""

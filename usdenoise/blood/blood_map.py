@@ -95,7 +95,9 @@ def map_blood(
 
     pixel = channels(_ALL)
     average = grid.average(pixel, CELL_SIGMA)
-    background = measure_background(average, noise, to_channels(projection.leftover, is_complex), grid)
+    background = measure_background(
+        average, noise, to_channels(projection.remaining_tissue, is_complex), grid
+    )
 
     blood = _blood_directions(average, background)
 

@@ -43,7 +43,7 @@ class ClutterProjection:
         Lags 0 to L of white noise of unit power after the filter: 1 - q_0, -q_1, ..., -q_L.
     recovery : (2 L + 1,) complex array
         Weights of the lags -L to L that give rho_0.
-    leftover : (L + 1,) array
+    remaining_tissue : (L + 1,) array
         Lags of the remaining tissue, a signal with the spectrum h (1 - h), where h is the share of
         white noise that the filter keeps at a frequency. lag 0 is 1; all are 0 where nothing was removed.
     removed : (4 n,) float64 array
@@ -53,7 +53,7 @@ class ClutterProjection:
     n_frames: int
     white: NDArray[np.complex128]
     recovery: NDArray[np.complex128]
-    leftover: NDArray[np.complex128]
+    remaining_tissue: NDArray[np.complex128]
     removed: NDArray[np.float64]
 
     @property
@@ -126,7 +126,7 @@ def clutter_projection(
     -------
     ClutterProjection
         With L at least 1, and at most 12 and an eighth of the frames. `recovery` holds for the blood, `white` and
-        `leftover` hold for the image.
+        `remaining_tissue` hold for the image.
     """
     n = len(right)
     spectra = np.empty((4 * n, right.shape[1]))

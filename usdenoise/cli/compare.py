@@ -91,12 +91,12 @@ def command(
         output,
         methods=[name.lower() for name in methods],
         regions={name: values[name] for name in ("signal", "background") if values[name] is not None},
-        reading=shared.given(ReadOptions, values),
-        display=Display(**shared.given(Display, values)),
+        reading=shared.requested(ReadOptions, values),
+        display=Display(**shared.requested(Display, values)),
         overwrite=overwrite,
         command=typed_command(),
         on_start=console.say,
-        **shared.given(DenoiseOptions, values),
+        **shared.requested(DenoiseOptions, values),
     )
     rows = report["rows"]
     bad = [row for row in rows if row["status"] != "done"]

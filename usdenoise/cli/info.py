@@ -46,9 +46,9 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
         # The error about a folder that cannot be listed is the one of a Zarr group.
         is_folder = file.is_dir() and os.access(file, os.R_OK | os.X_OK) and not is_zarr(file)
     if is_folder:
-        _list_folder(file, as_json, shared.given(ReadOptions, reading))
+        _list_folder(file, as_json, shared.requested(ReadOptions, reading))
         return
-    description = describe(file, **shared.given(ReadOptions, reading))
+    description = describe(file, **shared.requested(ReadOptions, reading))
     metadata, problem = description.metadata, description.problem
     descriptions = {
         "values": metadata.values,

@@ -100,7 +100,7 @@ def command(
         regions=regions,
         bids=bids,
         **arguments,
-        session_options=SessionOptions(**shared.given(SessionOptions, values)),
+        session_options=SessionOptions(**shared.requested(SessionOptions, values)),
         overwrite=overwrite,
         command=typed_command(),
         watcher=ProgressView(console, arguments["options"].iterations),

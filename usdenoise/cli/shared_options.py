@@ -98,7 +98,7 @@ def _metavar(declared: Option) -> str:
     return "|".join((*declared.words, value))
 
 
-def given(options: type[Options], values: Mapping[str, Any]) -> dict[str, Any]:
+def requested(options: type[Options], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a class that were given, by the values of a command."""
     option_values: dict[str, Any] = {}
     for name, declared in options.declared.items():
@@ -120,10 +120,10 @@ def job_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     values = with_preset(values.get("preset"), {**values, **dict(values["estimator"])})
     return {
         **{name: values[name] for name in ("memory", "dask") if name in values},
-        "options": DenoiseOptions(**given(DenoiseOptions, values)),
-        "display": Display(**given(Display, values)),
-        "output": Output(**given(Output, values)),
-        "reading": given(ReadOptions, values),
+        "options": DenoiseOptions(**requested(DenoiseOptions, values)),
+        "display": Display(**requested(Display, values)),
+        "output": Output(**requested(Output, values)),
+        "reading": requested(ReadOptions, values),
     }
 
 

@@ -56,7 +56,7 @@ def command(
     """
     from usdenoise.jobs.simulate_job import simulate_to_file
 
-    settings = PhantomSettings(**shared.given(PhantomSettings, {**values, **dict(values["set"])}))
+    settings = PhantomSettings(**shared.requested(PhantomSettings, {**values, **dict(values["set"])}))
     began = time.perf_counter()
     console.begin("frames", settings.n_frames)
     summary = simulate_to_file(

@@ -123,8 +123,8 @@ def choose_local_cutoffs(
     cutoffs = local_cutoffs(model, clutter, first, grid).up_to(low)
     per_pixel = clutter_projection(
         model.right[:, : cutoffs.stop],
-        blood_shares=cutoffs.power_taken(first.blood_power),
-        image_shares=cutoffs.power_taken(np.ones(grid.n_pixels)),
+        blood_shares=cutoffs.removed_power_share(first.blood_power),
+        image_shares=cutoffs.removed_power_share(np.ones(grid.n_pixels)),
         used=lattice_frames.used,
     )
     return per_pixel, cutoffs

@@ -43,38 +43,38 @@ class LocalCutoffs:
         The global cutoff.
     first : int
         Components [0, first) are removed from every pixel.
-    taken : (n_pixels, k) float32 array
+    removed : (n_pixels, k) float32 array
         Share in [0, 1] of the amplitude of the components [first, first + k).
     """
 
     low: int
     first: int
-    taken: NDArray[np.float32]
+    removed: NDArray[np.float32]
 
     @property
     def stop(self) -> int:
-        """End of the components that are taken anywhere."""
-        return self.first + int(self.taken.shape[1])
+        """End of the components that are removed anywhere."""
+        return self.first + int(self.removed.shape[1])
 
     def up_to(self, low: int) -> Self:
-        """Return the same shares for a global cutoff that is as high or higher: its components are taken nowhere else."""
-        more = np.zeros((len(self.taken), max(low - self.stop, 0)), np.float32)
-        return replace(self, low=low, taken=np.concatenate([self.taken, more], axis=1))
+        """Return the same shares for a global cutoff that is as high or higher: its components are removed nowhere else."""
+        more = np.zeros((len(self.removed), max(low - self.stop, 0)), np.float32)
+        return replace(self, low=low, removed=np.concatenate([self.removed, more], axis=1))
 
     @property
     def further(self) -> NDArray[np.float32]:
-        """Share of the components from `first` on that is taken besides those below the global cutoff, (n_pixels, k)."""
-        more = self.taken.copy()
+        """Share of the components from `first` on that is removed besides those below the global cutoff, (n_pixels, k)."""
+        more = self.removed.copy()
         more[:, : self.low - self.first] -= 1
         return more
 
-    def power_taken(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the share of the power of the components [0, stop) that is taken, averaged with weights over pixels."""
+    def removed_power_share(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the share of the power of the components [0, stop) that is removed, averaged with weights over pixels."""
         total = float(weights.sum())
         if total <= TINY:
-            return self.power_taken(np.ones_like(weights))
+            return self.removed_power_share(np.ones_like(weights))
         shares = np.ones(self.stop)
-        shares[self.first :] = 1 - (weights / total) @ (1 - self.taken.astype(np.float64)) ** 2
+        shares[self.first :] = 1 - (weights / total) @ (1 - self.removed.astype(np.float64)) ** 2
         return shares
 
 

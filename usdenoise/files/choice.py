@@ -40,7 +40,7 @@ def choose(contents: Contents, variable: str | None, path: str) -> Stack:
         If no stack has the name `variable`, or if more than one array can be the stack.
     """
     every = contents.every
-    unasked = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]
+    candidates = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]
     if variable is not None:
         name = variable.strip("/")
         for stack in contents.stacks:
@@ -54,10 +54,10 @@ def choose(contents: Contents, variable: str | None, path: str) -> Stack:
                 "or 4 (3-D + time)",
                 remedy="pick another one with {dataset}",
             )
-        listing = ", ".join(stack.name for stack in unasked) or "none"
-        error = InputError if unasked else NoStackError
+        listing = ", ".join(stack.name for stack in candidates) or "none"
+        error = InputError if candidates else NoStackError
         raise error(f"{path} has no dataset '{variable}'; the candidates are: {listing}")
-    if not unasked:
+    if not candidates:
         contents_listing = (
             ", ".join(f"{name} ({description})" for name, description in list(every.items())[:8]) or "nothing"
         )
@@ -66,14 +66,14 @@ def choose(contents: Contents, variable: str | None, path: str) -> Stack:
             f"and the file holds {contents_listing}",
             remedy="check the file; reshape a matrix of pixels x frames to depth x lateral x frames",
         )
-    called_iq = [stack for stack in unasked if stack.name.rsplit("/", 1)[-1].lower() in _PREFERRED]
-    is_complex = [stack for stack in unasked if stack.array.dtype.kind == "c"]
-    for group in (called_iq, is_complex, unasked):
+    called_iq = [stack for stack in candidates if stack.name.rsplit("/", 1)[-1].lower() in _PREFERRED]
+    is_complex = [stack for stack in candidates if stack.array.dtype.kind == "c"]
+    for group in (called_iq, is_complex, candidates):
         if len(group) == 1:
             return group[0]
-    listing = ", ".join(f"{stack.name} {shape_text(stack.array.shape)}" for stack in unasked)
-    shapes = {(stack.array.shape, stack.array.dtype.kind) for stack in unasked}
-    are_two_parts = len(unasked) == 2 and len(shapes) == 1 and unasked[0].array.dtype.kind != "c"
+    listing = ", ".join(f"{stack.name} {shape_text(stack.array.shape)}" for stack in candidates)
+    shapes = {(stack.array.shape, stack.array.dtype.kind) for stack in candidates}
+    are_two_parts = len(candidates) == 2 and len(shapes) == 1 and candidates[0].array.dtype.kind != "c"
     pair = "; if they are I and Q, save a complex array, or name them I and Q" if are_two_parts else ""
     raise InputError(f"{path} holds several stacks: {listing}", remedy=f"pick one with {{dataset}}{pair}")
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.frame_source import FilePlace, last_file
+from usdenoise.files.frame_source import StoredFile, last_file
 from usdenoise.pipeline.frame_sources import frames_as_stack
 from usdenoise.pipeline.inspection import SCALES
 from usdenoise.pipeline.windows import Window
@@ -22,25 +22,25 @@ class FileWindow:
 
     Attributes
     ----------
-    place : FilePlace
+    stored_file : StoredFile
         The file.
     window : Window
         The frames among those that are selected.
     """
 
-    place: FilePlace
+    stored_file: StoredFile
     window: Window
 
     def read(self) -> Acquisition:
         """Return the frames."""
-        with last_file.opened(self.place) as source:
+        with last_file.opened(self.stored_file) as source:
             return source.read(self.window.start, self.window.stop)
 
     def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """Return some frames, (n, pixels along each axis...) in the order t, z, x, y; `numbers` increase from 0."""
-        with last_file.opened(self.place) as source:
+        with last_file.opened(self.stored_file) as source:
             rows = source.read_frames(self.window.start + numbers)
-            _check_power(rows, self.place.path)
+            _check_power(rows, self.stored_file.path)
             return frames_as_stack(rows, source.geometry, source.pixel_axes, in_order(source.geometry))
 
 

@@ -21,7 +21,7 @@ from usdenoise.stack.geometry import Geometry
 
 
 @dataclass(frozen=True)
-class FilePlace:
+class StoredFile:
     """A file that a process can open: its absolute path, how it is read, and its state when it was opened first."""
 
     path: Path
@@ -30,7 +30,7 @@ class FilePlace:
     state: Mapping[str, Any]
 
     @classmethod
-    def at(cls, path: Path, reading: Mapping[str, Any], precision: str | None) -> "FilePlace":
+    def at(cls, path: Path, reading: Mapping[str, Any], precision: str | None) -> "StoredFile":
         """Return a file with its current state; `reading` has fields of ReadOptions."""
         return cls(path.absolute(), reading_options(reading), precision, file_state(path) or {})
 
@@ -41,7 +41,7 @@ class FileBlock:
 
     Attributes
     ----------
-    place : FilePlace
+    stored_file : StoredFile
         The file.
     start, stop : int
         First frame, and the one after the last, among the selected frames.
@@ -53,7 +53,7 @@ class FileBlock:
         Where the filtered frames go; None if they are returned.
     """
 
-    place: FilePlace
+    stored_file: StoredFile
     start: int
     stop: int
     dtype: np.dtype[Any]
@@ -64,7 +64,7 @@ class FileBlock:
         """Return the frames, (stop - start, n_pixels); see :meth:`usdenoise.files.open_input.Input.read_block`."""
         if self.source is not None:
             return self.source.read_block(self.start, self.stop, self.dtype)
-        with last_file.opened(self.place) as source:
+        with last_file.opened(self.stored_file) as source:
             return source.read_block(self.start, self.stop, self.dtype)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class FileFrames:
     def items(self) -> list[FileBlock]:
         """Return the blocks in the order of time."""
         source = self._source
-        stored_file = FilePlace(source.path.absolute(), source.how, source.precision, source.state)
+        stored_file = StoredFile(source.path.absolute(), source.how, source.precision, source.state)
         return [
             FileBlock(
                 stored_file,
@@ -194,22 +194,22 @@ class _LastFile:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._place: FilePlace | None = None
+        self._stored_file: StoredFile | None = None
         self._files = ExitStack()
         self._source: Input
 
     @contextmanager
-    def opened(self, stored_file: FilePlace) -> Iterator[Input]:
+    def opened(self, stored_file: StoredFile) -> Iterator[Input]:
         """Yield an open file, for one thread at a time."""
         with self._lock:
-            if self._place != stored_file:
+            if self._stored_file != stored_file:
                 self._close()
                 self._source = self._files.enter_context(
                     open_input(stored_file.path, vars(stored_file.how), stored_file.precision)
                 )
                 # The file may have been written again since.
                 check_unchanged(stored_file.path, stored_file.state)
-                self._place = stored_file
+                self._stored_file = stored_file
             yield self._source
 
     def close(self) -> None:
@@ -218,7 +218,7 @@ class _LastFile:
             self._close()
 
     def _close(self) -> None:
-        self._place = None
+        self._stored_file = None
         self._files.close()
 
 

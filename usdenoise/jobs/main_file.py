@@ -16,7 +16,7 @@ from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.series import Series, series_of_stack
+from usdenoise.report.series import ResultSeries, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.bit_mask import unpack
 from usdenoise.stack.casorati import from_casorati
@@ -37,12 +37,12 @@ NIFTI = ".nii.gz"
 WRITTEN_SUFFIXES = (".h5", ".hdf5", ".mat", ".zarr")
 
 
-def main_content(series: Series, job: Job, provenance: str) -> ResultFile:
+def main_content(series: ResultSeries, job: Job, provenance: str) -> ResultFile:
     """Return the content of the main file of a job.
 
     Parameters
     ----------
-    series : Series
+    series : ResultSeries
         The filtered blocks.
     job : Job
         The job.
@@ -85,12 +85,14 @@ def _stack_content(
     return ResultFile(kept, arrays, provenance, described, axes, **stored)
 
 
-def sequence_content(series: Series, window: int | None, source: Path | None, provenance: str) -> ResultFile:
+def sequence_content(
+    series: ResultSeries, window: int | None, source: Path | None, provenance: str
+) -> ResultFile:
     """Return the content of the file of a session.
 
     Parameters
     ----------
-    series : Series
+    series : ResultSeries
         The series.
     window : int or None
         Frames of a block; None for the frames of the first block.
@@ -236,7 +238,7 @@ def is_nifti(path: str | Path) -> bool:
 
 
 def save_nifti(
-    series: Series, session: SessionOptions, path: str | Path, image: str, overwrite: bool
+    series: ResultSeries, session: SessionOptions, path: str | Path, image: str, overwrite: bool
 ) -> Path:
     """Write a power image of a series as NIfTI, with its sidecar beside it, and return its path.
 
@@ -258,7 +260,9 @@ def save_nifti(
     return path
 
 
-def write_power_nifti(path: Path, image: str, series: Series, session: SessionOptions) -> dict[str, Any]:
+def write_power_nifti(
+    path: Path, image: str, series: ResultSeries, session: SessionOptions
+) -> dict[str, Any]:
     """Write a power image of a series as NIfTI, and return the fields of its sidecar.
 
     Parameters
@@ -267,7 +271,7 @@ def write_power_nifti(path: Path, image: str, series: Series, session: SessionOp
         File to write, which may have a temporary name.
     image : str
         One of POWER_NAMES.
-    series : Series
+    series : ResultSeries
         The filtered blocks.
     session : SessionOptions
         Window and stride of a session; the defaults otherwise.

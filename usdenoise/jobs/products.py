@@ -20,7 +20,7 @@ from usdenoise.jobs.result_folder import Results
 from usdenoise.report.activation_picture import activation_picture, activation_title
 from usdenoise.report.region_picture import REGIONS, region_picture
 from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
-from usdenoise.report.series import Series
+from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table, frame_table, region_table
 from usdenoise.system.provenance import to_json
 
@@ -33,7 +33,7 @@ class Product:
     ----------
     name : str
         Beginning of its keys in the report, of the names of its files, and the name of its picture, if it has one.
-    is_asked : callable
+    is_requested : callable
         Whether a job writes it.
     other_files : callable
         Returns the files besides the picture for a job: key -> end of the name. By default none.
@@ -42,22 +42,22 @@ class Product:
     """
 
     name: str
-    is_asked: Callable[[Job], bool]
+    is_requested: Callable[[Job], bool]
     other_files: Callable[[Job], Mapping[str, str]] = lambda job: {}
-    write_others: Callable[[Series, Results], None] | None = None
+    write_others: Callable[[ResultSeries, Results], None] | None = None
 
     def files(self, job: Job) -> dict[str, str]:
         """Return the key and the end of the name of each file that the job writes of it."""
-        if not self.is_asked(job):
+        if not self.is_requested(job):
             return {}
         kinds = job.display.figure_formats if self.name in PICTURES else ()
         return {f"{self.name}_{kind}": f"{self.name}.{kind}" for kind in kinds} | dict(self.other_files(job))
 
     def is_on_page(self, job: Job) -> bool:
         """Return whether the page of the job shows it: always the power images, other pictures if they are requested."""
-        return self.name in PICTURES and (self.name in QUANTITIES or self.is_asked(job))
+        return self.name in PICTURES and (self.name in QUANTITIES or self.is_requested(job))
 
-    def write(self, series: Series, results: Results) -> None:
+    def write(self, series: ResultSeries, results: Results) -> None:
         """Write its files, and keep its picture for the page."""
         job = results.job
         if self.name in PICTURES:
@@ -66,7 +66,7 @@ class Product:
                 if on_page or results.has(key):
                     drawn = PICTURES[self.name].draw(series, job.path.stem, job.display, kind)
                     results.add_picture(key, drawn)
-        if self.write_others and self.is_asked(job):
+        if self.write_others and self.is_requested(job):
             self.write_others(series, results)
 
 
@@ -77,7 +77,7 @@ def pictures_on_page(results: Results) -> dict[str, bytes]:
     return {name: results.pictures[f"{name}_png"] for name in shown}
 
 
-def activations_on_page(series: Series, results: Results) -> dict[str, bytes]:
+def activations_on_page(series: ResultSeries, results: Results) -> dict[str, bytes]:
     """Return the pictures of the activation by each type of event, as PNG."""
     return {name: results.pictures[f"{_activation_name(name)}_png"] for name in series.activation}
 
@@ -102,23 +102,23 @@ def _power_files(name: str, job: Job) -> dict[str, str]:
     return named
 
 
-def _write_power_files(name: str, series: Series, results: Results) -> None:
+def _write_power_files(name: str, series: ResultSeries, results: Results) -> None:
     stack, job = series.geometry, results.job
     kind = job.session_options.movie
     encoded_mean = tiff(series.means[name], stack.spatial_axes, stack.spacing_mm)
-    results.place(f"{name}_tif").write_bytes(encoded_mean)
+    results.path_of(f"{name}_tif").write_bytes(encoded_mean)
     if kind is not None:
-        results.place(_FILM_KEYS[name]).write_bytes(film(name, series, job.path.stem, job.display, kind))
+        results.path_of(_FILM_KEYS[name]).write_bytes(film(name, series, job.path.stem, job.display, kind))
     if job.output.nifti:
         _write_nifti(name, series, results)
 
 
-def _write_nifti(name: str, series: Series, results: Results) -> None:
+def _write_nifti(name: str, series: ResultSeries, results: Results) -> None:
     job, key = results.job, _NIFTI_KEYS[name]
-    sidecar = write_power_nifti(results.place(key), name, series, job.session_options)
+    sidecar = write_power_nifti(results.path_of(key), name, series, job.session_options)
     task = None if job.bids is None else job.bids.task
     named = {} if task is None else {"TaskName": task}
-    results.place(f"{key}_json").write_text(to_json({**named, **sidecar}, indent=2) + "\n")
+    results.path_of(f"{key}_json").write_text(to_json({**named, **sidecar}, indent=2) + "\n")
 
 
 def _picture_formats(job: Job) -> tuple[str, ...]:
@@ -144,7 +144,7 @@ def _activation_files(job: Job) -> dict[str, str]:
     return named
 
 
-def _write_activation(series: Series, results: Results) -> None:
+def _write_activation(series: ResultSeries, results: Results) -> None:
     job, stack = results.job, series.geometry
     for trial_type, activation in series.activation.items():
         name = _activation_name(trial_type)
@@ -160,7 +160,7 @@ def _write_activation(series: Series, results: Results) -> None:
             )
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:
-            write_stat_map(results.place(f"{name}_nifti"), activation.t, stack)
+            write_stat_map(results.path_of(f"{name}_nifti"), activation.t, stack)
 
 
 def _region_files(job: Job) -> dict[str, str]:
@@ -169,7 +169,7 @@ def _region_files(job: Job) -> dict[str, str]:
     }
 
 
-def _write_regions(series: Series, results: Results) -> None:
+def _write_regions(series: ResultSeries, results: Results) -> None:
     results.write_table(REGIONS, region_table(series))
     for kind in _picture_formats(results.job):
         drawn = region_picture(series, f"{results.job.path.stem}: blood power of regions", kind)
@@ -185,7 +185,7 @@ def _draws_flow(product: str, job: Job) -> bool:
     return product in job.output.products and not job.is_session
 
 
-def _write_frame_table(series: Series, results: Results) -> None:
+def _write_frame_table(series: ResultSeries, results: Results) -> None:
     assert series.stack is not None
     results.write_table("frames", frame_table(series.stack))
 

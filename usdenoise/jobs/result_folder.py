@@ -55,7 +55,7 @@ class Results:
         """Return whether a file of this key is among the results."""
         return key in self._places
 
-    def place(self, key: str) -> Path:
+    def path_of(self, key: str) -> Path:
         """Return the temporary path of a file."""
         return self._places[key]
 
@@ -67,8 +67,8 @@ class Results:
 
     def write_table(self, name: str, table: Table) -> None:
         """Write a table as TSV, and its sidecar."""
-        self.place(f"{name}_tsv").write_text(tsv_text(table.columns))
-        self.place(f"{name}_json").write_text(to_json(table.sidecar, indent=2) + "\n")
+        self.path_of(f"{name}_tsv").write_text(tsv_text(table.columns))
+        self.path_of(f"{name}_json").write_text(to_json(table.sidecar, indent=2) + "\n")
 
     @property
     def names(self) -> dict[str, str]:

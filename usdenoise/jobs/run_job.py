@@ -26,7 +26,7 @@ from usdenoise.report.figures import load_libraries
 from usdenoise.report.page_content import page_of
 from usdenoise.report.record import InputRecord
 from usdenoise.report.result_record import input_record, report_of
-from usdenoise.report.series import Series, series_of_stack
+from usdenoise.report.series import ResultSeries, series_of_stack
 from usdenoise.system.memory import release_freed_memory
 from usdenoise.system.provenance import record, requested, software, to_json
 
@@ -152,9 +152,9 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             source = asdict(replace(read, passes_over_file=None))
             provenance = to_json(record(job.command, parameters, source))
             content = main_content(series, job, provenance)
-            results.notes = [*job.notes, *write_result(results.place(main), suffix, content)]
+            results.notes = [*job.notes, *write_result(results.path_of(main), suffix, content)]
             if results.has(ZARR):
-                write_result(results.place(ZARR), ".zarr", replace(content, source=None))
+                write_result(results.path_of(ZARR), ".zarr", replace(content, source=None))
             for picture in drawn:
                 picture.result()
         report = report_of(
@@ -178,7 +178,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     return written
 
 
-def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, InputRecord]:
+def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
     """Filter a scan at once, and return its images and the record of its file."""
     with open_input(job.path, job.reading, job.options.precision) as source:
         digest = source.digest_in_background()

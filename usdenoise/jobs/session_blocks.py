@@ -19,7 +19,7 @@ from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
-from usdenoise.report.series import Series, series_of_session, with_activation, with_regions
+from usdenoise.report.series import ResultSeries, series_of_session, with_activation, with_regions
 from usdenoise.sessions.activation import check_events
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.regions import region_masks
@@ -28,7 +28,7 @@ from usdenoise.system.background import run_in_background
 from usdenoise.system.provenance import requested, software, to_json
 
 
-def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Series, InputRecord]:
+def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
     """Filter the blocks of a session, and return their series and the record of the files.
 
     The measurements of a block are stored beside the results at once, so that the same command resumes after it was

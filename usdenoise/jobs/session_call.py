@@ -35,7 +35,7 @@ from usdenoise.pipeline.denoise import as_acquisition, chosen_options
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.result import LONG_NAMES
 from usdenoise.report.plot import check_image, plot_power
-from usdenoise.report.series import Series, series_of_session, with_activation, with_regions
+from usdenoise.report.series import ResultSeries, series_of_session, with_activation, with_regions
 from usdenoise.report.tables import block_table
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.blocks import BlocksOfStack
@@ -55,7 +55,7 @@ class SessionResult:
 
     Attributes
     ----------
-    series : Series
+    series : ResultSeries
         Images, means and records of the blocks.
     options : SessionOptions
         Its window and stride.
@@ -63,7 +63,7 @@ class SessionResult:
         Whether the series are DataArrays, as in :meth:`to_xarray`, because the input was one; by default False.
     """
 
-    series: Series
+    series: ResultSeries
     options: SessionOptions
     is_labelled: bool = False
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, NoStackError, OptionError
 from usdenoise.files.file_state import check_unchanged
 from usdenoise.files.file_window import FileWindow
-from usdenoise.files.frame_source import FilePlace, last_file
+from usdenoise.files.frame_source import StoredFile, last_file
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.windows import Window
 from usdenoise.sessions.blocks import (
@@ -35,7 +35,7 @@ class _BlockFile:
     """A file of blocks: its path, axes, frames, time and windows; or why it is not read, and whether it has a time slot."""
 
     path: Path
-    place: FilePlace | None = None
+    stored_file: StoredFile | None = None
     geometry: Geometry | None = None
     n_frames: int = 0
     time: FileTime | None = None
@@ -115,7 +115,7 @@ class BlocksOfFiles:
         """Return the description of a file from its header, or why it cannot be read, if bad files are skipped."""
         try:
             self._check_new(path)
-            stored_file = FilePlace.at(path, self._reading, self._precision)
+            stored_file = StoredFile.at(path, self._reading, self._precision)
             with last_file.opened(stored_file) as source:
                 geometry = source.geometry
                 self.frame_time = float(source.frames.step)
@@ -226,7 +226,7 @@ class BlocksOfFiles:
     def reader(self, number: int) -> FileWindow:
         """Return the reader of a block."""
         block = self.blocks[number]
-        stored_file = self._files[block.file].place
+        stored_file = self._files[block.file].stored_file
         assert stored_file is not None
         return FileWindow(stored_file, block.window)
 
@@ -237,7 +237,7 @@ class BlocksOfFiles:
     @property
     def passes(self) -> float | None:
         """Passes over the frames of the only file so far, one for the digest."""
-        with last_file.opened(self.reader(0).place) as source:
+        with last_file.opened(self.reader(0).stored_file) as source:
             return source.passes
 
     def check_unchanged(self) -> None:

@@ -81,7 +81,7 @@ class Gathered:
 
 
 @dataclass(frozen=True)
-class BlockLook:
+class BlockInspection:
     """What the first look at a block finds.
 
     Attributes
@@ -113,7 +113,7 @@ class Inspection:
     Attributes
     ----------
     energy, missing : (n_pixels,) arrays
-        As for :class:`BlockLook`; zeros for a stack that is finite.
+        As for :class:`BlockInspection`; zeros for a stack that is finite.
     frame_energy, frame_missing : (n_frames,) arrays
         The same of each frame.
     is_finite : list of bool
@@ -184,7 +184,7 @@ def inspect(passes: Passes, needs_all: bool) -> tuple[Inspection, GatheredValues
         lattice_places=positions,
         lattice_frames=frames,
     )
-    for block_inspection in passes.map(look_at, gathered):
+    for block_inspection in passes.map(inspect_block, gathered):
         _add(inspection, block_inspection, gathered)
     energy, missing = passes.by_pixel(inspection.energy), passes.by_pixel(inspection.missing)
     _check(
@@ -193,7 +193,7 @@ def inspect(passes: Passes, needs_all: bool) -> tuple[Inspection, GatheredValues
     return replace(inspection, energy=energy, missing=missing), values
 
 
-def _add(total: Inspection, block_inspection: BlockLook, gathered: Gathered) -> None:
+def _add(total: Inspection, block_inspection: BlockInspection, gathered: Gathered) -> None:
     """Add what the look at the next block found, with pixels in the order of a block."""
     frames = slice(block_inspection.start, block_inspection.start + len(block_inspection.frame_energy))
     total.energy[:] += block_inspection.energy
@@ -218,7 +218,7 @@ def _target_of(gathered: Gathered, frames: slice) -> GatheredValues:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def look_at(block: FrameBlock, gathered: Gathered) -> BlockLook:
+def inspect_block(block: FrameBlock, gathered: Gathered) -> BlockInspection:
     """Look at one block."""
     x, missing, frame_missing = block.read(), None, None
     frame_energy, energy = squared_norms(x)
@@ -239,7 +239,7 @@ def look_at(block: FrameBlock, gathered: Gathered) -> BlockLook:
             np.empty((len(gathered.lattice), stop - first), x.dtype),
         )
         _gather(x, block.start, gathered, values)
-    return BlockLook(block.start, energy, frame_energy, missing, frame_missing, values)
+    return BlockInspection(block.start, energy, frame_energy, missing, frame_missing, values)
 
 
 def _gather(x: NDArray[Any], start: int, gathered: Gathered, values: GatheredValues) -> None:
@@ -294,7 +294,7 @@ def check_block(block: FrameBlock, name: str) -> bool:
     InputError
         As for :func:`inspect`.
     """
-    block_inspection = look_at(block, NOTHING)
+    block_inspection = inspect_block(block, NOTHING)
     n_missing = 0 if block_inspection.missing is None else int(block_inspection.missing.sum())
     shape = (len(block_inspection.frame_energy), len(block_inspection.energy))
     _check(block_inspection.energy, n_missing, shape, name, lambda: largest_part(block))

@@ -19,7 +19,7 @@ from usdenoise.report.record import Report
 from usdenoise.report.region_picture import REGIONS
 from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
-from usdenoise.report.series import Series
+from usdenoise.report.series import ResultSeries
 from usdenoise.sessions.regions import relative_change
 from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import GriddedStack
@@ -38,7 +38,7 @@ _SIGNED_IMAGES = ("axial_velocity", "signed_power")
 
 def page_of(
     stem: str,
-    series: Series,
+    series: ResultSeries,
     report: Report,
     pictures: Mapping[str, bytes],
     activations: Mapping[str, bytes] = MappingProxyType({}),
@@ -49,7 +49,7 @@ def page_of(
     ----------
     stem : str
         Name of the scan.
-    series : Series
+    series : ResultSeries
         The filtered blocks.
     report : Report
         The report.
@@ -88,7 +88,7 @@ def page_of(
     )
 
 
-def _regions(series: Series, png: bytes) -> Picture:
+def _regions(series: ResultSeries, png: bytes) -> Picture:
     """Return the picture of the regions, with the range of each in words."""
     ranges = []
     for name, region in series.regions.items():
@@ -99,7 +99,7 @@ def _regions(series: Series, png: bytes) -> Picture:
     return Picture("Regions", png, words, f"{words}, against the mean of each.")
 
 
-def _activation(series: Series, trial_type: str, png: bytes) -> ActivationSection:
+def _activation(series: ResultSeries, trial_type: str, png: bytes) -> ActivationSection:
     """Return the section of a type of event: its picture, and the course of the active pixels beside the design."""
     activation, times = series.activation[trial_type], series.times.tolist()
     title = activation_title(trial_type, activation)
@@ -123,12 +123,12 @@ def _activation(series: Series, trial_type: str, png: bytes) -> ActivationSectio
     return ActivationSection(trial_type, picture, charts)
 
 
-def block_charts(series: Series) -> list[Chart | Carpet]:
+def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
     """Return the curves over the blocks of a session, in which bad blocks are marked, and the carpet of their blood.
 
     Parameters
     ----------
-    series : Series
+    series : ResultSeries
         The session.
     """
     along, times = f"time ({series.time_unit})", series.times.tolist()
@@ -164,7 +164,7 @@ def block_charts(series: Series) -> list[Chart | Carpet]:
     return [of_vessels, *charts, _carpet_of_blocks(blood[:, is_blood] / mean[is_blood], series)]
 
 
-def _shifts(series: Series) -> list[NDArray[np.float64]]:
+def _shifts(series: ResultSeries) -> list[NDArray[np.float64]]:
     """Return the displacements along each axis, if any were compensated."""
     if series.shifts is None or not any(block.is_shifted for block in series.blocks):
         return []
@@ -175,7 +175,7 @@ def _known(values: NDArray[np.float64]) -> list[float | None]:
     return [None if np.isnan(value) else value for value in values.tolist()]
 
 
-def _carpet_of_blocks(ratios: NDArray[np.float64], series: Series) -> Carpet:
+def _carpet_of_blocks(ratios: NDArray[np.float64], series: ResultSeries) -> Carpet:
     """Return the carpet of the blood of blocks over the mean: bands of the pixels with blood over the blocks."""
     bands = np.array_split(np.arange(ratios.shape[1]), min(CARPET_BANDS, ratios.shape[1]))
     carpet = np.stack([np.maximum(np.nan_to_num(ratios[:, band].mean(axis=1)), 0) for band in bands])

@@ -8,7 +8,7 @@ from usdenoise.blood.power_doppler import decibels
 from usdenoise.report.activation_picture import BLOOD_RANGE_DB
 from usdenoise.report.figures import LINE_COLORS, ColorScale, add_title, encoded
 from usdenoise.report.panels import axis_label, draw_panel, front_view
-from usdenoise.report.series import Series
+from usdenoise.report.series import ResultSeries
 from usdenoise.sessions.regions import WHOLE_IMAGE, relative_change
 
 REGIONS = "regions"
@@ -18,12 +18,12 @@ _STYLES = ("-", "--", "-.", ":")
 _INCHES, _DPI = (9.0, 3.6), 150
 
 
-def region_picture(series: Series, title: str, kind: str) -> bytes:
+def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     """Draw the outlines of the regions on the blood map, and the change of their blood power, all on one scale.
 
     Parameters
     ----------
-    series : Series
+    series : ResultSeries
         A session with regions.
     title : str
         Text above the picture.
@@ -52,7 +52,7 @@ def region_picture(series: Series, title: str, kind: str) -> bytes:
     return encoded(figure, kind, crop=False)
 
 
-def _draw_map(subplot: Any, series: Series) -> None:
+def _draw_map(subplot: Any, series: ResultSeries) -> None:
     geometry = series.geometry
     levels = np.maximum(decibels(series.means["blood_power"], 10.0, None), -BLOOD_RANGE_DB)
     panel = front_view(levels, geometry.spatial_axes)
@@ -70,7 +70,7 @@ def _draw_map(subplot: Any, series: Series) -> None:
     subplot.set_ylabel(axis_label(panel.rows, geometry.spacing_mm))
 
 
-def _style(name: str, series: Series) -> dict[str, Any]:
+def _style(name: str, series: ResultSeries) -> dict[str, Any]:
     if name == WHOLE_IMAGE:
         return {"color": "0.5", "linestyle": "-"}
     number = list(series.regions).index(name) - 1

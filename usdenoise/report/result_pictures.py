@@ -21,7 +21,7 @@ from usdenoise.report.doppler_pictures import (
 from usdenoise.report.figures import shortened, suitable_range_db
 from usdenoise.report.film import movie
 from usdenoise.report.panels import panel_picture
-from usdenoise.report.series import Series
+from usdenoise.report.series import ResultSeries
 
 QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
 """What the power images show, in words."""
@@ -52,7 +52,7 @@ class ResultPicture:
     title: str
     caption: str
     image: str
-    draw: Callable[[Series, str, Display, str], bytes]
+    draw: Callable[[ResultSeries, str, Display, str], bytes]
 
 
 def shown_levels(power: NDArray[Any], display: Display) -> NDArray[np.float32]:
@@ -60,7 +60,7 @@ def shown_levels(power: NDArray[Any], display: Display) -> NDArray[np.float32]:
     return decibels(power, display.db_factor, 1.0 if isinstance(display.dynamic_range, tuple) else None)
 
 
-def film(name: str, series: Series, stem: str, display: Display, kind: str) -> bytes:
+def film(name: str, series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
     """Return the film of a power image over the blocks of a session."""
     # Without the noise the power of a block can be below zero; NaN, of blocks without data, stays.
     power = np.maximum(series.images[name], 0)
@@ -102,24 +102,24 @@ def figure_title(stem: str, quantity: str, removed: int, high: str | int, n_bloc
     return f"{shortened(stem, _STEM_LETTERS)}: {quantity}, {mean}{components} removed{dropped}"
 
 
-def _title(series: Series, stem: str, quantity: str) -> str:
+def _title(series: ResultSeries, stem: str, quantity: str) -> str:
     low, n_good = int(series.fit.options.low_cutoff), int((~series.is_bad).sum())
     return figure_title(stem, quantity, low, series.high_cutoff, n_good if series.is_session else None)
 
 
-def _common(series: Series, stem: str, quantity: str) -> dict[str, Any]:
+def _common(series: ResultSeries, stem: str, quantity: str) -> dict[str, Any]:
     geometry, title = series.geometry, _title(series, stem, quantity)
     return {"axes": geometry.spatial_axes, "spacing_mm": geometry.spacing_mm, "title": title}
 
 
-def _common_range(series: Series, display: Display) -> DynamicRange:
+def _common_range(series: ResultSeries, display: Display) -> DynamicRange:
     """Return the range of both power images, so that they can be compared: the wider one unless it is given."""
     if display.dynamic_range is not None:
         return display.dynamic_range
     return max(suitable_range_db(shown_levels(series.means[name], display)) for name in QUANTITIES)
 
 
-def _power(name: str, series: Series, stem: str, display: Display, kind: str) -> bytes:
+def _power(name: str, series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
     return power_doppler_picture(
         shown_levels(series.means[name], display),
         kind=kind,
@@ -130,7 +130,7 @@ def _power(name: str, series: Series, stem: str, display: Display, kind: str) ->
     )
 
 
-def _tsnr(series: Series, stem: str, display: Display, kind: str) -> bytes:
+def _tsnr(series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
     levels = decibels(np.maximum(series.means["tsnr"], 0) ** 2, display.db_factor, 1.0)
     finite = levels[np.isfinite(levels)]
     brightest = float(np.percentile(finite, BRIGHTEST_PERCENT)) if finite.size else 0.0
@@ -144,7 +144,7 @@ def _tsnr(series: Series, stem: str, display: Display, kind: str) -> bytes:
     )
 
 
-def _velocity(series: Series, display: Display) -> Drawing:
+def _velocity(series: ResultSeries, display: Display) -> Drawing:
     means, unit = series.means, series.attributes["axial_velocity"]["unit"]
     return velocity_drawing(
         means["axial_velocity"],
@@ -155,18 +155,18 @@ def _velocity(series: Series, display: Display) -> Drawing:
     )
 
 
-def _directional(series: Series, display: Display) -> Drawing:
+def _directional(series: ResultSeries, display: Display) -> Drawing:
     positive, negative = (series.means[f"directional_power_{sign}"] for sign in ("positive", "negative"))
     return _two_directions(positive, negative, series, display, "directional power")
 
 
-def _signed(series: Series, display: Display) -> Drawing:
+def _signed(series: ResultSeries, display: Display) -> Drawing:
     signed = series.means["signed_power"]
     return _two_directions(np.maximum(signed, 0), np.maximum(-signed, 0), series, display, "signed power")
 
 
 def _two_directions(
-    positive: NDArray[Any], negative: NDArray[Any], series: Series, display: Display, quantity: str
+    positive: NDArray[Any], negative: NDArray[Any], series: ResultSeries, display: Display, quantity: str
 ) -> Drawing:
     return directional_drawing(
         positive,
@@ -182,7 +182,7 @@ FLOW_DRAWINGS = {"velocity": _velocity, "directional": _directional, "signed": _
 """Name of a product of the flow -> the function that returns its drawing for a series and the options of pictures."""
 
 
-def _flow(name: str, series: Series, stem: str, display: Display, kind: str) -> bytes:
+def _flow(name: str, series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
     drawing = FLOW_DRAWINGS[name](series, display)
     title = _title(series, stem, drawing.quantity)
     return panel_picture(drawing.panels, drawing.scale, series.geometry.spacing_mm, title, kind)

@@ -19,7 +19,7 @@ from usdenoise.report.record import (
     Report,
     SequenceRecord,
 )
-from usdenoise.report.series import Series
+from usdenoise.report.series import ResultSeries
 from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.memory import peak_memory_bytes
@@ -62,7 +62,7 @@ def input_record(
 
 
 def report_of(
-    series: Series,
+    series: ResultSeries,
     source: InputRecord,
     output: Mapping[str, str],
     notes: Sequence[str],
@@ -75,7 +75,7 @@ def report_of(
 
     Parameters
     ----------
-    series : Series
+    series : ResultSeries
         The filtered blocks.
     source : InputRecord
         The input.
@@ -155,7 +155,7 @@ def _floats(values: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in values)
 
 
-def _of_session(report: Report, series: Series, session: SessionOptions) -> Report:
+def _of_session(report: Report, series: ResultSeries, session: SessionOptions) -> Report:
     """Return a report with the totals over the blocks of a session, and the record of each."""
     blocks, several = series.blocks, report.input.files is not None
     bad = {(block.file, frame.frame): (block, frame) for block in blocks for frame in block.bad_frames}
@@ -181,7 +181,7 @@ def _of_session(report: Report, series: Series, session: SessionOptions) -> Repo
     )
 
 
-def _alignment(series: Series) -> str:
+def _alignment(series: ResultSeries) -> str:
     """Return what was compensated for in which blocks, in words."""
     blocks, shifts = series.blocks, series.shifts
     is_shifted = np.array([block.is_shifted for block in blocks])

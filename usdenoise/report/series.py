@@ -37,7 +37,7 @@ FWHM = 2.3548
 
 
 @dataclass(frozen=True, repr=False)
-class Series:
+class ResultSeries:
     """The images of a filtered stack, or of the blocks of a session.
 
     Attributes
@@ -123,7 +123,9 @@ class Series:
         return int(options.rank) if options.high_cutoff == "rank" else options.high_cutoff
 
 
-def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_frame: float = 0.0) -> Series:
+def series_of_stack(
+    result: DenoiseResult, products: tuple[str, ...], first_frame: float = 0.0
+) -> ResultSeries:
     """Return the images of a filtered stack, with the flow images of the products.
 
     Parameters
@@ -156,7 +158,7 @@ def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_fram
         n_unobserved=result.n_unobserved,
         kept_share=1 - result.n_unobserved / (n_frames * stack.n_pixels),
     )
-    return Series(
+    return ResultSeries(
         fit=result,
         picture_quality=result.picture_quality,
         stack=result,
@@ -169,9 +171,9 @@ def series_of_stack(result: DenoiseResult, products: tuple[str, ...], first_fram
     )
 
 
-def series_of_session(filtered_session: FilteredSession) -> Series:
+def series_of_session(filtered_session: FilteredSession) -> ResultSeries:
     """Return the images of a session."""
-    return Series(
+    return ResultSeries(
         fit=filtered_session.fit,
         picture_quality=filtered_session.picture_quality,
         stack=None,
@@ -186,12 +188,12 @@ def series_of_session(filtered_session: FilteredSession) -> Series:
     )
 
 
-def with_regions(series: Series, masks: Mapping[str, NDArray[np.bool_]]) -> Series:
+def with_regions(series: ResultSeries, masks: Mapping[str, NDArray[np.bool_]]) -> ResultSeries:
     """Return a series with the time series of regions.
 
     Parameters
     ----------
-    series : Series
+    series : ResultSeries
         The series of a session.
     masks : mapping
         Name of each region -> its mask; none leave the series as it is.
@@ -199,12 +201,12 @@ def with_regions(series: Series, masks: Mapping[str, NDArray[np.bool_]]) -> Seri
     return replace(series, regions=region_series(series.images["blood_power"], masks))
 
 
-def with_activation(series: Series, events: Sequence[Event], options: SessionOptions) -> Series:
+def with_activation(series: ResultSeries, events: Sequence[Event], options: SessionOptions) -> ResultSeries:
     """Return a series with the activation map of each type of event.
 
     Parameters
     ----------
-    series : Series
+    series : ResultSeries
         The series of a session.
     events : sequence of Event
         The events; none leave the series as it is.
@@ -243,7 +245,7 @@ def with_activation(series: Series, events: Sequence[Event], options: SessionOpt
     return replace(series, activation=activation, event_doubts=tuple(_event_doubts(series, events)))
 
 
-def _event_doubts(series: Series, events: Sequence[Event]) -> list[Doubt]:
+def _event_doubts(series: ResultSeries, events: Sequence[Event]) -> list[Doubt]:
     """Return the doubts about the times of blocks and events."""
     n_outside = sum(not is_within(event, float(series.times[-1])) for event in events)
     doubts = []

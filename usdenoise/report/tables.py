@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.series import Series, displacement_columns
+from usdenoise.report.series import ResultSeries, displacement_columns
 from usdenoise.stack.acquisition import canonical_axes
 
 
@@ -102,7 +102,7 @@ def frame_table(result: DenoiseResult) -> Table:
     return Table(columns, {name: _FRAME_COLUMNS[name] for name in columns})
 
 
-def region_table(series: Series) -> Table:
+def region_table(series: ResultSeries) -> Table:
     """Return the table of the regions of a session: their mean blood power in each block."""
     columns: dict[str, NDArray[Any]] = {"time": series.times}
     described = {"time": (_BLOCK_COLUMNS["time"][0], series.time_unit), "bad": _BLOCK_COLUMNS["bad"]}
@@ -114,7 +114,7 @@ def region_table(series: Series) -> Table:
     return Table(columns, {name: described[name] for name in columns})
 
 
-def block_table(series: Series) -> Table:
+def block_table(series: ResultSeries) -> Table:
     """Return the table of the blocks of a session, which a model of the series takes as confounds."""
     blocks = series.blocks
     copied = ("kept_share", "why", "file", "first_frame", "n_frames")

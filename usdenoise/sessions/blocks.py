@@ -78,7 +78,7 @@ class Blocks(Protocol):
         """Return the reader of a block."""
 
 
-def make_gap(blocks: Blocks, number: int, error: InputError) -> None:
+def mark_missing(blocks: Blocks, number: int, error: InputError) -> None:
     """Mark a block as missing if its frames cannot be read, or raise the error."""
     if blocks.options.skip_bad_files:
         blocks.blocks[number] = replace(blocks.blocks[number], problem=error.cause)

@@ -19,7 +19,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.denoise import denoise_frames, working_type
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.sessions.bad_blocks import find_bad_blocks
-from usdenoise.sessions.blocks import Block, Blocks, make_gap
+from usdenoise.sessions.blocks import Block, Blocks, mark_missing
 from usdenoise.sessions.measured_block import (
     BlockFindings,
     BlockStore,
@@ -207,7 +207,7 @@ class _Pass:
         for number in numbers:
             block = None if blocks.blocks[number].problem else next(results)
             if isinstance(block, InputError):
-                make_gap(blocks, number, block)
+                mark_missing(blocks, number, block)
                 block = None
             yield number, block or MeasuredBlock(BlockFindings(blocks.blocks[number].problem))
 

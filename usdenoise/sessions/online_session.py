@@ -406,7 +406,7 @@ class OnlineSession:
             def moved(values: Any) -> Any:
                 # The first block has no differences.
                 is_known = isinstance(values, np.ndarray)
-                return clutter.of_live(before.grid.everywhere(values)) if is_known else values
+                return clutter.at_signal_pixels(before.grid.everywhere(values)) if is_known else values
 
             self._sums = self._sums.moved(moved)
             self._recent = [

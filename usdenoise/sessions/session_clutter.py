@@ -67,7 +67,7 @@ class SessionClutter:
     def kept_share(self) -> NDArray[np.float64]:
         """Share of white noise that the filter keeps in a pixel, (n_signal,): 1 - sum_k |u_k|^2."""
         removed_share = np.sum(np.abs(self.left[:, : self.cutoff].astype(np.complex128)) ** 2, axis=1)
-        return np.maximum(1 - self.of_live(removed_share), 0.1)
+        return np.maximum(1 - self.at_signal_pixels(removed_share), 0.1)
 
     @property
     def is_complex(self) -> bool:
@@ -77,7 +77,7 @@ class SessionClutter:
     def pixels_of(self, image: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return an image in the axis order of the stack as the values of the pixels that have a signal."""
         pixels = spatial_order(np.asarray(image), self.axes, canonical_axes(self.axes)).ravel()
-        return self.of_live(pixels.astype(np.float64))
+        return self.at_signal_pixels(pixels.astype(np.float64))
 
     def image_of(self, pixels: NDArray[np.floating]) -> NDArray[np.float32]:
         """Return values of the pixels that have a signal as an image in the axis order of the stack, 0 in masked pixels."""
@@ -85,7 +85,7 @@ class SessionClutter:
         image = self.grid.everywhere(pixels).reshape(self.grid.shape)
         return np.ascontiguousarray(spatial_order(image, canonical, self.axes), np.float32)
 
-    def of_live(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def at_signal_pixels(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the values of the pixels that have a signal."""
         return values if self.grid.signal_pixels is None else values[self.grid.signal_pixels]
 

@@ -24,7 +24,7 @@ from usdenoise.pipeline.passes import Passes
 from usdenoise.pipeline.stack_filter import measure_fit
 from usdenoise.sessions.alignment import Reference, mean_envelope, reference_of
 from usdenoise.sessions.bad_blocks import FEWEST_BLOCKS, SPREAD_FLOOR, WEAK_DB, BlockLevel, find_bad_blocks
-from usdenoise.sessions.blocks import BlockReader, Blocks, in_order, make_gap
+from usdenoise.sessions.blocks import BlockReader, Blocks, in_order, mark_missing
 from usdenoise.sessions.measured_block import MeasuredBlock, own_options
 from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames, sampled_frames, session_clutter
 from usdenoise.sessions.session_series import BlockSpectrum, BlockSums, leak_share
@@ -339,7 +339,7 @@ def _sample(blocks: Blocks, options: DenoiseOptions, executor: Executor) -> _Sam
     sample = _Sample([], [], [])
     for (number, good, _), values in zip(selected, read, strict=True):
         if isinstance(values, InputError):
-            make_gap(blocks, number, values)
+            mark_missing(blocks, number, values)
             continue
         sample.numbers.append(number)
         sample.frames.append(good)

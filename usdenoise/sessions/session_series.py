@@ -496,5 +496,5 @@ def _mean_noise_leak(
     )
     mean_lags = sum(sums.halves) / np.maximum(sum(sums.frames), 1)
     blood_and_leak = mean_lags - noise[:, None] * Spectra(clutter).white_lags
-    speckle = np.stack([clutter.of_live(half) for half in clutter.leaking])
+    speckle = np.stack([clutter.at_signal_pixels(half) for half in clutter.leaking])
     return mean_lags, noise, leaked_tissue(blood_and_leak, speckle, clutter.grid)
