@@ -312,17 +312,32 @@ def test_the_share_of_tissue_that_leaks(
             corrected = lags * clutter.kept_share[:, None]
             sums.add(BlockSpectrum.of(corrected, clutter, temporal, np.full(len(tissue), LENGTH)))
         assert leak_share(sums, clutter) == pytest.approx(1.0 if share else 0.0, abs=0.25)
-    monkeypatch.setattr(
-        session_estimate, "leak_share", lambda sums, clutter: 1.0 if clutter.cutoff < 7 else 0.0
-    )
+
+
+@pytest.mark.parametrize("enough", [7, 40])
+def test_the_cutoff_is_raised_until_no_tissue_remains(enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At first 16 components are estimated: 40 need others."""
+    monkeypatch.setattr(session_estimate, "leak_share", lambda sums, clutter: float(clutter.cutoff < enough))
     made = scan(6, shape=(20, 16))
     found = session(made.stack, LENGTH)
     given = session(made.stack, LENGTH, low_cutoff=found.low_cutoff)
-    assert found.low_cutoff == 7
-    assert found.series.fit.cutoff_sentence.endswith("; raised to 7 because tissue remained in the blocks")
-    assert found.series.fit.cutoff_certainty == "unsure"
+    fit = found.series.fit
+    assert enough <= found.low_cutoff <= 1.12 * enough + 1
+    assert fit.cutoff_sentence.endswith(
+        f"; raised to {found.low_cutoff} because tissue remained in the blocks"
+    )
+    assert fit.cutoff_certainty == "unsure"
     # The components that it has more are of noise, and differ.
-    np.testing.assert_allclose(found.power_doppler, given.power_doppler, rtol=0.08)
+    assert np.abs(found.power_doppler / given.power_doppler - 1).mean() < (0.02 if enough == 7 else 0.07)
+    if enough == 40:
+        with_rank = session(made.stack, LENGTH, rank=20)
+        assert with_rank.low_cutoff == len(with_rank.series.fit.singular_values) == 20
+
+
+def test_the_cutoff_is_not_raised_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_estimate, "leak_share", lambda sums, clutter: 1.0)
+    found = session(scan(6, shape=(20, 16)).stack, LENGTH)
+    assert found.low_cutoff < 320 / 2
 
 
 @pytest.mark.parametrize("cutoff", [12, 36])
