@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from usdenoise.cli.config_file import config_option
 from usdenoise.cli.option_groups import GroupedCommand
-from usdenoise.cli.shared_options import flags_of, given, keys_of
+from usdenoise.cli.shared_options import flags_of, keys_of, requested
 from usdenoise.errors import OptionError
 from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions
 from usdenoise.options.declaration import Group, Options, option
@@ -37,7 +37,7 @@ class More(Options, group=Group.RARE):
 @keys_of(More, Group.ESTIMATOR_KEYS, Group.ESTIMATOR, "Keys.")
 @config_option
 def more(estimator: Any, **values: Any) -> None:
-    click.echo(repr(More(**given(More, {**values, **dict(estimator)}))))
+    click.echo(repr(More(**requested(More, {**values, **dict(estimator)}))))
 
 
 def call(*arguments: str) -> Result:
