@@ -51,7 +51,7 @@ function [iq, power, report] = usdenoise(IQ, varargin)
   if information.bytes < 2^31 - 2^20
     save(stack, 'IQ', '-v7');
   elseif exist('OCTAVE_VERSION', 'builtin')
-    error('usdenoise:size', 'Octave writes no MATLAB file of 2 GB or more; filter fewer frames at a time');
+    error('usdenoise:size', 'Octave cannot write a MATLAB file of 2 GB or more; filter fewer frames at a time');
   else
     save(stack, 'IQ', '-v7.3');
   end
@@ -96,7 +96,7 @@ function [command, study, lines] = settings(n_axes, options)
         study = [' --config ', quoted(value)];
       case {'output', 'as', 'overwrite', 'nifti', 'bids', 'no_stack', 'json', 'quiet', ...
             'verbose', 'help'}
-        error('usdenoise:options', ['''%s'' chooses files or messages, and this function returns arrays; leave it out, ', ...
+        error('usdenoise:options', ['''%s'' chooses files or messages, and this function returns arrays; omit it, ', ...
               'or start usdenoise run in a terminal'], name);
       otherwise
         values.(key(name)) = plain(name, value);
@@ -112,7 +112,7 @@ function name = key(name)
   % LowCutoff becomes low_cutoff, FrameRate frame_rate.
   word = strrep(lower(regexprep(name, '(?<=[a-z0-9])([A-Z])', '_$1')), '-', '_');
   if isempty(regexp(word, '^[a-z][a-z0-9_]*$', 'once'))
-    error('usdenoise:options', '''%s'' is no name of an option; see "usdenoise run --help"', name);
+    error('usdenoise:options', '''%s'' is not the name of an option; see "usdenoise run --help"', name);
   end
   name = word;
 end

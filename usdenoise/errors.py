@@ -96,7 +96,7 @@ class DivergedError(UsdenoiseError):
     """The solver left the finite numbers."""
 
 
-OUT_OF_MEMORY = "the memory is not enough for this stack; read fewer frames"
+OUT_OF_MEMORY = "there is not enough memory for this stack; read fewer frames"
 
 
 def is_out_of_memory(error: BaseException) -> bool:

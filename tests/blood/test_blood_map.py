@@ -200,4 +200,4 @@ def test_a_verdict_without_noise_or_agreement_leaves_them_out():
     assert "dominates in 74 %" in adds_up
     below = PictureQuality(0.1, 0.9, -3.2, 0.2, 0.876).sentence
     assert "3 dB below noise in them" in below
-    assert below.endswith("two halves of the scan correlate at 0.88")
+    assert below.endswith("two halves of the frames correlate by 0.88")

@@ -266,7 +266,7 @@ NO_STACK, SEVERAL, DAMAGED = (
 BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     "absent": (lambda folder: folder / "absent.h5", {}, "does not exist"),
     "a folder": (lambda folder: folder, {}, "is a folder"),
-    **{f"empty {name}": (raw(name), {}, "no content") for name in ("x.h5", "x.mat", "x")},
+    **{f"empty {name}": (raw(name), {}, "is empty") for name in ("x.h5", "x.mat", "x")},
     **{
         f"{n} random bytes, {name}": (raw(name, _RANDOM(n)), {}, "unknown content")
         for name, n in (("x.h5", 5000), ("x.h5", 7), ("x.mat", 127), ("x.npy", 5000))

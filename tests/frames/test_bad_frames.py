@@ -52,7 +52,7 @@ def test_frames_with_interference_are_left_out_and_the_rest_is_as_without_them(c
     assert result.n_unobserved == len(BAD) * 48 * 40
     filtered = result.acquisition.iq
     assert np.mean(np.abs(filtered[..., good]) ** 2, axis=-1) == pytest.approx(result.power_doppler, rel=1e-4)
-    assert "5 of 200 frames are excluded (5 unlike the other frames)" in result.verdict
+    assert "excluded frames: 5 of 200 (5 unlike the other frames)" in result.verdict
 
 
 def test_the_model_fills_the_frames_that_are_left_out(clean):
@@ -125,7 +125,7 @@ def test_bad_frames_may_be_kept_or_given(clean):
     kept = denoise(noisy, axes="zxt", bad_frames="keep")
     assert numbers(kept) == BAD
     assert kept.frame_quality.left_out is None
-    assert "are kept" in kept.frame_quality.sentence
+    assert "kept as requested" in kept.frame_quality.sentence
     given = denoise(noisy, axes="zxt", bad_frames=[*BAD, 3])
     assert numbers(given) == (3, *BAD)
     assert given.n_unobserved == 6 * 48 * 40
@@ -188,7 +188,7 @@ def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean, share, level):
     found = numbers(result)
     assert set(found) <= set(frames)
     assert len(found) > 40
-    said = f"the scan is bad as a whole: {len(found)} of 200 frames look bad"
+    said = f"bad frames: {len(found)} of 200"
     assert result.frame_quality.sentence.startswith(said)
 
 

@@ -72,7 +72,7 @@ def test_a_step_is_told_from_a_drift_and_from_a_jerk():
     found = describe_movement(step, everything(200))
     assert found.steps == (80,)
     assert found.step_pixels == pytest.approx(np.hypot(1, 0.5), abs=0.05)
-    assert "the image steps by 1.1 pixels at frame 80" in found.sentence
+    assert "the image steps by 1.1 pixels (frames 80)" in found.sentence
     assert found.advice == "try shorter windows"
     drift = describe_movement(noise + np.outer(n / 50, [1.0, 0.0]), everything(200))
     assert drift.steps == ()

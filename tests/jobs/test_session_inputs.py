@@ -208,13 +208,13 @@ def test_headers_are_read_first_and_no_frames(tmp_path: Path, monkeypatch: pytes
 
 MEND = "exclude it, or mark it as missing with skip_bad_files"
 UNLIKE: dict[str, tuple[dict[str, Any], str]] = {
-    "pixels": ({"shape": (6, 7)}, r"has other pixels than the session: \(6, 7\), not \(6, 5\)"),
-    "axes": ({"axes": "txz"}, "has other axes than the session: txz, not tzx"),
-    "rate": ({"frame_rate_hz": 101.0}, r"has another frame rate than the session: 101\.0, not 100\.0"),
-    "no rate": ({"frame_rate_hz": None}, r"has another frame rate than the session: None, not 100\.0"),
+    "pixels": ({"shape": (6, 7)}, "differs from the session in its pixels: 6 x 7, not 6 x 5"),
+    "axes": ({"axes": "txz"}, "differs from the session in its axes: txz, not tzx"),
+    "rate": ({"frame_rate_hz": 101.0}, r"differs from the session in its frame rate: 101\.0, not 100\.0"),
+    "no rate": ({"frame_rate_hz": None}, r"differs from the session in its frame rate: unknown, not 100\.0"),
     "pitch": (
         {"spacing_mm": [0.1, 0.3]},
-        r"has another pixel pitch along x than the session: 0\.3, not 0\.2",
+        r"differs from the session in its pixel pitch along x: 0\.3, not 0\.2",
     ),
     "frames": ({"n_frames": 1}, r"1\.h5: the stack holds 1 frame, and a clutter filter needs at least two"),
 }
@@ -236,9 +236,9 @@ def test_a_file_unlike_the_first_is_refused_or_a_gap(name: str, tmp_path: Path) 
 def test_real_files_are_not_mixed_with_complex_ones(tmp_path: Path) -> None:
     paths = [block(tmp_path / "0.h5"), tmp_path / "1.h5"]
     write_stack(paths[1], low_rank((N, 6, 5)).real, axes="tzx", frame_rate_hz=RATE, spacing_mm=[0.1, 0.2])
-    with pytest.raises(InputError, match=r"1\.h5 has other type than the session: real, not complex"):
+    with pytest.raises(InputError, match=r"1\.h5 differs from the session in its type: real, not complex"):
         opened(paths)
-    with pytest.raises(InputError, match=r"0\.h5 has other type than the session: complex, not real"):
+    with pytest.raises(InputError, match=r"0\.h5 differs from the session in its type: complex, not real"):
         opened(paths[::-1])
 
 

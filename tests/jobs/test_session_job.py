@@ -149,7 +149,7 @@ def test_the_first_file_may_be_the_one_that_is_unlike(copied: Path, made: Scan, 
     write_stack(first, made.blocks[0][:, :-1], start_s=0.0, **ABOUT)
     refused(
         cli("session", copied, "-o", tmp_path / "out"),
-        rf".*{first.name} has other pixels than .*--skip-bad-files$",
+        rf".*{first.name} differs from the session in its pixels: .*--skip-bad-files$",
     )
     report = run(copied, out=tmp_path / "out", session_options=SessionOptions(skip_bad_files=True))
     found = datasets(report["output"]["sequence"])

@@ -39,7 +39,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"rank": 4.0}, "rank 4.0 is not valid"),
         ({"rank": True}, "rank True is not valid"),
         ({"rank": "many"}, "rank 'many' is not valid"),
-        ({"rank": 49}, r"rank 49 is above min\(n_pixels, n_frames\) = 30; lower rank"),
+        ({"rank": 49}, r"rank 49 is above the number of frames, 30; lower rank"),
         ({"rank": 20}, "too few for rank 20; lower rank to"),
         ({"rank": 2, "sampling": 0.01}, "determine no rank"),
         ({"low_cutoff": 40}, "low_cutoff 40 needs rank 41, and 3600 samples of 120 pixels x 30 frames determine"),

@@ -135,7 +135,7 @@ def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Pa
         display=Display(figure_formats=("svg",)),
     )
     shown = Page((tmp_path / "small_report.html").read_text())
-    assert f"{made['low_cutoff']} components were removed" in shown.text
+    assert f"Components removed: {made['low_cutoff']}" in shown.text
     assert made["input"]["sha256"] in shown.text
     assert any(
         chart["aria-label"].startswith("Power of each frame: 120 points") for chart in shown.all("svg")

@@ -41,7 +41,7 @@ def check_views(report: dict[str, Any], folder: Path) -> None:
     assert summary["clutter"].startswith(f"{low} component")
     assert f"Clutter components removed {low} " in page
     assert f"rank {report['rank']}," in summary["method"]
-    assert f"{report['rank']} components were estimated" in page
+    assert f"Components estimated: {report['rank']}" in page
     assert f"{report['held_out_rmse']:.4g}" in summary["error"]
     assert (noise := f"{report['noise_floor']:.4g}") in summary["error"]
     assert noise in page

@@ -29,7 +29,7 @@ def test_the_page_says_what_the_report_says() -> None:
         "Vessels in 19 % of the image.",
         "Nothing doubtful was found.",
         "8.1 dB", "0.82", "75 %", "Tissue that remains 2 %", "Computation good", "150 MiB",
-        "2 components were removed (sure): from component 2 on, the similarity falls.",
+        "Components removed: 2 (sure): from component 2 on, the similarity falls.",
         "t 40, z 12, x 10", "500 Hz", "z 0.1 mm, x 0.1 mm", "ab" * 32, "No assumption was needed.",
         "usdenoise run 'scans/my scan.h5'", "9.8.7",
     ):  # fmt: skip
@@ -49,6 +49,10 @@ def test_green_contradicts_no_number() -> None:
     doubted = page(doubts=[{"code": "no-blood", "sentence": "no blood was found"}]).text
     assert "Nothing doubtful" not in doubted
     assert "No blood was found." in doubted
+    too_low = page(
+        doubts=[{"code": "cutoff-low", "sentence": "1 component removed; the data suggest 2"}]
+    ).text
+    assert "Tissue that remains unknown" in too_low
 
 
 def test_every_picture_and_curve_has_its_numbers_in_words() -> None:
@@ -176,7 +180,7 @@ def test_a_session_has_its_blocks_and_curves() -> None:
         ({"n_silent": 20}, ["20 pixels without a signal were excluded.", "a matrix of 100 pixels × 40 frames",
                             "a random sample of 60 % of the entries"]),
         ({"doubts": [{"code": "axes", "sentence": "the axes look wrong"}]},
-         ["The software doubts this result: the axes look wrong."]),
+         ["The quality control of the software reported: the axes look wrong."]),
         ({"cutoff": {"rule": "tissue-square", "certainty": "likely"}},
          ["(likely): the envelopes of these spatial singular vectors are similar to each other [4], as in tissue speckle;"]),
         ({"cutoff": {"rule": "blood-map"}}, ["vessel map from a non-negative factorization", "up to the end of the tissue"]),

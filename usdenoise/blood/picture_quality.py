@@ -74,7 +74,9 @@ class PictureQuality:
                 f"{added} % of the blood power in the map is estimated, not measured: the clutter filter removed it"
             )
         if self.reproducibility is not None:
-            parts.append(f"two halves of the scan correlate at {self.reproducibility:.2f}")
+            parts.append(
+                f"the blood maps of two halves of the frames correlate by {self.reproducibility:.2f}"
+            )
         return "; ".join(parts)
 
 

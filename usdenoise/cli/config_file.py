@@ -31,8 +31,9 @@ def _use_config(ctx: click.Context, parameter: click.Parameter, paths: tuple[Pat
         for key, value in content.items():
             name = key.replace("_", "-")
             if name not in options:
-                near = difflib.get_close_matches(name, options, 1, 0)
-                ctx.fail(f"{path} has the unknown option '{key}'; did you mean '{near[0]}'?")
+                near = difflib.get_close_matches(name, options, 1)
+                hint = f"did you mean '{near[0]}'?" if near else "see --help"
+                ctx.fail(f"{path} has the unknown option '{key}'; {hint}")
             defaults[str(options[name].name)] = _as_typed(options[name], value)
     ctx.default_map = defaults
 

@@ -60,8 +60,8 @@ class ProgressView:
             f"{blocks.n_waiting} waiting",
             f"{blocks.seconds:.1f} s",
             "no blood" if blood is None else f"blood {blood:.1f} dB",
-            f"moved {update.motion[-1]:.2f}",
-            "" if steady is None else f"steady to {100 * steady:.1f} %",
+            f"moved {update.motion[-1]:.2f} pixels",
+            "" if steady is None else f"varies by {100 * steady:.1f} %",
         ]
         line = "  ".join(part for part in parts if part)
         number = update.number

@@ -20,8 +20,8 @@ class CutoffReason(CodedEnum):
     GIVEN = "as given"
     NO_FALL = "no clutter found: the first {over} singular values fall by only {fall_db:.1f} dB"
     MOVED = (
-        "no clutter found, but the image moves by up to {moved:.1f} pixels: the singular values of tissue that moves so far "
-        "fall slowly, and its Doppler is fast; raise the rank, look at the cutoff figure, and set the low cutoff"
+        "no clutter found, but the image moves by up to {moved:.1f} pixels, and tissue that moves so far is hard to find; "
+        "raise the rank, or set the low cutoff"
     )
     RANK_TOO_LOW = (
         "one component is too few to find the clutter; raise the rank or the sampling, or set the low cutoff"

@@ -20,7 +20,7 @@ def check_rank_fits(shape: tuple[int, int], rank: int) -> None:
     """
     if rank > min(shape):
         raise OptionError(
-            f"rank {rank} is above min(n_pixels, n_frames) = {min(shape)}",
+            f"rank {rank} is above the number of {'frames' if shape[1] <= shape[0] else 'pixels'}, {min(shape)}",
             remedy="lower {rank} or widen {frames}",
         )
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, NoStackError
 from usdenoise.files.contents import Contents, Stack
-from usdenoise.files.stored import shape_text
+from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.power import is_power
 
 RESULTS_AND_TRUTH = (

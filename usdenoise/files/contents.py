@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from usdenoise.files.stored import StoredArray, everything, joined, paired, shape_text, without_axes
+from usdenoise.files.stored import StoredArray, everything, joined, paired, without_axes
 from usdenoise.options.reading_options import ReadOptions
+from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.stored_form import StoredForm
 
 Found = Mapping[str, tuple[Any, str]]

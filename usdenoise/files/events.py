@@ -28,12 +28,15 @@ def read_events(path: Path) -> list[Event]:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file, delimiter="\t"))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     if not rows:
         raise InputError(f"{path} has no events")
     missing = [name for name in REQUIRED if name not in rows[0]]
     if missing:
-        raise InputError(f"{path} has no column {' and no column '.join(missing)}, separated by tabs")
+        raise InputError(
+            f"{path} has no column {' and no column '.join(missing)}",
+            remedy="give a table separated by tabs, with onset and duration in s",
+        )
     return [_event(path, number, row) for number, row in enumerate(rows, 2)]
 
 

@@ -63,8 +63,10 @@ def opener(path: Path) -> tuple[Opener, str]:
         return _load("numpy_files", "open_npy")
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06") and suffix != ".zip":
         return _load("numpy_files", "open_npz")
+    if not head:
+        raise InputError(f"{path} is empty; check how it was written")
     raise InputError(
-        f"{path} has {'unknown' if head else 'no'} content; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy and Zarr: "
+        f"{path} has unknown content; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy and Zarr: "
         "check the path, or convert the stack to HDF5"
     )
 

@@ -34,7 +34,7 @@ from usdenoise.files.time_axis import SAMPLED, guess_axes, time_is_last
 from usdenoise.options.reading_options import ReadOptions, reading_options
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import check_order
-from usdenoise.stack.geometry import Geometry, check_axes
+from usdenoise.stack.geometry import Geometry, check_axes, shape_text
 from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
 from usdenoise.system.background import run_in_background
 
@@ -383,7 +383,8 @@ class Input:
         if sources["axes"] in ("assumed", "the data"):
             why = " by the data: neighbours along t are most alike" if sources["axes"] == "the data" else ""
             assumptions.append(
-                f"the axes of '{stack.name}' {stack.array.shape} are read as {self.axes}{why}; set the axes if they are not"
+                f"the axes of '{stack.name}' ({shape_text(stack.array.shape)}) are read as {self.axes}{why}; "
+                "set the axes if this is wrong"
             )
         if self.metadata.contradiction:
             assumptions.append(self.metadata.contradiction)

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.damage import check_kind, guard
-from usdenoise.files.stored import shape_text
 from usdenoise.sessions.regions import Region, check_region_names
-from usdenoise.stack.geometry import Geometry
+from usdenoise.stack.geometry import Geometry, shape_text
 
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
 

@@ -215,11 +215,6 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
     return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis), chunks)
 
 
-def shape_text(shape: tuple[int, ...]) -> str:
-    """Return a shape as text for people, such as 200 x 130 x 2400."""
-    return " x ".join(str(n) for n in shape)
-
-
 def everything(array: StoredArray) -> NDArray[Any]:
     """Read all values of an array."""
     return array.read(tuple(slice(0, n, 1) for n in array.shape))

@@ -102,11 +102,11 @@ class BadFrame:
 class FrameTreatment(StrEnum):
     """Treatment of bad frames; the value is the sentence, with placeholders for the numbers."""
 
-    LEFT_OUT = "{share} are excluded ({counts})"
-    KEPT = "{share} look bad ({counts}) and are kept, as requested; automatic bad frames exclude them"
+    LEFT_OUT = "excluded frames: {share} ({counts})"
+    KEPT = "bad frames, kept as requested: {share} ({counts})"
     TOO_MANY = (
-        "the scan is bad as a whole: {share} look bad ({counts}), more than a fifth, so none is excluded; read a better "
-        "range of frames, or list the bad frames"
+        "bad frames: {share} ({counts}), more than a fifth, so none is excluded; choose a better range of frames, or list "
+        "the bad ones"
     )
 
 
@@ -145,7 +145,7 @@ class FrameSearch:
         if self.bad:
             reasons = [frame.reason for frame in self.bad]
             counts = ", ".join(f"{reasons.count(r)} {WORDS[r]}" for r in WORDS if r in reasons)
-            share = f"{len(self.bad)} of {self.n_frames} frames"
+            share = f"{len(self.bad)} of {self.n_frames}"
             parts.insert(0, self.treatment.value.format(share=share, counts=counts))
         return "; ".join(parts)
 
@@ -155,7 +155,7 @@ class FrameSearch:
         if self.bad and self.treatment is FrameTreatment.KEPT:
             return "exclude the bad frames"
         if self.bad and self.treatment is FrameTreatment.TOO_MANY:
-            return "read a better range of frames"
+            return "choose a better range of frames"
         return self.movement.advice
 
 

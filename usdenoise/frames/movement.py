@@ -47,13 +47,13 @@ class Movement:
         if self.steps:
             frame_list = ", ".join(map(str, self.steps))
             return (
-                f"the image steps by {self.step_pixels:.1f} pixels at frame {frame_list}: filter the frames before and "
-                "after it separately"
+                f"the image steps by {self.step_pixels:.1f} pixels (frames {frame_list}): filter the frames before "
+                "and after a step separately"
             )
         if self.range_pixels > MOVES:
             return (
                 f"the image moves by up to {self.range_pixels:.1f} pixels from its median position: if the picture is "
-                "blurred, try shorter windows"
+                "blurred, filter fewer frames at a time"
             )
         return ""
 

@@ -211,7 +211,7 @@ def _figures(update: SessionUpdate, blocks: LiveBlocks) -> list[tuple[str, str, 
         ),
         ("Motion", f"{update.motion[-1]:.2f} pixels", update.why or "in the last block"),
         (
-            "Steadiness",
+            "Variation",
             "unknown" if steady is None else f"{100 * steady:.1f} %",
             "change of the blood from block to block",
         ),

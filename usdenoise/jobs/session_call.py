@@ -522,7 +522,8 @@ def run_session(  # noqa: PLR0913
 def _check_apart(input_folder: Path, output: Path) -> None:
     if input_folder.resolve() == output.resolve():
         raise OptionError(
-            f"the output folder must differ from the input folder {input_folder}", remedy="choose another one"
+            f"the output folder must differ from the input folder '{input_folder}'",
+            remedy="choose another one",
         )
 
 

@@ -86,7 +86,7 @@ class BlocksOfFiles:
             files = [self._look_into(path) for path in paths]
             usual = _usual_geometry(files)
             if usual is None:
-                raise InputError(f"none of {len(paths)} files can be read; {files[0].problem}")
+                raise InputError(f"none of {len(paths)} files can be read; the first one: {files[0].problem}")
             files = [self._if_alike(file, usual) for file in files]
             if usual.frame_rate_hz:
                 self.frame_time = 1 / usual.frame_rate_hz

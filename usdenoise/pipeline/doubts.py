@@ -83,8 +83,7 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     if not fit.is_cutoff_given:
         if choice.certainty != CutoffCertainty.UNSURE:
             return []
-        unclear = "" if choice.reason in UNKNOWN else ", but where the tissue ends is not clear"
-        return [("cutoff-unsure", f"the low cutoff {choice.low} is unsure: {choice.sentence}{unclear}")]
+        return [("cutoff-unsure", f"the low cutoff {choice.low} is unsure: {choice.sentence}")]
     low, suggested = int(fit.options.low_cutoff), choice.low
     if -round(NEAR_BELOW * suggested) <= low - suggested <= max(2, round(NEAR_ABOVE * suggested)):
         return []
@@ -127,7 +126,7 @@ def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
         doubts.append(("repeatability", "whether two halves of the frames show the same vessels is unknown"))
     elif repeats < LEAST_REPEATABLE:
         doubts.append(
-            ("repeatability", f"the blood maps of two halves of the frames correlate at only {repeats:.2f}")
+            ("repeatability", f"the blood maps of two halves of the frames correlate by only {repeats:.2f}")
         )
     if picture.vessel_share > MOST_VESSELS:
         doubts.append(

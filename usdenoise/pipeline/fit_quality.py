@@ -147,8 +147,8 @@ def start_caution(start: str, samples_per_component: float) -> str:
     if start == "pixels" or samples_per_component >= WELL_POSED:
         return ""
     return (
-        f"the sample has {samples_per_component:.1f} entries per pixel and component; the iterations from the start "
-        f"'{start}' converge from {WELL_POSED:g} on: raise the sampling, lower the rank, or use the start 'pixels'"
+        f"the sample has {samples_per_component:.1f} entries per pixel and component, and the start '{start}' requires "
+        f"{WELL_POSED:g}: raise the sampling, lower the rank, or use the start 'pixels'"
     )
 
 

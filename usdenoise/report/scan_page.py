@@ -158,6 +158,7 @@ def scan_page(
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,
         activations=activations,
+        is_cutoff_low=_is_cutoff_low(report),
         frame_charts=frame_charts,
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
         options=options,
@@ -174,6 +175,11 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
+def _is_cutoff_low(report: Report) -> bool:
+    """Return whether the given cutoff is below the one that the data suggest."""
+    return any(doubt.code == "cutoff-low" for doubt in report.doubts)
+
+
 def _figures(report: Report) -> dict[str, str]:
     """Return the numbers at the top of the page in words; unknown ones are empty."""
     blood, agreement = report.blood, report.reproducibility
@@ -184,7 +190,9 @@ def _figures(report: Report) -> dict[str, str]:
         "noise": f"{100 * blood.noise_share:.0f}",
         "blood_over_noise": "" if level is None else f"{level:.1f} dB",
         "repeatability": "" if agreement is None else f"{agreement:.2f}",
-        "tissue": "" if blood.tissue_share is None else f"{100 * blood.tissue_share:.0f} %",
+        "tissue": ""
+        if blood.tissue_share is None or _is_cutoff_low(report)
+        else f"{100 * blood.tissue_share:.0f} %",
     }
 
 

@@ -98,7 +98,10 @@ def check_events(events: Sequence[Event], last: float) -> None:
         If they are not.
     """
     if not any(is_within(event, last) for event in events):
-        raise InputError(f"no event is within the session, which lasts {last:.4g} s")
+        raise InputError(
+            f"no event is within the session, whose last block is at {last:.4g} s",
+            remedy="give the onsets in s from the first frame",
+        )
     for one, other in combinations(sorted(events, key=lambda event: event.onset), 2):
         if one.trial_type != other.trial_type and other.onset < one.onset + one.duration:
             raise InputError(
@@ -163,7 +166,10 @@ def activation_maps(
     tested = known & in_vessels.ravel()
     types = list(dict.fromkeys(event.trial_type for event in events))
     if len(times) <= design.shape[1] or not known.any():
-        raise InputError(f"{len(times)} blocks are too few for a model of {design.shape[1]} columns")
+        raise InputError(
+            f"{len(times)} blocks are too few for an activation model of {design.shape[1]} columns",
+            remedy="take more or shorter blocks, or fewer trial types",
+        )
     # The scale of the data is not the one that numerical tolerances expect.
     scale = float(np.abs(values[:, known]).max())
     matrix, scaled = design.to_numpy(), values[:, known] / scale
@@ -264,7 +270,7 @@ def _import_nilearn() -> Any:
         import nilearn.glm.first_level
     except ImportError as error:
         raise OptionError(
-            "events requires the package nilearn", remedy="install it, for example by: pip install nilearn"
+            "activation maps require the package nilearn", remedy="run pip install nilearn"
         ) from error
     return nilearn.glm
 

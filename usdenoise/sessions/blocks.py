@@ -12,7 +12,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.windows import Window, cut_into_windows
 from usdenoise.stack.acquisition import Acquisition, canonical_axes
-from usdenoise.stack.geometry import Geometry, GriddedStack
+from usdenoise.stack.geometry import Geometry, GriddedStack, shape_text
 
 SHORTEST, SHORTEST_SHARE = 16, 4
 """Frames of a last window of its own, or this part of a window: fewer join the previous window."""
@@ -265,13 +265,13 @@ def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
     """Check that a file has the axes, the pixels, the frame rate and the pixel pitch of its session."""
     properties: dict[str, tuple[Any, ...]] = {
         "axes": (stack.axes, usual.axes),
-        "pixels": (stack.shape_in(stack.spatial_axes), usual.shape_in(usual.spatial_axes)),
+        "pixels": tuple(shape_text(each.shape_in(each.spatial_axes)) for each in (stack, usual)),
         "type": tuple("complex" if each.is_complex else "real" for each in (stack, usual)),
     }
     for property_name, (block_value, session_value) in properties.items():
         if block_value != session_value:
             raise InputError(
-                f"{path} has other {property_name} than the session: {block_value}, not {session_value}",
+                f"{path} differs from the session in its {property_name}: {block_value}, not {session_value}",
                 remedy="exclude it",
             )
     scales = {"frame rate": (stack.frame_rate_hz, usual.frame_rate_hz)}
@@ -284,6 +284,7 @@ def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
             (block_value or 0) - (session_value or 0)
         ) > NEAR * abs(session_value or 0):
             raise InputError(
-                f"{path} has another {property_name} than the session: {block_value}, not {session_value}",
+                f"{path} differs from the session in its {property_name}: {block_value or 'unknown'}, "
+                f"not {session_value or 'unknown'}",
                 remedy="exclude it",
             )

@@ -261,7 +261,7 @@ def _series(
     )
     is_bad = np.array([bool(reason) for reason in why], bool)
     if is_bad.all():
-        raise InputError(f"no block of the session is good: {why[0]}")
+        raise InputError(f"no block of the session is good; the first one: {why[0]}")
     does_count = _apart(blocks, ~is_bad)
     one = np.flatnonzero(does_count)
     alone = _alone(blocks, options, clutter, int(one[0])) if len(one) == 1 else None

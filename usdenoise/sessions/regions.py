@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.geometry import Geometry
+from usdenoise.stack.geometry import Geometry, shape_text
 
 Region = NDArray[np.bool_] | Callable[[Geometry], NDArray[np.bool_]]
 """A mask of an image, or a function that makes one for the geometry of the blocks."""
@@ -45,7 +45,10 @@ def check_region_names(names: Iterable[str]) -> None:
     """
     for name in names:
         if "/" in name or not name.isprintable() or name.replace("_", " ") in TAKEN_NAMES:
-            raise OptionError(f"a region cannot have the name '{name}'; choose another one")
+            raise OptionError(
+                f"a region cannot have the name '{name}': it is the name of a result, or not printable, or has a slash",
+                remedy="choose another one",
+            )
 
 
 def region_masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str, NDArray[np.bool_]]:
@@ -60,10 +63,12 @@ def region_masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str,
     masks = {WHOLE_IMAGE: np.ones(shape, bool)}
     for name, region in regions.items():
         mask = np.asarray(region(geometry) if callable(region) else region, bool)
-        if mask.shape != shape or not mask.any():
+        if mask.shape != shape:
             raise OptionError(
-                f"region '{name}' is a mask of {mask.shape}, {mask.sum()} pixels; the image has {shape}"
+                f"region '{name}' has {shape_text(mask.shape)} pixels, and the image {shape_text(shape)}"
             )
+        if not mask.any():
+            raise OptionError(f"region '{name}' has no pixel")
         masks[name] = mask
     return masks
 

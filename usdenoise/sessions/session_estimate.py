@@ -119,7 +119,9 @@ def estimate_session(
     check_bad_frames(options, blocks)
     sample, reference = _aligned_sample(_sample(blocks, options, executor), executor, blocks.options)
     if not sample.numbers:
-        raise InputError("no block of the session has good frames")
+        raise InputError(
+            "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
+        )
     with ThreadExecutor(options.threads) as threads:
         for more in reversed(range(MOST_ROUNDS)):
             fit = _SampleFit(sample, blocks.geometry, options, threads)

@@ -177,3 +177,8 @@ class Geometry(GriddedStack):
 def words_of_shape(shape: tuple[int, ...]) -> str:
     """Return a shape as in "(30 x 12 x 10)", for messages."""
     return "(" + " x ".join(str(n) for n in shape) + ")"
+
+
+def shape_text(shape: tuple[int, ...]) -> str:
+    """Return a shape as text for people, such as 200 x 130 x 2400."""
+    return " x ".join(str(n) for n in shape)

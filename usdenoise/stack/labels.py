@@ -205,8 +205,8 @@ def _checked_grid(letters: str, attributes: Mapping[str, Any]) -> str:
         return letters
     return AmbiguousAxes(
         letters,
-        "the matrix voxel_to_world turns the dimension j, which is depth, away from y of the world, so the stack "
-        f"was resampled, and depth is not known; set the axes to {letters} if j is depth anyway",
+        "the matrix voxel_to_world rotates the dimension j away from y of the world, so depth is unknown; set the axes to "
+        f"{letters} if j is depth",
     )
 
 

@@ -132,7 +132,7 @@ def test_too_little_memory_is_one_sentence(megabytes: int, large: Path, tmp_path
     settings = limited({resource.RLIMIT_AS: megabytes << 20})
     process = shell("run", large, "-o", tmp_path / "out", *QUICK, **settings)
     assert process.returncode == 1
-    assert process.stderr.splitlines()[-1].startswith("usdenoise: the memory is not enough for this stack")
+    assert process.stderr.splitlines()[-1].startswith("usdenoise: there is not enough memory for this stack")
     assert not (tmp_path / "out").exists()
 
 

@@ -172,7 +172,7 @@ def test_missing_entries_fail_in_the_svd_and_not_in_the_completion(acquisition):
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
-        (MemoryError(), "failed", "the memory is not enough"),
+        (MemoryError(), "failed", "there is not enough memory"),
         (DivergedError("left the finite numbers"), "diverged", "left the finite numbers"),
         (ArithmeticError("no number"), "failed", "ArithmeticError: no number"),
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 
 from usdenoise.errors import InputError
-from usdenoise.files.stored import shape_text
+from usdenoise.stack.geometry import shape_text
 
 _SAME_FILE = "."
 """File name of a virtual source that is in the file of the virtual dataset."""

@@ -23,8 +23,9 @@ from usdenoise.files.contents import (
 )
 from usdenoise.files.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blocks
 from usdenoise.files.matlab.matlab_elements import elements
-from usdenoise.files.stored import StoredArray, complex_dtype, from_array, loaded_when_read, shape_text
+from usdenoise.files.stored import StoredArray, complex_dtype, from_array, loaded_when_read
 from usdenoise.options.reading_options import ReadOptions
+from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.metadata import is_known
 from usdenoise.stack.stored_form import form_of
 

@@ -205,7 +205,7 @@ def _checked_names(methods: Sequence[str] | None) -> list[str]:
             near = difflib.get_close_matches(name, CLUTTER_FILTERS, 1)
             hint = f"did you mean {near[0]}? " if near else ""
             known = ", ".join(CLUTTER_FILTERS)
-            raise OptionError(f"method '{name}' is not known; {hint}the methods are {known}")
+            raise OptionError(f"unknown method '{name}'; {hint}the methods are {known}")
     return names
 
 
