@@ -5,7 +5,8 @@
     python -m benchmarks.readme_picture brain.h5 [--output docs/images/brain.png]
 
 The images are from `usdenoise run brain.h5`, without any option. 0 dB is the 99.9th percentile of the true blood
-power in all three. Printed are the correlations of the two images with the truth, on the linear scale.
+power in all three. Printed are the correlations of the two images with the truth, on the linear scale, and of power
+Doppler minus the median of each depth.
 """
 
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from benchmarks.shared import command_line
+from benchmarks.shared import command_line, without_medians
 from usdenoise import denoise, load
 from usdenoise.blood.metrics import correlation
 from usdenoise.files.phantom_file import read_truth
@@ -43,6 +44,8 @@ def main():
         panel.set_xlabel("Lateral (mm)")
         if image is not truth:
             print(f"{name}: correlation with the true blood power {correlation(image, truth):.3f}")
+    remedied = correlation(without_medians(result.power_doppler), truth)
+    print(f"Power Doppler minus the median of each depth: {remedied:.3f}")
     panels[0].set_ylabel("Depth (mm)")
     figure.colorbar(drawn, ax=panels, label="Power (dB)", ticks=range(-RANGE_DB, 1, 5), shrink=0.9, pad=0.01)
     figure.savefig(arguments.output, dpi=200)

@@ -111,6 +111,11 @@ def mean_power(stack):
     return np.mean(np.abs(stack) ** 2, axis=-1, dtype=np.float64)
 
 
+def without_medians(power):
+    """Power Doppler minus the median of each depth, at least 0: what a script does about noise that grows with depth."""
+    return np.maximum(power - np.median(power, axis=1, keepdims=True), 0)
+
+
 def leading_right(matrix, rank):
     """The leading right singular vectors of a matrix, largest first, from its Gram matrix in double precision."""
     wide = np.result_type(matrix, np.float64)

@@ -32,7 +32,7 @@ function [iq, power, report] = usdenoise(IQ, varargin)
 %     [iq, power, report] = usdenoise(IQ, 'FrameRate', 500, 'LowCutoff', 2);
 %     imagesc(10 * log10(power)); title(sprintf('%d components removed', report.low_cutoff));
 %
-%   This file works in MATLAB and in GNU Octave, without toolboxes. It needs usdenoise installed for Python.
+%   This file needs no toolbox. It is tested in GNU Octave, and not in MATLAB. It requires usdenoise installed for Python.
 
   if ~isnumeric(IQ) || ndims(IQ) < 3 || ndims(IQ) > 4
     error('usdenoise:input', ['IQ must be a numeric array of depth x lateral x frames, or depth x lateral x ', ...

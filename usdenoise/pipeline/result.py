@@ -260,5 +260,5 @@ class LabelledResult(DenoiseResult):
 
     @cached_property
     def unobserved(self) -> Any:
-        """Which entries were NaN or infinite, as an xarray.DataArray of bool."""
+        """Which entries were NaN or infinite, or in an excluded frame, as an xarray.DataArray of bool."""
         return self._unobserved()
