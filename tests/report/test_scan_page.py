@@ -149,7 +149,7 @@ def test_a_session_has_its_blocks_and_curves() -> None:
     shown = page(block_charts=[curve], sequence=sequence)
     for words in (
         "3 blocks of 20 frames, 1 of them bad.",
-        "The same 2 components are removed from all blocks. The next two sections describe the sample "
+        "The same 2 spatial components are removed from all blocks. The next two sections describe the sample "
         "of 40 frames from which they were estimated.",
         "The frames were filtered as 3 blocks of 20 frames.",
     ):
@@ -250,6 +250,13 @@ def test_bad_points_are_marked_also_in_a_long_curve() -> None:
     assert chart.svg.count('<circle class="flag"') == chart.svg.count("<circle") == 2
     assert chart.text.endswith("; marked at 3, 500")
     many = Chart("a", "frame", "y", range(1000), [0.0] * 1000, flagged=range(25))
+    # A bad block 1000 times as bright does not hide the course of the others.
+    bright = Chart("a", "block", "%", range(4), [0.0, 5.0, 5000.0, 2.0], flagged=[2])
+    assert "largest 5000 at 2" in bright.text
+    (ring,) = re.findall(r'class="flag" cx="[0-9.]+" cy="([0-9.]+)"', bright.svg)
+    line = [float(height) for height in re.findall(r"[0-9.]+,([0-9.]+) ", bright.svg)]
+    assert float(ring) == line[2] == min(line)
+    assert line[0] - line[1] > 100
     assert many.text.endswith("18, 19 and 5 more")
 
 

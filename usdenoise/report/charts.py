@@ -43,7 +43,8 @@ class Chart:
     level_label : str
         Text of the horizontal line.
     flagged : sequence of float
-        Positions of points that are marked with a ring; by default none.
+        Positions of points that are marked with a ring; by default none. The y axis suits the other points; flagged
+        points beyond it are drawn at its end.
     least_span : float
         Smallest range of the y axis, so that small differences do not look large; by default 0.
     """
@@ -95,11 +96,13 @@ class Chart:
         points = self.points
         if not points:
             return ""
-        xs, ys = zip(*points, strict=True)
-        marked = () if self.mark is None else (self.mark,)
+        xs, flagged = [x for x, _ in points], set(self.flagged)
+        ys = [y for x, y in points if x not in flagged] or [y for _, y in points]
+        marked = [] if self.mark is None else [self.mark]
         spare = max(0.0, self.least_span - (max(ys) - min(ys))) / 2
-        levels = () if self.level is None else (self.level,)
+        levels = [] if self.level is None else [self.level]
         y_ticks = ticks(min(ys + levels) - spare, max(ys + levels) + spare)
+        points = [(x, min(max(y, y_ticks[0]), y_ticks[-1])) for x, y in points]
         return _drawing(
             "chart.svg",
             self,
@@ -108,7 +111,7 @@ class Chart:
             down=_scale(y_ticks, _BOTTOM, _TOP),
             line=_thinned(points),
             dots=points if len(points) <= _MOST_DOTS else (),
-            flagged=[point for point in points if point[0] in set(self.flagged)],
+            flagged=[point for point in points if point[0] in flagged],
         )
 
 
