@@ -46,7 +46,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         ("method", f"{report.method}, rank {report.rank}{_sampled(report)}"),
         ("clutter", _clutter(report)),
         ("kept", _kept(report)),
-        ("blood", report.blood.sentence),
+        ("blood", _blood(report)),
         ("estimate", _estimate(report, warned)),
         ("error", _error(report)),
         ("stopped", _stopped(report)),
@@ -64,6 +64,11 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     if (page := report.output.get("report_html")) is not None:
         rows.append(("page", page))
     return rows
+
+
+def _blood(report: "Report") -> str:
+    """Return what the blood map shows, under a condition if there are doubts."""
+    return f"{'if the doubts are unfounded: ' if report.doubts else ''}{report.blood.sentence}"
 
 
 def _blocks(sequence: "SequenceRecord") -> str:
