@@ -38,8 +38,8 @@ SEARCHED_PIXELS = 1024
 
 TEMPORAL, FRAMES_A_TEMPORAL = 6, 48
 """Largest number of temporal components that are removed from a block, and frames of the block for each of them. Six change
-the hits of the first two sessions of benchmarks/sessions.py, where U is all of the tissue, to 0.96 and 0.89 times (eight:
-0.87 and 0.76), and of sessions where tissue leaks to 1.1 to 1.3 times. Four gain less there."""
+the hits of steady sessions to 0.98 times those without (8 sessions), and of sessions that move to 1.10 times (9 sessions;
+benchmarks/RECORDS.md, "Temporal components of a block")."""
 
 OWN_PIXELS, OWN_RATIO = 2048, 2.0
 """Pixels on which components of a block's own are looked for, and how much stronger than usual they are. With a clutter that
