@@ -36,6 +36,8 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     warned : sequence of str
         Sentences that were printed as warnings; the summary refers to them instead of repeating them.
     """
+    from usdenoise.report.cautions import conditional
+
     source, sequence = report.input, report.sequence
     rows = [("input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})")]
     if sequence is not None:
@@ -46,7 +48,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         ("method", f"{report.method}, rank {report.rank}{_sampled(report)}"),
         ("clutter", _clutter(report)),
         ("kept", _kept(report)),
-        ("blood", _blood(report)),
+        ("blood", conditional(report.blood.sentence, report)),
         ("estimate", _estimate(report, warned)),
         ("error", _error(report)),
         ("stopped", _stopped(report)),
@@ -64,11 +66,6 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     if (page := report.output.get("report_html")) is not None:
         rows.append(("page", page))
     return rows
-
-
-def _blood(report: "Report") -> str:
-    """Return what the blood map shows, under a condition if there are doubts."""
-    return f"{'if the doubts are unfounded: ' if report.doubts else ''}{report.blood.sentence}"
 
 
 def _blocks(sequence: "SequenceRecord") -> str:

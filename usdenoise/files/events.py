@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 from usdenoise.errors import InputError
+from usdenoise.files.damage import readable
 from usdenoise.sessions.activation import Event
 
 REQUIRED = ("onset", "duration")
@@ -25,10 +26,10 @@ def read_events(path: Path) -> list[Event]:
         If the file cannot be read, a column is missing, or a value is not valid.
     """
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with readable(path), path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file, delimiter="\t"))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
     if not rows:
         raise InputError(f"{path} has no events")
     missing = [name for name in REQUIRED if name not in rows[0]]

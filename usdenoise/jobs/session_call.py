@@ -45,6 +45,7 @@ from usdenoise.sessions.regions import region_masks
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset
+from usdenoise.stack.geometry import shape_text
 from usdenoise.system.lock import locked
 from usdenoise.system.provenance import record, to_json
 
@@ -138,7 +139,7 @@ class SessionResult:
     def __repr__(self) -> str:
         """Describe the content in one line."""
         n_blocks, *shape = self.series.images["blood_power"].shape
-        size = " x ".join(map(str, shape))
+        size = shape_text(tuple(shape))
         doubts = ", ".join(doubt.code for doubt in self.doubts) or "none"
         return (
             f"<SessionResult: {n_blocks} blocks, {int(self.bad.sum())} bad; {size} pixels; doubts: {doubts}>"

@@ -15,6 +15,11 @@ def cautions(report: Report) -> list[str]:
     return [*(doubt.sentence for doubt in report.doubts), *remarks(report)]
 
 
+def conditional(summary: str, report: Report) -> str:
+    """Return what the pictures show, under a condition if there are doubts about them."""
+    return f"if the doubts are unfounded: {summary}" if report.doubts and summary else summary
+
+
 def remarks(report: Report) -> list[str]:
     """Return a sentence for each thing that a user should know before the results are used, besides the doubts.
 

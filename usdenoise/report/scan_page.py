@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from usdenoise.pipeline.fit_quality import CLOSE
-from usdenoise.report.cautions import remarks
+from usdenoise.report.cautions import conditional, remarks
 from usdenoise.report.charts import Carpet, Chart
 from usdenoise.report.methods_paragraph import methods_paragraph
 from usdenoise.report.page_templates import SCAN_PAGE, template
@@ -145,7 +145,7 @@ def scan_page(
     page: str = template(SCAN_PAGE).render(
         name=name,
         report=report,
-        verdict=_sentence(f"if the doubts are unfounded: {summary}" if doubted and summary else summary),
+        verdict=_sentence(conditional(summary, report)),
         doubts=[_sentence(sentence) for sentence in doubted],
         remarks=[_sentence(remark) for remark in remarked],
         ranges=_figures(report),
@@ -158,7 +158,7 @@ def scan_page(
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,
         activations=activations,
-        is_cutoff_low=_is_cutoff_low(report),
+        is_cutoff_low="cutoff-low" in codes,
         frame_charts=frame_charts,
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
         options=options,
@@ -175,11 +175,6 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _is_cutoff_low(report: Report) -> bool:
-    """Return whether the given cutoff is below the one that the data suggest."""
-    return any(doubt.code == "cutoff-low" for doubt in report.doubts)
-
-
 def _figures(report: Report) -> dict[str, str]:
     """Return the numbers at the top of the page in words; unknown ones are empty."""
     blood, agreement = report.blood, report.reproducibility
@@ -190,9 +185,7 @@ def _figures(report: Report) -> dict[str, str]:
         "noise": f"{100 * blood.noise_share:.0f}",
         "blood_over_noise": "" if level is None else f"{level:.1f} dB",
         "repeatability": "" if agreement is None else f"{agreement:.2f}",
-        "tissue": ""
-        if blood.tissue_share is None or _is_cutoff_low(report)
-        else f"{100 * blood.tissue_share:.0f} %",
+        "tissue": "" if blood.tissue_share is None else f"{100 * blood.tissue_share:.0f} %",
     }
 
 

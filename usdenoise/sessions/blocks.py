@@ -268,23 +268,23 @@ def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
         "pixels": tuple(shape_text(each.shape_in(each.spatial_axes)) for each in (stack, usual)),
         "type": tuple("complex" if each.is_complex else "real" for each in (stack, usual)),
     }
-    for property_name, (block_value, session_value) in properties.items():
-        if block_value != session_value:
-            raise InputError(
-                f"{path} differs from the session in its {property_name}: {block_value}, not {session_value}",
-                remedy="exclude it",
-            )
+    differing = {name: values for name, values in properties.items() if values[0] != values[1]}
     scales = {"frame rate": (stack.frame_rate_hz, usual.frame_rate_hz)}
     scales |= {
         f"pixel pitch along {letter}": (stack.spacing_mm.get(letter), usual.spacing_mm.get(letter))
         for letter in usual.spatial_axes
     }
-    for property_name, (block_value, session_value) in scales.items():
-        if (block_value is None) != (session_value is None) or abs(
-            (block_value or 0) - (session_value or 0)
-        ) > NEAR * abs(session_value or 0):
-            raise InputError(
-                f"{path} differs from the session in its {property_name}: {block_value or 'unknown'}, "
-                f"not {session_value or 'unknown'}",
-                remedy="exclude it",
-            )
+    differing |= {name: values for name, values in scales.items() if not _are_near(*values)}
+    if differing:
+        name, (block_value, session_value) = next(iter(differing.items()))
+        raise InputError(
+            f"{path} differs from the session in its {name}: {block_value or 'unknown'}, not {session_value or 'unknown'}",
+            remedy="exclude it",
+        )
+
+
+def _are_near(value: float | None, other: float | None) -> bool:
+    """Return whether two scales are equal to rounding, or both unknown."""
+    if value is None or other is None:
+        return value is other
+    return abs(value - other) <= NEAR * abs(other)

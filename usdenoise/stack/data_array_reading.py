@@ -10,7 +10,7 @@ from usdenoise.errors import OptionError
 from usdenoise.stack.acquisition import Acquisition, without_mask
 from usdenoise.stack.coordinates import check_order
 from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes
-from usdenoise.stack.geometry import check_axes, words_of_shape
+from usdenoise.stack.geometry import check_axes, shape_text
 from usdenoise.stack.labels import Label, labelled_metadata
 from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options
@@ -169,7 +169,7 @@ def time_axis_of(
             "an array has no axis labels, so time is unknown; give axes, for example axes='tzx', or axis"
         )
     if not -values.ndim <= axis < values.ndim:
-        raise OptionError(f"an array of shape {words_of_shape(values.shape)} has no axis {axis}; change axis")
+        raise OptionError(f"an array of shape ({shape_text(values.shape)}) has no axis {axis}; change axis")
     return values, axis
 
 

@@ -31,7 +31,7 @@ def check_axes(axes: str, shape: tuple[int, ...]) -> None:
         )
     if len(axes) != len(shape):
         raise InputError(
-            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} {words_of_shape(shape)}",
+            f"axes '{axes}' names {len(axes)} axes, but the data have {len(shape)} ({shape_text(shape)})",
             remedy="give {axes} one letter for each axis",
         )
 
@@ -50,7 +50,7 @@ def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
         )
     if len(shape) not in (3, 4):
         raise InputError(
-            f"'{name}' is {len(shape)}-D {words_of_shape(shape)}, but a stack has 3 axes (2-D + time) "
+            f"'{name}' is {len(shape)}-D ({shape_text(shape)}), but a stack has 3 axes (2-D + time) "
             "or 4 (3-D + time)",
             remedy="pick another one with {dataset}",
         )
@@ -59,7 +59,7 @@ def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
             f"the sizes of the chunks of '{name}' are not known; call compute_chunk_sizes() on it first"
         )
     if 0 in shape:
-        raise InputError(f"'{name}' is empty {words_of_shape(shape)}; check how the file was written")
+        raise InputError(f"'{name}' is empty ({shape_text(shape)}); check how the file was written")
 
 
 class GriddedStack:
@@ -172,11 +172,6 @@ class Geometry(GriddedStack):
 
     def __post_init__(self) -> None:
         self._check()
-
-
-def words_of_shape(shape: tuple[int, ...]) -> str:
-    """Return a shape as in "(30 x 12 x 10)", for messages."""
-    return "(" + " x ".join(str(n) for n in shape) + ")"
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
