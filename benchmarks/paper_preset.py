@@ -12,7 +12,6 @@ from benchmarks.shared import command_line, seconds_of
 from usdenoise import denoise, load
 from usdenoise.estimate.svd import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.stack.casorati import casorati
 from usdenoise.system.memory import peak_memory_bytes
 
 
@@ -29,7 +28,7 @@ def main():
     acquisition = load(arguments.phantom)
     given = {"init": arguments.start, "decay": arguments.decay, "iterations": arguments.iterations}
     result, elapsed = seconds_of(denoise, acquisition, preset="paper", **given)
-    matrix = casorati(acquisition)
+    matrix = np.ascontiguousarray(acquisition.frames.T)
     memory = peak_memory_bytes()
     with ThreadExecutor() as executor:
         exact = truncated_svd(matrix, 100, executor)

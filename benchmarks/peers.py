@@ -38,13 +38,13 @@ from tests.programs import python
 from usdenoise.baselines import randomized_svd
 from usdenoise.blood.metrics import correlation
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.clutter.band import Band
 from usdenoise.estimate.svd import truncated_svd
+from usdenoise.jobs.compare import clutter_filters
 from usdenoise.jobs.compare.figures_of_merit import relative_distance
 from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.pipeline.stack_filter import filter_matrix
 from usdenoise.system.blas_threads import available_threads
 
 LOSS = 1e-3
@@ -115,10 +115,12 @@ def own_rsvd(stack, low):
 
 
 def _own(stack, low, factorise):
-    matrix = stack.reshape(-1, stack.shape[-1])
+    matrix, grid = stack.reshape(-1, stack.shape[-1]), Neighbourhood.whole(stack.shape[:-1])
+    options = DenoiseOptions(rank=low, low_cutoff=low, high_cutoff="none")
     with ThreadExecutor() as executor:
-        model, grid = factorise(matrix, executor), Neighbourhood(stack.shape[:-1])
-        return matrix, filter_matrix(matrix, model, Band(low, low, True), grid, executor)[0]
+        model = factorise(matrix, executor)
+        # What `usdenoise compare` does with the components of a baseline, its blood map included.
+        return matrix, clutter_filters.keep_band(matrix, grid, options, executor, model).power
 
 
 def power(filtered, axis):

@@ -50,15 +50,20 @@ if __name__ == "__main__":
             peaks = client.run(lambda: __import__("resource").getrusage(0).ru_maxrss)
             workers = max(peaks.values()) / 1024
     else:
-        from usdenoise.files.frame_source import LineFrames
+        from usdenoise.files.frame_source import lines_recording
         from usdenoise.files.open_input import open_input
         from usdenoise.options.denoise_options import make_options
         from usdenoise.pipeline.denoise import denoise_frames
-        scratch = None if way == "memory" else Path(out).parent
+        from usdenoise.pipeline.recording import array_recording
+        scratch, chosen = None if way == "memory" else Path(out).parent, make_options(None, **options)
         began = time.perf_counter()
         with open_input(path, {"axes": "zxt"}) as source:
-            stack = source.read() if scratch is None else LineFrames(source, source.read_lines(scratch))
-        result = denoise_frames(stack, make_options(None, **options), in_place=True)
+            if scratch is None:
+                recording, target = array_recording(source.read(), chosen.precision, in_place=True)
+            else:
+                lines = source.read_lines(scratch)
+                recording, target = lines_recording(source, lines), lines.reshape(len(lines), -1)
+        result = denoise_frames(recording, chosen, target=target)
         seconds = time.perf_counter() - began
         workers = 0
     status = Path("/proc/self/status").read_text()

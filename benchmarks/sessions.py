@@ -10,6 +10,7 @@ was used to choose anything.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,20 +20,22 @@ from scipy.ndimage import gaussian_filter
 
 from benchmarks.shared import command_line
 from usdenoise import Acquisition, denoise
+from usdenoise.frames.alignment import shifted
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.activation import blood_rise, coupling
 from usdenoise.phantom.disturbances import block_motion
-from usdenoise.sessions.alignment import shifted
+from usdenoise.pipeline.measures import Clutter
+from usdenoise.pipeline.recording import Block, Recording
+from usdenoise.pipeline.series import BlockLags, Series, SeriesModel
 from usdenoise.sessions.bad_blocks import find_bad_blocks
-from usdenoise.sessions.block_filter import filter_session_block
-from usdenoise.sessions.blocks import BlocksOfStack
-from usdenoise.sessions.measured_block import measure_block
-from usdenoise.sessions.session_clutter import SessionClutter
+from usdenoise.sessions.blocks import stack_session
+from usdenoise.sessions.measured_block import MeasuredBlock, measure_block
 from usdenoise.sessions.session_estimate import estimate_session
-from usdenoise.sessions.session_series import session_series
+from usdenoise.sessions.session_sample import draw_sample
+from usdenoise.stack.geometry import Geometry
 
 CUTOFFS = (8, 12, 16, 20, 24, 28, 34, 40)
 SMOOTHED = 0.8
@@ -199,52 +202,75 @@ def svd_powers(made: Simulated) -> NDArray[np.float64]:
     return powers
 
 
+def blocks_of(made: Simulated, frames: NDArray[Any]) -> Recording:
+    """The blocks of some frames of a session, (t, z, x)."""
+    stack = Acquisition(frames, "tzxy"[: frames.ndim], frame_rate_hz=500.0)
+    return stack_session(stack, SessionOptions(window=made.length), "single")
+
+
+def measured_block(
+    block: Block, clutter: Clutter, options: DenoiseOptions, geometry: Geometry
+) -> MeasuredBlock:
+    """What is measured of a block, which can be read."""
+    found = measure_block(block, clutter, options, geometry)
+    assert isinstance(found, MeasuredBlock)
+    return found
+
+
+def lags_of(block: MeasuredBlock) -> BlockLags:
+    """What a series adds up of a block with data."""
+    assert block.lags is not None
+    return block.lags
+
+
+def powers(model: SeriesModel, lags: list[BlockLags], clutter: Clutter) -> NDArray[np.float64]:
+    """The blood power of each block, (n_blocks, n_pixels); 0 in pixels that leave the image in some block."""
+    found = np.array([model.blood_power(block)[0] for block in lags], np.float32)
+    return clutter.grid.everywhere(found.T).T
+
+
 def measure(settings: PhantomSettings) -> dict[str, Any]:
     """Figures of one session."""
     made, shape = Simulated(settings), settings.shape[:-1]
-    options = DenoiseOptions(threads=2)
-    blocks = BlocksOfStack(
-        Acquisition(made.iq, "tzxy"[: made.iq.ndim], frame_rate_hz=500.0), SessionOptions(window=made.length)
-    )
+    options, session = DenoiseOptions(threads=2), SessionOptions(window=made.length)
+    recording = blocks_of(made, made.iq)
+    geometry = recording.geometry
     began = time.perf_counter()
 
-    def measured(numbers: Any, clutter: SessionClutter) -> dict[int, Any]:
-        return {number: measure_block(blocks.reader(number), clutter, options) for number in numbers}
+    def measured(numbers: Sequence[int], clutter: Clutter) -> dict[int, MeasuredBlock]:
+        return {
+            number: measured_block(recording.blocks[number], clutter, options, geometry) for number in numbers
+        }
 
     with ThreadExecutor(2) as executor:
-        clutter = estimate_session(blocks, options, executor, measured).clutter
-    filtered = [filter_session_block(blocks.reader(b).read(), clutter, options) for b in range(made.n_blocks)]
-    filtered_shifts = np.array([block.alignment.shift for block in filtered if block.alignment is not None])
-    is_scaled = np.array([block.alignment is not None and block.alignment.is_scaled for block in filtered])
-    why, spread = find_bad_blocks([block.level for block in filtered])
+        sample = draw_sample(recording, options, session, executor)
+        clutter = estimate_session(sample, geometry, options, session, executor, measured).clutter
+    filtered = list(measured(range(made.n_blocks), clutter).values())
+    findings = [block.findings for block in filtered]
+    filtered_shifts = np.array([found.alignment.shift for found in findings if found.alignment is not None])
+    why, spread = find_bad_blocks([block.findings.level(block.power) for block in filtered])
     bad = np.array([bool(reason) for reason in why], bool)
-    arrays = [
-        {"lags": block.lags, "temporal": block.temporal, "observed": block.observed} for block in filtered
-    ]
-    del filtered
     everywhere = np.ones(made.n_blocks, bool)
-    one = ThreadExecutor(1)
-    found = session_series(
-        lambda b, name: arrays[b][name], bad, everywhere, clutter, one, is_scaled=is_scaled
-    )
+    lags, blocks = [lags_of(block) for block in filtered], Series()
+    del filtered
+    for number in np.flatnonzero(~bad):
+        blocks = blocks.added(lags[number], clutter)
+    with ThreadExecutor(1) as one:
+        model = blocks.model(clutter, one)
+    series = powers(model, lags, clutter)
     seconds = time.perf_counter() - began
     own = replace(options, bad_frames="keep", threads=1)
+    # The same weights, and the same noise of the blocks, with the lags at rest.
     rest = [
-        filter_session_block(Acquisition(made.at_rest(b), "tzxy"[: made.iq.ndim]), clutter, own).lags
-        for b in range(made.n_blocks)
+        replace(
+            lags[number],
+            lags=lags_of(
+                measured_block(blocks_of(made, made.at_rest(number)).blocks[0], clutter, own, geometry)
+            ).lags,
+        )
+        for number in range(made.n_blocks)
     ]
-    n_good, calls = int((~bad).sum()), iter(range(10**9))
-    at_rest = session_series(
-        lambda b, name: arrays[b][name] if name != "lags" or next(calls) < n_good else rest[b],
-        bad,
-        everywhere,
-        clutter,
-        one,
-        is_scaled=is_scaled,
-    ).blood_power
-    # Pixels that leave the image in some block are 0.
-    everywhere_of = clutter.grid.everywhere
-    series, at_rest = everywhere_of(found.blood_power.T).T, everywhere_of(at_rest.T).T
+    at_rest = powers(model, rest, clutter)
     good = ~bad
     vessels, elsewhere = made.is_vessel & made.is_active, ~made.is_active & (np.ptp(series, axis=0) > 0)
     t = t_values(series[good], made.active[good])
@@ -277,7 +303,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     long_truth = np.mean(made.power[: LONG // made.length], axis=0)
     strong = truth >= made.noise
     return {
-        "cutoff": clutter.cutoff,
+        "cutoff": clutter.low,
         "hits": float((t[vessels] > 3).mean()),
         "svd hits": max(svd)[0],
         "smoothed hits": float((smooth_t[vessels] > 3).mean()),
@@ -289,7 +315,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         "sd of t": float(t[elsewhere].std()),
         "svd sd": max(svd)[1],
         "truth sd": float(truth_t[elsewhere & made.is_vessel].std()),
-        "mean map": float(np.corrcoef(found.model.mean_blood_power, clutter.at_signal_pixels(truth))[0, 1]),
+        "mean map": float(np.corrcoef(model.maps.blood_power, clutter.grid.at_signal(truth))[0, 1]),
         "long stack": float(np.corrcoef(long.ravel(), long_truth)[0, 1]),
         "shift error": shift_error(made, filtered_shifts),
         "bursts found": f"{int((bad & made.bursts).sum())} of {int(made.bursts.sum())}",

@@ -18,7 +18,7 @@ from benchmarks.peers import LOSS, power, simulated
 from benchmarks.shared import command_line, medians, shape_text, timed_in_turn
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
-from usdenoise.pipeline.windows import cut_into_windows
+from usdenoise.pipeline.recording import cut_into_windows
 
 
 def ours(frames, window, stride=None):

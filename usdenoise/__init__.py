@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from usdenoise.pipeline.denoise import denoise as denoise
     from usdenoise.pipeline.result import DenoiseResult as DenoiseResult
     from usdenoise.report.plot import plot as plot
-    from usdenoise.sessions.online_session import SessionUpdate as SessionUpdate
+    from usdenoise.sessions.live_state import SessionUpdate as SessionUpdate
     from usdenoise.stack.acquisition import Acquisition as Acquisition
 
 _HOMES = {

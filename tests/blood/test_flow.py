@@ -116,7 +116,8 @@ def test_axial_velocity_by_its_scales():
 
 @pytest.mark.parametrize("names", [("directional",), ("velocity",)])
 def test_a_real_stack_has_no_direction(names):
+    stack = Acquisition(np.ones((2, 3, 4)), "zxt")
     with pytest.raises(
         OptionError, match=r"requires complex IQ, and this stack is real; remove it from products"
     ):
-        flow_images(Acquisition(np.ones((2, 3, 4)), "zxt"), names)
+        flow_images(stack.iq, stack, names)

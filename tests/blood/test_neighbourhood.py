@@ -15,7 +15,7 @@ def gaussian_weights(offsets, sigma):
 @pytest.mark.parametrize("shape", [(9,), (12, 7), (70, 45), (6, 5, 4)])
 def test_average_is_the_gaussian_mean_over_the_image(shape):
     values = np.random.default_rng(0).standard_normal((int(np.prod(shape)), 2))
-    average = Neighbourhood(shape).average(values, 0.85)
+    average = Neighbourhood.whole(shape).average(values, 0.85)
     places = np.stack(np.unravel_index(np.arange(len(values)), shape), axis=1)
     for pixel in (0, len(values) // 2, len(values) - 1):
         weights = gaussian_weights(places - places[pixel], 0.85)
@@ -24,7 +24,7 @@ def test_average_is_the_gaussian_mean_over_the_image(shape):
 
 @pytest.mark.parametrize("shape", [(1,), (3, 2), (60, 50), (12, 30, 28)])
 def test_wide_median_keeps_constants_and_gains_with_depth(shape):
-    grid = Neighbourhood(shape)
+    grid = Neighbourhood.whole(shape)
     np.testing.assert_allclose(grid.wide_median(np.full(int(np.prod(shape)), 2.5)), 2.5)
     if shape == (60, 50):
         gain = 10 ** (np.arange(60) / 60)[:, None] * np.ones(50)
@@ -35,18 +35,17 @@ def test_wide_median_keeps_constants_and_gains_with_depth(shape):
 def test_vessels_do_not_count_in_the_wide_median():
     image = np.ones((80, 64))
     image[:, 30:40] = 100.0
-    assert Neighbourhood(image.shape).wide_median(image.ravel()).max() < 1.01
+    assert Neighbourhood.whole(image.shape).wide_median(image.ravel()).max() < 1.01
 
 
 @pytest.mark.parametrize("shape", [(12, 7), (70, 45), (9, 8, 7)])
 def test_only_pixels_with_values_are_averaged(shape):
     rng = np.random.default_rng(1)
     mask = rng.random(shape) < 0.6
-    signal_pixels = np.flatnonzero(mask)
-    values = rng.standard_normal((len(signal_pixels), 2))
-    average = Neighbourhood(shape, signal_pixels).average(values, 0.85)
     places = np.argwhere(mask)
-    for pixel in range(0, len(signal_pixels), len(signal_pixels) // 5):
+    values = rng.standard_normal((len(places), 2))
+    average = Neighbourhood(mask).average(values, 0.85)
+    for pixel in range(0, len(places), len(places) // 5):
         weights = gaussian_weights(places - places[pixel], 0.85)
         np.testing.assert_allclose(average[pixel], weights @ values / weights.sum(), rtol=1e-12)
 
@@ -55,7 +54,7 @@ def test_only_pixels_with_values_are_averaged(shape):
 def test_the_wide_median_of_an_image_with_a_mask(shape):
     """Noise of a level that falls with the depth, and nothing in a third of the image."""
     mask = np.indices(shape)[1] > shape[1] // 3
-    grid = Neighbourhood(shape, np.flatnonzero(mask))
+    grid = Neighbourhood(mask)
     level = np.broadcast_to(2 - np.indices(shape)[0] / shape[0], shape)
     found = grid.wide_median((level * np.random.default_rng(2).chisquare(40, shape) / 40)[mask])
     middle = (slice(8, -8), *(slice(None) for _ in shape[1:])) if shape[0] > 30 else (slice(8, 12),)
@@ -63,17 +62,18 @@ def test_the_wide_median_of_an_image_with_a_mask(shape):
     within[mask] = found
     assert (within[middle] / level[middle])[mask[middle]] == pytest.approx(1, abs=0.15)
     # A mask of all pixels is none.
-    everything = Neighbourhood(shape, np.arange(mask.size))
+    everything = Neighbourhood(np.ones(shape, bool))
+    assert everything.is_whole
     values = np.random.default_rng(3).random(mask.size)
-    np.testing.assert_allclose(everything.wide_median(values), Neighbourhood(shape).wide_median(values))
+    np.testing.assert_allclose(everything.wide_median(values), Neighbourhood.whole(shape).wide_median(values))
 
 
 def test_places_without_a_value_take_that_of_their_neighbours():
     shape = (40, 30)
     mask = np.indices(shape)[1] < 20
     values = np.indices(shape)[0][mask].astype(float)
-    filled = Neighbourhood(shape, np.flatnonzero(mask)).filled(values).reshape(shape)
+    filled = Neighbourhood(mask).filled(values).reshape(shape)
     assert np.array_equal(filled[mask], values)
     assert filled[10:30, 20:24] == pytest.approx(np.indices(shape)[0][10:30, 20:24], abs=1)
-    lonely = Neighbourhood((200, 3), np.array([0])).filled(np.array([7.0]))
+    lonely = Neighbourhood(np.arange(600).reshape(200, 3) == 0).filled(np.array([7.0]))
     assert lonely == pytest.approx(np.full(600, 7.0))

@@ -9,8 +9,7 @@ from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
 from usdenoise.blood.metrics import correlation
 from usdenoise.clutter.blood_split import score_cutoffs
-from usdenoise.clutter.clutter_cutoff import choose_low_cutoff, mean_doppler
-from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
+from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason, choose_low_cutoff, mean_doppler
 from usdenoise.clutter.similarity import spatial_similarity, two_squares
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.low_rank import LowRank

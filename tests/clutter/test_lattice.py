@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.clutter.lattice import Lattice, lattice_places
+from usdenoise.clutter.local_cutoffs import Lattice, lattice_places
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from usdenoise.clutter.lattice import Lattice, lattice_places
     ],
 )
 def test_longer_axes_of_large_images_are_thinned_out(shape, coarse):
-    lattice = Lattice(Neighbourhood(shape), lattice_places(shape))
+    lattice = Lattice(Neighbourhood.whole(shape), lattice_places(shape))
     assert lattice.coarse.shape == coarse
     steps = tuple(slice(None, None, 2 if n != m else 1) for n, m in zip(shape, coarse, strict=True))
     assert np.array_equal(lattice.pixels, np.arange(np.prod(shape)).reshape(shape)[steps].ravel())
@@ -26,7 +26,7 @@ def test_longer_axes_of_large_images_are_thinned_out(shape, coarse):
 
 @pytest.mark.parametrize("shape", [(128, 101), (64, 48, 20), (30, 20)])
 def test_values_between_the_pixels_are_linear(shape):
-    lattice = Lattice(Neighbourhood(shape), lattice_places(shape))
+    lattice = Lattice(Neighbourhood.whole(shape), lattice_places(shape))
     plane = sum(slope * axis for slope, axis in zip((1.0, -2.0, 0.5), np.indices(shape), strict=False)) + 3
     found = lattice.interpolated(plane[np.ix_(*lattice.places)].ravel()).reshape(shape)
     inside = tuple(slice(0, places[-1] + 1) for places in lattice.places)
@@ -40,7 +40,7 @@ def test_the_lattice_of_an_image_with_a_mask(shape):
     z, x = np.indices(shape)
     mask = (z - shape[0] / 2) ** 2 / shape[0] ** 2 + (x - shape[1] / 2) ** 2 / shape[1] ** 2 < 0.2
     signal_pixels = np.flatnonzero(mask)
-    lattice = Lattice(Neighbourhood(shape, signal_pixels), lattice_places(shape))
+    lattice = Lattice(Neighbourhood(mask), lattice_places(shape))
     assert lattice.coarse.n_pixels == len(lattice.pixels)
     # Rows are counted among the pixels that have values.
     chosen = np.zeros(shape, bool)

@@ -45,7 +45,7 @@ def shares(cutoffs):
 
 def test_tissue_above_the_cutoff_is_taken_and_blood_is_not(planted):
     model, vessel, blood = planted
-    cutoffs = local_cutoffs(model, 7, blood, Neighbourhood(SHAPE))
+    cutoffs = local_cutoffs(model, 7, blood, Neighbourhood.whole(SHAPE))
     assert (cutoffs.low, cutoffs.first, cutoffs.stop) == (7, 3, 15)
     taken = shares(cutoffs)
     inside = vessel.reshape(SHAPE).copy()
@@ -61,7 +61,7 @@ def test_tissue_above_the_cutoff_is_taken_and_blood_is_not(planted):
 
 def test_blood_below_the_cutoff_is_given_back_to_its_vessels(planted):
     model, vessel, blood = planted
-    taken = shares(local_cutoffs(model, 12, blood, Neighbourhood(SHAPE)))
+    taken = shares(local_cutoffs(model, 12, blood, Neighbourhood.whole(SHAPE)))
     assert taken[vessel][:, 9:12].mean() < 0.1
     assert (taken[:, :8] == 1).all()
 
@@ -69,7 +69,7 @@ def test_blood_below_the_cutoff_is_given_back_to_its_vessels(planted):
 def test_without_blood_tissue_above_the_cutoff_is_taken_everywhere(planted):
     model, vessel, blood = planted
     nothing = BloodMap(np.zeros(N_PIXELS), blood.noise_power, blood.evidence, blood.kept_share, None)
-    taken = shares(local_cutoffs(model, 7, nothing, Neighbourhood(SHAPE)))
+    taken = shares(local_cutoffs(model, 7, nothing, Neighbourhood.whole(SHAPE)))
     assert taken[~vessel][:, 7:9].mean() > 0.7
 
 
@@ -77,7 +77,9 @@ def test_a_component_with_more_energy_than_blood_and_noise_is_tissue_whatever_it
     model, _, blood = planted
     singular = np.where(np.arange(16) == 12, 1e4, model.singular_values)
     weak, strong = (
-        shares(local_cutoffs(replace(model, singular_values=values), 13, blood, Neighbourhood(SHAPE)))[:, 12]
+        shares(local_cutoffs(replace(model, singular_values=values), 13, blood, Neighbourhood.whole(SHAPE)))[
+            :, 12
+        ]
         for values in (model.singular_values, singular)
     )
     assert weak.max() < 0.3
@@ -90,16 +92,16 @@ def test_the_scale_of_the_maps_does_not_count(planted, scale):
     scaled = BloodMap(
         blood.blood_power * scale, blood.noise_power * scale, blood.evidence, blood.kept_share, None
     )
-    one = local_cutoffs(model, 7, blood, Neighbourhood(SHAPE)).removed
+    one = local_cutoffs(model, 7, blood, Neighbourhood.whole(SHAPE)).removed
     model = replace(model, singular_values=model.singular_values * np.sqrt(scale))
-    assert local_cutoffs(model, 7, scaled, Neighbourhood(SHAPE)).removed == pytest.approx(one, abs=1e-6)
+    assert local_cutoffs(model, 7, scaled, Neighbourhood.whole(SHAPE)).removed == pytest.approx(one, abs=1e-6)
 
 
 @pytest.mark.parametrize(("low", "rank"), [(1, 1), (1, 16), (2, 2), (16, 16)])
 def test_cutoffs_at_the_ends_of_the_model(planted, low, rank):
     model, _, blood = planted
     short = LowRank(model.left[:, :rank], model.singular_values[:rank], model.right[:, :rank])
-    cutoffs = local_cutoffs(short, low, blood, Neighbourhood(SHAPE))
+    cutoffs = local_cutoffs(short, low, blood, Neighbourhood.whole(SHAPE))
     assert cutoffs.first == max(1, low - 4)
     assert cutoffs.stop == max(min(low + 8, rank), cutoffs.first)
     assert np.isfinite(cutoffs.removed).all()

@@ -37,6 +37,20 @@ def in_order(axes: str, stack: NDArray[Any] = IQ, own: str = "tzx") -> NDArray[A
     return stack.transpose([own.index(letter) for letter in axes])
 
 
+def frames_by_loops(stack: NDArray[Any], axes: str) -> NDArray[Any]:
+    """The frames of a stack with axes `axes`, pixels in the order z, x, y, one entry after the other."""
+    n = dict.fromkeys("tzxy", 1) | dict(zip(axes, stack.shape, strict=True))
+    frames = np.empty((n["t"], n["z"] * n["x"] * n["y"]), stack.dtype)
+    for t in range(n["t"]):
+        for z in range(n["z"]):
+            for x in range(n["x"]):
+                for y in range(n["y"]):
+                    at = {"t": t, "z": z, "x": x, "y": y}
+                    pixel = (z * n["x"] + x) * n["y"] + y
+                    frames[t, pixel] = stack[tuple(at[letter] for letter in axes)]
+    return frames
+
+
 ZXT = in_order("zxt")
 
 

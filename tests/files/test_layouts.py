@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.files.layouts import LAYOUTS, SPACING, Layout
+from tests.files.layouts import LAYOUTS, SPACING, Layout, frames_by_loops
 from usdenoise import load
 from usdenoise.files import describe, layout
 
@@ -21,6 +21,7 @@ def test_every_layout_reads_back_identical(how: Layout, tmp_path: Path) -> None:
     assert acquisition.axes == how.axes
     assert acquisition.iq.dtype == np.complex64
     assert np.array_equal(acquisition.iq, how.expected)
+    assert np.array_equal(acquisition.frames, frames_by_loops(how.expected, how.axes))
     assert acquisition.frame_rate_hz == how.frame_rate
     assert acquisition.center_frequency_hz == how.frequency
     assert acquisition.sound_speed_m_s == how.speed
@@ -36,8 +37,15 @@ def test_slabs_and_frames_of_every_layout(
     path = how.write(tmp_path)
     monkeypatch.setattr(layout, "SLAB_BYTES", 300)
     frames = slice(1, 11, 3)
-    acquisition = load(path, frames=frames, **dict(how.options))
-    assert np.array_equal(acquisition.iq, how.of_frames(frames))
+    expected = how.of_frames(frames)
+    for precision, dtype in ((None, "c8"), ("single", "c8"), ("double", "c16")):
+        acquisition = load(path, frames=frames, dtype=precision, **dict(how.options))
+        assert acquisition.iq.dtype == np.dtype(dtype)
+        assert np.array_equal(acquisition.iq, expected)
+        assert np.array_equal(acquisition.frames, frames_by_loops(expected, how.axes))
+        # They are read in this order: the frames are the memory of the stack.
+        assert np.shares_memory(acquisition.frames, acquisition.iq)
+        assert acquisition.frames.flags.forc
 
 
 def test_info_says_what_would_be_read_and_from_where(how: Layout, tmp_path: Path) -> None:

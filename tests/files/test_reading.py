@@ -1,6 +1,7 @@
 """The same stack in many layouts reads as the same acquisition, and what the file does not say is guessed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,42 @@ import scipy.io
 from numpy.typing import NDArray
 
 from tests.conftest import all_frames
-from tests.files.layouts import IQ, LAYOUTS, N_FRAMES, UF, VOLUMES, hdf5, in_order, pairs
+from tests.files.layouts import IQ, LAYOUTS, UF, VOLUMES, frames_by_loops, hdf5, in_order, pairs
 from tests.stacks import write_stack
 from usdenoise import load
-from usdenoise.files import describe
+from usdenoise.files import describe, layout
 from usdenoise.files.matlab.matlab_writing import write_v73
-from usdenoise.files.time_axis import guess_axes
+from usdenoise.frames.time_axis import guess_axes
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
-from usdenoise.stack.casorati import casorati
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 REAL = IQ.real.copy()
 FAST = DenoiseOptions(rank=2, iterations=2)
+
+
+ORDERS = ["".join(order) for axes in ("tzx", "tzy", "tzxy") for order in permutations(axes)]
+"""Every order of the axes of images, also without x, and of volumes."""
+
+USUAL_ORDERS = ("tzx", "ztx", "zxt", "xzt", "tzxy", "ytxz")
+
+
+def in_turn(selections: Sequence[slice | None]) -> list[tuple[str, slice | None]]:
+    """Every order of the axes with one of the selections of frames, and the usual ones with all of them."""
+    return [
+        (axes, frames)
+        for number, axes in enumerate(ORDERS)
+        for place, frames in enumerate(selections)
+        if axes in USUAL_ORDERS or place == number % len(selections)
+    ]
+
+
+def ordered(axes: str, frames: slice = slice(None)) -> NDArray[Any]:
+    """Frames of a stack, or of one of volumes, with axes in that order."""
+    stack, own = (IQ, "tzx" if "x" in axes else "tzy") if len(axes) == 3 else (VOLUMES, "tzxy")
+    return in_order(axes, stack[frames], own)
 
 
 TYPES: dict[str, tuple[NDArray[Any], NDArray[Any], str]] = {
@@ -55,9 +77,9 @@ def test_types_of_hdf5(key: str, options: dict[str, Any], tmp_path: Path) -> Non
     assert acquisition.iq.dtype == expected.dtype
     assert acquisition.stored_dtype == np.dtype(stored)
     assert np.array_equal(acquisition.iq, expected)
-    matrix = casorati(acquisition)
-    assert np.array_equal(matrix, expected.reshape(N_FRAMES, -1).T)
-    assert matrix.flags.c_contiguous
+    assert np.array_equal(acquisition.frames, frames_by_loops(expected, "tzx"))
+    assert np.shares_memory(acquisition.frames, acquisition.iq)
+    assert acquisition.frames.flags.c_contiguous
     assert acquisition.iq.flags.c_contiguous
 
 
@@ -70,7 +92,7 @@ def test_types_of_matlab(key: str, write: Callable[..., None], tmp_path: Path) -
     assert (acquisition.axes, acquisition.name) == ("zxt", "RF")
     assert acquisition.iq.dtype == expected.dtype
     assert acquisition.stored_dtype == np.dtype(stored)
-    assert np.array_equal(casorati(acquisition), expected.reshape(N_FRAMES, -1).T)
+    assert np.array_equal(acquisition.frames, frames_by_loops(expected, "tzx"))
 
 
 @pytest.mark.parametrize(("precision", "dtypes"), [("single", ("c8", "f4")), ("double", ("c16", "f8"))])
@@ -84,24 +106,28 @@ def test_precision_converts_on_reading(precision: str, dtypes: tuple[str, str], 
 
 
 @pytest.mark.parametrize(
-    "frames",
-    [slice(None), slice(1, 11, 4), slice(-5, None), slice(3, 999)],
-    ids=str,
+    ("axes", "frames"), in_turn([slice(None), slice(1, 11, 4), slice(-5, None), slice(3, 999)]), ids=str
 )
-@pytest.mark.parametrize("axes", ["tzx", "ztx", "zxt", "xzt", "tzxy", "ytxz"])
-def test_any_order_of_the_axes_gives_one_casorati_matrix(frames: slice, axes: str, tmp_path: Path) -> None:
-    stack, own = (IQ, "tzx") if len(axes) == 3 else (VOLUMES, "tzxy")
-    values, expected = in_order(axes, stack, own), in_order(axes, stack[frames], own)
+def test_any_order_of_the_axes_gives_the_same_frames(
+    axes: str, frames: slice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "SLAB_BYTES", 300)
+    values, expected = ordered(axes), ordered(axes, frames)
+    same_frames = frames_by_loops(expected, axes)
     write_stack(tmp_path / "stack.h5", values)
     scipy.io.savemat(tmp_path / "v5.mat", {"IQ": values})
     write_v73(tmp_path / "v73.mat", {"IQ": values})
-    for name in ("stack.h5", "v5.mat", "v73.mat"):
-        acquisition = load(tmp_path / name, axes=axes, frames=frames)
-        assert acquisition.axes == axes
-        assert np.array_equal(acquisition.iq, expected)
-        matrix = casorati(acquisition)
-        assert np.array_equal(matrix, stack[frames].reshape(len(stack[frames]), -1).T)
-        assert acquisition.iq.flags.forc
+    for name, fastest in (("stack.h5", axes[-1]), ("v5.mat", axes[0]), ("v73.mat", axes[0])):
+        for precision, dtype in ((None, "c8"), ("single", "c8"), ("double", "c16")):
+            acquisition = load(tmp_path / name, axes=axes, frames=frames, dtype=precision)
+            assert acquisition.axes == axes
+            assert acquisition.iq.dtype == np.dtype(dtype)
+            assert np.array_equal(acquisition.iq, expected)
+            found = acquisition.frames
+            assert np.array_equal(found, same_frames)
+            # Memory has frame after frame, or pixel after pixel as the file.
+            assert np.shares_memory(found, acquisition.iq)
+            assert found.flags.f_contiguous if fastest == "t" else found.flags.c_contiguous
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import usdenoise
+from tests.files.layouts import frames_by_loops
 from tests.files.read_bytes import read_bytes
 from usdenoise.files import layout
-from usdenoise.files.frame_source import LineFrames
+from usdenoise.files.frame_source import lines_recording
 from usdenoise.files.layout import slab_shape, slabs
 from usdenoise.files.open_input import open_input
 from usdenoise.files.stored import StoredArray
-from usdenoise.pipeline.frame_sources import frames_as_stack
+from usdenoise.stack.geometry import as_frames
 
 lengths = st.tuples(st.integers(2, 30), st.integers(1, 9), st.integers(1, 9))
 
@@ -79,28 +80,37 @@ def test_a_chunk_of_a_file_is_read_once(tmp_path, monkeypatch, chunks, frames):
 @pytest.mark.parametrize("dtype", [None, "double"])
 @pytest.mark.parametrize("frames", [None, slice(5, 50, 3)], ids=str)
 @pytest.mark.parametrize("chunks", [None, (7, 20, 24), (60, 8, 3)])
-@pytest.mark.parametrize("axes", ["tzx", "zxt"])
-def test_a_stack_is_in_memory_as_in_its_file(axes, chunks, frames, dtype, is_on_disk, tmp_path, monkeypatch):
+@pytest.mark.parametrize("axes", ["tzx", "zxt", "xzt"])
+def test_a_stack_is_in_memory_frame_after_frame_as_in_its_file(
+    axes, chunks, frames, dtype, is_on_disk, tmp_path, monkeypatch
+):
     rng = np.random.default_rng(0)
     stack = rng.standard_normal((60, 20, 24)).astype(np.float32)
     with h5py.File(tmp_path / "stack.h5", "w") as file:
         file.create_dataset("iq", data=stack, chunks=chunks)
         # MATLAB shows the axes in reverse, and its files have frame after frame.
-        file["iq"].attrs.update({"MATLAB_class": np.bytes_("single")} if axes == "zxt" else {})
+        file["iq"].attrs.update({"MATLAB_class": np.bytes_("single")} if axes != "tzx" else {})
     expected = stack[frames or slice(None)]
     expected = expected if axes == "tzx" else expected.transpose()
+    # The first axis of MATLAB is the fastest one in the file, and z is the slowest one of the pixels in memory.
+    same_order = axes != "zxt"
     monkeypatch.setattr(layout, "SLAB_BYTES", 3000)
     reading = {"dataset": "iq", "axes": axes, "frames": frames}
     with open_input(tmp_path / "stack.h5", reading, dtype) as source:
         if is_on_disk:
-            frames_of_lines = LineFrames(source, source.read_lines(tmp_path))
-            # Filtered frames take the memory of their block, which is read before.
-            for block in frames_of_lines.items():
-                block.target[:] = block.read()
-            found = frames_as_stack(frames_of_lines.target, source.geometry, source.pixel_axes)
+            lines = source.read_lines(tmp_path)
+            target = lines.reshape(len(lines), -1)
+            # Filtered frames take the memory of their chunk, which is read before.
+            for chunk in lines_recording(source, lines).chunks:
+                target[chunk.first : chunk.stop] = chunk.read()
+            found = source.geometry.as_stack(target)
         else:
             found = source.read().iq
     assert np.array_equal(found, expected)
     assert found.flags.writeable
-    assert (found if axes == "tzx" else found.transpose()).flags.c_contiguous
+    assert (found if axes == "tzx" else found.transpose()).flags.c_contiguous == same_order
+    in_memory = as_frames(found, axes)
+    assert np.shares_memory(in_memory, found)
+    assert in_memory.flags.c_contiguous
+    assert np.array_equal(in_memory, frames_by_loops(expected, axes))
     assert [path.name for path in tmp_path.iterdir()] == ["stack.h5"]

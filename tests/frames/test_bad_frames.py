@@ -124,7 +124,7 @@ def test_bad_frames_may_be_kept_or_given(clean):
     noisy = with_interference(clean, 3.0)
     kept = denoise(noisy, axes="zxt", bad_frames="keep")
     assert numbers(kept) == BAD
-    assert kept.frame_quality.left_out is None
+    assert not kept.frame_quality.excluded.any()
     assert "kept as requested" in kept.frame_quality.sentence
     given = denoise(noisy, axes="zxt", bad_frames=[*BAD, 3])
     assert numbers(given) == (3, *BAD)
@@ -184,7 +184,7 @@ def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean, share, level):
     frames = tuple(np.sort(np.random.default_rng(4).permutation(200)[: round(200 * share)]).tolist())
     result = denoise(with_interference(clean, level, frames), axes="zxt")
     assert result.frame_quality.is_bad
-    assert result.frame_quality.left_out is None
+    assert not result.frame_quality.excluded.any()
     found = numbers(result)
     assert set(found) <= set(frames)
     assert len(found) > 40
@@ -222,7 +222,7 @@ def test_holes_and_bad_frames_together(clean):
 
 def test_frames_that_are_left_out_are_not_in_the_flow_images(clean):
     result = denoise(with_interference(clean, 3.0), axes="zxt", low_cutoff=14)
-    stack, left_out = result.acquisition, result.frame_quality.left_out
+    stack, left_out = result.acquisition, result.frame_quality.excluded
     used = np.ascontiguousarray(stack.iq[..., ~left_out])
     assert signed_power(stack, left_out).values == pytest.approx(
         result.power_doppler * np.sign(doppler_frequency(stack, left_out=left_out)), rel=1e-3

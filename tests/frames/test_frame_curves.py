@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
-from usdenoise.frames import frame_curves as frame_curves_module
-from usdenoise.frames.filling import interpolated
-from usdenoise.frames.frame_curves import frame_curves
-from usdenoise.linalg.low_rank import LowRank
+from usdenoise.frames import frame_quality
+from usdenoise.frames.frame_quality import frame_curves
+from usdenoise.linalg.low_rank import LowRank, interpolated
 
 
 @pytest.mark.parametrize("frames_a_block", [7, 128])
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 def test_curves_equal_loops(dtype, frames_a_block, monkeypatch):
-    monkeypatch.setattr(frame_curves_module, "FRAMES_A_BLOCK", frames_a_block)
+    monkeypatch.setattr(frame_quality, "FRAMES_A_BLOCK", frames_a_block)
     matrix = low_rank_and_noise(dtype)
     left = np.linalg.svd(matrix, full_matrices=False)[0][:, :3]
     sample = casorati_matrix(matrix)
@@ -71,5 +70,5 @@ def test_temporal_vectors_are_interpolated_over_frames_that_are_left_out():
     left_out = np.array([False, False, True, True, False, True])
     filled = interpolated(model, left_out).right[:, 0]
     assert filled == pytest.approx(np.array([1, 1 + 1j, 2 + 3j, 3 + 5j, 4 + 7j, 4 + 7j]))
-    assert interpolated(model, None) is model
+    assert interpolated(model, np.zeros(6, bool)) is model
     assert right[2, 0] == 0

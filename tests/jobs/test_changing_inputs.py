@@ -33,6 +33,19 @@ def add_a_file(path: Path) -> None:
     path.with_name(f"{path.name}.more").touch()
 
 
+def changed_afterwards(
+    read: Callable[..., Any], change: Callable[[Path], None], path: Path
+) -> Callable[..., Any]:
+    """A function that reads, after which the file is another one."""
+
+    def read_and_change(*arguments: Any) -> Any:
+        values = read(*arguments)
+        change(path)
+        return values
+
+    return read_and_change
+
+
 CASES = [
     *((kind, write_again, window) for kind in WRITERS for window in (False, True)),
     *((kind, change, ()) for kind in WRITERS for change in (append,)),
@@ -50,14 +63,11 @@ def test_a_file_of_an_input_that_changes_while_it_is_read(
 ) -> None:
     write, name = WRITERS[kind]
     path = write(tmp_path)
-    read = open_input.read_stack
-
-    def change_after_reading(*arguments: Any) -> Any:
-        stack = read(*arguments)
-        change(tmp_path / name)
-        return stack
-
-    monkeypatch.setattr(open_input, "read_stack", change_after_reading)
+    # The first one reads a stack whole, the other one a block of a session.
+    for place, reading in ((open_input, "read_stack"), (open_input.Input, "read_chunk")):
+        monkeypatch.setattr(
+            place, reading, changed_afterwards(getattr(place, reading), change, tmp_path / name)
+        )
     command = ("session", "--window", 8, "--low-cutoff", 0) if window else ("run", *QUICK)
     refused(
         cli(*command, path, "-o", tmp_path / "out"),

@@ -27,7 +27,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.sessions import online_session
-from usdenoise.sessions.online_session import WHOLE_IMAGE
+from usdenoise.sessions.regions import WHOLE_IMAGE
 
 ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
 RIGHT = f"rect:0,{IMAGE[1] // 2},{IMAGE[0]},{IMAGE[1]}"

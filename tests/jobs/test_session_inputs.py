@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.files.layouts import frames_by_loops, in_order
 from tests.stacks import low_rank, write_stack
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.acquisition_files import acquisition_files
@@ -30,17 +31,17 @@ def block(path: Path, n_frames: int = N, shape: tuple[int, ...] = (6, 5), seed: 
 
 
 def opened(paths: list[Path], **more: Any) -> BlocksOfFiles:
-    reading, precision = more.pop("reading", {}), more.pop("precision", None)
+    reading, precision = more.pop("reading", {}), more.pop("precision", "single")
     with BlocksOfFiles(paths, reading, precision, SessionOptions(**more)) as blocks:
         return blocks
 
 
 def starts(blocks: BlocksOfFiles) -> list[float]:
-    return [found.start for found in blocks.blocks]
+    return [found.start_s for found in blocks.recording.blocks]
 
 
 def note_of(blocks: BlocksOfFiles) -> str:
-    return " ".join(blocks.geometry.assumptions)
+    return " ".join(blocks.recording.geometry.assumptions)
 
 
 # ---------------------------------------------------------------- which files
@@ -106,7 +107,7 @@ def test_times_in_the_files_say_when_they_begin(tmp_path: Path) -> None:
     # Windows of the files, and frames from the third on.
     found = opened(paths, window=9, reading={"frames": slice(2, 20)})
     assert starts(found) == pytest.approx([0.02, 0.11, 0.52, 0.61, 1.27, 1.36])
-    assert [(part.window.start, part.window.stop) for part in found.blocks] == [(0, 9), (9, 18)] * 3
+    assert [(part.window.start, part.window.stop) for part in found.recording.blocks] == [(0, 9), (9, 18)] * 3
     with pytest.raises(
         InputError, match=r"0\.h5 begins before the previous file; name the files in the order"
     ):
@@ -142,10 +143,10 @@ def test_selected_frames_keep_the_interval_of_their_files(frames: slice, tmp_pat
     paths[1].write_text("nothing")
     found = opened(paths, reading={"frames": frames}, skip_bad_files=True)
     first = frames.start / RATE
-    assert [found.blocks[n].start for n in (0, 2)] == pytest.approx([first, 0.39 + first])
+    assert [found.recording.blocks[n].start_s for n in (0, 2)] == pytest.approx([first, 0.39 + first])
     assert "no start times" in note_of(found)
     every = opened(paths, reading={"frames": frames}, skip_bad_files=True, block_interval_s=0.5)
-    assert [every.blocks[n].start for n in (0, 2)] == pytest.approx([first, 1 + first])
+    assert [every.recording.blocks[n].start_s for n in (0, 2)] == pytest.approx([first, 1 + first])
 
 
 @pytest.mark.parametrize("times", [[0, 0.1, 0.4], [0, 0.5, 0.5]])
@@ -170,7 +171,7 @@ def test_a_file_without_a_stack_takes_no_time(place: int, tmp_path: Path) -> Non
     found = opened(paths, skip_bad_files=True)
     assert starts(found) == pytest.approx([0, 0.2, 0.4, 0.6])
     assert [found.path_of(number).name for number in range(4)] == [f"{n}.h5" for n in range(4)]
-    assert not any(part.problem for part in found.blocks)
+    assert not any(part.problem for part in found.recording.blocks)
     assert "stimuli.h5 holds no stack" in note_of(found)
 
 
@@ -183,25 +184,25 @@ def test_a_gap_keeps_its_time(broken: int, how: str, tmp_path: Path) -> None:
     found = opened(paths, skip_bad_files=True, block_interval_s=interval)
     step = 0.2 if how == "contiguous" else 0.5
     # The middle of a block of 20 frames.
-    middles = [part.start + (part.window.n_frames - 1) / 2 / RATE for part in found.blocks]
+    middles = [part.start_s + (part.window.n_frames - 1) / 2 / RATE for part in found.recording.blocks]
     assert middles == pytest.approx([step * n + 0.095 for n in range(6)])
-    assert [bool(part.problem) for part in found.blocks] == [n == broken for n in range(6)]
+    assert [bool(part.problem) for part in found.recording.blocks] == [n == broken for n in range(6)]
 
 
 def test_blocks_of_one_file(tmp_path: Path) -> None:
     path = block(tmp_path / "long.h5", 100, start_s=17.0)
     found = opened([path], window=30, stride=20)
     assert starts(found) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
-    assert [part.window.n_frames for part in found.blocks] == [30, 30, 30, 30, 20]
+    assert [part.window.n_frames for part in found.recording.blocks] == [30, 30, 30, 30, 20]
     assert starts(opened([path], window=25, block_interval_s=1.5)) == pytest.approx([0, 1.5, 3, 4.5])
 
 
 def test_headers_are_read_first_and_no_frames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [block(tmp_path / f"{n}.h5") for n in range(3)]
-    monkeypatch.setattr(Input, "read", None)
-    monkeypatch.setattr(Input, "read_frames", None)
+    for name in ("read", "read_lines", "read_chunk", "pick"):
+        monkeypatch.setattr(Input, name, None)
     found = opened(paths)
-    assert (found.n_frames, found.geometry.shape_text) == (3 * N, f"t {N}, z 6, x 5")
+    assert (found.n_frames, found.recording.geometry.shape_text) == (3 * N, f"t {N}, z 6, x 5")
 
 
 # ---------------------------------------------------------------- which are refused
@@ -228,8 +229,8 @@ def test_a_file_unlike_the_first_is_refused_or_a_gap(name: str, tmp_path: Path) 
     with pytest.raises(InputError, match=sentence + mend):
         opened(paths)
     found = opened(paths, skip_bad_files=True)
-    assert [bool(part.problem) for part in found.blocks] == [False, True, False]
-    assert re.search(f"{sentence}(; check.*)?$", found.blocks[1].problem)
+    assert [bool(part.problem) for part in found.recording.blocks] == [False, True, False]
+    assert re.search(f"{sentence}(; check.*)?$", found.recording.blocks[1].problem)
     assert found.n_frames == 2 * N
 
 
@@ -250,7 +251,7 @@ def test_a_file_that_is_named_twice_is_refused_or_ignored(tmp_path: Path) -> Non
         with pytest.raises(InputError, match=rf"{again} is the same file as .*{first}"):
             opened([*paths, tmp_path / again])
         found = opened([*paths, tmp_path / again], skip_bad_files=True)
-        assert [part.name for part in found.blocks] == ["0.h5", "1.h5", "2.h5"]
+        assert [part.name for part in found.recording.blocks] == ["0.h5", "1.h5", "2.h5"]
         assert "is the same file as" in note_of(found)
 
 
@@ -269,8 +270,8 @@ def test_a_file_that_cannot_be_read_is_refused_or_a_gap(kind: str, tmp_path: Pat
     with pytest.raises((InputError, OptionError), match=r"1\.h5"):
         opened(paths, window=window)
     found = opened(paths, window=window, skip_bad_files=True)
-    assert [part.name for part in found.blocks if part.problem] == ["1.h5"]
-    assert len(found.blocks) == (3 if window is None else 5)
+    assert [part.name for part in found.recording.blocks if part.problem] == ["1.h5"]
+    assert len(found.recording.blocks) == (3 if window is None else 5)
     assert str(paths[1]) not in found.states
 
 
@@ -292,13 +293,25 @@ def test_a_file_that_changes_is_found_at_the_end(tmp_path: Path) -> None:
         found.check_unchanged()
 
 
-def test_a_block_is_the_frames_of_its_file(tmp_path: Path) -> None:
-    paths = [block(tmp_path / f"{n}.h5", seed=n) for n in range(3)]
-    with BlocksOfFiles(paths, {}, None, SessionOptions(window=8)) as blocks:
-        assert [part.name for part in blocks.blocks] == ["0.h5"] * 3 + ["1.h5"] * 3 + ["2.h5"] * 3
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("axes", ["tzx", "xtz", "ytzx", "xyzt"])
+def test_a_block_is_the_frames_of_its_file(axes: str, precision: str, tmp_path: Path) -> None:
+    own, stacks = "tzxy"[: len(axes)], [low_rank((N, 6, 5, 4)[: len(axes)], seed=n) for n in range(3)]
+    paths = [
+        write_stack(tmp_path / f"{n}.h5", in_order(axes, stack, own), axes=axes)
+        for n, stack in enumerate(stacks)
+    ]
+    with BlocksOfFiles(paths, {}, precision, SessionOptions(window=8)) as blocks:
+        recording, dtype = blocks.recording, {"single": np.complex64, "double": np.complex128}[precision]
+        assert [part.name for part in recording.blocks] == ["0.h5"] * 3 + ["1.h5"] * 3 + ["2.h5"] * 3
+        assert (recording.geometry.axes, recording.dtype) == (axes, dtype)
         for number in (7, 0, 4):
-            reader, begin = pickle.loads(pickle.dumps(blocks.reader(number))), 8 * (number % 3)
-            wanted = low_rank((N, 6, 5), seed=number // 3)[begin : begin + 8]
-            assert np.array_equal(reader.read().iq, wanted)
-            assert np.array_equal(reader.read_frames(np.array([1, 5])), wanted[[1, 5]])
+            part, begin = pickle.loads(pickle.dumps(recording.blocks[number])), 8 * (number % 3)
+            # Pixels in the order z, x, y.
+            wanted = frames_by_loops(stacks[number // 3], own)[begin : begin + 8]
+            assert part.read().dtype == dtype
+            assert np.array_equal(part.read(), wanted)
+            assert np.array_equal(part.pick(np.array([1, 5])), wanted[[1, 5]])
             assert blocks.path_of(number) == paths[number // 3]
+            expected = in_order(axes, stacks[number // 3][begin : begin + 8], own)
+            assert blocks.geometry_of(number).shape == expected.shape

@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +14,7 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 import scipy.io
+from numpy.typing import NDArray
 
 from tests.cli.shared import cli, refused
 from tests.files.matlab_variables import variables
@@ -24,6 +25,7 @@ from usdenoise import load, session
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
+from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameSearch, FrameTreatment
 from usdenoise.frames.movement import Movement
 from usdenoise.jobs import main_file, run_job
@@ -31,12 +33,12 @@ from usdenoise.jobs.session_call import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.sessions import measured_block, session_clutter
-from usdenoise.sessions.alignment import Alignment
-from usdenoise.sessions.blocks import BlocksOfStack, StackWindow
+from usdenoise.pipeline.recording import Chunk, Frames, Recording
+from usdenoise.pipeline.series import BlockLags
+from usdenoise.sessions import measured_block, session_sample
+from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
-from usdenoise.stack.acquisition import Acquisition
 
 SHAPE = (20, 16)
 N_BLOCKS = 6
@@ -90,13 +92,13 @@ def rows(table: str | Path) -> list[dict[str, str]]:
 def filtered_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that gets an entry for each block that is filtered."""
     found: list[int] = []
-    filter_session_block = measured_block.filter_session_block
+    filter_chunk = measured_block.filter_chunk
 
     def noted(*arguments: Any, **more: Any) -> Any:
         found.append(1)
-        return filter_session_block(*arguments, **more)
+        return filter_chunk(*arguments, **more)
 
-    monkeypatch.setattr(measured_block, "filter_session_block", noted)
+    monkeypatch.setattr(measured_block, "filter_chunk", noted)
     return found
 
 
@@ -213,30 +215,46 @@ def test_a_block_that_cannot_be_read_whole_is_a_gap_where_the_cutoff_is_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A few of its frames can be read, and are in the sample."""
-    monkeypatch.setattr(session_clutter, "SAMPLED_FRAMES", 120)
+    monkeypatch.setattr(session_sample, "SAMPLED_FRAMES", 120)
     damaged: list[int] = []
 
-    class Window(StackWindow):
-        def read(self) -> Acquisition:
-            if damaged in ([], [self.window.start]):
-                damaged[:] = [self.window.start]
+    @dataclass(frozen=True)
+    class Damaged:
+        frames: Frames
+        start: int
+
+        @property
+        def n_frames(self) -> int:
+            return self.frames.n_frames
+
+        def read(self) -> NDArray[Any]:
+            if damaged in ([], [self.start]):
+                damaged[:] = [self.start]
                 raise InputError("the disk is damaged")
-            return super().read()
+            return self.frames.read()
 
-    class Damaged(BlocksOfStack):
-        def reader(self, number: int) -> StackWindow:
-            return Window(self._stack, self.blocks[number].window)
+        def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+            return self.frames.pick(numbers)
 
-    blocks = Damaged(scan(8).stack, SessionOptions(window=LENGTH, skip_bad_files=True))
-    options = DenoiseOptions(threads=1)
-    found = filter_session(blocks, options, SpectraStore(tmp_path / "spectra", ""))
+    def damaged_session(session: SessionOptions) -> Recording:
+        recording = stack_session(scan(8).stack, session, "single")
+        blocks = [
+            replace(block, chunks=[Chunk(0, Damaged(block.chunks[0].frames, block.window.start))])
+            for block in recording.blocks
+        ]
+        return replace(recording, blocks=blocks)
+
+    options, skipping = DenoiseOptions(threads=1), SessionOptions(window=LENGTH, skip_bad_files=True)
+    recording = damaged_session(skipping)
+    found = filter_session(recording, skipping, options, SpectraStore(tmp_path / "spectra", ""))
+    assert len(damaged) == 1
     assert found.fit.options.low_cutoff == 4
-    assert [bool(block.problem) for block in blocks.blocks] == [[LENGTH * n] == damaged for n in range(8)]
+    assert [bool(block.problem) for block in recording.blocks] == [[LENGTH * n] == damaged for n in range(8)]
     assert found.is_bad.tolist() == [[LENGTH * n] == damaged for n in range(8)]
     damaged.clear()
-    blocks = Damaged(scan(8).stack, SessionOptions(window=LENGTH))
+    strict = SessionOptions(window=LENGTH)
     with pytest.raises(InputError, match=r"^the disk is damaged$"):
-        filter_session(blocks, options, SpectraStore(tmp_path / "again", ""))
+        filter_session(damaged_session(strict), strict, options, SpectraStore(tmp_path / "again", ""))
 
 
 @pytest.mark.parametrize("nothing", [0, np.nan])
@@ -436,18 +454,26 @@ def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
     findings = BlockFindings(
         frames=FrameSearch(bad, 20, FrameTreatment.LEFT_OUT, movement),
         n_unobserved=42,
-        alignment=Alignment((0.25, -1.5), 0.5, 0.9, is_shifted=True),
+        alignment=Alignment((0.25, -1.5), 0.5, 0.9, is_shifted=True, is_scaled=True),
         flow=flow,
     )
-    store.put(3, MeasuredBlock(findings, {"lags": np.arange(6.0).reshape(2, 3)}))
+    lags = BlockLags(np.arange(6.0).reshape(2, 3), np.array([20.0, 19.0]), np.eye(4, 2), is_scaled=True)
+    images = {"velocity": np.ones((2, 1), np.float32)}
+    store.put(3, MeasuredBlock(findings, lags, np.array([3, 4], np.float32), images))
     store.put(5, MeasuredBlock(BlockFindings("it cannot be read")))
     again = SpectraStore(tmp_path / "s", "key")
     assert [again.has(number) for number in (2, 3)] == [False, True]
-    assert again.array(3, "lags").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert again.lags(3).lags.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert again.lags(3).observed.tolist() == [20, 19]
+    assert again.lags(3).temporal.tolist() == np.eye(4, 2).tolist()
+    assert again.lags(3).is_scaled
+    assert again.array(3, "observed").tolist() == [20, 19]
+    assert again.array(3, "power").tolist() == [3, 4]
+    assert again.array(3, "velocity").tolist() == [[1], [1]]
     assert again.findings(3) == findings
     assert again.findings(5) == BlockFindings("it cannot be read")
     with pytest.raises(TypeError):
-        store.put(4, MeasuredBlock(BlockFindings(), {"lags": np.zeros(2), "power": object()}))
+        store.put(4, MeasuredBlock(BlockFindings(), lags, images={"velocity": object()}))
     assert not store.has(4)
     assert len(list(store.folder.iterdir())) == 3
     # On a file system without locks another session may take the folder: no block gets into its store.
@@ -465,10 +491,12 @@ import numpy as np
 from usdenoise.errors import OutputError
 from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
+from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 
 store = SpectraStore(Path(sys.argv[1]), "key")
-block = MeasuredBlock(BlockFindings(), {"lags": np.ones((24 * 24, 13), np.complex64)})
+lags = np.ones((24 * 24, 13), np.complex64)
+block = MeasuredBlock(BlockFindings(), BlockLags(lags, np.ones(24 * 24, np.float32), lags[:100, :2]))
 _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
 for kib in (0, 1, 4, 16, 56):
     resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, most))
@@ -481,7 +509,7 @@ for kib in (0, 1, 4, 16, 56):
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 names = sorted(path.name for path in store.folder.iterdir())
 store.put(0, block)
-print(*names, store.array(0, "lags").sum().real)
+print(*names, store.lags(0).lags.sum().real)
 """
 
 
@@ -524,7 +552,7 @@ def test_a_session_resumes_after_the_disk_was_full(
 
 CHILD = """
 import os, signal, sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from usdenoise.cli import main
 from usdenoise.files import spectra_store

@@ -101,7 +101,6 @@ def test_a_region_that_does_not_fit_is_an_error_before_the_work(
         raise AssertionError("blocks were filtered")
 
     monkeypatch.setattr("usdenoise.jobs.session_blocks.filter_session", never)
-    monkeypatch.setattr("usdenoise.jobs.session_call.filter_session", never)
     outside = cli("session", files, "-o", tmp_path / "out", "--region", "a=rect:0,30,5,40")
     refused(outside, "region 'rect:0,30,5,40' holds no pixel of the 20 x 16 image")
     with pytest.raises(OptionError, match="region 'a' has 3 x 3 pixels"):

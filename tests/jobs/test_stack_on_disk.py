@@ -21,14 +21,15 @@ from click.testing import CliRunner
 import usdenoise
 from tests.cli.shared import cli
 from tests.control_group import memory_group, run_in_group
-from tests.files.layouts import in_order
+from tests.files.layouts import frames_by_loops, in_order
 from tests.jobs.batch.shared import finish, shell, start
 from tests.results import differences
+from tests.stacks import low_rank, run_in_windows, write_stack
 from usdenoise.cli import main
 from usdenoise.cli.shared_options import read_size
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.files import frame_reading, layout, open_input, scratch
-from usdenoise.files.layout import blocks_of_lines, read_lines
+from usdenoise.files import layout, open_input, scratch
+from usdenoise.files.layout import chunks_of_lines, read_lines
 from usdenoise.files.matlab.matlab_writing import write_v73
 from usdenoise.files.scratch import scratch_array
 from usdenoise.files.stored import StoredArray
@@ -36,8 +37,7 @@ from usdenoise.jobs import memory_check
 from usdenoise.jobs.run_job import run
 from usdenoise.options import DenoiseOptions
 from usdenoise.options.job_options import Output
-from usdenoise.pipeline import inspection
-from usdenoise.stack import frame_blocks
+from usdenoise.pipeline import inspection, recording
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -94,6 +94,36 @@ def test_other_formats_have_the_same_values(suffix: str, tmp_path: Path) -> None
     np.testing.assert_allclose(one.iq, other.iq, atol=1e-4 * np.abs(one.iq).max())
 
 
+@pytest.mark.parametrize("axes", ["txz", "xtz", "zxt", "xzt", "tyzx", "xyzt", "zytx"])
+def test_the_order_of_the_axes_in_a_file_changes_no_result(axes: str, tmp_path: Path) -> None:
+    own, shape = ("tzx", (80, 12, 10)) if len(axes) == 3 else ("tzxy", (80, 8, 7, 5))
+    stack, spatial = low_rank(shape), axes.replace("t", "")
+    output = Output(products=("power", "directional"))
+    options = DenoiseOptions(low_cutoff=3)
+    results: dict[tuple[str, str], dict[str, Any]] = {}
+    for order in (own, axes):
+        path = write_stack(tmp_path / f"{order}.h5", in_order(order, stack, own), axes=order)
+        folders = {"memory": tmp_path / order / "memory", "disk": tmp_path / order / "disk"}
+        for place, memory in (("memory", None), ("disk", 1 << 20)):
+            run(path, folders[place], options=options, output=output, memory=memory)
+            with h5py.File(folders[place] / f"{order}_denoised.h5") as file:
+                results[order, place] = {name: file[name][()] for name in file if file[name].ndim > 1}
+        run_in_windows(path, tmp_path / order / "session", 40, options=options)
+        with h5py.File(tmp_path / order / f"session/{order}_sequence.h5") as file:
+            results[order, "session"] = {
+                name: file[name][()] for name in ("power_doppler", "blood_power", "noise_power")
+            }
+    for place in ("memory", "disk", "session"):
+        found, expected = results[axes, place], results[own, place]
+        assert found.keys() == expected.keys()
+        for name, values in found.items():
+            # A stack, an image, or a series of images.
+            order = axes if name == "iq" else spatial if place != "session" else "t" + spatial
+            turned = in_order(order, expected[name], "".join(letter for letter in own if letter in order))
+            assert values.shape == turned.shape
+            np.testing.assert_allclose(values, turned, atol=1e-5 * np.abs(turned).max(), err_msg=name)
+
+
 def test_what_needs_the_whole_stack_is_refused(phantom_file: Path, tmp_path: Path) -> None:
     says = "method svd requires the whole stack in memory, and .* does not fit into 1 MiB; choose another method, or raise"
     with pytest.raises(OptionError, match=says):
@@ -124,7 +154,14 @@ def values_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize(
     ("axes", "chunks", "n_times"),
-    [("tzx", None, 3), ("tzx", (8, 32, 16), 3), ("zxt", (8, 8, 400), 1), ("xzt", None, 1)],
+    [
+        ("tzx", None, 3),
+        ("txz", None, 3),
+        ("tzx", (8, 32, 16), 3),
+        ("xtz", (32, 8, 16), 3),
+        ("zxt", (8, 8, 400), 1),
+        ("xzt", None, 1),
+    ],
 )
 def test_a_file_in_frame_order_is_read_in_three_passes_and_another_one_once(
     axes: str,
@@ -140,8 +177,8 @@ def test_a_file_in_frame_order_is_read_in_three_passes_and_another_one_once(
     with h5py.File(tmp_path / "scan.h5", "w") as file:
         file.create_dataset("iq", data=stack, chunks=chunks)
     monkeypatch.setattr(inspection, "SAMPLE_PIXELS", (100, 300))
-    monkeypatch.setattr(frame_blocks, "BLOCK_ENTRIES", 1 << 15)
-    monkeypatch.setattr(frame_reading, "CHUNK_ROW_BYTES", stack.nbytes // 2)
+    monkeypatch.setattr(recording, "CHUNK_ENTRIES", 1 << 15)
+    monkeypatch.setattr(layout, "CHUNK_ROW_BYTES", stack.nbytes // 2)
     options, reading = DenoiseOptions(low_cutoff=2), {"axes": axes}
     here = run(tmp_path / "scan.h5", tmp_path / "here", options=options, reading=reading)
     read = values_read(monkeypatch)
@@ -154,9 +191,10 @@ def test_a_file_in_frame_order_is_read_in_three_passes_and_another_one_once(
     np.testing.assert_allclose(one, other, atol=1e-5 * np.abs(stack).max())
 
 
+@pytest.mark.parametrize("axes", ["tzx", "txz", "xtz", "zxt"])
 @pytest.mark.parametrize("slow", [0, 1, 2])
 def test_each_value_is_read_once_and_no_file_has_a_name(
-    slow: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slow: int, axes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(slow)
     values = rng.standard_normal((40, 12, 10)).astype(np.float32)
@@ -168,12 +206,12 @@ def test_each_value_is_read_once_and_no_file_has_a_name(
 
     stored = StoredArray(values.shape, values.dtype, part, slow)
     monkeypatch.setattr(layout, "SLAB_BYTES", 1000)
-    lines = read_lines(stored, "tzx", None, values.dtype, "iq", tmp_path)
+    lines = read_lines(stored, axes, None, values.dtype, "iq", tmp_path)
     assert sum(read) == values.size
     assert len(read) > 4
-    # Blocks of frames, whatever the order in the file; the pixels are in its order.
-    frames = np.concatenate([np.moveaxis(block, -1, 0) for _, block in blocks_of_lines(lines)])
-    assert np.array_equal(frames, values if slow < 2 else values.transpose(0, 2, 1))
+    # Chunks of frames and pixels in the order z, x, whatever the order in the file.
+    frames = np.concatenate([chunk.reshape(-1, chunk.shape[-1]).T for _, chunk in chunks_of_lines(lines)])
+    assert np.array_equal(frames, frames_by_loops(values, axes))
     assert list(tmp_path.iterdir()) == []
 
 

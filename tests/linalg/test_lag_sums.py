@@ -32,7 +32,7 @@ def test_sums_equal_the_loop(dtype, n_frames, scale):
 def test_pair_counts_are_the_sums_of_ones():
     for n_frames in (2, 9, 50):
         ones = np.ones((1, n_frames))
-        np.testing.assert_array_equal(pair_counts(n_frames, 2), lag_sums(ones, 2)[:, 0])
+        np.testing.assert_array_equal(pair_counts(2, np.ones(n_frames, bool)), lag_sums(ones, 2)[:, 0])
 
 
 @pytest.mark.parametrize("edges", [(0, 30, 60, 131), (0, 2, 3, 5, 131), (0, 128, 131)])

@@ -144,7 +144,7 @@ def test_a_lazy_data_array_stays_lazy_and_can_be_written(stacks, in_memory, tmp_
 def test_images_of_a_lazy_stack(stacks, in_memory, tmp_path):
     expected = in_memory("bad frames")
     found = usdenoise.denoise(da.from_array(stacks["bad frames"], chunks=CHUNKINGS["both"]), axes="tzx")
-    left_out = found.frame_quality.left_out
+    left_out = found.frame_quality.excluded
     assert left_out.any()
     velocity = usdenoise.axial_velocity(found.acquisition, left_out)
     assert isinstance(velocity.values, da.Array)

@@ -10,7 +10,7 @@ from tests.reference.matrices import casorati_matrix
 from usdenoise.blood.metrics import correlation
 from usdenoise.linalg.row_blocks import row_squared_norms
 from usdenoise.phantom import PhantomSettings
-from usdenoise.pipeline.signal_pixels import find_signal_pixels
+from usdenoise.pipeline.inspection import find_signal_pixels
 
 SHAPE = (44, 36)
 DEPTH, WIDTH = np.indices(SHAPE)
@@ -122,8 +122,9 @@ def test_a_warm_start_of_all_pixels_is_one_of_those_with_a_signal(terms):
 def silent(stack):
     rows = np.ascontiguousarray(stack.reshape(len(stack), -1).T)
     sample = casorati_matrix(rows)
-    signal_pixels = find_signal_pixels(sample, row_squared_norms(rows), 0, sample.fast_power)
-    return 0 if signal_pixels is None else rows.shape[0] - len(signal_pixels)
+    mask = find_signal_pixels(sample, row_squared_norms(rows), 0, sample.fast_power)
+    assert mask.shape == (len(rows),)
+    return np.count_nonzero(~mask)
 
 
 def test_pixels_of_a_scan_are_not_silent(terms):

@@ -25,7 +25,7 @@ from usdenoise.errors import OptionError
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
-from usdenoise.pipeline.windows import Window, cut_into_windows
+from usdenoise.pipeline.recording import Window, cut_into_windows
 from usdenoise.report import film as movie
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -1,4 +1,6 @@
-"""The completion objective and the method of the paper, entry by entry and step by step."""
+"""The completion objective, the method of the paper and the filter of a chunk, entry by entry and step by step."""
+
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -61,6 +63,53 @@ def lag_sums(rows, n_lags, edges):
                 quarter = sum(t >= edge for edge in edges[1:-1])
                 sums[quarter % 2, row, lag] += x[t + lag] * np.conj(x[t])
     return sums
+
+
+def filter_chunk(x, clutter, excluded, n_lags):
+    """The filter of a chunk that is a block, and its measures, frame by frame and pixel by pixel in double precision."""
+    (n, n_pixels), mask = x.shape, clutter.grid.mask.ravel()
+    u, low, high = clutter.left.astype(complex), clutter.low, clutter.high
+    # Least squares over the observed pixels of a frame; the model without any, in excluded frames, and if it is given
+    a = np.zeros((n, u.shape[1]), complex)
+    for t in range(n):
+        known = np.isfinite(x[t]) & mask
+        if clutter.model is not None and (clutter.is_given or excluded[t] or not known.any()):
+            a[t] = clutter.model[t]
+        elif known.any():
+            a[t] = np.linalg.lstsq(u[known], x[t, known].astype(complex), rcond=None)[0]
+    # Subtraction of the clutter from each pixel
+    counted = np.isfinite(x) & mask & ~excluded[:, None]
+    residual = np.zeros((n, n_pixels), complex)
+    for t, pixel in np.argwhere(counted):
+        residual[t, pixel] = x[t, pixel] - sum(u[pixel, k] * a[t, k] for k in range(low))
+    # Temporal components of the clutter in the frames that count, one for 48 frames
+    left, singular, _ = np.linalg.svd(np.where(excluded[:, None], 0, a[:, :low]), full_matrices=False)
+    n_temporal = min(clutter.n_temporal, n // 48, np.count_nonzero(singular > 1e-6 * singular[:1]))
+    temporal = left[:, :n_temporal]
+    for pixel in range(n_pixels):
+        residual[:, pixel] -= temporal @ (temporal.conj().T @ residual[:, pixel])
+    residual[~counted] = 0
+    # The components that are kept fill all other entries.
+    kept = residual.copy()
+    for t, pixel in np.argwhere(~counted if clutter.keeps_residual else np.ones_like(counted)):
+        kept[t, pixel] = sum(u[pixel, k] * a[t, k] for k in range(low, high))
+    # Per-pixel cutoffs, for the lags alone
+    rows = residual.copy()
+    first, shares = clutter.further or (0, np.zeros((n_pixels, 0)))
+    for t, pixel in np.argwhere(counted):
+        further = range(first, first + shares.shape[1])
+        rows[t, pixel] -= sum(shares[pixel, k - first] * u[pixel, k] * a[t, k] for k in further)
+    quarters = [n * quarter // 4 for quarter in range(5)]
+    return SimpleNamespace(
+        coefficients=a,
+        temporal=temporal,
+        power=np.sum(np.abs(residual) ** 2, axis=0),
+        kept_power=np.sum(np.abs(kept[~excluded]) ** 2, axis=0),
+        filtered=kept,
+        sums=lag_sums(rows.T, n_lags, quarters),
+        counts=lag_sums(counted.T, n_lags, quarters).real,
+        n_unobserved=np.count_nonzero(~np.isfinite(x) & mask & ~excluded[:, None]),
+    )
 
 
 def expected_lags(right, autocorrelation, n_lags):

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 from usdenoise.completion.starts import gaussian
-from usdenoise.frames.displacement import displacements, envelope, middle_part
+from usdenoise.frames.displacement import displacements, middle_part
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.stack.bit_mask import pack
+from usdenoise.linalg.row_blocks import envelope
+from usdenoise.stack.arrays import pack
 from usdenoise.stack.pixel_sample import PixelSample
 
 SERIAL = ThreadExecutor(1)
@@ -41,7 +42,7 @@ def with_gaps(stack: Any, seed: int) -> Any:
 
 def displaced(matrix: Any, shape: tuple[int, ...], has_signal: Any = None) -> Any:
     """Displacement of each frame of a matrix, (n_pixels, n_frames), in the middle of its image."""
-    part = middle_part(shape, has_signal)
-    middle = np.moveaxis(envelope(matrix.reshape(*shape, -1)[part]), -1, 0)
     counted = np.ones(shape, bool) if has_signal is None else has_signal
+    part = middle_part(counted)
+    middle = np.moveaxis(envelope(matrix.reshape(*shape, -1)[part]), -1, 0)
     return displacements(np.ascontiguousarray(middle), counted[part], SERIAL)

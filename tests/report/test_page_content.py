@@ -10,8 +10,7 @@ import pytest
 
 from tests.report.reports import Page, report
 from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameTreatment
-from usdenoise.frames.frame_curves import FrameCurves
-from usdenoise.frames.frame_quality import FrameQuality
+from usdenoise.frames.frame_quality import FrameCurves, FrameQuality
 from usdenoise.frames.movement import Movement
 from usdenoise.jobs.run_job import run
 from usdenoise.options.job_options import Display, Output

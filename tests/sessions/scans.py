@@ -7,6 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise import Acquisition
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.recording import Recording
+from usdenoise.sessions.blocks import stack_session
+from usdenoise.sessions.session_estimate import SessionEstimate, estimate_session
+from usdenoise.sessions.session_sample import draw_sample
 
 LENGTH, IMAGE = 100, (24, 24)
 """Frames of a block, and pixels."""
@@ -29,6 +36,21 @@ class Scan:
     @property
     def blocks(self) -> list[NDArray[np.complex64]]:
         return np.split(self.iq, len(self.blood_power))
+
+    @property
+    def recording(self) -> Recording:
+        """The blocks, in single precision."""
+        return stack_session(self.stack, SessionOptions(window=LENGTH), "single")
+
+
+def estimate_of(recording: Recording, options: DenoiseOptions) -> SessionEstimate:
+    """The estimate of a session from its sample, of which no cutoff is tried on blocks."""
+    session = SessionOptions(window=LENGTH)
+    with ThreadExecutor(2) as executor:
+        sample = draw_sample(recording, options, session, executor)
+        return estimate_session(
+            sample, recording.geometry, options, session, executor, lambda numbers, clutter: {}
+        )
 
 
 def two_sided(rows: Any, left: Any) -> Any:

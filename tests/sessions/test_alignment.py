@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from tests.sessions.scans import IMAGE, LENGTH, Scan, scan
 from usdenoise import Acquisition, SessionResult, session
+from usdenoise.frames.alignment import Reference, mean_envelope, reference_of, shifted
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.sessions.alignment import Reference, mean_envelope, reference_of, shifted
 
 N_BLOCKS = 16
 
@@ -188,14 +188,17 @@ def test_the_envelope_leaves_out_what_is_not_finite() -> None:
     frames[1, 0, 0], frames[:, 2, 1] = np.nan, np.inf
     wanted = np.full((3, 2), 2.0)
     wanted[2, 1] = 0
-    np.testing.assert_allclose(mean_envelope(frames), wanted)
+    np.testing.assert_allclose(mean_envelope(frames.reshape(4, -1), (3, 2)), wanted)
 
 
 def test_a_block_stays_as_it_is_given() -> None:
     image = np.abs(smooth(9, IMAGE)).astype(np.float32)
     block = np.repeat(moved(image, (0.5, 0.5))[None], 20, axis=0).astype(np.complex64)
-    before = block.copy()
-    stack, found = Reference(image, np.ones(IMAGE, bool)).align(Acquisition(block, "tzx"))
+    before, x = block.copy(), block.reshape(len(block), -1)
+    reference = Reference(image, np.ones(IMAGE, bool))
+    found = reference.alignment(mean_envelope(x, IMAGE))
     assert found.is_shifted
-    assert stack.iq is not block
+    aligned = reference.apply(x, found)
+    assert not np.shares_memory(aligned, block)
+    assert not np.array_equal(aligned, x)
     np.testing.assert_array_equal(block, before)

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sessions.scans import LENGTH, scan
+from tests.sessions.scans import LENGTH, estimate_of, scan
 from usdenoise import denoise, session
 from usdenoise.errors import OptionError
-from usdenoise.sessions.session_clutter import SAMPLED_FRAMES, SessionFrames, sampled_frames
-from usdenoise.sessions.session_estimate import estimate_sample
+from usdenoise.pipeline.series import signal_image
+from usdenoise.sessions.session_sample import SAMPLED_FRAMES, sampled_frames
 
 
 @given(st.lists(st.integers(2, 900), min_size=1, max_size=60), st.integers(0, 2**32 - 1))
@@ -42,10 +42,9 @@ def test_another_seed_takes_other_frames() -> None:
 def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
     made = scan(3)
     fit = denoise(made.iq, axes="tzx")
-    whole = np.arange(LENGTH)
-    frames = SessionFrames([whole] * 3, [LENGTH] * 3, np.split(np.arange(3 * LENGTH), 3))
-    clutter = estimate_sample(made.blocks, made.stack.geometry, frames, fit.options).clutter
-    k = clutter.cutoff
+    # All of its frames are in the sample.
+    clutter = estimate_of(made.recording, fit.options).clutter
+    k = clutter.low
     assert k == fit.options.low_cutoff == 4
     assert clutter.left.shape == (576, k)
     np.testing.assert_allclose(clutter.left.conj().T @ clutter.left, np.eye(k), atol=1e-5)
@@ -56,7 +55,9 @@ def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
     lost = np.mean([np.sum(np.abs(block) ** 2) / LENGTH for block in right])
     assert 1 - clutter.projection.white[0].real == pytest.approx(lost, rel=1e-6)
     image = np.arange(576, dtype=np.float32).reshape(24, 24)
-    np.testing.assert_array_equal(clutter.image_of(clutter.pixels_of(image)), image)
+    geometry = made.recording.geometry
+    pixels = clutter.grid.at_signal(geometry.pixels(image))
+    np.testing.assert_array_equal(signal_image(geometry, clutter.grid, pixels), image)
 
 
 def test_arrays_are_one_stack_or_none() -> None:

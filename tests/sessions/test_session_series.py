@@ -1,70 +1,64 @@
 """The series of a session equals a slow loop, and its statistics are those of its data."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, estimate_of, scan
 from usdenoise import SessionResult, denoise, session
 from usdenoise.blood.clutter_projection import removed_by
+from usdenoise.blood.leaked_tissue import WIDE
 from usdenoise.blood.noise_map import noise_map
+from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.sessions import session_estimate
-from usdenoise.sessions.block_filter import filter_session_block
-from usdenoise.sessions.session_clutter import SessionClutter, SessionFrames, sampled_frames
-from usdenoise.sessions.session_estimate import estimate_sample
-from usdenoise.sessions.session_series import (
+from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.measures import Clutter
+from usdenoise.pipeline.series import (
     LEAK_CHANGE,
     MODEL_BLOCKS,
     MOST_RESCALED,
     SMOOTHING,
-    WIDE,
-    BlockSpectrum,
-    BlockSums,
+    BlockLags,
+    Series,
+    SeriesModel,
     band_weights,
-    leak_share,
-    session_series,
 )
+from usdenoise.sessions.filter_session import FilteredSession, filter_session
+from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
 
 SIZE = (10, 8)
 THREADS = ThreadExecutor(2)
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Lagged products, temporal components and numbers of observed frames of the blocks."""
-
-    lags: list[Any]
-    temporal: list[Any]
-    observed: list[Any]
-
-    def array(self, number: int, name: str) -> Any:
-        return getattr(self, name)[number]
-
-
 @pytest.fixture(scope="module")
-def measured() -> tuple[Blocks, SessionClutter]:
+def measured() -> tuple[list[BlockLags], Clutter]:
     """What is measured of eight blocks, and the clutter."""
-    made = scan(8, shape=SIZE)
-    options = DenoiseOptions()
-    frames = sampled_frames([LENGTH] * 8, 0)
-    parts = [block[some] for block, some in zip(made.blocks, frames, strict=True)]
-    columns = np.split(np.arange(sum(map(len, frames))), np.cumsum([len(some) for some in frames])[:-1])
-    clutter = estimate_sample(
-        parts, made.stack.geometry, SessionFrames(frames, [LENGTH] * 8, columns), options
-    ).clutter
-    blocks = [replace(made.stack, iq=block.copy()) for block in made.blocks]
-    filtered = [filter_session_block(block, clutter, options) for block in blocks]
-    return Blocks(
-        [one.lags for one in filtered],
-        [one.temporal for one in filtered],
-        [one.observed for one in filtered],
-    ), clutter
+    recording, options = scan(8, shape=SIZE).recording, DenoiseOptions()
+    clutter = estimate_of(recording, options).clutter
+    blocks = []
+    for block in recording.blocks:
+        found = measure_block(block, clutter, options, recording.geometry)
+        assert isinstance(found, MeasuredBlock)
+        assert found.lags is not None
+        blocks.append(found.lags)
+    return blocks, clutter
+
+
+def series_of(
+    blocks: list[BlockLags], good: list[int], clutter: Clutter
+) -> tuple[NDArray[np.float64], SeriesModel]:
+    """The blood power of all blocks, and what it was made with, from the good blocks."""
+    series = Series()
+    for number in good:
+        series = series.added(blocks[number], clutter)
+    model = series.model(clutter, THREADS)
+    return np.array([model.blood_power(block)[0] for block in blocks]), model
 
 
 def averaged(image: NDArray[np.float64], spread: float = SMOOTHING) -> NDArray[np.float64]:
@@ -83,10 +77,10 @@ def averaged(image: NDArray[np.float64], spread: float = SMOOTHING) -> NDArray[n
 
 
 def slow_series(
-    blocks: Blocks, good: list[int], clutter: SessionClutter, mean_power: Any
+    blocks: list[BlockLags], good: list[int], clutter: Clutter, mean_power: Any
 ) -> NDArray[np.float64]:
     """The formulas of docs/how-it-works.md without the part of leaking tissue, band after band."""
-    removed = [removed_by(v, LENGTH) for v in blocks.temporal]
+    removed = [removed_by(block.temporal, LENGTH) for block in blocks]
     projection = clutter.projection.followed_by(np.mean([removed[number] for number in good], axis=0))
     n_lags, n_pixels = projection.n_lags, int(np.prod(SIZE))
     taken = np.sum(np.abs(clutter.left) ** 2, axis=1)
@@ -104,7 +98,7 @@ def slow_series(
         return np.maximum(spectrum(white[None])[0], 0.15)
 
     kept = kept_by(projection.white)
-    lags = [block / (1 - taken)[:, None] for block in blocks.lags]
+    lags = [block.lags / (1 - taken)[:, None] for block in blocks]
     own = [kept_by(clutter.projection.followed_by(one).white) for one in removed]
     spectra = [spectrum(block) / kept for block in lags]
     halves = [np.mean([lags[number] for number in good[part::2]], axis=0) for part in (0, 1)]
@@ -149,29 +143,28 @@ def test_the_weights_of_bands_are_those_of_their_covariance() -> None:
 
 
 @pytest.mark.parametrize("bad", [(), (2, 5)])
-def test_the_series_equals_a_slow_loop(bad: tuple[int, ...], measured: tuple[Blocks, SessionClutter]) -> None:
+def test_the_series_equals_a_slow_loop(
+    bad: tuple[int, ...], measured: tuple[list[BlockLags], Clutter]
+) -> None:
     blocks, clutter = measured
-    without_leak = replace(clutter, leaking=np.zeros_like(clutter.leaking))
-    is_bad = np.isin(np.arange(8), bad)
-    found = session_series(blocks.array, is_bad, np.ones(8, bool), without_leak, THREADS)
+    without_leak = replace(clutter, speckle=np.zeros_like(clutter.speckle))
     good = [number for number in range(8) if number not in bad]
-    wanted = slow_series(blocks, good, clutter, found.model.mean_blood_power)
-    np.testing.assert_allclose(found.blood_power, wanted, rtol=1e-5, atol=2e-5)
-    assert found.blood_power[good].mean(axis=0) == pytest.approx(found.model.mean_blood_power, abs=1e-5)
+    found, model = series_of(blocks, good, without_leak)
+    wanted = slow_series(blocks, good, clutter, model.maps.blood_power)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-5)
+    assert found[good].mean(axis=0) == pytest.approx(model.maps.blood_power, abs=1e-5)
 
 
 def test_the_series_is_linear_in_the_data_of_a_block(
-    measured: tuple[Blocks, SessionClutter],
+    measured: tuple[list[BlockLags], Clutter],
 ) -> None:
     """Of a block that does not count in the weights: the others say them."""
     blocks, clutter = measured
-    lags = blocks.lags
-    is_bad = np.arange(8) == 3
+    lags = [block.lags for block in blocks]
 
     def series(third: Any) -> NDArray[np.float64]:
-        own = replace(blocks, lags=[*lags[:3], third, *lags[4:]])
-        found = session_series(own.array, is_bad, np.ones(8, bool), clutter, THREADS)
-        return found.blood_power[3].astype(np.float64)
+        own = [*blocks[:3], replace(blocks[3], lags=third), *blocks[4:]]
+        return series_of(own, [0, 1, 2, 4, 5, 6, 7], clutter)[0][3]
 
     nothing = series(0 * lags[3])
     one, other, both = (series(part) - nothing for part in (lags[3], lags[1], 2 * lags[3] - 3 * lags[1]))
@@ -179,13 +172,29 @@ def test_the_series_is_linear_in_the_data_of_a_block(
     assert np.abs(both).max() > 1
 
 
-def test_a_block_without_data_is_a_gap(measured: tuple[Blocks, SessionClutter]) -> None:
-    blocks, clutter = measured
+def test_a_block_without_data_is_a_gap(tmp_path: Path) -> None:
+    """The blocks that are measured already are not filtered again, whatever is said of them."""
+    recording, store = scan(8, shape=SIZE).recording, SpectraStore(tmp_path / "spectra", "")
+
+    def series() -> FilteredSession:
+        return filter_session(recording, SessionOptions(window=LENGTH), DenoiseOptions(), store)
+
+    series()
+    known = MeasuredBlock(
+        replace(store.findings(6), problem="it is known to be bad"), store.lags(6), store.array(6, "power")
+    )
+    store.put(6, known)
+    whole = series()
+    store.put(6, MeasuredBlock(BlockFindings("it is empty")))
+    found = series()
     missing = np.arange(8) == 6
-    found = session_series(blocks.array, missing, ~missing, clutter, THREADS)
-    whole = session_series(blocks.array, missing, np.ones(8, bool), clutter, THREADS)
-    assert np.isnan(found.blood_power[6]).all()
-    np.testing.assert_array_equal(found.blood_power[~missing], whole.blood_power[~missing])
+    assert [each.why[6] for each in (whole, found)] == ["it is known to be bad", "it is empty"]
+    for each in (whole, found):
+        assert not each.is_bad[~missing].any()
+    blood, wanted = found.images["blood_power"], whole.images["blood_power"]
+    assert np.isnan(blood[6]).all()
+    assert np.isfinite(wanted).all()
+    np.testing.assert_array_equal(blood[~missing], wanted[~missing])
 
 
 @pytest.mark.parametrize("n_frames", [LENGTH, 1500])
@@ -281,6 +290,7 @@ def test_copies_of_a_block_have_a_series_without_change() -> None:
     found = session(np.tile(made.iq, (3, 1, 1)), LENGTH, axes="tzx")
     assert np.isfinite(found.blood_power).all()
     np.testing.assert_allclose(found.blood_power, [found.mean_blood_power] * 3, atol=1e-4)
+    assert not found.tsnr.any()
     vessels = made.blood_power[0] > 0
     assert found.mean_blood_power[vessels].mean() == pytest.approx(1, abs=0.2)
 
@@ -295,29 +305,30 @@ def test_the_series_has_the_scale_of_the_data(scale: float) -> None:
 
 
 def test_the_share_of_tissue_that_leaks(
-    measured: tuple[Blocks, SessionClutter], monkeypatch: pytest.MonkeyPatch
+    measured: tuple[list[BlockLags], Clutter],
 ) -> None:
     """White noise, and the speckle of the weak components with the slowest motion, of a known share above the noise."""
     blocks, clutter = measured
-    temporal = blocks.temporal[0]
-    tissue = clutter.leaking.sum(axis=0)
+    temporal = blocks[0].temporal
+    tissue = clutter.speckle.sum(axis=0)
     white = clutter.projection.followed_by(removed_by(temporal, LENGTH)).white
     slow = np.ones(clutter.projection.n_lags)
     rng = np.random.default_rng(0)
     for share in (0.0, 0.5):
-        sums = BlockSums()
+        series = Series()
         for _ in range(4):
             noise = 1 + 0.02 * rng.standard_normal(len(tissue))
             lags = noise[:, None] * white + share * (tissue / tissue.mean())[:, None] * slow
             corrected = lags * clutter.kept_share[:, None]
-            sums.add(BlockSpectrum.of(corrected, clutter, temporal, np.full(len(tissue), LENGTH)))
-        assert leak_share(sums, clutter) == pytest.approx(1.0 if share else 0.0, abs=0.25)
+            block = BlockLags(corrected, np.full(len(tissue), LENGTH, np.float32), temporal)
+            series = series.added(block, clutter)
+        assert series.leak_share(clutter) == pytest.approx(1.0 if share else 0.0, abs=0.25)
 
 
 @pytest.mark.parametrize("enough", [7, 40])
 def test_the_cutoff_is_raised_until_no_tissue_remains(enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At first 16 components are estimated: 40 need others."""
-    monkeypatch.setattr(session_estimate, "leak_share", lambda sums, clutter: float(clutter.cutoff < enough))
+    monkeypatch.setattr(Series, "leak_share", lambda series, clutter: float(clutter.low < enough))
     made = scan(6, shape=(20, 16))
     found = session(made.stack, LENGTH)
     given = session(made.stack, LENGTH, low_cutoff=found.low_cutoff)
@@ -335,7 +346,7 @@ def test_the_cutoff_is_raised_until_no_tissue_remains(enough: int, monkeypatch: 
 
 
 def test_the_cutoff_is_not_raised_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_estimate, "leak_share", lambda sums, clutter: 1.0)
+    monkeypatch.setattr(Series, "leak_share", lambda series, clutter: 1.0)
     found = session(scan(6, shape=(20, 16)).stack, LENGTH)
     assert found.low_cutoff < 320 / 2
 

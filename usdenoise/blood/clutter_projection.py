@@ -82,7 +82,7 @@ class ClutterProjection:
             Share of white noise that the other filter removes, from :func:`removed_by`.
         """
         both = 1 - (1 - self.removed) * (1 - removed)
-        return _projection(self.n_frames, both, both, _gaps(self.n_frames, None), self.n_lags)
+        return _projection(self.n_frames, both, both, _gaps(np.ones(self.n_frames, bool)), self.n_lags)
 
     def white_followed_by(self, removed: NDArray[np.float64]) -> NDArray[np.complex128]:
         """Return `white` of :meth:`followed_by` alone."""
@@ -137,7 +137,7 @@ def clutter_projection(
         n,
         spectra @ (everything if blood_shares is None else blood_shares),
         spectra @ (everything if image_shares is None else image_shares),
-        _gaps(n, used),
+        _gaps(np.ones(n, bool) if used is None else used),
     )
 
 
@@ -160,7 +160,7 @@ def blocks_projection(rights: Sequence[NDArray[np.inexact]]) -> ClutterProjectio
     for right in rights:
         removed += np.sum(np.abs(np.fft.fft(right, 4 * n, axis=0)) ** 2, axis=1)
     removed /= sum(len(right) for right in rights)
-    return _projection(n, removed, removed, _gaps(n, None))
+    return _projection(n, removed, removed, _gaps(np.ones(n, bool)))
 
 
 def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
@@ -182,7 +182,7 @@ def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
     removed = np.ones(4 * n)
     for rows in row_blocks(n, FILTER_ROWS):
         removed -= np.sum(np.abs(np.fft.fft(kept[rows], 4 * n)) ** 2, axis=0) / n
-    return _projection(n, removed, removed, _gaps(n, None))
+    return _projection(n, removed, removed, _gaps(np.ones(n, bool)))
 
 
 def _projection(
@@ -209,15 +209,14 @@ def _projection(
     return ClutterProjection(n, white, recovery, remaining_tissue, image_taken)
 
 
-def _gaps(n: int, used: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+def _gaps(used: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return all pairs of frames over the pairs that are used, by lag: q is a mean over the pairs that are used."""
-    gaps = np.ones(4 * n)
-    if used is not None:
-        longest = min(2 * MOST_LAGS, n - 1)
-        counts = pair_counts(n, longest + 1, used).sum(axis=0)
-        ratios = (n - np.arange(longest + 1)) / np.maximum(counts, 1)
-        gaps[: longest + 1] = ratios
-        gaps[-longest:] = ratios[:0:-1]
+    n = len(used)
+    gaps, longest = np.ones(4 * n), min(2 * MOST_LAGS, n - 1)
+    counts = pair_counts(longest + 1, used).sum(axis=0)
+    ratios = (n - np.arange(longest + 1)) / np.maximum(counts, 1)
+    gaps[: longest + 1] = ratios
+    gaps[4 * n - longest :] = ratios[:0:-1]
     return gaps
 
 

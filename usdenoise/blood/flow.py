@@ -13,8 +13,9 @@ from usdenoise.errors import OptionError
 from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.arrays import is_dask_array
 from usdenoise.stack.data_array_reading import time_axis_of
-from usdenoise.stack.lazy_arrays import is_dask_array
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.metadata import SOUND_SPEED_M_S
 
 FLOW_PRODUCTS = frozenset({"directional", "signed", "velocity"})
@@ -93,7 +94,12 @@ def directional_power(
     >>> positive.round(3).tolist(), negative.round(3).tolist()
     ([1.0, 0.0], [0.0, 4.0])
     """
-    iq, time = time_axis_of(stack, axis, axes)
+    return _directional_power(*time_axis_of(stack, axis, axes), left_out)
+
+
+def _directional_power(
+    iq: NDArray[Any], time: int, left_out: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     n_frames = iq.shape[time]
     n_used = n_frames - (0 if left_out is None else int(np.count_nonzero(left_out)))
     share = np.zeros(n_frames)
@@ -144,12 +150,14 @@ def doppler_frequency(
     OptionError
         If the stack is real.
     """
+    return _doppler_frequency(*time_axis_of(stack, axis, axes), left_out)
 
+
+def _doppler_frequency(iq: Any, time: int, left_out: NDArray[np.bool_] | None) -> NDArray[np.float32]:
     def lag_one(block: NDArray[np.complex128]) -> NDArray[np.complex128]:
         lagged: NDArray[np.complex128] = lag_sums(block, 2, [(0, block.shape[1], 0)])[0, :, 1]
         return lagged
 
-    iq, time = time_axis_of(stack, axis, axes)
     if is_dask_array(iq) and np.iscomplexobj(iq):
         frames = np.moveaxis(iq, time, -1)
         if left_out is not None:
@@ -199,14 +207,18 @@ def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None 
     >>> velocity.values.round(3).tolist(), velocity.unit
     ([[10.0, 10.0, 10.0], [10.0, 10.0, 10.0]], 'mm/s')
     """
-    cycles = doppler_frequency(acquisition, left_out=left_out)
+    return _velocity(doppler_frequency(acquisition, left_out=left_out), acquisition)
+
+
+def _velocity(cycles: NDArray[np.float32], stack: GriddedStack) -> FlowImage:
+    """Return Doppler frequencies in cycles a frame in the unit that the scales of a stack allow."""
     kasai = "arg(sum_t s(t+1) conj(s(t))) / (2 pi)"
-    rate, center = acquisition.frame_rate_hz, acquisition.center_frequency_hz
+    rate, center = stack.frame_rate_hz, stack.center_frequency_hz
     if rate is None:
         return FlowImage(cycles, "cycles/frame", kasai)
     if center is None:
         return FlowImage(cycles * np.float32(rate), "Hz", f"{rate:g} Hz * {kasai}")
-    speed = acquisition.sound_speed_m_s or SOUND_SPEED_M_S
+    speed = stack.sound_speed_m_s or SOUND_SPEED_M_S
     scale = 1e3 * speed * rate / (2 * center)
     formula = f"{speed:g} m/s * {rate:g} Hz / (2 * {center:g} Hz) * {kasai}"
     return FlowImage((cycles * scale).astype(np.float32), "mm/s", formula)
@@ -241,21 +253,27 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
     >>> signed.values.round(3).tolist()
     [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]
     """
-    sign = np.sign(doppler_frequency(acquisition, left_out=left_out))
+    return _signed_power(acquisition.iq, acquisition.axes.index("t"), left_out)
+
+
+def _signed_power(iq: NDArray[Any], time: int, left_out: NDArray[np.bool_] | None) -> FlowImage:
     formula = f"({POWER_FORMULA}) sign(arg(sum_t s(t+1) conj(s(t))))"
-    positive, negative = directional_power(acquisition, left_out=left_out)
+    positive, negative = _directional_power(iq, time, left_out)
+    sign = np.sign(_doppler_frequency(iq, time, left_out))
     return FlowImage((positive + negative) * sign, POWER_UNIT, formula)
 
 
 def flow_images(
-    acquisition: Acquisition, names: Sequence[str], left_out: NDArray[np.bool_] | None = None
+    iq: NDArray[Any], stack: GriddedStack, names: Sequence[str], left_out: NDArray[np.bool_] | None = None
 ) -> dict[str, FlowImage]:
     """Return the flow images in `names`.
 
     Parameters
     ----------
-    acquisition : Acquisition
+    iq : array
         Filtered stack, complex if any flow image is requested.
+    stack : GriddedStack
+        Its axes and scales.
     names : sequence of str
         "directional", "signed" and "velocity" add images; other names, such as "power", add none.
     left_out : (n_frames,) boolean array, optional
@@ -272,16 +290,16 @@ def flow_images(
     OptionError
         If a flow image is requested and the stack is real.
     """
-    images = {}
+    images, time = {}, stack.axes.index("t")
     if "directional" in names:
-        halves = directional_power(acquisition, left_out=left_out)
+        halves = _directional_power(iq, time, left_out)
         for sign, values in zip(("positive", "negative"), halves, strict=True):
             formula = f"sum of |S_k|^2 / N^2 over {sign} Doppler frequencies, 0 and Nyquist by half"
             images[f"directional_power_{sign}"] = FlowImage(values, POWER_UNIT, formula)
     if "signed" in names:
-        images["signed_power"] = signed_power(acquisition, left_out)
+        images["signed_power"] = _signed_power(iq, time, left_out)
     if "velocity" in names:
-        images["axial_velocity"] = axial_velocity(acquisition, left_out)
+        images["axial_velocity"] = _velocity(_doppler_frequency(iq, time, left_out), stack)
     return images
 
 

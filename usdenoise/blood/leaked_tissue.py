@@ -65,22 +65,20 @@ def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighb
         return np.zeros_like(lags)
     parts: NDArray[np.float64] = lags.view(np.float64) if np.iscomplexobj(lags) else lags
     tissue = first + second
-    around = grid.average(tissue, WIDE)
-    narrow = parts - grid.average(parts, WIDE)
+    wide_first, wide_second, *wide = grid.average(np.hstack([first, second, parts]), WIDE).T
+    around, narrow = (wide_first + wide_second)[:, None], parts - np.stack(wide, axis=1)
     energy = grid.average(narrow[:, :1] ** 2, WIDE)[:, 0]
     weights = 1 / np.maximum(energy, max(1e-6 * float(energy.max()), TINY))
 
     def slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> NDArray[np.float64]:
-        local_difference = (on - grid.average(on, WIDE))[:, 0]
-        along = weights * local_difference
-        total = float(along @ local_difference)
-        sums: NDArray[np.float64] = (
-            along @ (of - grid.average(of, WIDE)) / (total if total > TINY else np.inf)
-        )
+        along = weights * on[:, 0]
+        total = float(along @ on[:, 0])
+        sums: NDArray[np.float64] = along @ of / (total if total > TINY else np.inf)
         return sums
 
-    factors = slope(parts, tissue)
-    likeness = float(slope(second, first)[0] * first.mean() / second.mean())
+    factors = slope(narrow, tissue - around)
+    likeness = float(slope(second - wide_second[:, None], first - wide_first[:, None])[0])
+    likeness *= float(first.mean() / second.mean())
     if factors[0] <= 0:
         return np.zeros_like(lags)
     image = tissue + (1 / np.clip(likeness, LEAST_LIKENESS, 1) - 1) * around

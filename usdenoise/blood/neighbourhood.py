@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,43 +37,54 @@ AVERAGED_TOGETHER = 32
 scipy.ndimage takes 0.17 s of processor time, more than all averages of a block of 128 x 128 pixels."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Neighbourhood:
     """Pixels on a grid, in the order of the Casorati matrix.
 
     Attributes
     ----------
-    shape : tuple of int
-        (n_z,), (n_z, n_x) or (n_z, n_x, n_y).
-    signal_pixels : array of pixel numbers, increasing, or None
-        Numbers of the signal pixels; None if no pixel is masked. Masked pixels are excluded from every computation.
+    mask : boolean array, (n_z,), (n_z, n_x) or (n_z, n_x, n_y)
+        Signal pixels. Other pixels are masked: they have no values, and are excluded from every computation.
     """
 
-    shape: tuple[int, ...]
-    signal_pixels: NDArray[np.intp] | None = field(default=None, compare=False)
+    mask: NDArray[np.bool_]
+
+    @classmethod
+    def whole(cls, shape: tuple[int, ...]) -> Self:
+        """Return an image of a shape in which every pixel has a value."""
+        return cls(np.ones(shape, bool))
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Pixels along each axis."""
+        return self.mask.shape
+
+    @cached_property
     def n_pixels(self) -> int:
         """Number of pixels that have values."""
-        return math.prod(self.shape) if self.signal_pixels is None else len(self.signal_pixels)
+        return int(np.count_nonzero(self.mask))
 
     @property
-    def mask(self) -> NDArray[np.bool_]:
-        """Which pixels of the image have values, of its shape."""
-        return self.everywhere(np.ones(self.n_pixels, bool)).reshape(self.shape)
+    def is_whole(self) -> bool:
+        """Whether every pixel has a value."""
+        return self.n_pixels == self.mask.size
 
     @property
     def n_axes(self) -> int:
         """Number of spatial axes."""
-        return len(self.shape)
+        return self.mask.ndim
 
     def everywhere(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return the values of the signal pixels as values of all pixels, with 0 in masked pixels."""
-        if self.signal_pixels is None:
+        if self.is_whole:
             return values
-        whole = np.zeros((math.prod(self.shape), *values.shape[1:]), values.dtype)
-        whole[self.signal_pixels] = values
+        whole = np.zeros((self.mask.size, *values.shape[1:]), values.dtype)
+        whole[self.mask.ravel()] = values
         return whole
+
+    def at_signal(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return the values of the signal pixels from values of all pixels, (n_all_pixels, ...)."""
+        return values if self.is_whole else values[self.mask.ravel()]
 
     def average(self, values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
         """Return Gaussian averages over neighbours; the weights of pixels that have values sum to 1.
@@ -85,7 +97,7 @@ class Neighbourhood:
             Standard deviation in pixels.
         """
         averages = self._averaged(values.reshape(len(values), -1), sigma)
-        if self.signal_pixels is not None:
+        if not self.is_whole:
             averages = averages / self._averaged(np.ones((len(values), 1)), sigma)
         return averages.reshape(values.shape)
 
@@ -105,7 +117,7 @@ class Neighbourhood:
             for size, n in zip((DEPTH_WINDOW, *WIDTH_WINDOWS[len(self.shape)]), self.shape, strict=True)
         ]
         image = self.everywhere(values).reshape(self.shape)
-        if self.signal_pixels is not None:
+        if not self.is_whole:
             image[~self.mask] = np.nan
         windows = np.lib.stride_tricks.sliding_window_view(image, sizes)
         centres = [
@@ -113,14 +125,14 @@ class Neighbourhood:
         ]
         chosen = windows[np.ix_(*centres)]
         chosen = chosen.reshape(*chosen.shape[: len(sizes)], -1)
-        coarse = np.median(chosen, axis=-1) if self.signal_pixels is None else _medians_of_known(chosen)
+        coarse = np.median(chosen, axis=-1) if self.is_whole else _medians_of_known(chosen)
         largest = float(coarse.max())
         if largest <= 0:
             return np.zeros(len(values))
         image = np.log(np.maximum(coarse / largest, LEAST_MEDIAN)).reshape(chosen.shape[:-1])
         for axis, (n, size, centre) in enumerate(zip(self.shape, sizes, centres, strict=True)):
             image = _along(_continued(n, centre + (size - 1) / 2, axis), image, axis)
-        return self._of_signal(largest * np.exp(image).reshape(-1))
+        return self.at_signal(largest * np.exp(image).reshape(-1))
 
     def interpolated(
         self, values: NDArray[np.float64], positions: Sequence[NDArray[Any]]
@@ -137,11 +149,11 @@ class Neighbourhood:
         fine = values.reshape([len(along) for along in positions])
         for axis, (n, along) in enumerate(zip(self.shape, positions, strict=True)):
             fine = _along(_interpolation(np.arange(n), along), fine, axis)
-        return self._of_signal(fine.reshape(-1))
+        return self.at_signal(fine.reshape(-1))
 
     def filled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of all pixels: those without any take the value of the nearest pixel that has one."""
-        if self.signal_pixels is None:
+        if self.is_whole:
             return values
         # Loading scipy takes longer than most calls of this class, and few images have a mask.
         from scipy.ndimage import distance_transform_edt
@@ -155,16 +167,13 @@ class Neighbourhood:
         image = self.everywhere(values).reshape(*self.shape, -1)
         for axis in range(self.n_axes):
             image = _averaged_along(image, sigma, axis)
-        return self._of_signal(image.reshape(-1, values.shape[1]))
-
-    def _of_signal(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return values if self.signal_pixels is None else values[self.signal_pixels]
+        return self.at_signal(image.reshape(-1, values.shape[1]))
 
 
 def _medians_of_known(windows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the median of each window, without NaN; a window of NaN alone gets the median of the nearest window."""
-    known = ~np.isnan(windows).all(axis=-1)
-    grid = Neighbourhood(known.shape, np.flatnonzero(known))
+    known: NDArray[np.bool_] = np.asarray(~np.isnan(windows).all(axis=-1))
+    grid = Neighbourhood(known)
     return grid.filled(np.nanmedian(windows[known], axis=-1))
 
 

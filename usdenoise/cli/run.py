@@ -17,7 +17,7 @@ from usdenoise.options import DenoiseOptions, Display, Output
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
     from usdenoise.jobs.live_files import LiveBlocks
-    from usdenoise.sessions.online_session import SessionUpdate
+    from usdenoise.sessions.live_state import SessionUpdate
     from usdenoise.stack.geometry import GriddedStack
 
 

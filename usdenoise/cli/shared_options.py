@@ -190,7 +190,6 @@ resource_options = _stack(
         dask_option,
     ]
 )
-threads_flag = flags_of(DenoiseOptions, "threads")
 
 
 def threads_option(group: Group) -> Decorator[Any]:

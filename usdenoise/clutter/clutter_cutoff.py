@@ -21,6 +21,27 @@ from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.pixel_sample import PixelSample
 
+
+@dataclass(frozen=True)
+class Band:
+    """The part of a stack that a filter keeps.
+
+    Attributes
+    ----------
+    low : int
+        Low cutoff: the components [0, low) are removed.
+    high : int
+        High cutoff: the components [low, high) of the model are kept.
+    keeps_residual : bool
+        Whether the result is the data minus the components [0, low), as a classical clutter filter gives. Then
+        `high` counts only where entries are unobserved: the model's components [low, high) fill them.
+    """
+
+    low: int
+    high: int
+    keeps_residual: bool
+
+
 CLUTTER_FALL_DB, FALL_OVER = 6.0, 8
 """Least fall of the singular values over the first components if there is clutter. Over eight components the values of
 clutter fall by 39 dB or more on phantoms of 300 and 400 frames, and by 13 dB in a session whose tissue is stretched by a

@@ -1,5 +1,6 @@
-"""Per-pixel cutoffs: the share of clutter in each component near the global cutoff, pixel by pixel."""
+"""Per-pixel cutoffs: the share of clutter in each component near the global cutoff, pixel by pixel; every second pixel."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,6 +12,64 @@ from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.sampling import spread_rows
+
+STEP, SHORTEST = 2, 16
+"""Pixels from one of the lattice to the next along an axis, and pixels of the shortest axis that is thinned out."""
+
+LEAST_PIXELS = 2000
+"""Pixels of a lattice, at least. On images of 64 x 64 pixels with tissue 60 dB over blood and blood 6 dB below noise, one of
+1024 pixels cost up to 0.013 of the correlation of the blood map with the truth; 2000 pixels cost at most 0.0004."""
+
+
+def lattice_places(shape: tuple[int, ...]) -> tuple[NDArray[np.intp], ...]:
+    """Return every second position along each of the longer axes of an image, or all positions of a small image.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Pixels along each axis.
+    """
+    thin = tuple(np.arange(0, n, STEP if n >= SHORTEST else 1) for n in shape)
+    return thin if math.prod(map(len, thin)) >= LEAST_PIXELS else tuple(map(np.arange, shape))
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Some rows and columns of an image.
+
+    Attributes
+    ----------
+    grid : Neighbourhood
+        The image.
+    places : tuple of arrays
+        Positions of the pixels along each axis of the image.
+    """
+
+    grid: Neighbourhood
+    places: tuple[NDArray[np.intp], ...]
+
+    @property
+    def pixels(self) -> NDArray[np.intp]:
+        """Numbers of the pixels among the signal pixels of the image, in order."""
+        numbers = self.grid.everywhere(np.arange(self.grid.n_pixels)).reshape(self.grid.shape)
+        own: NDArray[np.intp] = numbers[np.ix_(*self.places)][self.coarse.mask]
+        return own
+
+    @property
+    def coarse(self) -> Neighbourhood:
+        """The lattice as an image of its own."""
+        return Neighbourhood(self.grid.mask[np.ix_(*self.places)])
+
+    def interpolated(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values of the lattice in all pixels of the image, linear between them and constant beyond the last.
+
+        Parameters
+        ----------
+        values : (n_lattice,) array
+            Values by pixel of the lattice.
+        """
+        return self.grid.interpolated(self.coarse.filled(values), self.places)
+
 
 BELOW, ABOVE = 4, 8
 """Components below and above the global cutoff whose share is decided pixel by pixel. With eight below it, tissue

@@ -215,7 +215,7 @@ def draw_pixel_subset(
     if mask is not None:
         filled = 1 - mask.mean(axis=0)
         values = _interpolated(values, mask)
-    if excluded is not None:
+    if excluded.any():
         values = np.where(excluded, 0, values)
     drawn = SubsetValues(values, chosen.used_shape, filled, rows.executor)
     if mask is None:

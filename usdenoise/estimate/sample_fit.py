@@ -89,7 +89,7 @@ def fit_sample(
     DivergedError
         If the iterate leaves the finite numbers.
     """
-    if warm_start is not None and rows.excluded is not None and len(warm_start[1]) == rows.n_frames:
+    if warm_start is not None and len(warm_start[1]) == rows.n_frames:
         warm_start = warm_start[0], np.where(rows.excluded[:, None], 0, warm_start[1])
     pixels: slice | NDArray[np.intp] = slice(None)
     if options.refit == "all":
@@ -105,9 +105,8 @@ def fit_sample(
     rank = choose_rank(options, subset, sampled.used_shape, sample.n_fitted, only_clutter)
     problem = CompletionProblem(sampled.values, sample, rows.executor)
     solution = complete(problem, subset, rank, options, warm_start, on_iteration)
-    if rows.excluded is not None:
-        # A start may have left other values there.
-        solution.factors[1][rows.excluded] = 0
+    # A start may have left other values there.
+    solution.factors[1][rows.excluded] = 0
     n_sampled = sample.n_fitted + sample.n_held_out
     return solution, n_sampled, n_sampled / sampled.n_pixels
 

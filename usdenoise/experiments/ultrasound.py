@@ -22,7 +22,6 @@ from usdenoise.experiments.setup import PAPER_SHAPE, Setup
 from usdenoise.linalg.row_blocks import block_rows
 from usdenoise.options.denoise_options import make_options
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.stack.casorati import casorati
 
 ALPHA, GD_ALPHA = 1e7, 1e3
 SIGMA_HAT, LAMBDA = 5e-3, 5e-2
@@ -153,7 +152,7 @@ def _solved(setup: Setup, name: str, sampling: float) -> Outcome:
     trace = result.solution.trace
     held_out = np.array([line.held_out_rmse for line in trace], np.float64) / result.noise_floor
     curve = Curve(name, np.arange(len(trace)), held_out[None])
-    filtered, measured = casorati(result.acquisition), casorati(stack.acquisition)
+    filtered, measured = result.acquisition.frames.T, stack.acquisition.frames.T
     noise_free = stack.blood.reshape(measured.shape)
     picture = np.maximum(decibels(result.power_doppler), np.float32(-PICTURE_DB))
     numbers = {

@@ -6,8 +6,8 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, NoStackError
 from usdenoise.files.contents import Contents, Stack
+from usdenoise.stack.arrays import is_power
 from usdenoise.stack.geometry import shape_text
-from usdenoise.stack.power import is_power
 
 RESULTS_AND_TRUTH = (
     "truth/", "usdenoise/", "#refs#/", "#subsystem#/", "power_doppler", "blood_power", "noise_power",

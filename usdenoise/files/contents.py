@@ -9,8 +9,7 @@ from typing import Any
 
 from usdenoise.files.stored import StoredArray, everything, joined, paired, without_axes
 from usdenoise.options.reading_options import ReadOptions
-from usdenoise.stack.geometry import shape_text
-from usdenoise.stack.stored_form import StoredForm
+from usdenoise.stack.geometry import StoredForm, shape_text
 
 Found = Mapping[str, tuple[Any, str]]
 """Metadata of a stack: name in the file -> (value, source of the value in the file)."""

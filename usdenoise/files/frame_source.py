@@ -1,8 +1,8 @@
-"""The blocks of frames of a file, which any process on the same file system can read."""
+"""Recordings of files, whose frames any process on the same file system can read."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.files.file_state import check_unchanged, file_state
-from usdenoise.files.layout import blocks_of_lines
+from usdenoise.files.layout import chunks_of_lines
 from usdenoise.files.open_input import Input, open_input
 from usdenoise.options.reading_options import ReadOptions, reading_options
-from usdenoise.pipeline.frame_sources import ArrayBlock
-from usdenoise.stack.frame_blocks import block_edges
-from usdenoise.stack.geometry import Geometry
+from usdenoise.pipeline.recording import ArrayFrames, Chunk, Here, Recording, chunk_edges
 
 
 @dataclass(frozen=True)
@@ -36,161 +34,97 @@ class StoredFile:
 
 
 @dataclass(frozen=True)
-class FileBlock:
-    """Some frames of a file. A pickled block has no open file, and none where the filtered frames go.
+class FileFrames:
+    """Frames of a file.
 
     Attributes
     ----------
     stored_file : StoredFile
         The file.
-    start, stop : int
+    first, stop : int
         First frame, and the one after the last, among the selected frames.
     dtype : numpy.dtype
         Type of the values that are read.
-    source : Input or None
-        The open file; None in a process that has to open it.
-    target : (n, n_pixels) array or None
-        Where the filtered frames go; None if they are returned.
+    source : Here
+        The open file. Another process opens the file itself; by default this one, too.
     """
 
     stored_file: StoredFile
-    start: int
+    first: int
     stop: int
     dtype: np.dtype[Any]
-    source: Input | None = None
-    target: NDArray[Any] | None = None
+    source: Here = field(default_factory=Here, compare=False)
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return self.stop - self.first
 
     def read(self) -> NDArray[Any]:
-        """Return the frames, (stop - start, n_pixels); see :meth:`usdenoise.files.open_input.Input.read_block`."""
-        if self.source is not None:
-            return self.source.read_block(self.start, self.stop, self.dtype)
+        """Return all frames as a chunk."""
+        with self._opened() as source:
+            return source.read_chunk(self.first, self.stop, self.dtype)
+
+    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames as a chunk."""
+        with self._opened() as source:
+            return source.pick(self.first + numbers, self.dtype)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Input]:
+        if self.source.value is not None:
+            yield self.source.value
+            return
         with last_file.opened(self.stored_file) as source:
-            return source.read_block(self.start, self.stop, self.dtype)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "source": None, "target": None}
+            yield source
 
 
-class FileFrames:
-    """The frames of an open file as blocks.
-
-    Parameters
-    ----------
-    source : Input
-        The open file.
-    dtype : numpy.dtype, optional
-        Type of the values that are read; by default the type of the input.
-    target : (n_frames, n_pixels) array, optional
-        Where the filtered frames go; by default nowhere.
-
-    Attributes
-    ----------
-    stack : Geometry
-        Axes, shape and scales of the selected frames.
-    dtype : numpy.dtype
-        Type of the values of the blocks.
-    pixel_axes : str
-        Spatial axes in the order in which a block numbers its pixels, the slowest first, as in the file.
-    edges : (n_blocks + 1,) int array
-        First frame of each block, and the number of frames. No chunk of the file is in two blocks.
-    target : (n_frames, n_pixels) array or None
-        Where the filtered frames go.
+def file_recording(source: Input) -> Recording:
+    """Return the recording of an open file, which each pass reads again; no storage chunk is in two chunks.
 
     Examples
     --------
     From the root of the repository:
 
     >>> with open_input("sample_data/phantom.h5") as source:
-    ...     frames = FileFrames(source)
-    ...     [block.read().shape for block in frames.items()], frames.pixel_axes
-    ([(75, 4032), (75, 4032)], 'zx')
+    ...     [chunk.read().shape for chunk in file_recording(source).chunks]
+    [(75, 4032), (75, 4032)]
     """
-
-    def __init__(
-        self, source: Input, dtype: np.dtype[Any] | None = None, target: NDArray[Any] | None = None
-    ) -> None:
-        self.stack: Geometry = source.geometry
-        self.dtype, self.pixel_axes = dtype or source.dtype, source.pixel_axes
-        self.edges = _edges(source)
-        self._source, self.target = source, target
-
-    def items(self) -> list[FileBlock]:
-        """Return the blocks in the order of time."""
-        source = self._source
-        stored_file = StoredFile(source.path.absolute(), source.how, source.precision, source.state)
-        return [
-            FileBlock(
-                stored_file,
-                start,
-                stop,
-                self.dtype,
-                self._source,
-                None if self.target is None else self.target[start:stop],
-            )
-            for start, stop in pairwise(self.edges.tolist())
-        ]
+    stored_file = StoredFile(source.path.absolute(), source.how, source.precision, source.state)
+    n_frames, frames, length = source.n_frames, source.frames, source.chunk_frames
+    starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
+    # The first selected frame of each storage chunk.
+    firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))
+    edges = chunk_edges(n_frames, source.geometry.n_pixels, firsts[firsts < n_frames])
+    chunks = [
+        Chunk(first, FileFrames(stored_file, first, stop, source.dtype, Here(source)))
+        for first, stop in pairwise(edges.tolist())
+    ]
+    return Recording.of_chunks(source.geometry, source.dtype, chunks)
 
 
-@dataclass(frozen=True)
-class LineBlock(ArrayBlock):
-    """Frames stored pixel after pixel. The filtered frames overwrite them, frame after frame."""
-
-    def read(self) -> NDArray[Any]:
-        """Return a copy of the frames, (n, n_pixels): the filter overwrites their memory while it uses them."""
-        return super().read().copy(order="K")
-
-
-class LineFrames:
-    """The frames of a file that was read into a temporary file, as blocks that are stored pixel after pixel.
+def lines_recording(source: Input, lines: NDArray[Any]) -> Recording:
+    """Return the recording of a file that was read into a temporary file, stored pixel after pixel.
 
     Parameters
     ----------
     source : Input
-        The open file.
+        The file.
     lines : (n_frames, pixels along each axis...) array
-        Its frames, from :meth:`usdenoise.files.open_input.Input.read_lines`.
-
-    Attributes
-    ----------
-    target : (n_frames, n_pixels) array
-        The memory of the blocks, in which the filtered frames come frame after frame.
+        Its frames, from :meth:`usdenoise.files.open_input.Input.read_lines`. The filtered frames may overwrite them, frame
+        after frame: each chunk is copied when it is read.
     """
-
-    def __init__(self, source: Input, lines: NDArray[Any]) -> None:
-        self.stack: Geometry = source.geometry
-        self.dtype, self.pixel_axes = source.dtype, source.pixel_axes
-        self._lines, self.target = lines, lines.reshape(len(lines), -1)
-
-    def items(self) -> list[LineBlock]:
-        """Return the blocks in the order of time."""
-        blocks = [
-            (start, lines.reshape(-1, lines.shape[-1]).T) for start, lines in blocks_of_lines(self._lines)
-        ]
-        return [
-            LineBlock(
-                start,
-                start + len(frames),
-                frames,
-                self.dtype,
-                self.stack.name,
-                self.target[start : start + len(frames)],
-            )
-            for start, frames in blocks
-        ]
-
-
-def _edges(source: Input) -> NDArray[np.intp]:
-    """Return the first frame of each block, and the number of frames."""
-    n_frames, frames, length = source.n_frames, source.frames, source.chunk_frames
-    starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
-    # The first selected frame of each chunk.
-    firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))
-    firsts = firsts[firsts < n_frames]
-    return block_edges(n_frames, source.geometry.n_pixels, firsts)
+    geometry, dtype = source.geometry, source.dtype
+    axes = geometry.pixel_axes + "t"
+    chunks = [
+        Chunk(first, ArrayFrames(values, axes, dtype, geometry.name, is_copied=True))
+        for first, values in chunks_of_lines(lines)
+    ]
+    return Recording.of_chunks(geometry, dtype, chunks)
 
 
 class _LastFile:
-    """The file of which this process has read a block last; it stays open until another one is read."""
+    """The file of which this process has read a chunk last; it stays open until another one is read."""
 
     def __init__(self) -> None:
         self._lock = Lock()

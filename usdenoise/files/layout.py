@@ -1,4 +1,4 @@
-"""Memory layout: a stored stack is read slab by slab into a Casorati matrix, without a second whole copy."""
+"""Memory layout: a stored stack is read slab by slab into frames of pixels in the order z, x, y, without a second copy."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,23 +15,19 @@ from usdenoise.errors import InputError
 from usdenoise.files.scratch import scratch_array
 from usdenoise.files.stored import Index, StoredArray
 from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.stack.frame_blocks import block_edges
-from usdenoise.stack.geometry import check_axes
-from usdenoise.stack.precision import checked_conversion
+from usdenoise.pipeline.recording import chunk_edges
+from usdenoise.stack.arrays import checked_conversion
+from usdenoise.stack.geometry import canonical_axes, check_axes
 
 SLAB_BYTES = 16 << 20
 """Size of a slab, the part of a stack that is read or written at a time."""
 
-_LEAST_SLAB_BYTES, _SLABS = 1 << 20, 12
-"""Least size of a slab of a stack on the disk, and the share of the memory that it is of: three or four take memory at a
-time, as they are read, converted and put into the order of the file."""
+CHUNK_ROW_BYTES = 64 << 20
+"""Size up to which all chunks of the same frames are read together for a block of frames."""
 
 _COPIED_TOGETHER = 16
 """Steps of the first axis that are copied together into another memory order: 128 frames of 128 x 128 pixels took 0.6 of
 the time of a copy of all steps."""
-
-_HELD = 6
-"""Share of the memory that some rows of a stack on the disk may take before they are read block by block instead."""
 
 CHUNK_BYTES = 1 << 20
 """Size of a chunk of a stored stack: the default size of the chunk cache of HDF5 1.x."""
@@ -92,7 +88,7 @@ def read_stack(
     name: str = "iq",
     on_part: Callable[[int, int], None] | None = None,
 ) -> NDArray[Any]:
-    """Read a stack into memory slab by slab, in the order in which the file has it.
+    """Read a stack into memory slab by slab, with pixels in the order z, x, y.
 
     Parameters
     ----------
@@ -112,7 +108,8 @@ def read_stack(
     Returns
     -------
     array of 3 or 4 axes in the order of `axes`
-        The selected frames, a view of memory in the order of the file.
+        The selected frames, a view of memory with frame after frame, or pixel after pixel if time is the fastest axis of
+        the file.
 
     Raises
     ------
@@ -121,8 +118,11 @@ def read_stack(
         range of `dtype`.
     """
     picked = _picked(stored, axes, frames)
-    whole = np.empty([_count(picked[axis]) for axis in stored.order], dtype)
-    stack = whole.transpose(np.argsort(stored.order))
+    order = [axes.index(letter) for letter in canonical_axes(axes)]
+    if stored.order[-1] != order[-1]:
+        order = [order[-1], *order[:-1]]
+    whole = np.empty([_count(picked[axis]) for axis in order], dtype)
+    stack = whole.transpose(np.argsort(order))
 
     def copy_slab(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):
@@ -144,7 +144,7 @@ def read_lines(
     scratch: Path,
     on_part: Callable[[int, int], None] | None = None,
 ) -> NDArray[Any]:
-    """Read a stack into a temporary file, one block of frames after the other, each pixel after pixel.
+    """Read a stack into a temporary file, one chunk of frames after the other, each pixel after pixel.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def read_lines(
     Returns
     -------
     (n_frames, pixels along each axis...) array, C-contiguous
-        The memory of the blocks, which :func:`blocks_of_lines` returns; the pixels are in the order of the file.
+        The memory of the chunks, which :func:`chunks_of_lines` returns; pixels in the order z, x, y.
 
     Raises
     ------
@@ -165,17 +165,76 @@ def read_lines(
     OutputError
         If the disk has no room for the temporary file.
     """
-    picked, time = _picked(stored, axes, frames), axes.index("t")
-    order = (time, *(axis for axis in stored.order if axis != time))
+    picked = _picked(stored, axes, frames)
+    order = [axes.index(letter) for letter in "t" + canonical_axes(axes)[:-1]]
     whole = scratch_array(scratch, [_count(picked[axis]) for axis in order], dtype)
-    blocks = blocks_of_lines(whole)
+    chunks = chunks_of_lines(whole)
 
     def copy_slab(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
         with checked_conversion(slab, dtype, name):
-            _place_lines(blocks, [target[axis] for axis in order], slab.transpose(order))
+            _place_lines(chunks, [target[axis] for axis in order], slab.transpose(order))
 
     _place_slabs(stored, _slabs_of(stored, axes, picked, dtype), copy_slab, dtype.itemsize, on_part)
     return whole
+
+
+def chunk_frames(stored: StoredArray, time: int) -> int:
+    """Return the length of the chunks along time; 1 if there are no chunks."""
+    return 1 if stored.chunks is None else stored.chunks[time]
+
+
+def is_in_frame_order(stored: StoredArray, time: int) -> bool:
+    """Return whether blocks of frames can be read one after the other without reading anything twice.
+
+    The frames are stored one after the other, or all pixels of the frames of one chunk can be read together.
+    """
+    if stored.chunks is None:
+        return stored.slow == time
+    entries = int(np.prod(stored.shape)) // stored.shape[time] * stored.chunks[time]
+    return entries * stored.dtype.itemsize <= CHUNK_ROW_BYTES
+
+
+def read_frames(
+    stored: StoredArray, axes: str, numbers: NDArray[np.intp], dtype: np.dtype[Any], name: str
+) -> NDArray[Any]:
+    """Read a few frames. Frames between them are read only if the file has them in the same chunks, or in pixel order.
+
+    Parameters
+    ----------
+    stored, axes, dtype, name
+        As for :func:`read_stack`.
+    numbers : (n,) array of int
+        Numbers of the frames, increasing.
+
+    Returns
+    -------
+    (n, n_pixels) array, C-contiguous
+        The frames, pixels in the order z, x, y.
+
+    Raises
+    ------
+    InputError
+        If a finite value is beyond the range of `dtype`.
+    """
+    order = [axes.index(letter) for letter in "t" + canonical_axes(axes)[:-1]]
+    rows = np.empty((len(numbers), *(stored.shape[axis] for axis in order[1:])), dtype)
+    stack, time = rows.transpose(np.argsort(order)), order[0]
+    slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, SLAB_BYTES // dtype.itemsize)
+    gaps = np.diff(numbers // chunk_frames(stored, time)) > 1
+    # In pixel order a frame is spread over the whole file, which is read once then.
+    cuts = (np.flatnonzero(gaps) + 1).tolist() if is_in_frame_order(stored, time) else []
+    for first, last in pairwise([0, *cuts, len(numbers)]):
+        picked = [slice(0, n, 1) for n in stored.shape]
+        picked[time] = slice(int(numbers[first]), int(numbers[last - 1]) + 1, 1)
+        for index, target in slabs(picked, slab):
+            in_target = slice(*np.searchsorted(numbers, [index[time].start, index[time].stop]).tolist())
+            if in_target.start == in_target.stop:
+                continue
+            target_slices = (*target[:time], in_target, *target[time + 1 :])
+            values = stored.read(index)
+            with checked_conversion(values, dtype, name):
+                stack[target_slices] = values.take(numbers[in_target] - index[time].start, axis=time)
+    return rows.reshape(len(numbers), -1)
 
 
 def _picked(stored: StoredArray, axes: str, frames: slice | None) -> list[slice]:
@@ -230,24 +289,24 @@ def _place_slabs(
                 copy_slab(target, values)
 
 
-def blocks_of_lines(whole: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
-    """Return the first frame of each block of frames, and its memory as (pixels along each axis..., frames).
+def chunks_of_lines(whole: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
+    """Return the first frame of each chunk, and its memory as (pixels along each axis..., frames).
 
-    A slab of pixels in all frames is one long piece of each block, and a short piece of each frame: from a file in pixel
+    A slab of pixels in all frames is one long piece of each chunk, and a short piece of each frame: from a file in pixel
     order 1.83 GiB in 800 MiB of memory took 26 s in this way, and more than 100 s frame by frame.
     """
-    edges = block_edges(len(whole), math.prod(whole.shape[1:])).tolist()
+    edges = chunk_edges(len(whole), math.prod(whole.shape[1:])).tolist()
     return [(start, whole[start:stop].reshape(*whole.shape[1:], -1)) for start, stop in pairwise(edges)]
 
 
-def _place_lines(blocks: list[tuple[int, NDArray[Any]]], target: list[slice], slab: NDArray[Any]) -> None:
-    """Copy a slab, frames first, to its position in the blocks."""
+def _place_lines(chunks: list[tuple[int, NDArray[Any]]], target: list[slice], slab: NDArray[Any]) -> None:
+    """Copy a slab, frames first, to its position in the chunks."""
     frames, *pixels = target
-    for start, block in blocks:
-        first, last = max(start, frames.start), min(start + block.shape[-1], frames.stop)
+    for start, chunk in chunks:
+        first, last = max(start, frames.start), min(start + chunk.shape[-1], frames.stop)
         if first < last:
             part = np.moveaxis(slab[first - frames.start : last - frames.start], 0, -1)
-            block[(*pixels, slice(first - start, last - start))] = part
+            chunk[(*pixels, slice(first - start, last - start))] = part
 
 
 def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, most: int) -> tuple[int, ...]:

@@ -87,8 +87,8 @@ def load(  # noqa: PLR0913
     Returns
     -------
     Acquisition
-        The stack with its metadata, axes in the file's own order. Its memory is in the order z, x, y, t, so
-        that the Casorati matrix is a view of it.
+        The stack with its metadata, axes in the file's own order. Pixels are in the order z, x, y in memory: frame after
+        frame, or pixel after pixel if time is the fastest axis of the file.
 
     Raises
     ------

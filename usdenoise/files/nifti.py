@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.acquisition import spatial_order
-from usdenoise.stack.geometry import GriddedStack
+from usdenoise.stack.geometry import GriddedStack, in_axes
 from usdenoise.stack.voxel_grid import grid_attributes, positions, slice_thickness_mm
 
 _ORDER = "xzy"
@@ -111,7 +110,7 @@ def _image(values: NDArray[np.float32], stack: GriddedStack, with_time: bool) ->
     nibabel, spatial = import_nibabel(), stack.spatial_axes
     present = "".join(letter for letter in _ORDER if letter in spatial)
     time = "t" if with_time else ""
-    ordered = spatial_order(values, time + spatial, present + time)
+    ordered = in_axes(values, time + spatial, present + time)
     if "y" not in spatial:
         ordered = ordered[:, :, None]
     grid = grid_attributes(stack)

@@ -15,28 +15,28 @@ from usdenoise.files.choice import check_not_power, choose
 from usdenoise.files.contents import READ_WHOLE, Contents, Stack
 from usdenoise.files.damage import guard, readable
 from usdenoise.files.file_state import check_unchanged, file_state, sha256
-from usdenoise.files.frame_reading import (
-    chunk_frames,
-    is_in_frame_order,
-    pixel_order,
-    read_block,
-    read_frames,
-)
 from usdenoise.files.known_formats import opener
 from usdenoise.files.layout import (
+    chunk_frames,
     frame_slice,
+    is_in_frame_order,
+    read_frames,
     read_lines,
     read_stack,
     storage_dtype,
 )
-from usdenoise.files.stored import complex_dtype
-from usdenoise.files.time_axis import SAMPLED, guess_axes, time_is_last
+from usdenoise.files.stored import StoredArray, complex_dtype
+from usdenoise.frames.time_axis import guess_axes, time_is_last
 from usdenoise.options.reading_options import ReadOptions, reading_options
+from usdenoise.pipeline.recording import ArrayFrames
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import check_order
 from usdenoise.stack.geometry import Geometry, check_axes, shape_text
 from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
 from usdenoise.system.background import run_in_background
+
+SAMPLED = {3: 64, 4: 24}
+"""Entries along each axis, in the middle, by which the axis of time is recognised, by the number of axes."""
 
 PRECISIONS = (None, "single", "double")
 """Precisions of the values that are read; None keeps the precision of the file."""
@@ -125,7 +125,7 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     if read_options.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
         # Damage is reported when the stack is read.
         with suppress(InputError), readable(path):
-            time_last = time_is_last(stack.array)
+            time_last = time_is_last(_middle(stack.array))
         is_seen = time_last is not None
     metadata = with_options(
         values,
@@ -249,7 +249,7 @@ class Input:
         self._frames_read += last - start
         file_frames = self._in_file(start, last)
         iq = read_stack(self.stack.array, self.axes, file_frames, self.dtype, self.stack.name, on_part)
-        return self._acquisition(iq, file_frames)
+        return Acquisition.of(self._geometry_of(file_frames), iq)
 
     def read_lines(self, scratch: Path, on_part: Callable[[int, int], None] | None = None) -> NDArray[Any]:
         """Read the selected frames into a temporary file, see :func:`usdenoise.files.layout.read_lines`."""
@@ -258,11 +258,6 @@ class Input:
         return read_lines(
             stored, self.axes, self._in_file(0, self.n_frames), self.dtype, name, scratch, on_part
         )
-
-    @property
-    def pixel_axes(self) -> str:
-        """The spatial axes from the slowest to the fastest one in the file."""
-        return "".join(self.axes[axis] for axis in pixel_order(self.stack.array, self._time))
 
     @property
     def chunk_frames(self) -> int:
@@ -274,8 +269,8 @@ class Input:
         """Whether blocks of frames can be read one after the other without reading anything twice."""
         return self.is_read_whole or is_in_frame_order(self.stack.array, self._time)
 
-    def read_block(self, start: int, stop: int, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
-        """Read the selected frames [start, stop) as a matrix.
+    def read_chunk(self, start: int, stop: int, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Read the selected frames [start, stop) as a chunk.
 
         Parameters
         ----------
@@ -287,29 +282,29 @@ class Input:
         Returns
         -------
         (stop - start, n_pixels) array
-            The frames, pixels in the order of `pixel_axes`; C-contiguous, or Fortran-contiguous if time is the fastest axis
-            of the file.
+            The frames, pixels in the order z, x, y; C-contiguous, or Fortran-contiguous if time is the fastest axis of the
+            file.
         """
         self._frames_read += stop - start
-        file_frames = self._in_file(start, stop)
-        return read_block(self.stack.array, self._time, file_frames, dtype or self.dtype, self.stack.name)
+        stored = self.stack.array
+        index = [slice(0, n, 1) for n in stored.shape]
+        index[self._time] = self._in_file(start, stop)
+        values = stored.read(tuple(index))
+        return ArrayFrames(values, self.axes, dtype or self.dtype, self.stack.name).read()
 
-    def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
-        """Read a few of the selected frames.
+    def pick(self, numbers: NDArray[np.intp], dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Read a few of the selected frames as a chunk.
 
         Parameters
         ----------
         numbers : (n,) array of int
             Numbers of the frames, increasing.
-
-        Returns
-        -------
-        (n, n_pixels) array
-            The frames, pixels in the order of `pixel_axes`; C-contiguous.
+        dtype : numpy.dtype, optional
+            Type of the values; by default the same as in :meth:`read`.
         """
         self._frames_read += len(numbers)
         in_file = self.frames.start + np.asarray(numbers, np.intp) * self.frames.step
-        return read_frames(self.stack.array, self._time, in_file, self.dtype, self.stack.name)
+        return read_frames(self.stack.array, self.axes, in_file, dtype or self.dtype, self.stack.name)
 
     def _in_file(self, start: int, stop: int) -> slice:
         """Return the selected frames [start, stop) in the numbers of the file."""
@@ -347,11 +342,11 @@ class Input:
     @property
     def geometry(self) -> Geometry:
         """Axes, shape and scales of the selected frames, without their values."""
-        return self._geometry_of(self.frames)
+        return self.geometry_of(0, self.n_frames)
 
-    def _acquisition(self, iq: NDArray[Any], frames: slice) -> Acquisition:
-        """Return values of some frames of the file, also a Dask array, with the metadata of the stack."""
-        return Acquisition.of(self._geometry_of(frames), iq)
+    def geometry_of(self, start: int, stop: int) -> Geometry:
+        """Return the geometry of the selected frames [start, stop)."""
+        return self._geometry_of(self._in_file(start, stop))
 
     def _geometry_of(self, frames: slice) -> Geometry:
         """Return the geometry of some frames of the file."""
@@ -395,6 +390,15 @@ class Input:
                 f"the pixel pitch is from the {sources['spacing_mm']}; set the spacing if it is wrong"
             )
         return tuple(assumptions)
+
+
+def _middle(stored: StoredArray) -> NDArray[Any]:
+    """Return the values in the middle of a stack, by which its axis of time is recognised."""
+    most = SAMPLED[len(stored.shape)]
+    starts = [max(n - most, 0) // 2 for n in stored.shape]
+    return stored.read(
+        tuple(slice(start, min(start + most, n), 1) for start, n in zip(starts, stored.shape, strict=True))
+    )
 
 
 def _kept_dtype(stored: np.dtype[Any], precision: str | None) -> np.dtype[Any]:

@@ -15,7 +15,7 @@ from usdenoise.files.layout import chunk_shape
 from usdenoise.files.matlab.matlab_writing import write_matlab
 from usdenoise.files.result_content import ResultFile
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.stored_form import FREE_NAME
+from usdenoise.stack.geometry import FREE_NAME
 from usdenoise.system.signals import uninterrupted
 
 _MOST_NAMED = 8

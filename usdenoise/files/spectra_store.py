@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from usdenoise.errors import OutputError
 from usdenoise.files.hdf5.hdf5_writing import create_file
 from usdenoise.files.output_folder import OutputFolder, remove
+from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 from usdenoise.system.plain_records import from_plain, plain
 from usdenoise.system.provenance import to_json
 
 _KEY = "session.json"
+
+LAGS = ("lags", "observed", "temporal")
+"""Arrays that a series adds up."""
 
 
 class SpectraStore:
@@ -66,14 +70,24 @@ class SpectraStore:
             )
         with OutputFolder(self.folder, overwrite=True) as outputs:
             with create_file(outputs.reserve(self._place(number).name)) as file:
-                for name, values in block.arrays.items():
-                    file[name] = values
+                if block.lags is not None:
+                    file["power"] = block.power
+                    for name in LAGS:
+                        file[name] = getattr(block.lags, name)
+                for name, image in block.images.items():
+                    file[name] = image
                 file.attrs["findings"] = to_json(plain(block.findings))
             outputs.commit()
 
     def has(self, number: int) -> bool:
         """Return whether a block is stored."""
         return self._place(number).exists()
+
+    def lags(self, number: int) -> BlockLags:
+        """Return what the series adds up of a stored block."""
+        with h5py.File(self._place(number)) as file:
+            arrays = {name: file[name][()] for name in LAGS}
+        return BlockLags(**arrays, is_scaled=self.findings(number).is_scaled)
 
     def array(self, number: int, name: str) -> NDArray[Any]:
         """Return an array of a stored block."""

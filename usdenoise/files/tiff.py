@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.stack.acquisition import spatial_order
+from usdenoise.stack.geometry import in_axes
 
 _RESOLUTION_UNIT = 296
 """Tag of TIFF for the unit of the resolution; 1 means that the description has it, since TIFF has no millimetre."""
@@ -35,7 +35,7 @@ def tiff(image: NDArray[Any], axes: str, spacing_mm: Mapping[str, float] | None 
     # Without it, Pillow would look for the format in all of its forty plugins, which takes 60 ms.
     import_module("PIL.TiffImagePlugin")
     order = "".join(letter for letter in "yzx" if letter in axes)
-    ordered = np.ascontiguousarray(spatial_order(image, axes, order), dtype=np.float32)
+    ordered = np.ascontiguousarray(in_axes(image, axes, order), dtype=np.float32)
     first, *others = (Image.fromarray(page) for page in ordered.reshape(-1, *ordered.shape[-2:]))
     scales: dict[str, Any] = {}
     if spacing_mm is not None and {"z", "x"} <= set(spacing_mm):

@@ -22,7 +22,7 @@ LARGEST_SHARE = 0.2
 LEAST_FRAMES = 16
 """Least number of frames in which bad ones are looked for: fewer do not determine a frame from all other frames."""
 
-SAMPLE_PIXELS = 256
+DAMAGE_PIXELS = 256
 """Pixels, spread over the image, in which damage is looked for."""
 
 OUTLIER, OUTLIER_SPREADS = 2.0, 8.0
@@ -132,11 +132,10 @@ class FrameSearch:
     movement: Movement
 
     @property
-    def left_out(self) -> NDArray[np.bool_] | None:
-        """The excluded frames, (n_frames,); None if no frame is excluded."""
-        if not self.bad or self.treatment is not FrameTreatment.LEFT_OUT:
-            return None
-        return _mask((frame.frame for frame in self.bad), self.n_frames)
+    def excluded(self) -> NDArray[np.bool_]:
+        """Which frames are excluded, (n_frames,)."""
+        is_used = self.treatment is not FrameTreatment.LEFT_OUT
+        return _mask(() if is_used else (frame.frame for frame in self.bad), self.n_frames)
 
     @property
     def sentence(self) -> str:
@@ -205,6 +204,10 @@ def find_bad_frames(
     """
     n_frames = rows.n_frames
 
+    def subset_without(frames: Collection[int]) -> SubsetValues:
+        rng = RandomStream.PIXEL_SUBSET.generator(seed)
+        return draw_pixel_subset(rows, rng, excluded=_mask(frames, n_frames))
+
     def result(
         bad: Iterable[BadFrame], treatment: FrameTreatment, subset: SubsetValues
     ) -> tuple[FrameSearch, SubsetValues]:
@@ -215,29 +218,24 @@ def find_bad_frames(
 
     if isinstance(option, tuple):
         listed = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(option, n_frames)]
-        return result(listed, FrameTreatment.LEFT_OUT, _subset(rows, option, seed))
+        return result(listed, FrameTreatment.LEFT_OUT, subset_without(option))
     if n_frames < LEAST_FRAMES:
-        return result([], FrameTreatment.KEPT, _subset(rows, (), seed))
+        return result([], FrameTreatment.KEPT, subset_without(()))
     bad_by_frame = {bad.frame: bad for bad in _damaged(rows)}
-    subset = _subset(rows, (), seed)
+    subset = subset_without(())
     most = LARGEST_SHARE * n_frames
-    clean = _subset(rows, bad_by_frame, seed) if bad_by_frame and len(bad_by_frame) <= most else subset
+    clean = subset_without(bad_by_frame) if bad_by_frame and len(bad_by_frame) <= most else subset
     for _ in range(MOST_ROUNDS):
         worse = _outliers(clean, noise_rms)
         bad_by_frame |= {bad.frame: bad for bad in worse}
         if not worse or len(bad_by_frame) > most:
             break
-        clean = _subset(rows, bad_by_frame, seed)
+        clean = subset_without(bad_by_frame)
     if len(bad_by_frame) > most:
         return result(bad_by_frame.values(), FrameTreatment.TOO_MANY, subset)
     if option == "keep":
         return result(bad_by_frame.values(), FrameTreatment.KEPT, subset)
     return result(bad_by_frame.values(), FrameTreatment.LEFT_OUT, clean)
-
-
-def _subset(rows: PixelSample, frames: Collection[int], seed: int) -> SubsetValues:
-    excluded = _mask(frames, rows.n_frames) if frames else None
-    return draw_pixel_subset(rows, RandomStream.PIXEL_SUBSET.generator(seed), excluded=excluded)
 
 
 def _mask(frames: Iterable[int], n_frames: int) -> NDArray[np.bool_]:
@@ -262,7 +260,7 @@ def _checked(frame_numbers: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
 
 def _damaged(rows: PixelSample) -> list[BadFrame]:
     """Return the frames that are zero, constant or copies, and those that are saturated in a sample of the pixels."""
-    sample = rows.take(spread_rows(rows.n_pixels, SAMPLE_PIXELS))
+    sample = rows.take(spread_rows(rows.n_pixels, DAMAGE_PIXELS))
     values = sample.values
     parts = [values.real, values.imag] if np.iscomplexobj(values) else [values]
     highest, lowest = max(part.max() for part in parts), min(part.min() for part in parts)

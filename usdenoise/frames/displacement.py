@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from usdenoise.frames.registration import TINY, hann_window, image_spectra, shifts
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.row_blocks import row_blocks, row_squared_norms
+from usdenoise.linalg.row_blocks import row_squared_norms
 
 LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 48, 3: 24}
 """Pixels along an axis of the middle part that is registered, by the number of spatial axes."""
@@ -53,7 +53,7 @@ def displacements(
         windowed /= np.maximum(norms, TINY).astype(np.float32)
         return image_spectra(windowed.reshape(values.shape))
 
-    blocks = list(row_blocks(n_frames, FRAMES_A_BLOCK))
+    blocks = [slice(first, first + FRAMES_A_BLOCK) for first in range(0, n_frames, FRAMES_A_BLOCK)]
     step = n_frames // REFERENCE_FRAMES
     if step < 2:
         block_spectra = list(executor.map(lambda frames: spectra(envelopes[frames]), blocks))
@@ -61,31 +61,21 @@ def displacements(
         return np.concatenate(list(executor.map(lambda one: shifts(one, mean, tuple(size)), block_spectra)))
     reference = envelopes[::step]
     parts = executor.map(
-        lambda frames: spectra(reference[frames]).sum(axis=0), row_blocks(len(reference), FRAMES_A_BLOCK)
+        lambda frames: spectra(reference[frames]).sum(axis=0), blocks[: -(-len(reference) // FRAMES_A_BLOCK)]
     )
     mean = np.sum(list(parts), axis=0)
     shifted = executor.map(lambda frames: shifts(spectra(envelopes[frames]), mean, tuple(size)), blocks)
     return np.concatenate(list(shifted))
 
 
-def middle_part(shape: tuple[int, ...], has_signal: NDArray[np.bool_] | None = None) -> tuple[slice, ...]:
+def middle_part(mask: NDArray[np.bool_]) -> tuple[slice, ...]:
     """Return the middle, at most LARGEST_IMAGE pixels along an axis, of the smallest part with all signal pixels."""
-    parts, most = [], LARGEST_IMAGE[len(shape)]
-    for axis, n in enumerate(shape):
-        others = tuple(other for other in range(len(shape)) if other != axis)
-        along = np.arange(n) if has_signal is None else np.flatnonzero(has_signal.any(axis=others))
+    parts, most = [], LARGEST_IMAGE[mask.ndim]
+    for axis in range(mask.ndim):
+        others = tuple(other for other in range(mask.ndim) if other != axis)
+        along = np.flatnonzero(mask.any(axis=others))
         first, last = int(along[0]), int(along[-1])
         length = min(last + 1 - first, most)
         start = (first + last + 1 - length) // 2
         parts.append(slice(start, start + length))
     return tuple(parts)
-
-
-def envelope(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the magnitudes of values whose squares single precision holds, as a new array; 0 for those not finite."""
-    squares = (values.real**2).astype(np.float32, copy=False)
-    if np.iscomplexobj(values):
-        squares += values.imag**2
-    magnitudes = np.sqrt(squares, out=squares)
-    magnitudes[~np.isfinite(magnitudes)] = 0
-    return magnitudes

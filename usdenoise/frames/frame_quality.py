@@ -1,11 +1,117 @@
-"""Quality control of the frames of a scan, for its result."""
+"""Quality control of the frames of a scan: the search for bad frames before the estimate, and curves over all frames."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
-from usdenoise.frames.frame_curves import FrameCurves
+from usdenoise.estimate.pixel_subset import PixelSubset
+from usdenoise.estimate.rank import least_rank
+from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment, find_bad_frames
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.stack.pixel_sample import PixelSample
+from usdenoise.stack.sampling import spread_rows
+
+CARPET_BANDS = 64
+"""Bands of pixels of the carpet. A mean over 16 of 1024 pixels has a standard deviation of 1.1 dB in speckle."""
+
+FRAMES_A_BLOCK = 128
+"""Frames that are measured together: a megabyte of 1024 pixels in complex64."""
+
+
+@dataclass(frozen=True)
+class FrameCurves:
+    """One value for each frame; powers are means over the sampled pixels, in the squared unit of the stack.
+
+    All are NaN for a frame without an observed entry; in the carpet it is 0.
+
+    Attributes
+    ----------
+    intensity : (n_frames,) float64 array
+        Mean power.
+    dvars : (n_frames,) float64 array
+        Root mean square over the pixels of the difference from the previous frame (Power et al., NeuroImage 59(3),
+        2012); NaN for the first frame, and after one without an observed entry.
+    outside : (n_frames,) float64 array
+        Mean power outside the clutter components, fitted to the frame.
+    displacement : (n_frames, n_axes) float64 array
+        Displacement against the mean frame in pixels.
+    carpet : (n_bands, n_frames) float32 array
+        Power outside the clutter components in bands of neighbouring pixels, the shallowest first, over the median of
+        the band; 0 in a band without power. (Carpet plots: Power, NeuroImage 154, 2017.)
+    """
+
+    intensity: NDArray[np.float64]
+    dvars: NDArray[np.float64]
+    outside: NDArray[np.float64]
+    displacement: NDArray[np.float64]
+    carpet: NDArray[np.float32]
+
+
+def frame_curves(
+    sample: PixelSample, clutter: NDArray[Any], displacement: NDArray[np.float64]
+) -> FrameCurves:
+    """Return the curves of a stack.
+
+    Parameters
+    ----------
+    sample : PixelSample
+        Some pixels of the stack, with their clutter, bad frames included.
+    clutter : (n_pixels, k) array
+        Spatial vectors of the clutter components in these pixels.
+    displacement : (n_frames, n_axes) array
+        Displacement of each frame in pixels.
+    """
+    n_pixels, n_frames = sample.values.shape
+    basis = np.linalg.qr(clutter)[0] if clutter.shape[1] else clutter
+    observed = sample.observed_mask(slice(None))
+    is_observed = np.ones(n_frames, bool) if observed is None else np.asarray(observed.any(axis=0))
+    n_bands = min(CARPET_BANDS, n_pixels)
+    edges = np.linspace(0, n_pixels, n_bands + 1).astype(np.int64)
+
+    def measure(frames: slice) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        # A step to a frame starts at the previous frame, which may be in the previous block.
+        first = max(frames.start - 1, 0)
+        joined = sample.values[:, first : frames.stop]
+        block, steps = joined[:, frames.start - first :], np.diff(joined, axis=1)
+        outside = _power(block - basis @ (basis.conj().T @ block))
+        return (
+            _power(block).sum(axis=0, dtype=np.float64),
+            _power(steps).sum(axis=0, dtype=np.float64),
+            np.add.reduceat(outside, edges[:-1], axis=0, dtype=np.float64),
+        )
+
+    measured = sample.executor.map(measure, row_blocks(n_frames, FRAMES_A_BLOCK))
+    intensity, steps, bands = (np.concatenate(part, axis=-1) for part in zip(*measured, strict=True))
+    return FrameCurves(
+        intensity=np.where(is_observed, intensity / n_pixels, np.nan),
+        dvars=np.append(
+            np.nan, np.where(is_observed[1:] & is_observed[:-1], np.sqrt(steps / n_pixels), np.nan)
+        ),
+        outside=np.where(is_observed, bands.sum(axis=0) / n_pixels, np.nan),
+        displacement=np.where(is_observed[:, None], displacement, np.nan),
+        carpet=_carpet(bands),
+    )
+
+
+def _carpet(power: NDArray[np.float64]) -> NDArray[np.float32]:
+    medians = np.median(power, axis=1, keepdims=True)
+    relative = np.divide(power, medians, out=np.zeros_like(power), where=medians > 0)
+    return relative.astype(np.float32)
+
+
+def _power(values: NDArray[Any]) -> NDArray[Any]:
+    power: NDArray[Any] = values.real**2
+    if np.iscomplexobj(values):
+        power += values.imag**2
+    return power
+
+
+CURVE_PIXELS = 1024
+"""Pixels of the curves over the frames."""
 
 
 @dataclass(frozen=True)
@@ -28,4 +134,64 @@ class FrameQuality(FrameSearch):
     @property
     def n_left_out(self) -> int:
         """Number of excluded frames."""
-        return 0 if self.left_out is None else int(np.count_nonzero(self.left_out))
+        return int(np.count_nonzero(self.excluded))
+
+
+@dataclass(frozen=True)
+class CheckedFrames:
+    """A pixel sample without its bad frames, and the quality control of the frames.
+
+    Attributes
+    ----------
+    sample : PixelSample
+        The sample, which excludes the bad frames.
+    whole : PixelSample
+        The same with all frames.
+    search : FrameSearch
+        The bad frames.
+    subset : PixelSubset
+        The exact spectrum of a few pixels in the other frames.
+    displacement : (n_frames, n_axes) float64 array
+        Displacement of each frame in pixels.
+    """
+
+    sample: PixelSample
+    whole: PixelSample
+    search: FrameSearch
+    subset: PixelSubset
+    displacement: NDArray[np.float64]
+
+    def quality(self, model: LowRank, low: int) -> FrameQuality:
+        """Return the quality of the frames, with curves for which the components [0, low) of the sample are clutter."""
+        pixels = spread_rows(self.whole.n_pixels, CURVE_PIXELS)
+        curves = frame_curves(self.whole.take(pixels), model.left[pixels, :low], self.displacement)
+        return FrameQuality(**vars(self.search), curves=curves)
+
+
+def check_frames(
+    sample: PixelSample, displacement: NDArray[np.float64], options: DenoiseOptions
+) -> CheckedFrames:
+    """Look for bad frames, and exclude them.
+
+    Parameters
+    ----------
+    sample : PixelSample
+        Pixels of the stack.
+    displacement : (n_frames, n_axes) float64 array
+        Displacement of each frame in pixels, from :func:`usdenoise.frames.displacement.displacements`.
+    options : DenoiseOptions
+        `bad_frames` and the seed.
+
+    Raises
+    ------
+    OptionError
+        If a given bad frame is not in the stack.
+    """
+    search, drawn = find_bad_frames(sample, options.bad_frames, options.seed, displacement)
+    subset = drawn.subset
+    # In long stacks its values take as much as a hundred components.
+    del drawn
+    used = sample.without(search.excluded) if search.excluded.any() else sample
+    return CheckedFrames(
+        used, sample, search, subset.trimmed(sample.n_pixels, least_rank(options)), displacement
+    )

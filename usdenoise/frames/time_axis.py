@@ -1,4 +1,7 @@
-"""Which axis of a stack is time: neighbours along it are most alike, and its slices have the lowest rank."""
+"""Which axis of a stack is time, by its shape or by the data.
+
+Neighbours along time are most alike, and the slices along it have the lowest rank.
+"""
 
 from typing import Any
 
@@ -16,6 +19,62 @@ along all, and noise smoothed over 3 pixels 0.013 along both spatial axes."""
 MOST_UNLIKE, MOST_RANK = 0.05, 1.25
 """Largest unlikeness and rank of the envelopes along time. On these phantoms tissue had ranks of 1.0 to 1.2 along time and
 1.7 to 2.1 along the other axes, blood 1.5, and noise 1.6."""
+
+
+MOST_UNLIKE_ENDS = 0.1
+"""Largest unlikeness of the values along time if only the first and the last axis are compared. It was at most 0.044 on
+twelve phantoms with tissue or blood, a carotid and a rotating disk, and 0.1 along depth for noise smoothed over 1.5
+pixels."""
+
+
+def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
+    """Return axis letters for a stack of which only the shape is known.
+
+    Time is the first or the last axis. The spatial axes are called z, x and y in their order.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Lengths of 3 or 4 axes.
+    time_last : bool or None
+        Whether time is the last axis, as MATLAB users usually have it. With None it is the longer one of the first
+        and the last axis if that one is longer than all others. Otherwise time is the first axis if all other axes
+        have one length, and the last axis if not, or if the first and the last axis have the same length.
+    """
+    spatial = "zxy"[: len(shape) - 1]
+    if time_last is None:
+        first, last = shape[0], shape[-1]
+        longest = max(shape)
+        if first == last:
+            time_last = True
+        elif longest in (first, last) and shape.count(longest) == 1:
+            time_last = last == longest
+        else:
+            time_last = len(set(shape[1:])) != 1
+    return spatial + "t" if time_last else "t" + spatial
+
+
+def time_is_last(values: NDArray[Any]) -> bool | None:
+    """Return whether the last axis of a stack is time, and not the first one; None if the data are not clear.
+
+    Neighbours along time are more alike, and the rank along it is lower; see :func:`unlikeness_and_rank`.
+
+    Parameters
+    ----------
+    values : array
+        The middle of a stack of three or four axes; its values may be non-finite.
+    """
+    wide = np.asarray(values, np.result_type(values.dtype, np.float64))
+    scale = np.abs(wide[np.isfinite(wide)]).max(initial=0)
+    if scale == 0 or min(wide.shape[0], wide.shape[-1]) < 2:
+        return None
+    wide = np.where(np.isfinite(wide), wide, 0) / scale
+    (first, first_rank), (last, last_rank) = (unlikeness_and_rank(wide, axis) for axis in (0, -1))
+    if min(first, last) > MOST_UNLIKE_ENDS:
+        return None
+    if CLEARLY * last < first and last_rank < first_rank:
+        return True
+    return False if CLEARLY * first < last and first_rank < last_rank else None
 
 
 def unlikeness_and_rank(values: NDArray[Any], axis: int) -> tuple[float, float]:

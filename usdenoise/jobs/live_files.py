@@ -13,7 +13,8 @@ from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.file_state import file_state
 from usdenoise.files.open_input import open_input
 from usdenoise.sessions.blocks import FileTime
-from usdenoise.sessions.online_session import BlockAtWork, OnlineSession, SessionUpdate
+from usdenoise.sessions.live_state import BlockAtWork, SessionUpdate
+from usdenoise.sessions.online_session import OnlineSession
 from usdenoise.system.blas_threads import available_threads
 
 END_FILE = "usdenoise-end"

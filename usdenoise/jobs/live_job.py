@@ -24,7 +24,7 @@ from usdenoise.report.figures import load_libraries
 from usdenoise.report.pages import live_page
 from usdenoise.report.result_pictures import shown_levels
 from usdenoise.report.scan_page import Picture
-from usdenoise.sessions.online_session import SessionUpdate
+from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import relative_change
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated

@@ -36,7 +36,7 @@ class Session(OnlineSession):
     events : str, Path or sequence of (onset, duration, trial_type), optional
         Events in s from the first frame, as for :func:`usdenoise.session`. A file may grow while the session runs. By
         default there are none.
-    preset, options, **given
+    preset, options, **requested_options
         As for :func:`usdenoise.denoise`.
     block_interval_s : float, optional
         Seconds from one block start to the next; by default from the blocks, or without pauses.

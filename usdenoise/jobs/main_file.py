@@ -18,8 +18,7 @@ from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.series import ResultSeries, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.bit_mask import unpack
-from usdenoise.stack.casorati import from_casorati
+from usdenoise.stack.arrays import unpack
 from usdenoise.system.provenance import record, to_json
 
 POWER_NAMES = ("power_doppler", "blood_power")
@@ -79,7 +78,7 @@ def _stack_content(
     described: dict[str, Mapping[str, Any]] = dict(attributes)
     if result.observed is not None:
         unobserved = ~unpack(result.observed, stack.n_frames)
-        arrays["unobserved"] = from_casorati(unobserved, stack).astype(np.uint8)
+        arrays["unobserved"] = stack.as_stack(unobserved.T).astype(np.uint8)
         axes["unobserved"] = stack.axes
     kept = stack if with_stack else stack.geometry
     return ResultFile(kept, arrays, provenance, described, axes, **stored)

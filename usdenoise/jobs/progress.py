@@ -8,7 +8,7 @@ from usdenoise.stack.geometry import GriddedStack
 if TYPE_CHECKING:
     # Only live sessions need them.
     from usdenoise.jobs.live_files import LiveBlocks
-    from usdenoise.sessions.online_session import SessionUpdate
+    from usdenoise.sessions.live_state import SessionUpdate
 
 
 class Watcher(Protocol):

@@ -9,12 +9,10 @@ from typing import Any
 
 from usdenoise.errors import check_path
 from usdenoise.files.bids import bids_name, describe_derivative
-from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import check_stack_names, main_content
-from usdenoise.jobs.memory_check import scratch_folder
 from usdenoise.jobs.products import PRODUCTS, activations_on_page, pictures_on_page
 from usdenoise.jobs.progress import NoProgress, Watcher
 from usdenoise.jobs.result_folder import Results
@@ -24,9 +22,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.report.figures import load_libraries
 from usdenoise.report.page_content import page_of
-from usdenoise.report.record import InputRecord
-from usdenoise.report.result_record import input_record, report_of
-from usdenoise.report.series import ResultSeries, series_of_stack
+from usdenoise.report.result_record import report_of
 from usdenoise.system.memory import release_freed_memory
 from usdenoise.system.provenance import record, requested, software, to_json
 
@@ -138,7 +134,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         results = Results(job, files, folder)
         watcher.stage("load")
         drawing.submit(_prepare_writing)
-        filtered = filter_blocks if job.is_session else _filter_whole
+        filtered = filter_blocks if job.is_session else filter_acquisition
         series, read = filtered(job, watcher, clock)
         watcher.stage("write")
         with clock.stage("write"):
@@ -176,26 +172,6 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
     if job.bids is not None:
         describe_derivative(job.root, report.software["usdenoise"])
     return written
-
-
-def _filter_whole(job: Job, watcher: Watcher, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
-    """Filter a scan at once, and return its images and the record of its file."""
-    with open_input(job.path, job.reading, job.options.precision) as source:
-        digest = source.digest_in_background()
-        result = filter_acquisition(job, source, scratch_folder(source, job), watcher, clock)
-        with clock.stage("write"):
-            series = series_of_stack(result, job.output.products, source.time_of_first_frame)
-        with clock.stage("load"):
-            source_record = input_record(
-                source.path,
-                series.geometry,
-                source.shape,
-                digest.result(),
-                **source.state,
-                # How often workers read the file is not counted.
-                passes_over_file=source.passes if job.dask is None else None,
-            )
-            return series, source_record
 
 
 @contextmanager

@@ -1,10 +1,12 @@
 """The blocks of a job of several blocks: read, filtered and measured, and where their spectra are meanwhile."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError, UsdenoiseError
 from usdenoise.files.events import read_events
@@ -17,12 +19,16 @@ from usdenoise.jobs.main_file import block_file_name, write_block
 from usdenoise.jobs.progress import Watcher
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.workers import dask_executor
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.recording import Recording
 from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
 from usdenoise.report.series import ResultSeries, series_of_session, with_activation, with_regions
-from usdenoise.sessions.activation import check_events
+from usdenoise.sessions.activation import Event, check_events
 from usdenoise.sessions.filter_session import filter_session
-from usdenoise.sessions.regions import region_masks
+from usdenoise.sessions.measured_block import BlockStore
+from usdenoise.sessions.regions import Region, region_masks
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.background import run_in_background
 from usdenoise.system.provenance import requested, software, to_json
@@ -52,12 +58,9 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
     events = [] if session.events is None else read_events(Path(session.events))
     with clock.stage("load"):
         blocks = BlocksOfFiles(job.paths, job.reading, job.options.precision, session)
+    recording = blocks.recording
     with blocks:
-        if events:
-            check_events(events, blocks.blocks[-1].start)
-        # A region that does not fit the images is an error before an hour of filtering.
-        masks = region_masks(drawn_regions(job.regions), blocks.geometry) if job.regions else {}
-        watcher.loaded(blocks.geometry)
+        watcher.loaded(recording.geometry)
         one = len(job.paths) == 1
         digest = run_in_background(lambda: sha256(job.path)) if one else None
         paths = [str(path) for path in job.paths]
@@ -68,15 +71,17 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
         try:
             with clock.stage("filter"):
                 with dask_executor(job.dask) as executor:
-                    filtered_session = filter_session(
-                        blocks,
+                    series = series_of_blocks(
+                        recording,
+                        session,
                         job.options,
                         store,
-                        job.output.products,
-                        _StackFiles(job, blocks, store.folder) if session.stacks else None,
-                        watcher.iteration,
-                        watcher.blocks,
-                        executor,
+                        events,
+                        drawn_regions(job.regions),
+                        products=job.output.products,
+                        sink=_StackFiles(job, blocks, store.folder) if session.stacks else None,
+                        progress=(watcher.iteration, watcher.blocks),
+                        executor=executor,
                     )
                 blocks.check_unchanged()
         except OutputError:
@@ -86,9 +91,41 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
             # The same command would fail again.
             SpectraStore.remove(store.folder)
             raise
-        series = with_regions(with_activation(series_of_session(filtered_session), events, session), masks)
         with clock.stage("load"):
             return series, _record_of_files(job, blocks, None if digest is None else digest.result())
+
+
+def series_of_blocks(
+    recording: Recording,
+    session: SessionOptions,
+    options: DenoiseOptions,
+    store: BlockStore,
+    events: Sequence[Event],
+    regions: Mapping[str, Region],
+    **how: Any,
+) -> ResultSeries:
+    """Filter the blocks of a session, from files or in memory, and return their series with activation maps and regions.
+
+    Parameters
+    ----------
+    recording, session, options, store, **how
+        As for :func:`usdenoise.sessions.filter_session.filter_session`.
+    events : sequence of Event
+        The events; none for no activation maps.
+    regions : mapping
+        Name -> region whose mean blood power is followed; none for no regions.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend.
+    """
+    # Events and regions that do not fit are an error before an hour of filtering.
+    if events:
+        check_events(events, recording.blocks[-1].start_s)
+    masks = region_masks(regions, recording.geometry) if regions else {}
+    filtered_session = filter_session(recording, session, options, store, **how)
+    return with_regions(with_activation(series_of_session(filtered_session), events, session), masks)
 
 
 @dataclass(frozen=True)
@@ -99,9 +136,10 @@ class _StackFiles:
     blocks: BlocksOfFiles
     folder: Path
 
-    def write(self, number: int, stack: Acquisition) -> None:
-        """Write a filtered block."""
-        first = self.blocks.blocks[number].window.start
+    def write(self, number: int, frames: NDArray[Any]) -> None:
+        """Write a filtered block, (n, n_pixels)."""
+        first, geometry = self.blocks.recording.blocks[number].window.start, self.blocks.geometry_of(number)
+        stack = Acquisition.of(geometry, geometry.as_stack(frames))
         write_block(self.job, self.folder, self.blocks.path_of(number), number, first, stack)
 
     def has(self, number: int) -> bool:
@@ -158,7 +196,7 @@ def _spectra_folder(job: Job) -> Path:
 
 def _record_of_files(job: Job, blocks: BlocksOfFiles, digest: str | None) -> InputRecord:
     """Return the record of the files of a session; for one file, the record of a single acquisition."""
-    first = blocks.geometry
+    first = blocks.recording.geometry
     shape = [
         blocks.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.shape, strict=True)
     ]

@@ -25,27 +25,28 @@ from usdenoise.jobs.live_session import EventSource, events_of, live_session
 from usdenoise.jobs.main_file import check_suffix, is_nifti, save_nifti, sequence_content, write_one_file
 from usdenoise.jobs.progress import NoProgress, Watcher
 from usdenoise.jobs.run_job import carry_out
+from usdenoise.jobs.session_blocks import series_of_blocks
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions, shows_options
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.pipeline.denoise import as_acquisition, chosen_options
+from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.pipeline.doubts import Doubt
+from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.result import LONG_NAMES
 from usdenoise.report.plot import check_image, plot_power
-from usdenoise.report.series import ResultSeries, series_of_session, with_activation, with_regions
+from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table
 from usdenoise.sessions.activation import ActivationMap
-from usdenoise.sessions.blocks import BlocksOfStack
-from usdenoise.sessions.filter_session import filter_session
-from usdenoise.sessions.online_session import SessionUpdate
-from usdenoise.sessions.regions import region_masks
+from usdenoise.sessions.blocks import stack_session
+from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset
 from usdenoise.stack.geometry import shape_text
+from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.system.lock import locked
 from usdenoise.system.provenance import record, to_json
 
@@ -333,23 +334,35 @@ def session(  # noqa: PLR0913
         smoothing_mm=smoothing_mm,
     )
     if live:
+        finished = {"window": window, "stride": stride, "dask": dask, "on_block": on_block}
+        for name, value in {**finished, "skip_bad_files": skip_bad_files or None}.items():
+            if value is not None:
+                raise OptionError(f"{name} does not apply to a live session; omit it")
         follower = live_session(chosen, blocks_options, regions, events)
         return iter(
             LiveBlocks(_only_folder([source]), follower, read_options, chosen.precision, (), until_idle_s)
         )
+    if until_idle_s is not None:
+        raise OptionError("until_idle_s requires live=True")
     known, region_definitions = events_of(events or ()), drawn_regions(regions)
     with tempfile.TemporaryDirectory() as folder:
         store = SpectraStore(Path(folder) / "spectra", "")
 
         def series_of(
-            blocks: BlocksOfFiles | BlocksOfStack,
+            recording: Recording,
             is_labelled: bool = False,
             executor: Executor | None = None,
         ) -> SessionResult:
-            masks = region_masks(region_definitions, blocks.geometry) if region_definitions else {}
-            filtered_session = filter_session(blocks, chosen, store, on_done=on_block, executor=executor)
-            series = with_activation(series_of_session(filtered_session), known, blocks_options)
-            series = with_regions(series, masks)
+            series = series_of_blocks(
+                recording,
+                blocks_options,
+                chosen,
+                store,
+                known,
+                region_definitions,
+                progress=(None, on_block),
+                executor=executor,
+            )
             return SessionResult(series, blocks_options, is_labelled)
 
         if isinstance(source, str | Path | list | tuple):
@@ -358,13 +371,14 @@ def session(  # noqa: PLR0913
                 BlocksOfFiles(paths, read_options, chosen.precision, blocks_options) as blocks,
                 dask_executor(dask) as executor,
             ):
-                return series_of(blocks, executor=executor)
+                return series_of(blocks.recording, executor=executor)
         if dask is not None:
             raise OptionError("dask requires files, which workers read; omit it, or give a path")
         if reading:
             raise OptionError("reading requires a file; omit it, or give a path")
         stack = as_acquisition(source, axes, frame_rate, spacing)
-        return series_of(BlocksOfStack(stack, blocks_options), stack.labels is not None)
+        recording = stack_session(stack, blocks_options, chosen.precision)
+        return series_of(recording, stack.labels is not None)
 
 
 def block_files(

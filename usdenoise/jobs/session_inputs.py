@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, NoStackError, OptionError
 from usdenoise.files.file_state import check_unchanged
-from usdenoise.files.file_window import FileWindow
-from usdenoise.files.frame_source import StoredFile, last_file
+from usdenoise.files.frame_source import FileFrames, StoredFile, last_file
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.pipeline.windows import Window
+from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
 from usdenoise.sessions.blocks import (
     NEAR,
     OR_IGNORE,
     OR_SKIP,
-    Block,
     FileTime,
     check_alike,
     start_times,
@@ -45,7 +43,7 @@ class _BlockFile:
 
 
 class BlocksOfFiles:
-    """The blocks of one or several files, of which one is open at a time; a context.
+    """The recording of one or several files, of which one is open at a time; a context.
 
     Parameters
     ----------
@@ -53,11 +51,20 @@ class BlocksOfFiles:
         The files, in the order of time.
     reading : mapping
         Fields of :class:`usdenoise.options.ReadOptions`.
-    precision : str or None
-        Of the values that are read.
+    precision : str
+        "single" or "double".
     options : SessionOptions
         The options of the session. Without a window each file is a block. Without an interval the times come from the
         files. If a file has no time, blocks follow each other.
+
+    Attributes
+    ----------
+    recording : Recording
+        The blocks.
+    n_frames : int
+        Frames of all files.
+    states : dict
+        Size and modification time of the files of each path.
 
     Raises
     ------
@@ -71,16 +78,14 @@ class BlocksOfFiles:
         self,
         paths: Sequence[Path],
         reading: Mapping[str, Any],
-        precision: str | None,
+        precision: str,
         options: SessionOptions,
     ) -> None:
         self._reading, self._precision, self.options = reading, precision, options
         self._window, self._stride = options.window, options.stride
         self._n_paths = len(paths)
         self._known_files: dict[tuple[int, int], Path] = {}
-        self.blocks: list[Block] = []
         self.states: dict[str, Any] = {}
-        """Size and modification time of the files of each path."""
         with ExitStack() as opened:
             opened.callback(last_file.close)
             files = [self._look_into(path) for path in paths]
@@ -89,16 +94,28 @@ class BlocksOfFiles:
                 raise InputError(f"none of {len(paths)} files can be read; the first one: {files[0].problem}")
             files = [self._if_alike(file, usual) for file in files]
             if usual.frame_rate_hz:
-                self.frame_time = 1 / usual.frame_rate_hz
+                self._frame_time = 1 / usual.frame_rate_hz
             self._files = [file for file in files if file.takes_time]
+            dtype, blocks = working_type(usual, precision), list[Block]()
             for number, file in enumerate(self._files):
                 offset = 0.0 if file.time is None else file.time.offset
-                self.blocks += [
-                    Block(file.path.name, number, part, offset + part.start, file.problem)
-                    for part in file.windows
-                ]
+                for window in file.windows:
+                    chunks = []
+                    if file.stored_file is not None and not file.problem:
+                        frames = FileFrames(file.stored_file, window.start, window.stop, dtype)
+                        chunks = [Chunk(0, frames)]
+                    blocks.append(
+                        Block(
+                            chunks=chunks,
+                            window=window,
+                            start_s=offset + window.start,
+                            name=file.path.name,
+                            file=number,
+                            problem=file.problem,
+                        )
+                    )
             self.n_frames: int = sum(file.n_frames for file in files)
-            self.geometry: Geometry = usual
+            self.recording = Recording(usual, dtype, blocks, self._frame_time)
             starts = self._set_times(options.block_interval_s)
             self._check_order()
             if options.block_interval_s is None:
@@ -106,7 +123,8 @@ class BlocksOfFiles:
             notes = [f"{file.problem}; it is ignored" for file in files if not file.takes_time]
             if options.block_interval_s is None:
                 notes += time_notes([file.time for file in files if file.time is not None], usual)
-            self.geometry = replace(usual, assumptions=(*usual.assumptions, *notes))
+            geometry = replace(usual, assumptions=(*usual.assumptions, *notes))
+            self.recording = replace(self.recording, geometry=geometry)
             if len(paths) == 1:
                 # It stays open for its blocks.
                 opened.pop_all()
@@ -118,7 +136,7 @@ class BlocksOfFiles:
             stored_file = StoredFile.at(path, self._reading, self._precision)
             with last_file.opened(stored_file) as source:
                 geometry = source.geometry
-                self.frame_time = float(source.frames.step)
+                self._frame_time = float(source.frames.step)
                 whole = [Window(0, source.n_frames, True)]
                 windows = (
                     whole if self._window is None else windows_of(source.n_frames, self._window, self._stride)
@@ -171,37 +189,39 @@ class BlocksOfFiles:
 
     def _set_times(self, interval: float | None) -> NDArray[np.float64]:
         """Set the times of the first frames of the blocks, and return the times of the files."""
-        if interval is not None and self.geometry.frame_rate_hz is None:
+        if interval is not None and self.recording.geometry.frame_rate_hz is None:
             raise OptionError(
                 "is in s, and the frame rate is not known",
                 option="block_interval_s",
                 remedy="give {frame_rate_hz}",
             )
         times, is_one_file = [file.time for file in self._files], len(self._files) == 1
-        starts = start_times(times, self.frame_time, interval)
+        starts = start_times(times, self._frame_time, interval)
         # A missing block has no frames, and its time is the middle of its time slot.
         middle = np.median([file.time.offset + file.n_frames / 2 for file in self._files if file.time])
         usual = float(np.median([time.duration for time in times if time]))
         step = (self._stride or self._window or usual) if is_one_file else usual
-        seconds = step * self.frame_time
+        seconds = step * self._frame_time
         if interval is not None and interval < (1 - NEAR) * seconds:
             raise OptionError(
                 f"blocks of {seconds:g} s cannot begin every {interval:g} s",
                 remedy="raise {block_interval_s}",
             )
-        for index, block in enumerate(self.blocks):
-            begin = starts[block.file] + (middle if block.problem else block.start) * self.frame_time
+        blocks = self.recording.blocks
+        for index, block in enumerate(blocks):
+            begin = starts[block.file] + (middle if block.problem else block.start_s) * self._frame_time
             if interval is not None and is_one_file:
                 begin = index * interval
-            self.blocks[index] = replace(block, start=float(begin))
+            blocks[index] = replace(block, start_s=float(begin))
         return starts
 
     def _check_order(self) -> None:
-        times = [block.start for block in self.blocks]
+        blocks = self.recording.blocks
+        times = [block.start_s for block in blocks]
         if times != sorted(times):
             later = next(n for n in range(1, len(times)) if times[n] < times[n - 1])
             raise InputError(
-                f"{self.blocks[later].name} begins before the previous file",
+                f"{blocks[later].name} begins before the previous file",
                 remedy="name the files in the order of time, or give {block_interval_s}",
             )
 
@@ -210,8 +230,8 @@ class BlocksOfFiles:
         read = [(file, start) for file, start in zip(self._files, starts, strict=True) if file.time]
         for (before, begin), (later, start) in pairwise(read):
             assert before.time is not None
-            duration = before.time.duration * self.frame_time
-            if start - begin < duration - self.frame_time:
+            duration = before.time.duration * self._frame_time
+            if start - begin < duration - self._frame_time:
                 raise InputError(
                     f"{later.path.name} begins {start - begin:g} s after {before.path.name}, which lasts {duration:g} s",
                     remedy="correct the times in the files, or give {block_interval_s}",
@@ -223,21 +243,25 @@ class BlocksOfFiles:
     def __exit__(self, *_: object) -> None:
         last_file.close()
 
-    def reader(self, number: int) -> FileWindow:
-        """Return the reader of a block."""
-        block = self.blocks[number]
-        stored_file = self._files[block.file].stored_file
-        assert stored_file is not None
-        return FileWindow(stored_file, block.window)
-
     def path_of(self, number: int) -> Path:
         """Return the file of a block."""
-        return self._files[self.blocks[number].file].path
+        return self._files[self.recording.blocks[number].file].path
+
+    def geometry_of(self, number: int) -> Geometry:
+        """Return the geometry of a block, with the metadata of its file."""
+        block = self.recording.blocks[number]
+        with last_file.opened(self._stored_file(block)) as source:
+            return source.geometry_of(block.window.start, block.window.stop)
+
+    def _stored_file(self, block: Block) -> StoredFile:
+        stored_file = self._files[block.file].stored_file
+        assert stored_file is not None
+        return stored_file
 
     @property
     def passes(self) -> float | None:
         """Passes over the frames of the only file so far, one for the digest."""
-        with last_file.opened(self.reader(0).stored_file) as source:
+        with last_file.opened(self._stored_file(self.recording.blocks[0])) as source:
             return source.passes
 
     def check_unchanged(self) -> None:

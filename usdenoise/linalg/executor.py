@@ -20,7 +20,16 @@ Result = TypeVar("Result")
 
 
 class Executor(Protocol):
-    """Anything that maps a function over items and yields the results in the order of the items."""
+    """Anything that maps a function over items and yields the results in the order of the items.
+
+    Attributes
+    ----------
+    local : ThreadExecutor
+        Maps over arrays in the memory of this process.
+    """
+
+    @property
+    def local(self) -> "ThreadExecutor": ...  # noqa: D102
 
     def map(
         self, function: Callable[..., Result], items: Iterable[Item], *constants: Any
@@ -66,6 +75,11 @@ class ThreadExecutor:
             finally:
                 for future in ahead:
                     future.cancel()
+
+    @property
+    def local(self) -> "ThreadExecutor":
+        """The executor itself."""
+        return self
 
     def __enter__(self) -> Self:
         self._limit.enter_context(blas_on_one_thread())

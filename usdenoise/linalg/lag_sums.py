@@ -103,26 +103,17 @@ def quarter_edges(n: int) -> NDArray[np.int64]:
     return np.linspace(0, n, QUARTERS + 1).astype(np.int64)
 
 
-def pair_counts(n: int, n_lags: int, used: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
+def pair_counts(n_lags: int, used: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return the number of products in each sum of :func:`lag_sums`: a (2, n_lags) array.
 
     Parameters
     ----------
-    n : int
-        Number of columns.
     n_lags : int
         Number of lags.
-    used : (n,) boolean array, optional
-        Columns that count; by default all.
+    used : (n,) boolean array
+        Columns that count.
     """
-    if used is not None:
-        return lag_sums(used[None].astype(np.float64), n_lags)[:, 0]
-    counts = np.zeros((2, n_lags))
-    edges = quarter_edges(n)
-    for quarter in range(QUARTERS):
-        last = np.minimum(edges[quarter + 1], n - np.arange(n_lags))
-        counts[quarter % 2] += np.maximum(last - edges[quarter], 0)
-    return counts
+    return lag_sums(used[None].astype(np.float64), n_lags)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -141,37 +132,9 @@ class LagSums:
     counts: NDArray[np.float64]
 
     @classmethod
-    def from_rows(
-        cls,
-        rows: NDArray[Any],
-        observed: NDArray[np.bool_] | None,
-        n_lags: int,
-        used: NDArray[np.bool_] | None = None,
-        parts: Parts | None = None,
-    ) -> Self:
-        """Return the lags of some rows.
-
-        Parameters
-        ----------
-        rows : (m, n_frames) array
-            The rows, 0 where an entry is unobserved.
-        observed : (m, n_frames) boolean array or None
-            Observed entries; None when all are.
-        n_lags : int
-            Number of lags, lag 0 included.
-        used : (n_frames,) boolean array, optional
-            Frames that count, those whose entries are not all 0; by default all.
-        parts : list of (int, int, int), optional
-            As for :func:`lag_sums`.
-        """
-        sums = lag_sums(rows, n_lags, parts)
-        if observed is None:
-            counts = pair_counts(rows.shape[1], n_lags, used)[:, None]
-        else:
-            if used is not None:
-                observed = observed & used
-            counts = lag_sums(observed.astype(np.float32), n_lags)
-        return cls(sums, counts)
+    def from_rows(cls, rows: NDArray[Any], n_lags: int) -> Self:
+        """Return the lags of some rows, (m, n_frames), all of whose entries are observed; lag 0 is one of n_lags."""
+        return cls(lag_sums(rows, n_lags), pair_counts(n_lags, np.ones(rows.shape[1], bool))[:, None])
 
     @classmethod
     def joined(cls, blocks: Iterable[Self]) -> Self:

@@ -1,6 +1,6 @@
 """A low-rank matrix by its singular triplets."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -75,3 +75,23 @@ class LowRank:
         """
         scaled = self.right[:, low:high] * self.singular_values[low:high].astype(self.left.real.dtype)
         return self.left[:, low:high], np.ascontiguousarray(scaled.conj().T)
+
+
+def interpolated(model: LowRank, excluded: NDArray[np.bool_]) -> LowRank:
+    """Return a model whose temporal vectors are interpolated linearly over the excluded frames.
+
+    Parameters
+    ----------
+    model : LowRank
+        Components with zeros in these frames.
+    excluded : (n_frames,) boolean array
+        The frames.
+    """
+    if not excluded.any():
+        return model
+    frames, used = np.flatnonzero(excluded), np.flatnonzero(~excluded)
+    right = model.right.copy()
+    for column in right.T:
+        # numpy.interp takes complex values.
+        column[frames] = np.interp(frames, used, column[used])
+    return replace(model, right=right)

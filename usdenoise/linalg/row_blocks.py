@@ -1,4 +1,4 @@
-"""Row blocks of a matrix, and the squared norms of its rows."""
+"""Row blocks of a matrix, the squared norms of its rows, and the magnitudes of its entries."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -118,3 +118,13 @@ def third_difference_norms(values: NDArray[Any]) -> NDArray[np.float64]:
 def squared_norm(values: NDArray[Any]) -> float:
     """Return the sum of |x|^2 of a C-contiguous matrix: by rows in its own precision, over rows in float64."""
     return float(row_squared_norms(values).sum()) if values.size else 0.0
+
+
+def envelope(values: NDArray[Any]) -> NDArray[np.float32]:
+    """Return the magnitudes of values whose squares single precision holds, as a new array; 0 for those not finite."""
+    squares = (values.real**2).astype(np.float32, copy=False)
+    if np.iscomplexobj(values):
+        squares += values.imag**2
+    magnitudes = np.sqrt(squares, out=squares)
+    magnitudes[~np.isfinite(magnitudes)] = 0
+    return magnitudes

@@ -1,6 +1,5 @@
-"""The filter of one stack: blocks of frames in, filtered frames, maps, and a description of the estimate out.
+"""Recordings, the loop over their chunks, and the filter: estimate, filter, series, and the library call with its result.
 
-`denoise.py` is the driver, `inspection.py`, `clutter_estimate.py`, `block_filter.py`, `combination.py` and
-`stack_filter.py` are its steps, and `result.py` is its result. Any module is imported outside: `sessions` calls the same
-steps.
+`denoise.py` is the driver of a scan: `inspection.py`, `estimate_clutter.py`, `scan_clutter.py`, `filter_chunk.py` and
+`series.py` are its steps. A session calls the same steps.
 """

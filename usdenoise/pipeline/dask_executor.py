@@ -1,12 +1,19 @@
-"""Map functions over blocks on the Dask scheduler that is active."""
+"""Dask: chunks are mapped on the scheduler that is active, and lazy stacks are recordings."""
 
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+import numpy as np
+
+from usdenoise.errors import OptionError
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.pipeline.recording import ArrayFrames, Chunk, Recording, working_type
+from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.blas_threads import blas_on_one_thread
 
 Result = TypeVar("Result")
@@ -15,12 +22,20 @@ BLOCKS_PER_THREAD = 2
 """Blocks that are in work or wait to be fetched, for each thread of the workers: more would take their memory."""
 
 
+@dataclass(frozen=True)
 class DaskExecutor:
     """The workers of the active Dask client, or the local scheduler of Dask if there is no client.
 
     The results are the same as with threads, in the order of the items. The items of a lost worker are done
     again.
+
+    Attributes
+    ----------
+    local : ThreadExecutor
+        Maps over arrays in the memory of this process; by default on one thread.
     """
+
+    local: ThreadExecutor = field(default_factory=lambda: ThreadExecutor(1))
 
     def map(self, function: Callable[..., Result], items: Iterable[Any], *constants: Any) -> Iterator[Result]:
         """Yield function(item, *constants) for each item, in order; an item may hold Dask values."""
@@ -47,6 +62,21 @@ class DaskExecutor:
                 ahead.clear()
 
 
+@dataclass(frozen=True)
+class LazyExecutor:
+    """An executor whose results are Dask values, which are computed when they are needed."""
+
+    local: ThreadExecutor = field(default_factory=lambda: ThreadExecutor(1))
+
+    def map(self, function: Callable[..., Any], items: Iterable[Any], *constants: Any) -> Iterator[Any]:
+        """Yield the Dask value of function(item, *constants) for each item, in order."""
+        import dask
+
+        task = dask.delayed(function, pure=False)
+        shared = [dask.delayed(constant, pure=False, traverse=False) for constant in constants]
+        return (task(item, *shared) for item in items)
+
+
 def _client() -> Any:
     """Return the active client; None without one, or without the package distributed."""
     try:
@@ -67,3 +97,52 @@ def _without_warning(function: Callable[[], Any]) -> Any:
 def _on_one_thread(function: Callable[..., Result], item: Any, constants: tuple[Any, ...]) -> Result:
     with blas_on_one_thread():
         return function(item, *constants)
+
+
+def lazy_recording(stack: Acquisition, precision: str) -> Recording:
+    """Return the recording of a Dask array, whose chunks are the chunks of the array along time."""
+    import dask
+
+    iq: Any = stack.iq
+    # A chunk has whole frames.
+    whole = iq.rechunk({stack.axes.index(letter): -1 for letter in stack.spatial_axes})
+    dtype, lengths = working_type(stack, precision), whole.chunks[stack.axes.index("t")]
+    make, make_chunk = dask.delayed(ArrayFrames, pure=False), dask.delayed(Chunk, pure=False)
+    chunks = [
+        make_chunk(int(first), make(values, stack.axes, dtype, stack.name))
+        for first, values in zip(np.cumsum([0, *lengths]), whole.to_delayed().ravel(), strict=False)
+    ]
+    return Recording.of_chunks(stack.geometry, dtype, chunks)
+
+
+def lazy_stack(filtered: Iterable[Any], stack: Acquisition, dtype: np.dtype[Any]) -> Any:
+    """Return filtered chunks, (n, n_pixels) Dask values, as a Dask array with the axes and chunks of a stack."""
+    import dask.array as da
+
+    iq: Any = stack.iq
+    parts = [
+        da.from_delayed(values, (n, stack.n_pixels), dtype)
+        for values, n in zip(filtered, iq.chunks[stack.axes.index("t")], strict=True)
+    ]
+    whole: Any = stack.as_stack(da.concatenate(parts))
+    return whole.rechunk(iq.chunks)
+
+
+IN_MEMORY = (("method", "svd", "another method"), ("refit", "none", "'all'"))
+"""Options whose value needs the whole stack in memory, and what to choose for a lazy array instead."""
+
+
+def check_options_of_lazy(options: Any, name: str) -> None:
+    """Check that no option needs the whole of a lazy stack in memory.
+
+    Raises
+    ------
+    OptionError
+        If one does.
+    """
+    for option, value, allowed in IN_MEMORY:
+        if getattr(options, option) == value:
+            raise OptionError(
+                f"{option} '{value}' requires the whole stack in memory, and '{name}' is in chunks; "
+                f"choose {allowed}, or call compute() on the stack first"
+            )

@@ -3,38 +3,35 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.picture_quality import judge_picture
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
+from usdenoise.linalg.low_rank import interpolated
 from usdenoise.options.denoise_options import DenoiseOptions, make_options, shows_options
-from usdenoise.options.reading_options import SCALE_NAMES, ReadOptions
-from usdenoise.pipeline.clutter_estimate import ClutterEstimate, estimate_clutter
-from usdenoise.pipeline.dask_executor import DaskExecutor
+from usdenoise.pipeline.dask_executor import (
+    DaskExecutor,
+    LazyExecutor,
+    check_options_of_lazy,
+    lazy_recording,
+    lazy_stack,
+)
+from usdenoise.pipeline.estimate_clutter import estimate_clutter
+from usdenoise.pipeline.filter_chunk import filter_block, filtered_frames
 from usdenoise.pipeline.fit_result import fit_result
-from usdenoise.pipeline.frame_sources import LazyFrames, check_options_of_lazy, frames_of
-from usdenoise.pipeline.passes import Passes
+from usdenoise.pipeline.recording import Recording, array_recording, map_chunks
 from usdenoise.pipeline.result import DenoiseResult, LabelledResult
-from usdenoise.pipeline.stack_filter import FilteredStack, filter_stack
+from usdenoise.pipeline.scan_clutter import scan_clutter
+from usdenoise.pipeline.series import BlockLags, Series, SeriesMaps, signal_image
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.casorati import image_from_pixels
-from usdenoise.stack.data_array_reading import array_of_dataset, from_data_array
-from usdenoise.stack.data_arrays import is_data_array
-from usdenoise.stack.geometry import check_axes
-from usdenoise.stack.lazy_arrays import is_dask_array
-from usdenoise.stack.metadata import with_options
-from usdenoise.stack.power import is_power
-
-STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
-STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
-"""Type of the entries by precision, and by whether the stack is complex."""
+from usdenoise.stack.arrays import is_dask_array, pack
+from usdenoise.stack.given_stack import as_acquisition
 
 
 @shows_options
@@ -122,35 +119,47 @@ def denoise(  # noqa: PLR0913
     """
     stack = as_acquisition(acquisition, axes, frame_rate, spacing, center_frequency)
     chosen = chosen_options(preset, options, requested_options)
-    result = denoise_frames(
-        stack, chosen, None if start is None else _as_factors(start), in_place, on_iteration, on_progress
-    )
+    factors = None if start is None else _as_factors(start)
+    if is_dask_array(stack.iq):
+        check_options_of_lazy(chosen, stack.name)
+        recording = lazy_recording(stack, chosen.precision)
+        result = denoise_frames(
+            recording, chosen, factors, None, on_iteration, on_progress, DaskExecutor(), stack
+        )
+    else:
+        recording, target = array_recording(stack, chosen.precision, in_place)
+        result = denoise_frames(recording, chosen, factors, target, on_iteration, on_progress)
     return result if stack.labels is None else LabelledResult.from_result(result)
 
 
 def denoise_frames(
-    stack: Any,
+    recording: Recording,
     options: DenoiseOptions,
     start: Factors | None = None,
-    in_place: bool = False,
+    target: NDArray[Any] | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_progress: Callable[[str, int, int], None] | None = None,
     executor: Executor | None = None,
+    lazy: Acquisition | None = None,
 ) -> DenoiseResult:
-    """Filter a stack as :func:`denoise` does, from any source of blocks.
+    """Filter a scan, a recording of one block, as :func:`denoise` does.
 
     Parameters
     ----------
-    stack : Acquisition or FrameSource
-        The stack.
+    recording : Recording
+        The chunks of the scan.
     options : DenoiseOptions
         All options.
-    start, in_place, on_iteration, on_progress
+    start, on_iteration, on_progress
         As for :func:`denoise`.
+    target : (n_frames, n_pixels) array, optional
+        Gets the filtered frames; by default they are not kept.
     executor : Executor, optional
-        Maps over the blocks; by default threads, or the Dask scheduler for a Dask array.
+        Maps over the chunks; by default threads.
+    lazy : Acquisition, optional
+        The stack if it is a Dask array, as which the filtered frames are returned.
     """
-    n_steps = options.iterations + 2
+    n_steps, geometry = options.iterations + 2, recording.geometry
 
     def report_step(next_step: str, done: int) -> None:
         if on_progress is not None:
@@ -163,135 +172,53 @@ def denoise_frames(
 
     report_step("check", 0)
     began = time.perf_counter()
-    source = frames_of(stack, working_type(stack, options.precision), in_place)
-    if isinstance(source, LazyFrames):
-        check_options_of_lazy(options, source.stack.name)
     with ThreadExecutor(options.threads) as threads:
-        mapper = DaskExecutor() if isinstance(source, LazyFrames) else executor or threads
-        passes = Passes(source, mapper, threads)
-        clutter_estimate = estimate_clutter(passes, options, start, follow, lambda: report_step("solve", 1))
+        mapper = threads if executor is None else DaskExecutor(threads)
+        # The spatial subspace, the noise level and the bad frames
+        found = estimate_clutter(recording, options, mapper, start, follow, lambda: report_step("solve", 1))
+        # The cutoff, globally and per pixel
+        found, clutter = scan_clutter(recording, found, options, mapper)
         solved = time.perf_counter()
         report_step("filter", n_steps - 1)
-        filtered = filter_stack(passes, clutter_estimate, options)
-        timings = {"solve": solved - began, "filter": time.perf_counter() - solved}
-        result = _result(source, clutter_estimate, filtered, options, timings)
+        # All frames without the clutter, their power and autocorrelation
+        measures = filter_block(recording.chunks, clutter, found.excluded, mapper, target)
+        # Blood and noise
+        maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
+        fit = fit_result(found, measures, options)
+    frames: Any = None if target is None else geometry.as_stack(target)
+    if lazy is not None:
+        without_lags = replace(clutter, projection=None)
+        filtered = map_chunks(filtered_frames, recording.chunks, LazyExecutor(), without_lags, found.excluded)
+        frames = lazy_stack(filtered, lazy, recording.dtype)
+    timings = {"solve": solved - began, "filter": time.perf_counter() - solved}
     report_step("done", n_steps)
-    return result
-
-
-def working_type(stack: Any, precision: str) -> np.dtype[Any]:
-    """Return the type in which a stack is filtered."""
-    kind = stack.iq.dtype if isinstance(stack, Acquisition) else stack.dtype
-    return np.dtype(STORAGE[precision, kind.kind == "c"])
-
-
-def _result(
-    source: Any,
-    clutter_estimate: ClutterEstimate,
-    filtered: FilteredStack,
-    options: DenoiseOptions,
-    timings: dict[str, float],
-) -> DenoiseResult:
-    stack, grid, fit = (
-        source.stack,
-        clutter_estimate.grid,
-        fit_result(clutter_estimate, filtered.fit, options),
-    )
-
-    def image(values: NDArray[np.float64]) -> NDArray[np.float32]:
-        return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)
-
-    blood, model = filtered.blood, filtered.fit.model
-    power = clutter_estimate.energy / (grid.n_pixels * clutter_estimate.n_used_frames)
+    image = partial(signal_image, geometry, found.grid)
     return DenoiseResult(
         **vars(fit),
-        acquisition=Acquisition.of(stack, filtered.iq),
-        power_doppler=image(filtered.power),
-        blood_power=image(blood.blood_power),
-        noise_power=image(blood.noise_power),
-        model=replace(model, left=grid.everywhere(model.left)),
-        picture_quality=judge_picture(blood, clutter_estimate.n_used_frames, power, filtered.tissue_share),
-        frame_quality=clutter_estimate.frames,
-        observed=filtered.observed,
-        n_unobserved=filtered.n_unused,
+        acquisition=Acquisition.of(geometry, frames),
+        power_doppler=image(found.grid.at_signal(measures.kept_power) / measures.n_used_frames),
+        blood_power=image(maps.blood_power),
+        noise_power=image(maps.noise_power),
+        model=replace(interpolated(found.model, found.excluded), left=clutter.left),
+        picture_quality=maps.quality,
+        frame_quality=found.frames,
+        observed=None if measures.n_unused == 0 else pack(measures.finite.T),
+        n_unobserved=measures.n_unused,
         timings_s=timings,
     )
 
 
-def as_acquisition(
-    stack: Acquisition | NDArray[Any],
-    axes: str | None,
-    frame_rate: float | None = None,
-    spacing: float | Sequence[float] | None = None,
-    center_frequency: float | None = None,
-) -> Acquisition:
-    """Return a stack with its axes as an acquisition.
-
-    Parameters
-    ----------
-    stack : Acquisition, array or xarray.DataArray
-        An acquisition gets the scales that it does not have.
-    axes : str or None
-        Axis letters of an array.
-    frame_rate : float, optional
-        Frames per second of an array.
-    spacing : float or sequence of float, optional
-        Pixel pitch of an array in mm: one number, or one for each spatial axis.
-    center_frequency : float, optional
-        Centre frequency of the received signal in Hz.
-
-    Raises
-    ------
-    OptionError
-        If an array comes without axes, an acquisition with other axes or other scales, or a scale is not positive.
-    InputError
-        If the array cannot be a stack, is power Doppler or an envelope, or the pitches are not as many as its spatial axes.
-    """
-    if axes is not None and not isinstance(axes, str):
-        raise OptionError(f"axes must be a string of letters, for example 'tzx', not {axes!r}")
-    scales = _as_scales(frame_rate=frame_rate, spacing=spacing, center_frequency=center_frequency)
-    stack = array_of_dataset(stack)
-    if is_data_array(stack):
-        return _checked(from_data_array(stack, axes, **scales))
-    if not isinstance(stack, Acquisition):
-        source: object = stack
-        if isinstance(source, str | Path):
-            raise OptionError(f"{source} is a path, not a stack; give usdenoise.load({str(source)!r})")
-        if axes is None:
-            raise OptionError("an array has no axis labels; give axes, for example axes='tzx'")
-        return _checked(Acquisition(stack, **with_options({}, {}, {}, axes=axes, **scales).values))
-    if axes is not None and axes != stack.axes:
-        check_axes(axes, stack.iq.shape)
-        raise OptionError(f"the acquisition has the axes '{stack.axes}'; omit axes='{axes}'")
-    return _with_scales(stack, scales)
-
-
-def _with_scales(stack: Acquisition, scales: dict[str, Any]) -> Acquisition:
-    """Return an acquisition with the scales that are given and that it does not have."""
-    if all(value is None for value in scales.values()):
-        return stack
-    scale_values = with_options({}, {}, {}, axes=stack.axes, **scales).values
-    for name, value in scale_values.items():
-        known = getattr(stack, name)
-        if known not in (None, {}, value):
-            short = next(short for short, field in SCALE_NAMES.items() if field == name)
-            raise OptionError(
-                f"the acquisition has the {name} {known}; omit {short}, or change it with dataclasses.replace"
-            )
-    return replace(stack, **scale_values)
-
-
-def _checked(stack: Acquisition) -> Acquisition:
-    """Check that a stack in memory is not power Doppler or an envelope, by its first and its middle frame."""
-    if is_dask_array(stack.iq):
-        return stack
-    frames = [stack.iq.take(number, stack.axes.index("t")) for number in (0, stack.n_frames // 2)]
-    if is_power(frames):
-        raise InputError(
-            "the stack is real and nowhere negative: it is power Doppler or an envelope, without a phase",
-            remedy="give the beamformed IQ or RF, or an Acquisition to filter it anyway",
-        )
-    return stack
+def map_scan(recording: Recording, options: DenoiseOptions, executor: Executor) -> SeriesMaps:
+    """Return the maps of a scan, a recording of one block, in all pixels; the filtered frames are not kept."""
+    found = estimate_clutter(recording, options, executor)
+    found, clutter = scan_clutter(recording, found, options, executor)
+    measures = filter_block(recording.chunks, clutter, found.excluded, executor)
+    maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, executor.local)
+    return replace(
+        maps,
+        blood_power=found.grid.everywhere(maps.blood_power),
+        noise_power=found.grid.everywhere(maps.noise_power),
+    )
 
 
 def chosen_options(
@@ -321,16 +248,6 @@ def chosen_options(
     if not isinstance(options, DenoiseOptions):
         raise OptionError(f"options must be a DenoiseOptions, not {type(options).__name__}")
     return options
-
-
-def _as_scales(**scales: Any) -> dict[str, Any]:
-    try:
-        checked = ReadOptions(**{SCALE_NAMES[name]: value for name, value in scales.items()})
-    except OptionError as error:
-        # They have no units in this call.
-        option = next((name for name in scales if SCALE_NAMES[name] == error.option), error.option)
-        raise OptionError(error.problem, option=option, remedy=error.remedy) from None
-    return {field: getattr(checked, field) for field in SCALE_NAMES.values()}
 
 
 def _as_factors(start: Any) -> Factors:

@@ -59,23 +59,23 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
     axes : str
         Axes of the stack, as they were read or given.
     """
-    doubts = [
-        *_of_axes(fit, axes),
-        *_of_cutoff(fit),
-        *_of_frames(fit),
-        *_of_picture(picture),
-        *_of_estimate(fit),
-    ]
+    doubts, quality = list[tuple[str, str]](), fit.fit_quality
+    if fit.time_letter not in (None, "t"):
+        time_index = axes.index(str(fit.time_letter))
+        spatial = [letter for letter in "zxy" if letter in axes]
+        suggested = "".join([*spatial[:time_index], "t", *spatial[time_index:]])
+        sentence = f"the axes look wrong: the stack was read as '{axes}'; the data suggest '{suggested}'"
+        doubts.append(("axes", sentence))
+    doubts += _of_cutoff(fit)
+    if fit.n_frames < FEW_FRAMES:
+        sentence = f"{fit.n_frames} frames are few: parts of vessels can be missing from the blood map"
+        doubts.append(("few-frames", sentence))
+    doubts += _of_picture(picture)
+    if not quality.verdict.is_good:
+        doubts.append(("poor-estimate", quality.sentence))
+    if quality.start_caution:
+        doubts.append(("start", quality.start_caution))
     return tuple(Doubt(code, sentence) for code, sentence in doubts)
-
-
-def _of_axes(fit: FitResult, axes: str) -> list[tuple[str, str]]:
-    if fit.time_letter in (None, "t"):
-        return []
-    time_index = axes.index(str(fit.time_letter))
-    spatial = [letter for letter in "zxy" if letter in axes]
-    suggested = "".join([*spatial[:time_index], "t", *spatial[time_index:]])
-    return [("axes", f"the axes look wrong: the stack was read as '{axes}'; the data suggest '{suggested}'")]
 
 
 def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
@@ -105,14 +105,6 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     ]
 
 
-def _of_frames(fit: FitResult) -> list[tuple[str, str]]:
-    if fit.n_frames >= FEW_FRAMES:
-        return []
-    return [
-        ("few-frames", f"{fit.n_frames} frames are few: parts of vessels can be missing from the blood map")
-    ]
-
-
 def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
     if picture.lost_share is None:
         return [("no-blood", "no blood was found above the noise")]
@@ -136,9 +128,3 @@ def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
             )
         )
     return doubts
-
-
-def _of_estimate(fit: FitResult) -> list[tuple[str, str]]:
-    quality = fit.fit_quality
-    poor = [] if quality.verdict.is_good else [("poor-estimate", quality.sentence)]
-    return poor + ([("start", quality.start_caution)] if quality.start_caution else [])

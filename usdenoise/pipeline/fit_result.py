@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from usdenoise.clutter.clutter_cutoff import CutoffChoice
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.completion.solve import Solution
+from usdenoise.linalg.gram_matrices import gram
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.pipeline.clutter_estimate import ClutterEstimate
+from usdenoise.pipeline.estimate_clutter import ClutterEstimate
 from usdenoise.pipeline.fit_quality import FitQuality, judge_fit, start_caution
-from usdenoise.pipeline.stack_filter import MeasuredFit
+from usdenoise.pipeline.measures import Measures
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,65 +92,77 @@ class FitResult:
         return f"[{self.options.low_cutoff}, {high})"
 
 
-def fit_result(
-    clutter_estimate: ClutterEstimate, measured: MeasuredFit, options: DenoiseOptions
-) -> FitResult:
-    """Return how the components of a stack were found.
+def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptions) -> FitResult:
+    """Return how the components of a recording were found.
 
     Parameters
     ----------
-    clutter_estimate : ClutterEstimate
+    found : ClutterEstimate
         The estimate.
-    measured : MeasuredFit
-        Its measures from a pass over all blocks.
+    measures : Measures
+        Measures of the frames from which it was made, filtered by it.
     options : DenoiseOptions
         Options of the estimate.
     """
-    estimate, inspection = clutter_estimate.estimate, clutter_estimate.inspection
+    estimate = found.estimate
+    singular_values, gained_energy = _energies(found, measures)
     return FitResult(
-        options=replace(options, rank=len(measured.singular_values), low_cutoff=clutter_estimate.band.low),
-        singular_values=measured.singular_values,
+        options=replace(options, rank=len(singular_values), low_cutoff=found.band.low),
+        singular_values=singular_values,
         solution=estimate.solution,
-        cutoff=clutter_estimate.cutoff,
+        cutoff=found.cutoff,
         is_cutoff_given=not isinstance(options.low_cutoff, str),
-        time_letter=clutter_estimate.time_letter,
-        fit_quality=_judge(clutter_estimate, measured, options),
+        time_letter=found.time_letter,
+        fit_quality=_judge(found, measures, singular_values, gained_energy, options),
         noise_floor=estimate.noise_rms,
-        n_frames=len(inspection.frame_energy),
-        n_silent=len(inspection.energy) - clutter_estimate.grid.n_pixels,
+        n_frames=measures.n_frames,
+        n_silent=found.grid.mask.size - found.grid.n_pixels,
         n_sampled=estimate.n_sampled,
         n_subset_pixels=estimate.n_subset_pixels,
         n_sample_pixels=len(estimate.model.left),
     )
 
 
-def _judge(clutter_estimate: ClutterEstimate, measured: MeasuredFit, options: DenoiseOptions) -> FitQuality:
+def _energies(found: ClutterEstimate, measures: Measures) -> tuple[NDArray[np.float64], float | None]:
+    """Return the singular values, and the energy that the components gained in the last pass; None without a refit.
+
+    The coefficients U^H M of all frames hold what a further step of subspace iteration would find.
+    """
+    estimate = found.estimate
+    if found.is_sample or estimate.gained_energy is None:
+        return found.singular_values, estimate.gained_energy
+    gram_values = np.linalg.eigvalsh(gram(measures.coefficients[~measures.excluded]))[::-1]
+    better = np.sqrt(np.maximum(gram_values, 0))
+    gained = float(np.sum(gram_values)) - float(np.sum(found.model.singular_values**2))
+    remaining = np.minimum(found.singular_values[len(better) :], better[-1])
+    return np.append(better, remaining), max(gained, 0.0)
+
+
+def _judge(
+    found: ClutterEstimate,
+    measures: Measures,
+    singular_values: NDArray[np.float64],
+    gained_energy: float | None,
+    options: DenoiseOptions,
+) -> FitQuality:
     """Judge the fit of all components, by the energy that they leave."""
-    estimate, singular_values, energy = (
-        clutter_estimate.estimate,
-        measured.singular_values,
-        clutter_estimate.energy,
-    )
-    shape = (clutter_estimate.grid.n_pixels, clutter_estimate.n_used_frames)
-    if not clutter_estimate.is_complete or (
-        clutter_estimate.band.keeps_residual and estimate.gained_energy is not None
-    ):
+    estimate, shape = found.estimate, (found.grid.n_pixels, found.n_used_frames)
+    if not found.is_complete or (found.band.keeps_residual and estimate.gained_energy is not None):
         # From the filtered stack: next to tissue 60 dB above it the residual would be lost in rounding errors. The
         # singular values describe the model in all entries, and tissue that it fills in would be counted, too.
-        observed = 1 - measured.n_unobserved / (shape[0] * shape[1])
-        left_over = measured.residual_power.sum() * shape[1]
-        left_over -= observed * np.sum(singular_values[clutter_estimate.band.low :] ** 2)
+        observed = 1 - measures.n_unobserved / (shape[0] * shape[1])
+        left_over = measures.power.sum() - observed * np.sum(singular_values[found.band.low :] ** 2)
     else:
-        left_over = energy - np.sum(singular_values**2)
+        left_over = found.energy - np.sum(singular_values**2)
     quality = judge_fit(
         held_out_rmse=estimate.held_out_rmse,
         residual_energy=float(left_over),
-        energy=energy,
+        energy=found.energy,
         shape=shape,
         rank=len(singular_values),
         samples_per_pixel=estimate.samples_per_pixel,
-        gained_energy=measured.gained_energy,
-        advice=clutter_estimate.frames.advice,
+        gained_energy=gained_energy,
+        advice=found.frames.advice,
     )
     if estimate.samples_per_pixel is None:
         return quality

@@ -1,4 +1,4 @@
-"""The first pass over the blocks of a stack: energies, unobserved entries, and the pixels that the estimate looks at."""
+"""The first look at the frames of a recording: energies, unobserved entries, and the pixels that the estimate looks at."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.clutter.lattice import lattice_places
+from usdenoise.clutter.local_cutoffs import lattice_places
 from usdenoise.errors import InputError
-from usdenoise.frames.displacement import envelope, middle_part
-from usdenoise.linalg.row_blocks import row_blocks, squared_norms, third_difference_norms
-from usdenoise.pipeline.block_filter import FrameBlock
-from usdenoise.pipeline.passes import Passes
-from usdenoise.stack.pixel_sample import THIRD_DIFFERENCE_GAIN
+from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
+from usdenoise.frames.displacement import displacements, middle_part
+from usdenoise.linalg.executor import Executor, ThreadExecutor
+from usdenoise.linalg.row_blocks import envelope, row_blocks, squared_norms, third_difference_norms
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pipeline.measures import Clutter
+from usdenoise.pipeline.recording import Chunk, Here, Recording, map_chunks
+from usdenoise.stack.pixel_sample import THIRD_DIFFERENCE_GAIN, PixelSample
 from usdenoise.stack.sampling import spread_rows
 
 SAMPLE_PIXELS = (1000, 4000)
@@ -33,28 +36,16 @@ SCALES = (1e-12, 1e14)
 """Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
 
 
-@dataclass(frozen=True)
-class GatheredValues:
-    """Values of some pixels in all frames.
+SEARCHED_PIXELS = 1024
+"""Pixels of a block of a session in which bad frames are looked for, spread over the image."""
 
-    Attributes
-    ----------
-    sample : (n_sampled, n_frames) array
-        Values of the sample.
-    envelopes : (n_frames, ...) float32 array
-        Envelopes of the middle of the image.
-    lattice : (n_lattice, n) array
-        Values of the lattice.
-    """
-
-    sample: NDArray[Any]
-    envelopes: NDArray[np.float32]
-    lattice: NDArray[Any]
+SPARSE_FRAMES = 16
+"""Frames, evenly spread over a block, of which a dead pixel is 0 in one at least."""
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Pixels whose values are gathered, by their numbers in the order of a block. Those that are pickled have no target.
+    """Pixels whose values are gathered, by their numbers.
 
     Attributes
     ----------
@@ -66,254 +57,256 @@ class Gathered:
         Pixels of the first blood map.
     lattice_frames : (int, int)
         Its frames.
-    target : GatheredValues or None
-        Where the values go; None if they are returned.
     """
 
     sample: NDArray[np.intp]
     middle: NDArray[np.intp]
     lattice: NDArray[np.intp]
-    lattice_frames: tuple[int, int]
-    target: GatheredValues | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "target": None}
+    lattice_frames: tuple[int, int] = (0, 0)
 
 
-@dataclass(frozen=True)
-class BlockInspection:
-    """What the first look at a block finds.
+@dataclass
+class Inspection:
+    """What the first look at a chunk, or at all chunks, finds.
 
     Attributes
     ----------
-    start : int
-        Number of the first frame.
     energy : (n_pixels,) float64 array
         Sum of |x|^2 over the observed entries of each pixel.
-    frame_energy : (n,) float64 array
+    missing : (n_pixels,) array
+        Number of entries of each pixel that are not finite.
+    frame_energy, frame_missing : (n,) arrays
         The same of each frame.
-    missing, frame_missing : (n_pixels,) and (n,) arrays or None
-        Number of entries of each pixel, and of each frame, that are not finite; None if all are finite.
-    values : GatheredValues or None
-        Values of the gathered pixels; None if they are in their target.
-    """
-
-    start: int
-    energy: NDArray[np.float64]
-    frame_energy: NDArray[np.float64]
-    missing: NDArray[np.int64] | None
-    frame_missing: NDArray[np.int64] | None
-    values: GatheredValues | None
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """What the first look at a stack finds. Pixels are in the order z, x, y.
-
-    Attributes
-    ----------
-    energy, missing : (n_pixels,) arrays
-        As for :class:`BlockInspection`; zeros for a stack that is finite.
-    frame_energy, frame_missing : (n_frames,) arrays
-        The same of each frame.
-    is_finite : list of bool
-        Whether all entries of each block are finite.
-    sample_pixels : array of pixel numbers, increasing
-        Pixels of the sample.
-    lattice : array
+    sample : (n_sampled, n) array
+        Values of the gathered sample.
+    envelopes : (n, n_middle) float32 array
+        Envelopes of the middle of the image.
+    lattice : (n_lattice, n_lattice_frames) array
         Values of the lattice.
-    lattice_places : tuple of arrays
-        Positions of the pixels of the lattice along each axis.
-    lattice_frames : (int, int)
-        Frames of its values.
     """
 
     energy: NDArray[np.float64]
     missing: NDArray[np.int64]
     frame_energy: NDArray[np.float64]
     frame_missing: NDArray[np.int64]
-    is_finite: list[bool]
-    sample_pixels: NDArray[np.intp]
+    sample: NDArray[Any]
+    envelopes: NDArray[np.float32]
     lattice: NDArray[Any]
-    lattice_places: tuple[NDArray[np.intp], ...]
-    lattice_frames: tuple[int, int]
+
+    @classmethod
+    def empty(cls, n_frames: int, n_pixels: int, gathered: Gathered, dtype: np.dtype[Any]) -> "Inspection":
+        """Return an inspection of as many frames, to be filled in."""
+        first, stop = gathered.lattice_frames
+        return cls(
+            energy=np.zeros(n_pixels),
+            missing=np.zeros(n_pixels, np.int64),
+            frame_energy=np.zeros(n_frames),
+            frame_missing=np.zeros(n_frames, np.int64),
+            sample=np.empty((len(gathered.sample), n_frames), dtype),
+            envelopes=np.empty((n_frames, len(gathered.middle)), np.float32),
+            lattice=np.empty((len(gathered.lattice), stop - first), dtype),
+        )
+
+    def part(self, gathered: Gathered, first: int, stop: int) -> "Inspection":
+        """Return views of the values of some frames, with sums of their own."""
+        begin, end = (np.clip((first, stop), *gathered.lattice_frames) - gathered.lattice_frames[0]).tolist()
+        return Inspection(
+            energy=np.zeros(len(self.energy)),
+            missing=np.zeros(len(self.missing), np.int64),
+            frame_energy=self.frame_energy[first:stop],
+            frame_missing=self.frame_missing[first:stop],
+            sample=self.sample[:, first:stop],
+            envelopes=self.envelopes[first:stop],
+            lattice=self.lattice[:, begin:end],
+        )
 
 
-def inspect(passes: Passes, needs_all: bool) -> tuple[Inspection, GatheredValues]:
-    """Look at all blocks of a stack, and gather values of some pixels.
+def inspect(
+    recording: Recording, executor: Executor, needs_all: bool
+) -> tuple[Inspection, Gathered, tuple[NDArray[np.intp], ...]]:
+    """Look at all chunks of a recording, and gather values of some pixels.
 
     Parameters
     ----------
-    passes : Passes
-        The blocks.
+    recording : Recording
+        The chunks.
+    executor : Executor
+        Maps over them.
     needs_all : bool
         Whether the estimate looks at all pixels.
+
+    Returns
+    -------
+    inspection : Inspection
+        What it finds in all frames.
+    gathered : Gathered
+        The pixels whose values it has.
+    places : tuple of arrays
+        Positions of the pixels of the lattice along each axis.
 
     Raises
     ------
     InputError
         If the stack is zero or unobserved everywhere, or its magnitudes are outside SCALES.
     """
-    stack = passes.source.stack
-    n_frames, n_pixels, shape = stack.n_frames, stack.n_pixels, passes.shape
+    geometry = recording.geometry
+    n_frames, n_pixels, shape = geometry.n_frames, geometry.n_pixels, geometry.pixel_shape
     count = int(np.clip(SAMPLE_ENTRIES // n_frames, *SAMPLE_PIXELS))
-    sample = spread_rows(n_pixels, n_pixels if needs_all else count)
-    numbers = np.arange(n_pixels).reshape(shape)
-    middle = numbers[middle_part(shape)]
-    positions = lattice_places(shape)
-    lattice = numbers[np.ix_(*positions)].ravel()
+    numbers, places = np.arange(n_pixels).reshape(shape), lattice_places(shape)
+    lattice = numbers[np.ix_(*places)].ravel()
     length = min(n_frames, max(LATTICE_FRAMES, LATTICE_ENTRIES // len(lattice)))
-    frames = ((n_frames - length) // 2, (n_frames - length) // 2 + length)
-    dtype = passes.source.dtype
-    values = GatheredValues(
-        np.empty((len(sample), n_frames), dtype),
-        np.empty((n_frames, *middle.shape), np.float32),
-        np.empty((len(lattice), length), dtype),
-    )
     gathered = Gathered(
-        passes.places(sample), passes.places(middle.ravel()), passes.places(lattice), frames, values
+        sample=spread_rows(n_pixels, n_pixels if needs_all else count),
+        middle=numbers[middle_part(np.ones(shape, bool))].ravel(),
+        lattice=lattice,
+        lattice_frames=((n_frames - length) // 2, (n_frames - length) // 2 + length),
     )
-    inspection = Inspection(
-        energy=np.zeros(n_pixels),
-        missing=np.zeros(n_pixels, np.int64),
-        frame_energy=np.empty(n_frames),
-        frame_missing=np.zeros(n_frames, np.int64),
-        is_finite=[],
-        sample_pixels=sample,
-        lattice=values.lattice,
-        lattice_places=positions,
-        lattice_frames=frames,
+    total = Inspection.empty(n_frames, n_pixels, gathered, recording.dtype)
+    found = map_chunks(inspect_chunk, recording.chunks, executor, gathered, Here(total))
+    for first, stop, chunk in found:
+        total.energy += chunk.energy
+        total.missing += chunk.missing
+        if chunk.frame_energy.base is not total.frame_energy:
+            # It comes from another process.
+            into = total.part(gathered, first, stop)
+            for name in ("frame_energy", "frame_missing", "sample", "envelopes", "lattice"):
+                getattr(into, name)[:] = getattr(chunk, name)
+    check_scale(
+        total,
+        geometry.name,
+        lambda: max(map_chunks(largest_in_chunk, recording.chunks, executor)),
     )
-    for block_inspection in passes.map(inspect_block, gathered):
-        _add(inspection, block_inspection, gathered)
-    energy, missing = passes.by_pixel(inspection.energy), passes.by_pixel(inspection.missing)
-    _check(
-        energy, int(missing.sum()), (n_frames, n_pixels), stack.name, lambda: max(passes.map(largest_part))
-    )
-    return replace(inspection, energy=energy, missing=missing), values
+    return total, gathered, places
 
 
-def _add(total: Inspection, block_inspection: BlockInspection, gathered: Gathered) -> None:
-    """Add what the look at the next block found, with pixels in the order of a block."""
-    frames = slice(block_inspection.start, block_inspection.start + len(block_inspection.frame_energy))
-    total.energy[:] += block_inspection.energy
-    total.frame_energy[frames] = block_inspection.frame_energy
-    total.is_finite.append(block_inspection.missing is None)
-    if block_inspection.missing is not None and block_inspection.frame_missing is not None:
-        total.missing[:] += block_inspection.missing
-        total.frame_missing[frames] = block_inspection.frame_missing
-    if block_inspection.values is not None:
-        target = _target_of(gathered, frames)
-        target.sample[:], target.lattice[:] = block_inspection.values.sample, block_inspection.values.lattice
-        target.envelopes[:] = block_inspection.values.envelopes
-
-
-def _target_of(gathered: Gathered, frames: slice) -> GatheredValues:
-    """Return where the values of some frames go."""
-    whole, (first, stop) = gathered.target, gathered.lattice_frames
-    assert whole is not None
-    begin, end = (min(max(frame, first), stop) - first for frame in (frames.start, frames.stop))
-    envelopes = whole.envelopes[frames].reshape(frames.stop - frames.start, -1)
-    return GatheredValues(whole.sample[:, frames], envelopes, whole.lattice[:, begin:end])
+def inspect_chunk(chunk: Chunk, gathered: Gathered, total: Here) -> tuple[int, int, Inspection]:
+    """Look at one chunk; return its first frame, the one after the last, and what is found."""
+    x = chunk.read()
+    first, stop = chunk.first, chunk.first + len(x)
+    if total.value is not None:
+        return first, stop, look(x, gathered, total.value.part(gathered, first, stop), first)
+    inside = np.clip(gathered.lattice_frames, first, stop).tolist()
+    own = replace(gathered, lattice_frames=(inside[0], inside[1]))
+    return first, stop, look(x, own, Inspection.empty(len(x), x.shape[1], own, x.dtype), first)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def inspect_block(block: FrameBlock, gathered: Gathered) -> BlockInspection:
-    """Look at one block."""
-    x, missing, frame_missing = block.read(), None, None
+def look(x: NDArray[Any], gathered: Gathered, into: Inspection, first: int = 0) -> Inspection:
+    """Look at the frames of a chunk that begins with frame `first`, and fill in an inspection."""
     frame_energy, energy = squared_norms(x)
-    # NaN and infinities show in the sums, so a finite block is read only once.
+    # NaN and infinities show in the sums, so a finite chunk is read only once.
     if not np.isfinite(frame_energy).all():
         finite = np.isfinite(x)
         if not finite.all():
-            missing, frame_missing = (np.count_nonzero(~finite, axis=axis) for axis in (0, 1))
+            into.missing[:], into.frame_missing[:] = (
+                np.count_nonzero(~finite, axis=0),
+                np.count_nonzero(~finite, axis=1),
+            )
             frame_energy, energy = squared_norms(np.where(finite, x, np.zeros((), x.dtype)))
-    values = None
-    if gathered.target is not None:
-        _gather(x, block.start, gathered, _target_of(gathered, slice(block.start, block.stop)))
-    else:
-        first, stop = (min(max(frame - block.start, 0), len(x)) for frame in gathered.lattice_frames)
-        values = GatheredValues(
-            np.empty((len(gathered.sample), len(x)), x.dtype),
-            np.empty((len(x), len(gathered.middle)), np.float32),
-            np.empty((len(gathered.lattice), stop - first), x.dtype),
-        )
-        _gather(x, block.start, gathered, values)
-    return BlockInspection(block.start, energy, frame_energy, missing, frame_missing, values)
-
-
-def _gather(x: NDArray[Any], start: int, gathered: Gathered, values: GatheredValues) -> None:
-    """Gather the values of a block that begins with frame `start`, some frames at a time, which takes less memory."""
-    first, stop = (min(max(frame - start, 0), len(x)) for frame in gathered.lattice_frames)
+    into.frame_energy[:], into.energy[:] = frame_energy, energy
+    # Some frames at a time take less memory.
     for frames in row_blocks(len(x), PICKED_FRAMES):
-        values.sample[:, frames] = x[frames][:, gathered.sample].T
-        values.envelopes[frames] = envelope(x[frames][:, gathered.middle])
-    for frames in row_blocks(stop - first, PICKED_FRAMES):
-        values.lattice[:, frames] = x[first:stop][frames][:, gathered.lattice].T
+        into.sample[:, frames] = x[frames][:, gathered.sample].T
+        into.envelopes[frames] = envelope(x[frames][:, gathered.middle])
+    begin, end = np.clip(np.array(gathered.lattice_frames) - first, 0, len(x)).tolist()
+    for frames in row_blocks(end - begin, PICKED_FRAMES):
+        into.lattice[:, frames] = x[begin:end][frames][:, gathered.lattice].T
+    return into
 
 
-def fast_power(passes: Passes, is_finite: list[bool]) -> NDArray[np.float64]:
-    """Return the power of the third differences over time of each pixel, as a :class:`PixelSample` has it."""
-    total, before = np.zeros(passes.source.stack.n_pixels), None
-    for sums, first, last in passes.map(third_differences, own=is_finite):
-        total += sums
-        joined = first if before is None else np.concatenate([before, first])
-        # Differences over the border of two blocks.
-        total += third_difference_norms(np.ascontiguousarray(joined.T))
-        before = last if len(last) == 3 or before is None else np.concatenate([before, last])[-3:]
-    n_differences = max(passes.source.stack.n_frames - 3, 1)
-    power: NDArray[np.float64] = passes.by_pixel(total) / (THIRD_DIFFERENCE_GAIN * n_differences)
-    return power
+def inspect_block(
+    x: NDArray[Any], clutter: Clutter, options: DenoiseOptions, name: str
+) -> tuple[NDArray[Any], FrameSearch]:
+    """Look at a block of a session: return it with NaN in dead pixels, and its bad frames and motion.
 
-
-def third_differences(
-    block: FrameBlock, is_finite: bool
-) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
-    """Return the sum of the squared third differences of each pixel in a block, and its first and last three frames."""
-    x = block.read()
-    if not is_finite:
-        x = np.where(np.isfinite(x), x, np.zeros((), x.dtype))
-    return third_difference_norms(np.ascontiguousarray(x.T)), x[:3].copy(), x[-3:].copy()
-
-
-def largest_part(block: FrameBlock) -> float:
-    """Return the largest finite magnitude of a real or imaginary part in a block."""
-    x = block.read()
-    parts = (x.real, x.imag) if np.iscomplexobj(x) else (x,)
-    return max(float(np.max(np.abs(part), where=np.isfinite(part), initial=0.0)) for part in parts)
-
-
-NOTHING = Gathered(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.intp), (0, 0))
-
-
-def check_block(block: FrameBlock, name: str) -> bool:
-    """Check a block that is a stack of its own, and return whether all of its entries are finite.
+    Parameters
+    ----------
+    x : (n, n_pixels) array
+        The block.
+    clutter : Clutter
+        The clutter of its session.
+    options : DenoiseOptions
+        Which frames are bad, and the seed.
+    name : str
+        Name of the stack, for messages.
 
     Raises
     ------
     InputError
         As for :func:`inspect`.
     """
-    block_inspection = inspect_block(block, NOTHING)
-    n_missing = 0 if block_inspection.missing is None else int(block_inspection.missing.sum())
-    shape = (len(block_inspection.frame_energy), len(block_inspection.energy))
-    _check(block_inspection.energy, n_missing, shape, name, lambda: largest_part(block))
-    return block_inspection.missing is None
+    mask = clutter.grid.mask
+    # Pixels without data in this block are unobserved
+    if (dead := dead_pixels(x) & mask.ravel()).any() and not dead[mask.ravel()].all():
+        x = np.where(dead, np.array(np.nan, x.dtype), x)
+    part, signal, none = middle_part(mask), np.flatnonzero(mask), np.empty(0, np.intp)
+    gathered = Gathered(
+        sample=signal[spread_rows(len(signal), SEARCHED_PIXELS)],
+        middle=np.arange(mask.size).reshape(mask.shape)[part].ravel(),
+        lattice=none,
+    )
+    found = look(x, gathered, Inspection.empty(len(x), x.shape[1], gathered, x.dtype))
+    check_scale(found, name, lambda: largest_part(x))
+    with ThreadExecutor(1) as executor:
+        moved = displacements(found.envelopes.reshape(-1, *mask[part].shape), mask[part], executor)
+        sample = PixelSample.of(found.sample, np.arange(len(found.sample)), executor)
+        # If the blocks are copies of each other, the noise of the session is 0, and the noise of the block counts.
+        search, _ = find_bad_frames(
+            sample, options.bad_frames, options.seed, moved, clutter.noise_rms or None
+        )
+    return x, search
 
 
-def _check(
-    energy: NDArray[np.float64],
-    n_missing: int,
-    shape: tuple[int, int],
-    name: str,
-    find_largest: Callable[[], float],
-) -> None:
-    """Check that a stack of (frames, pixels) has observed entries, and that its power has room in single precision."""
-    if n_missing == shape[0] * shape[1]:
+def dead_pixels(x: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return the pixels of a block, (n_pixels,), that are 0 in more than half of the frames.
+
+    Interference in a few frames does not count as a signal.
+    """
+    is_dead: NDArray[np.bool_] = (x[:: max(1, len(x) // SPARSE_FRAMES)] == 0).any(axis=0)
+    is_dead[is_dead] = np.count_nonzero(x[:, is_dead], axis=0) < len(x) / 2
+    return is_dead
+
+
+def fast_power(recording: Recording, executor: Executor) -> NDArray[np.float64]:
+    """Return the power of the third differences over time of each pixel, as a :class:`PixelSample` has it."""
+    total, before = np.zeros(recording.geometry.n_pixels), None
+    for sums, first, last in map_chunks(third_differences, recording.chunks, executor):
+        total += sums
+        joined = first if before is None else np.concatenate([before, first])
+        # Differences over the border of two chunks.
+        total += third_difference_norms(np.ascontiguousarray(joined.T))
+        before = last if len(last) == 3 or before is None else np.concatenate([before, last])[-3:]
+    power: NDArray[np.float64] = total / (THIRD_DIFFERENCE_GAIN * max(recording.geometry.n_frames - 3, 1))
+    return power
+
+
+def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
+    """Return the sum of the squared third differences of each pixel in a chunk, and its first and last three frames."""
+    x = chunk.read()
+    finite = np.isfinite(x)
+    if not finite.all():
+        x = np.where(finite, x, np.zeros((), x.dtype))
+    return third_difference_norms(np.ascontiguousarray(x.T)), x[:3].copy(), x[-3:].copy()
+
+
+def largest_in_chunk(chunk: Chunk) -> float:
+    """Return the largest finite magnitude of a real or imaginary part in a chunk."""
+    return largest_part(chunk.read())
+
+
+def largest_part(x: NDArray[Any]) -> float:
+    """Return the largest finite magnitude of a real or imaginary part."""
+    parts = (x.real, x.imag) if np.iscomplexobj(x) else (x,)
+    return max(float(np.max(np.abs(part), where=np.isfinite(part), initial=0.0)) for part in parts)
+
+
+def check_scale(found: Inspection, name: str, find_largest: Callable[[], float]) -> None:
+    """Check that frames have observed entries, and that their power has room in single precision."""
+    n_frames, most = len(found.frame_energy), float(found.energy.max())
+    if int(found.missing.sum()) == n_frames * len(found.energy):
         raise InputError(f"'{name}' has no finite entry; check how the file was written")
-    most = float(energy.max())
     # The largest magnitude x of a row of energy e obeys e / (2 n_frames) <= x^2 <= e.
-    if SCALES[0] ** 2 <= most / (2 * shape[0]) and most <= SCALES[1] ** 2:
+    if SCALES[0] ** 2 <= most / (2 * n_frames) and most <= SCALES[1] ** 2:
         return
     largest = find_largest()
     if largest == 0:
@@ -323,3 +316,62 @@ def _check(
             f"the largest magnitude in '{name}' is {largest:.3g}, and its power must fit in single precision; "
             f"scale the stack to between {SCALES[0]:g} and {SCALES[1]:g}"
         )
+
+
+GAP = 1e4
+"""Ratio of the noise of signal pixels to the noise of masked pixels, 40 dB. The noise within a scan differs by half as much
+in dB, with a gain of 20 dB over depth."""
+
+MOST_BETWEEN, LEAST_SIGNAL = 0.02, 0.05
+"""Largest share of pixels in the gap between masked and signal pixels, as at the soft edge of a mask, and least share of
+pixels above it: a few very bright pixels do not mask all other pixels."""
+
+
+def find_signal_pixels(
+    sample: PixelSample,
+    energy: NDArray[np.float64],
+    n_least: int,
+    fast_power: Callable[[], NDArray[np.float64]],
+) -> NDArray[np.bool_]:
+    """Return the signal pixels, (n_pixels,); all pixels if fewer than `n_least` have a signal.
+
+    A pixel without any energy is masked. So are pixels below a gap of 40 dB in the noise of the image (see
+    :meth:`usdenoise.stack.pixel_sample.PixelSample.fast_power`): all pixels of a scan have noise, whatever
+    tissue and blood they have, but those that were multiplied by next to nothing have next to none.
+
+    Parameters
+    ----------
+    sample : PixelSample
+        Some pixels of the data.
+    energy : (n_pixels,) float64 array
+        Sum of |x|^2 over the observed entries of each row.
+    n_least : int
+        Pixels that the given rank and cutoffs need.
+    fast_power : callable
+        Returns the noise of all pixels, which takes a pass over the data.
+
+    """
+    mask: NDArray[np.bool_] = energy > 0
+    pixels = np.flatnonzero(energy[sample.numbers] > 0)
+    pixels = pixels[spread_rows(len(pixels), DAMAGE_PIXELS)]
+    tried = sample.take(pixels)
+    mask_threshold = _middle_of_gap(tried.fast_power(), energy[tried.numbers])
+    if mask_threshold is not None:
+        mask &= fast_power() > mask_threshold
+    return mask if np.count_nonzero(mask) >= n_least else np.ones(len(energy), bool)
+
+
+def _middle_of_gap(noise: NDArray[np.float64], energy: NDArray[np.float64]) -> float | None:
+    """Return the middle, in dB, of the highest gap in the noise of some pixels; None if there is none."""
+    levels = np.sort(noise[noise > 0])
+    above = np.searchsorted(levels, levels * GAP)
+    between, with_signal = above - np.arange(len(levels)) - 1, len(levels) - above
+    gaps = np.flatnonzero(
+        (between <= MOST_BETWEEN * len(levels)) & (with_signal >= LEAST_SIGNAL * len(levels))
+    )
+    if not len(gaps):
+        return None
+    middle = float(levels[gaps[-1]] * np.sqrt(GAP))
+    # In a simulation without noise pixels of tissue have no noise either, but as much energy as any.
+    is_masked = noise < middle
+    return middle if GAP * np.median(energy[is_masked]) < np.median(energy[~is_masked]) else None

@@ -15,10 +15,9 @@ from usdenoise.linalg.low_rank import LowRank
 from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.bit_mask import unpack
-from usdenoise.stack.casorati import from_casorati
+from usdenoise.stack.arrays import unpack
 from usdenoise.stack.data_arrays import import_xarray, to_data_array
-from usdenoise.stack.stored_form import FREE_NAME
+from usdenoise.stack.geometry import FREE_NAME
 from usdenoise.system.provenance import record, to_json
 
 LONG_NAMES = {
@@ -190,7 +189,7 @@ class DenoiseResult(FitResult):
         if self.observed is None:
             missing = np.zeros(stack.iq.shape, bool)
         else:
-            missing = from_casorati(~unpack(self.observed, stack.n_frames), stack)
+            missing = stack.as_stack(~unpack(self.observed, stack.n_frames).T)
         return to_data_array(
             missing, stack, stack.axes, "unobserved", {"long_name": LONG_NAMES["unobserved"]}
         )

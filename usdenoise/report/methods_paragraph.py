@@ -7,11 +7,12 @@ import math
 from itertools import pairwise
 from statistics import median
 
+from usdenoise.pipeline.filter_chunk import FRAMES_A_TEMPORAL
 from usdenoise.report.page_templates import METHODS, template
 from usdenoise.report.record import Report
 from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE
 from usdenoise.sessions.bad_blocks import BAD_SPREADS
-from usdenoise.sessions.block_filter import n_temporal_components
+from usdenoise.sessions.session_estimate import TEMPORAL
 
 
 def methods_paragraph(report: Report) -> tuple[str, list[str]]:
@@ -56,7 +57,7 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
         bad_spreads=f"{BAD_SPREADS:g}",
         n_temporal=0
         if report.sequence is None
-        else min(n_temporal_components(report.sequence.window), report.low_cutoff),
+        else min(TEMPORAL, report.sequence.window // FRAMES_A_TEMPORAL, report.low_cutoff),
     )
     return " ".join(text.split()), sources
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import blood_pixels
-from usdenoise.frames.frame_curves import CARPET_BANDS
-from usdenoise.frames.frame_quality import FrameQuality
+from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
 from usdenoise.report.activation_picture import activation_title
 from usdenoise.report.carpets import BLOCKS_DB, CARPET_DB, carpet_png
 from usdenoise.report.charts import Carpet, Chart
@@ -21,8 +20,7 @@ from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.report.series import ResultSeries
 from usdenoise.sessions.regions import relative_change
-from usdenoise.stack.acquisition import canonical_axes
-from usdenoise.stack.geometry import GriddedStack
+from usdenoise.stack.geometry import GriddedStack, canonical_axes
 
 NOISE_SPAN_DB = 6.0
 """Smallest range of the chart of the noise in dB: a receiver's noise that is even looks even."""
@@ -140,7 +138,7 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
         "Remaining power, against the other blocks": ("robust standard deviations", left, 8.0),
         "Motion in each block": ("pixels", motion, 0.2),
     }
-    for letter, shift in zip(canonical_axes(series.geometry.spatial_axes), _shifts(series), strict=False):
+    for letter, shift in zip(series.geometry.pixel_axes, _shifts(series), strict=False):
         lines[f"Displacement in {letter}, before registration"] = ("pixels", _known(shift), 0.2)
     if any(block.is_scaled for block in series.blocks):
         lines["Gain, before correction"] = ("dB", [block.gain_db for block in series.blocks], 0.5)

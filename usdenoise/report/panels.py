@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.report.figures import DPI, MARGIN_INCHES, ColorScale, any_letters, encoded
-from usdenoise.stack.acquisition import canonical_axes, spatial_order
+from usdenoise.stack.geometry import canonical_axes, in_axes
 from usdenoise.system.printable import printable
 
 _WIDEST, _HIGHEST, _LEAST = 4.6, 6.5, 0.45
@@ -64,7 +64,7 @@ def front_view(image: NDArray[Any], axes: str) -> Panel:
         Axis letters of `image`, in its own order.
     """
     order = canonical_axes(axes)
-    ordered = spatial_order(image, axes, order)
+    ordered = in_axes(image, axes, order)
     return Panel(ordered if ordered.ndim == 2 else ordered.max(axis=2), order[0], order[1])
 
 
@@ -82,8 +82,8 @@ def panels_of(image: NDArray[Any], axes: str, weight: NDArray[Any] | None = None
     """
     if image.ndim == 2:
         return [front_view(image, axes)]
-    volume = spatial_order(image, axes, "zxy")
-    heavy = volume if weight is None else spatial_order(weight, axes, "zxy")
+    volume = in_axes(image, axes, "zxy")
+    heavy = volume if weight is None else in_axes(weight, axes, "zxy")
     projection = "maximum over" if weight is None else "strongest voxel over"
 
     def projected(axis: int) -> NDArray[Any]:

@@ -20,7 +20,6 @@ from usdenoise.report.record import (
     SequenceRecord,
 )
 from usdenoise.report.series import ResultSeries
-from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import software
@@ -191,7 +190,7 @@ def _alignment(series: ResultSeries) -> str:
         largest = np.abs(shifts[is_shifted]).max(axis=0)
         along = " and ".join(
             f"{pixels:.2f} pixels in {letter}"
-            for letter, pixels in zip(canonical_axes(series.geometry.spatial_axes), largest, strict=True)
+            for letter, pixels in zip(series.geometry.pixel_axes, largest, strict=True)
         )
         sentences.append(f"{is_shifted.sum()} blocks were shifted, by up to {along}")
     if gains:

@@ -29,7 +29,6 @@ from usdenoise.sessions.activation import (
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
 from usdenoise.sessions.filter_session import FilteredSession
 from usdenoise.sessions.regions import RegionSeries, region_series
-from usdenoise.stack.acquisition import canonical_axes
 from usdenoise.stack.geometry import Geometry
 
 FWHM = 2.3548
@@ -140,7 +139,7 @@ def series_of_stack(
     shape = result.acquisition.shape_in(result.acquisition.spatial_axes)
     # The images of a result for a DataArray have the dimensions of the input.
     images = {name: np.asarray(getattr(result, name)).reshape(shape) for name in POWER_IMAGES}
-    flow = flow_images(result.acquisition, products, result.frame_quality.left_out)
+    flow = flow_images(result.acquisition.iq, result.acquisition, products, result.frame_quality.excluded)
     means = images | {name: flow_image.values for name, flow_image in flow.items()}
     attributes = POWER_IMAGES | {
         name: {"unit": flow_image.unit, "formula": flow_image.formula} for name, flow_image in flow.items()
@@ -269,7 +268,7 @@ def displacement_columns(
         Axes and scales. The framewise displacement (Power and others, NeuroImage 59, 2012, without rotations) is in mm if
         the pixel pitch is known along all axes, otherwise in pixels. It is 0 for the first block.
     """
-    letters = canonical_axes(geometry.spatial_axes)
+    letters = geometry.pixel_axes
     columns = {f"shift_{letter}": shifts[:, axis] for axis, letter in enumerate(letters)}
     pitches = [geometry.spacing_mm.get(letter) for letter in letters]
     columns |= {
@@ -292,7 +291,7 @@ def _block_record(filtered_session: FilteredSession, number: int) -> BlockRecord
     window, search, rate = block.window, findings.frames, filtered_session.geometry.frame_rate_hz
     aligned = findings.alignment
     return BlockRecord(
-        time=block.start + (window.n_frames - 1) / 2 * filtered_session.frame_time,
+        time=block.start_s + (window.n_frames - 1) / 2 * filtered_session.frame_time,
         n_frames=window.n_frames,
         complete=window.complete,
         low_cutoff=int(filtered_session.fit.options.low_cutoff),
@@ -340,7 +339,7 @@ def bad_frame_records(search: FrameSearch, first: int, rate: float | None) -> tu
 
 def frames_record(search: FrameSearch, n_pixels: int) -> FramesRecord:
     """Return the record of the frames of a stack."""
-    n_left_out = 0 if search.left_out is None else int(search.left_out.sum())
+    n_left_out = int(search.excluded.sum())
     return FramesRecord(
         n_bad=len(search.bad),
         n_left_out=n_left_out,

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from usdenoise.blood.power_doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.series import ResultSeries, displacement_columns
-from usdenoise.stack.acquisition import canonical_axes
 
 
 @dataclass(frozen=True)
@@ -95,10 +94,9 @@ def frame_table(result: DenoiseResult) -> Table:
     if stack.frame_rate_hz is not None:
         columns["time"] = frames / stack.frame_rate_hz
     columns |= {"intensity": curves.intensity, "dvars": curves.dvars, "outside": curves.outside}
-    for axis, letter in enumerate(canonical_axes(stack.spatial_axes)):
+    for axis, letter in enumerate(stack.pixel_axes):
         columns[f"displacement_{letter}"] = curves.displacement[:, axis]
-    left_out = np.zeros(n_frames, bool) if quality.left_out is None else quality.left_out
-    columns["left_out"] = left_out.astype(np.int64)
+    columns["left_out"] = quality.excluded.astype(np.int64)
     return Table(columns, {name: _FRAME_COLUMNS[name] for name in columns})
 
 

@@ -1,5 +1,4 @@
-"""Many blocks of one scan as one series: their common clutter, the filter of a block, weights, and bad blocks.
+"""What only many blocks of one scan have: a sample, bad blocks, activation, regions, and live sessions.
 
-Arrays only; files are for `jobs`. Others import :mod:`usdenoise.sessions.session_clutter`,
-:mod:`usdenoise.sessions.block_filter` and :mod:`usdenoise.sessions.session_series`.
+Arrays only; files are for `jobs`. `filter_session.py` and `online_session.py` are the drivers.
 """

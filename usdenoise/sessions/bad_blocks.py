@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.blood_background import TINY
+from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
-from usdenoise.sessions.alignment import Alignment
 
 FEWEST_BLOCKS = 5
 """Least number of good blocks that are compared with each other."""

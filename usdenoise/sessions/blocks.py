@@ -1,17 +1,25 @@
-"""The blocks of a session: which there are, when they begin, and how their frames are read."""
+"""The blocks of a session: which there are, when they begin, and whether they are alike."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.pipeline.windows import Window, cut_into_windows
-from usdenoise.stack.acquisition import Acquisition, canonical_axes
+from usdenoise.pipeline.recording import (
+    ArrayFrames,
+    Block,
+    Chunk,
+    Recording,
+    Window,
+    cut_into_windows,
+    working_type,
+)
+from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry, GriddedStack, shape_text
 
 SHORTEST, SHORTEST_SHARE = 16, 4
@@ -24,69 +32,16 @@ NEAR = 1e-6
 """Relative difference of frame rates and pixel pitches up to which they are the same."""
 
 
-@dataclass(frozen=True)
-class Block:
-    """A block of a session.
-
-    Attributes
-    ----------
-    name : str
-        Name of its file; empty for a stack in memory.
-    file : int
-        Number of its file, as files of several folders may have one name.
-    window : Window
-        Its frames in this file.
-    start : float
-        Time of its first frame, in s or in frames, from the first frame of the session.
-    problem : str
-        Why the file cannot be read, in words; empty (the default) where it can.
-    """
-
-    name: str
-    file: int
-    window: Window
-    start: float
-    problem: str = ""
-
-
-class BlockReader(Protocol):
-    """The frames of a block. The reader of a file can be sent to another process, which reads the frames."""
-
-    @property
-    def window(self) -> Window:
-        """Its frames in its file."""
-
-    def read(self) -> Acquisition:
-        """Return the block."""
-
-    def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
-        """Return some frames, (n, pixels along each axis...) in the order t, z, x, y; `numbers` increase from 0."""
-
-
-class Blocks(Protocol):
-    """The blocks of a session, and their frames."""
-
-    blocks: list[Block]
-    geometry: Geometry
-    """Axes and scales of all blocks."""
-    frame_time: float
-    """Time from one frame to the next, in s, or in frames of the file where the frame rate is not known."""
-    options: SessionOptions
-    """How it was cut into blocks, whether one that cannot be read is missing, and whether blocks are aligned."""
-
-    def reader(self, number: int) -> BlockReader:
-        """Return the reader of a block."""
-
-
-def mark_missing(blocks: Blocks, number: int, error: InputError) -> None:
+def mark_missing(recording: Recording, options: SessionOptions, number: int, error: InputError) -> None:
     """Mark a block as missing if its frames cannot be read, or raise the error."""
-    if blocks.options.skip_bad_files:
-        blocks.blocks[number] = replace(blocks.blocks[number], problem=error.cause)
-    elif blocks.blocks[0].file == blocks.blocks[-1].file:
+    blocks = recording.blocks
+    if options.skip_bad_files:
+        blocks[number] = replace(blocks[number], problem=error.cause)
+    elif blocks[0].file == blocks[-1].file:
         # A stack in memory has no file to skip.
         raise error
     else:
-        raise error.at(blocks.blocks[number].name, OR_SKIP) from error
+        raise error.at(blocks[number].name, OR_SKIP) from error
 
 
 def windows_of(n_frames: int, window: int, stride: int | None) -> list[Window]:
@@ -100,29 +55,8 @@ def time_unit(geometry: Geometry) -> str:
     return "frames" if geometry.frame_rate_hz is None else "s"
 
 
-@dataclass(frozen=True)
-class StackWindow:
-    """Some frames of a stack in memory, a :class:`BlockReader`."""
-
-    stack: Acquisition
-    window: Window
-
-    def read(self) -> Acquisition:
-        """Return a view of the frames."""
-        stack, time = self.stack, self.stack.axes.index("t")
-        frames = slice(self.window.start, self.window.stop)
-        part = tuple(frames if axis == time else slice(None) for axis in range(stack.iq.ndim))
-        coordinate = stack.coordinates.get("t")
-        times = {} if coordinate is None else {"t": coordinate[frames]}
-        return replace(stack, iq=stack.iq[part], coordinates={**stack.coordinates, **times}, labels=None)
-
-    def read_frames(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
-        """Return some frames, in the order t, z, x, y."""
-        return frames_in_order(self.read())[numbers]
-
-
-class BlocksOfStack:
-    """Windows of a stack in memory.
+def stack_session(stack: Acquisition, options: SessionOptions, precision: str) -> Recording:
+    """Return the recording of the windows of a stack in memory.
 
     Parameters
     ----------
@@ -130,44 +64,22 @@ class BlocksOfStack:
         The stack.
     options : SessionOptions
         The options of the session, with a window.
+    precision : str
+        "single" or "double".
     """
-
-    def __init__(self, stack: Acquisition, options: SessionOptions) -> None:
-        window, stride = options.window, options.stride
-        if window is None:
-            raise OptionError("a stack in memory requires window, the number of frames of a block")
-        self.options = options
-        self._stack, self.frame_time = stack, 1 / (stack.frame_rate_hz or 1.0)
-        self.blocks = [
-            Block("", 0, part, part.start * self.frame_time)
-            for part in windows_of(stack.n_frames, window, stride)
-        ]
-        self.geometry = replace(stack.geometry, labels=None)
-
-    def reader(self, number: int) -> StackWindow:
-        """Return the reader of a block."""
-        return StackWindow(self._stack, self.blocks[number].window)
-
-
-def in_order(stack: GriddedStack) -> str:
-    """Return the axes of a stack in the order t, z, x, y."""
-    return "t" + canonical_axes(stack.spatial_axes)
-
-
-def frames_in_order(stack: Acquisition) -> NDArray[Any]:
-    """Return the frames of a stack, (n, pixels along z, x, y): a view, or integers as floating-point numbers."""
-    frames = stack.iq.transpose([stack.axes.index(letter) for letter in in_order(stack)])
-    return (
-        frames
-        if np.issubdtype(frames.dtype, np.inexact)
-        else frames.astype(np.result_type(frames, np.float32))
-    )
-
-
-def with_frames(stack: Acquisition, frames: NDArray[Any]) -> Acquisition:
-    """Return a stack with other frames, (n, pixels along z, x, y)."""
-    axes = in_order(stack)
-    return replace(stack, iq=frames.transpose([axes.index(letter) for letter in stack.axes]))
+    if options.window is None:
+        raise OptionError("a stack in memory requires window, the number of frames of a block")
+    frame_time, dtype = 1 / (stack.frame_rate_hz or 1.0), working_type(stack, precision)
+    frames = ArrayFrames(stack.iq, stack.axes, dtype, stack.name)
+    blocks = [
+        Block(
+            chunks=[Chunk(0, frames.cut(window.start, window.stop))],
+            window=window,
+            start_s=window.start * frame_time,
+        )
+        for window in windows_of(stack.n_frames, options.window, options.stride)
+    ]
+    return Recording(replace(stack.geometry, labels=None), dtype, blocks, frame_time)
 
 
 @dataclass(frozen=True)

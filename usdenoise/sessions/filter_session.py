@@ -4,8 +4,9 @@ The same steps as for one acquisition: an estimate from a sample, a pass over th
 combination of their measures.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,10 +17,15 @@ from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import InputError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.pipeline.denoise import denoise_frames, working_type
+from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.dask_executor import DaskExecutor
+from usdenoise.pipeline.denoise import map_scan
 from usdenoise.pipeline.fit_result import FitResult
+from usdenoise.pipeline.measures import Clutter
+from usdenoise.pipeline.recording import ArrayFrames, Block, Recording, map_chunks
+from usdenoise.pipeline.series import Series, SeriesMaps, signal_image
 from usdenoise.sessions.bad_blocks import find_bad_blocks
-from usdenoise.sessions.blocks import Block, Blocks, mark_missing
+from usdenoise.sessions.blocks import mark_missing
 from usdenoise.sessions.measured_block import (
     BlockFindings,
     BlockStore,
@@ -27,10 +33,13 @@ from usdenoise.sessions.measured_block import (
     measure_block,
     own_options,
 )
-from usdenoise.sessions.session_clutter import SAMPLED_FRAMES, SessionClutter
-from usdenoise.sessions.session_estimate import SessionEstimate, estimate_session
-from usdenoise.sessions.session_series import BlockMap, session_series
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.sessions.session_estimate import (
+    SessionEstimate,
+    check_bad_frames,
+    check_method,
+    estimate_session,
+)
+from usdenoise.sessions.session_sample import SAMPLED_FRAMES, draw_sample
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import available_bytes, release_freed_memory
@@ -46,11 +55,14 @@ HELD_BLOCK, HELD_SAMPLE = 2.4, 2.1
 90 MiB."""
 
 
-class StackSink(Protocol):
+Progress = tuple[Callable[..., None] | None, Callable[[int, int], None] | None]
+
+
+class FrameSink(Protocol):
     """Where filtered blocks go."""
 
-    def write(self, number: int, stack: Acquisition) -> None:
-        """Write a filtered block."""
+    def write(self, number: int, frames: NDArray[Any]) -> None:
+        """Write a filtered block, (n, n_pixels)."""
 
     def has(self, number: int) -> bool:
         """Return whether a filtered block is there."""
@@ -69,7 +81,7 @@ class FilteredSession:
     geometry : Geometry
         Axes and scales of the blocks.
     frame_time : float
-        Time from one frame to the next, as :class:`usdenoise.sessions.blocks.Blocks` has it.
+        Time from one frame to the next, as :class:`usdenoise.pipeline.recording.Recording` has it.
     blocks : sequence of Block
         The blocks.
     findings : sequence of BlockFindings
@@ -113,33 +125,33 @@ class FilteredSession:
 
 
 def filter_session(
-    blocks: Blocks,
+    recording: Recording,
+    session: SessionOptions,
     options: DenoiseOptions,
     store: BlockStore,
     products: tuple[str, ...] = (),
-    stacks: StackSink | None = None,
-    on_iteration: Callable[..., None] | None = None,
-    on_done: Callable[[int, int], None] | None = None,
+    sink: FrameSink | None = None,
+    progress: Progress = (None, None),
     executor: Executor | None = None,
 ) -> FilteredSession:
     """Filter the blocks of a session, and return their series.
 
     Parameters
     ----------
-    blocks : Blocks
-        The blocks.
+    recording : Recording
+        The blocks. Those that cannot be read are marked in it.
+    session : SessionOptions
+        Whether such a block is missing, and whether blocks are aligned.
     options : DenoiseOptions
         Options of the filter.
     store : BlockStore
         Store of the measurements of the blocks. Blocks in the store are not filtered again.
     products : tuple of str
         Flow images that are made of each block, besides the power.
-    stacks : StackSink, optional
+    sink : FrameSink, optional
         Where the filtered blocks go; by default they are not kept.
-    on_iteration : callable, optional
-        Called with each line of the trace of the estimate.
-    on_done : callable, optional
-        Called with the number of blocks that are done, and of all blocks.
+    progress : pair of callables or None
+        Called with each line of the trace of the estimate, and with the number of blocks that are done and of all blocks.
     executor : Executor, optional
         Maps over the blocks; by default threads.
 
@@ -148,71 +160,161 @@ def filter_session(
     UsdenoiseError
         For anything that the user can mend.
     """
+    check_method(options)
+    check_bad_frames(options, recording)
+    on_iteration, on_done = progress
+    blocks, how = recording.blocks, (products, sink is not None)
     # Blocks on workers take no memory here.
     n_threads = options.threads or available_threads()
     if executor is None:
-        n_threads = min(n_threads, _most_blocks(blocks, options))
+        n_threads = min(n_threads, _most_blocks(recording, options))
     with ThreadExecutor(n_threads) as threads:
-        run = _Pass(blocks, options, products, stacks is not None, executor or threads)
-        session_estimate = estimate_session(blocks, options, run.executor, run.tried, on_iteration)
-        todo = [number for number in range(len(blocks.blocks)) if not _is_measured(store, number, stacks)]
-        for number, block in run.measured(todo, session_estimate):
-            if stacks is not None and block.stack is not None:
-                stacks.write(number, block.stack)
+        mapper = threads if executor is None else DaskExecutor(threads)
+
+        def measured(numbers: Sequence[int], clutter: Clutter) -> Iterator[MeasuredBlock]:
+            """Yield the measurements of the blocks of some numbers, in order; a missing block has no data."""
+            found = map_chunks(
+                measure_block,
+                (blocks[number] for number in numbers if not blocks[number].problem),
+                mapper,
+                clutter,
+                options,
+                recording.geometry,
+                *how,
+            )
+            for number in numbers:
+                block = None if blocks[number].problem else next(found)
+                if isinstance(block, InputError):
+                    mark_missing(recording, session, number, block)
+                    block = None
+                yield block or MeasuredBlock(BlockFindings(blocks[number].problem))
+
+        def tried(numbers: Sequence[int], clutter: Clutter) -> dict[int, MeasuredBlock]:
+            by_number = dict(zip(numbers, measured(numbers, clutter), strict=True))
+            return {number: block for number, block in by_number.items() if not blocks[number].problem}
+
+        # The clutter that all blocks have in common
+        sample = draw_sample(recording, options, session, mapper)
+        estimate = estimate_session(
+            sample, recording.geometry, options, session, mapper, tried, on_iteration=on_iteration
+        )
+        del sample
+        # All blocks without it
+        todo = [
+            number
+            for number in range(len(blocks))
+            if not store.has(number)
+            or not (sink is None or sink.has(number) or store.findings(number).frames is None)
+        ]
+        remaining = measured([number for number in todo if number not in estimate.measured], estimate.clutter)
+        for number in todo:
+            block = estimate.measured.get(number) or next(remaining)
+            if sink is not None and block.frames is not None:
+                sink.write(number, block.frames)
             store.put(number, block)
             if on_done is not None:
-                on_done(number + 1, len(blocks.blocks))
-        return _series(blocks, options, session_estimate, store, threads)
+                on_done(number + 1, len(blocks))
+        # Their series
+        return _filtered_session(recording, estimate, store, options, threads)
 
 
-class _Pass:
-    """The pass over the blocks of a session."""
+def _filtered_session(
+    recording: Recording,
+    estimate: SessionEstimate,
+    store: BlockStore,
+    options: DenoiseOptions,
+    threads: ThreadExecutor,
+) -> FilteredSession:
+    """Add up the stored measurements of the blocks, and return their series.
 
-    def __init__(
-        self,
-        blocks: Blocks,
-        options: DenoiseOptions,
-        products: tuple[str, ...],
-        keeps_stacks: bool,
-        executor: Executor,
-    ) -> None:
-        self._blocks, self._options = blocks, options
-        self._how = products, keeps_stacks
-        self.executor = executor
+    If a single block counts, its map is the map of a scan, with per-pixel cutoffs.
+    """
+    clutter, n_blocks = estimate.clutter, len(recording.blocks)
+    findings = [store.findings(number) for number in range(n_blocks)]
+    has_data = [found.frames is not None for found in findings]
+    known = np.flatnonzero(has_data).tolist()
+    powers = [store.array(number, "power") if has_data[number] else None for number in range(n_blocks)]
+    why, leftover = find_bad_blocks(
+        [found.level(power) for found, power in zip(findings, powers, strict=True)]
+    )
+    is_bad = np.array([bool(reason) for reason in why], bool)
+    if is_bad.all():
+        raise InputError(f"no block of the session is good; the first one: {why[0]}")
+    # Sums over the good blocks, the maps of their mean, and the weights of the lags
+    counting, series = np.flatnonzero(_apart(recording.blocks, ~is_bad)).tolist(), Series()
+    for number in counting:
+        series = series.added(store.lags(number), clutter)
+    alone = None
+    if len(counting) == 1:
+        alone = _maps_of_block(recording, counting[0], findings, clutter, options, threads)
+    model = series.model(clutter, threads, alone)
+    # The blood power of each block
+    blood = dict(
+        zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)
+    )
+    grid, geometry = clutter.grid, recording.geometry
+    missing = np.full(grid.n_pixels, np.nan, np.float32)
 
-    def tried(self, numbers: Sequence[int], clutter: SessionClutter) -> dict[int, MeasuredBlock]:
-        """Return the measurements of the given blocks that can be read."""
-        by_block = dict(self._mapped(numbers, clutter))
-        return {
-            number: block for number, block in by_block.items() if not self._blocks.blocks[number].problem
-        }
+    image = partial(signal_image, geometry, grid)
+    images = {
+        "power_doppler": [image(missing if power is None else power) for power in powers],
+        "blood_power": [
+            image(blood[number][0] if number in blood else missing) for number in range(n_blocks)
+        ],
+        "noise_power": [
+            image((blood[number][1] if number in blood else 1.0) * model.maps.noise_power)
+            for number in range(n_blocks)
+        ],
+    }
+    flow = findings[known[0]].flow
+    for name in flow:
+        images[name] = [
+            store.array(number, name) if has_data[number] else image(missing) for number in range(n_blocks)
+        ]
+    stacked = {name: np.stack(values) for name, values in images.items()}
+    good = np.flatnonzero(~is_bad).tolist()
+    observed = np.stack([image(store.array(number, "observed")) for number in good])
+    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in stacked.items()}
+    means["blood_power"] = image(model.maps.blood_power)
+    means["tsnr"] = _tsnr(stacked["blood_power"][good], observed)
+    return FilteredSession(
+        fit=estimate.fit,
+        picture_quality=model.maps.quality,
+        geometry=geometry,
+        frame_time=recording.frame_time,
+        blocks=recording.blocks,
+        findings=findings,
+        why=why,
+        leftover=leftover,
+        images=stacked,
+        means=means,
+        attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
+    )
 
-    def measured(self, numbers: Sequence[int], session_estimate: SessionEstimate) -> Any:
-        """Yield the number and the measurements of each block, in order."""
-        remaining = self._mapped(
-            [n for n in numbers if n not in session_estimate.measured], session_estimate.clutter
-        )
-        for number in numbers:
-            yield (
-                (number, session_estimate.measured[number])
-                if number in session_estimate.measured
-                else next(remaining)
-            )
 
-    def _mapped(self, numbers: Sequence[int], clutter: SessionClutter) -> Any:
-        """Yield the number and the measurements of each block; a missing block has no data."""
-        blocks = self._blocks
-        readers = (blocks.reader(n) for n in numbers if not blocks.blocks[n].problem)
-        results = self.executor.map(measure_block, readers, clutter, self._options, *self._how)
-        for number in numbers:
-            block = None if blocks.blocks[number].problem else next(results)
-            if isinstance(block, InputError):
-                mark_missing(blocks, number, block)
-                block = None
-            yield number, block or MeasuredBlock(BlockFindings(blocks.blocks[number].problem))
+def _maps_of_block(
+    recording: Recording,
+    number: int,
+    findings: Sequence[BlockFindings],
+    clutter: Clutter,
+    options: DenoiseOptions,
+    threads: ThreadExecutor,
+) -> SeriesMaps:
+    """Return the maps of a block as of a scan, in the signal pixels of its session."""
+    block, alignment = recording.blocks[number], findings[number].alignment
+    x = block.read()
+    if alignment is not None and clutter.reference is not None:
+        x = clutter.reference.apply(x, alignment)
+    frames = ArrayFrames(x, "tz", recording.dtype, recording.geometry.name)
+    geometry = recording.geometry.of_frames(len(x))
+    scan = Recording.of_chunks(geometry, recording.dtype, frames.chunks())
+    maps, grid = map_scan(scan, own_options(options, block), threads), clutter.grid
+    return replace(
+        maps, blood_power=grid.at_signal(maps.blood_power), noise_power=grid.at_signal(maps.noise_power)
+    )
 
 
-def _most_blocks(blocks: Blocks, options: DenoiseOptions) -> int:
+def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
     """Return the largest number of blocks that are filtered side by side, for their memory.
 
     Raises
@@ -220,10 +322,9 @@ def _most_blocks(blocks: Blocks, options: DenoiseOptions) -> int:
     InputError
         If the sampled frames and one block do not fit into the free memory.
     """
-    n_frames = [block.window.n_frames for block in blocks.blocks]
-    entries = max(n_frames) * blocks.geometry.n_pixels
-    entry = working_type(blocks.geometry, options.precision).itemsize
-    sample = min(sum(n_frames), SAMPLED_FRAMES) * blocks.geometry.n_pixels
+    n_frames, n_pixels = [block.n_frames for block in recording.blocks], recording.geometry.n_pixels
+    entries, entry = max(n_frames) * n_pixels, recording.dtype.itemsize
+    sample = min(sum(n_frames), SAMPLED_FRAMES) * n_pixels
     # A live session may have run in this process.
     release_freed_memory()
     most, of_block = available_bytes(), HELD_BLOCK * entries * entry
@@ -235,86 +336,6 @@ def _most_blocks(blocks: Blocks, options: DenoiseOptions) -> int:
             remedy="cut the files into shorter blocks with {window}",
         )
     return 1 + int(min((most - needed) // of_block, HELD_ENTRIES // entries))
-
-
-def _is_measured(store: BlockStore, number: int, stacks: StackSink | None) -> bool:
-    """Return whether a block is in the store, and the filtered block where it belongs."""
-    if not store.has(number):
-        return False
-    return stacks is None or stacks.has(number) or store.findings(number).frames is None
-
-
-def _series(
-    blocks: Blocks,
-    options: DenoiseOptions,
-    estimate: SessionEstimate,
-    store: BlockStore,
-    threads: Executor,
-) -> FilteredSession:
-    """Compute the series from the stored measurements of the blocks."""
-    clutter, numbers = estimate.clutter, range(len(blocks.blocks))
-    findings = [store.findings(number) for number in numbers]
-    has_data = np.array([block_findings.frames is not None for block_findings in findings], bool)
-    powers = [store.array(number, "power") if has_data[number] else None for number in numbers]
-    why, excess_power = find_bad_blocks(
-        [block_findings.level(power) for block_findings, power in zip(findings, powers, strict=True)]
-    )
-    is_bad = np.array([bool(reason) for reason in why], bool)
-    if is_bad.all():
-        raise InputError(f"no block of the session is good; the first one: {why[0]}")
-    does_count = _apart(blocks, ~is_bad)
-    one = np.flatnonzero(does_count)
-    alone = _alone(blocks, options, clutter, int(one[0])) if len(one) == 1 else None
-    is_scaled = np.array(
-        [finding.alignment is not None and finding.alignment.is_scaled for finding in findings]
-    )
-    block_findings = session_series(store.array, ~does_count, has_data, clutter, threads, alone, is_scaled)
-    missing = np.full(clutter.grid.n_pixels, np.nan, np.float32)
-    images = {
-        "power_doppler": [clutter.image_of(missing if power is None else power) for power in powers],
-        "blood_power": [clutter.image_of(values) for values in block_findings.blood_power],
-        "noise_power": [
-            clutter.image_of(level * block_findings.model.noise_power)
-            for level in block_findings.noise_levels
-        ],
-    }
-    flow = next(block_findings.flow for block_findings in findings if block_findings.frames is not None)
-    for name in flow:
-        images[name] = [
-            store.array(number, name) if has_data[number] else clutter.image_of(missing) for number in numbers
-        ]
-    image_series = {name: np.stack(values) for name, values in images.items()}
-    good = np.flatnonzero(~is_bad).tolist()
-    observed = np.stack([clutter.image_of(store.array(number, "observed")) for number in good])
-    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in image_series.items()}
-    means["blood_power"] = clutter.image_of(block_findings.model.mean_blood_power)
-    means["tsnr"] = _tsnr(image_series["blood_power"][good], observed)
-    return FilteredSession(
-        fit=estimate.fit,
-        picture_quality=block_findings.model.quality,
-        geometry=blocks.geometry,
-        frame_time=blocks.frame_time,
-        blocks=blocks.blocks,
-        findings=findings,
-        why=why,
-        leftover=excess_power,
-        images=image_series,
-        means=means,
-        attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
-    )
-
-
-def _alone(blocks: Blocks, options: DenoiseOptions, clutter: SessionClutter, number: int) -> BlockMap:
-    """Return the map of the only block that counts, computed as for a single stack."""
-    reader = blocks.reader(number)
-    block_options = replace(own_options(options, reader), threads=options.threads)
-    stack = reader.read()
-    if clutter.reference is not None:
-        stack, _ = clutter.reference.align(stack)
-    result = denoise_frames(stack, block_options)
-    return BlockMap(
-        clutter.pixels_of(result.blood_power), clutter.pixels_of(result.noise_power), result.picture_quality
-    )
 
 
 def _mean(images: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -329,16 +350,18 @@ def _tsnr(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray
     """Return the mean over the standard deviation of a series over time, 0 where it does not change."""
     mean = _mean(images, observed)
     spread = np.sqrt(_mean((images - mean) ** 2, observed))
-    ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=spread > 0)
+    # What is left by rounding of values in single precision is no change.
+    changes = spread > np.finfo(np.float32).eps * np.abs(mean)
+    ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=changes)
     tsnr: NDArray[np.float32] = ratio.astype(np.float32)
     return tsnr
 
 
-def _apart(blocks: Blocks, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _apart(blocks: Sequence[Block], good: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return good blocks without a frame in common: means and variances take the noise of blocks to be independent."""
     apart, file, stop = np.zeros(len(good), bool), -1, 0
-    for number in np.flatnonzero(good):
-        block = blocks.blocks[number]
+    for number in np.flatnonzero(good).tolist():
+        block = blocks[number]
         if block.file != file or block.window.start >= stop:
             apart[number], file, stop = True, block.file, block.window.stop
     return apart if apart.sum() > 1 else good

@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.flow import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
+from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.sessions.alignment import Alignment
+from usdenoise.pipeline.filter_chunk import filter_chunk
+from usdenoise.pipeline.inspection import inspect_block
+from usdenoise.pipeline.measures import Clutter
+from usdenoise.pipeline.recording import Block
+from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.bad_blocks import BlockLevel
-from usdenoise.sessions.block_filter import filter_session_block
-from usdenoise.sessions.blocks import BlockReader
-from usdenoise.sessions.session_clutter import SessionClutter
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.geometry import Geometry
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,11 @@ class BlockFindings:
     alignment: Alignment | None = None
     flow: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
+    @property
+    def is_scaled(self) -> bool:
+        """Whether its gain was divided out."""
+        return self.alignment is not None and self.alignment.is_scaled
+
     def level(self, power: NDArray[np.floating] | None) -> BlockLevel:
         """Return the quantities of the block that are compared with other blocks."""
         return BlockLevel.of(power, self.frames, self.alignment, self.problem)
@@ -56,98 +63,128 @@ class MeasuredBlock:
     ----------
     findings : BlockFindings
         The findings on the block.
-    arrays : mapping
-        "lags", "power", "observed" and "temporal", as :class:`usdenoise.sessions.block_filter.FilteredBlock` has them, in
-        single precision, and the flow images; empty without data.
-    stack : Acquisition or None
-        The filtered block, if it is kept.
+    lags : BlockLags or None
+        What its series adds up, in single precision; None without data.
+    power : (n_signal,) float32 array
+        Power Doppler of the filtered block; NaN in pixels that were not observed.
+    images : mapping
+        Name -> flow image.
+    strongest : float
+        Mean power of the strongest temporal component of the filtered block; 0 where it was not looked for.
+    frames : (n, n_pixels) array or None
+        The filtered frames, if they are kept; 0 in unobserved entries and in excluded frames.
     """
 
     findings: BlockFindings
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    stack: Acquisition | None = None
+    lags: BlockLags | None = None
+    power: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    images: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    strongest: float = 0.0
+    frames: NDArray[Any] | None = None
 
 
 class BlockStore(Protocol):
     """Store of the measurements of the blocks of a session."""
 
     def put(self, number: int, block: MeasuredBlock) -> None:
-        """Store the findings and the arrays of a block, whole or not at all."""
+        """Store the measurements of a block, whole or not at all."""
 
     def has(self, number: int) -> bool:
         """Return whether a block is stored."""
 
+    def lags(self, number: int) -> BlockLags:
+        """Return what the series adds up of a stored block."""
+
     def array(self, number: int, name: str) -> NDArray[Any]:
-        """Return an array of a stored block."""
+        """Return an array of a stored block: "power", "observed", or a flow image."""
 
     def findings(self, number: int) -> BlockFindings:
         """Return the findings of a stored block."""
 
 
 def measure_block(
-    reader: BlockReader,
-    clutter: SessionClutter,
+    block: Block,
+    clutter: Clutter,
     options: DenoiseOptions,
+    geometry: Geometry,
     products: tuple[str, ...] = (),
-    keeps_stack: bool = False,
+    keeps_frames: bool = False,
+    usual: float | None = None,
+    by_halves: bool = False,
 ) -> MeasuredBlock | InputError:
     """Read a block, remove the clutter of its session, and measure the filtered block.
 
     Parameters
     ----------
-    reader : BlockReader
+    block : Block
         The block.
-    clutter : SessionClutter
-        The common components.
+    clutter : Clutter
+        The clutter of the session.
     options : DenoiseOptions
         Options of the session.
+    geometry : Geometry
+        Axes and scales of the blocks.
     products : tuple of str
         Flow images that are made of it; none by default.
-    keeps_stack : bool
-        Whether the filtered block is kept; by default not.
+    keeps_frames : bool
+        Whether the filtered frames are kept; by default not.
+    usual : float, optional
+        As for :func:`usdenoise.pipeline.filter_chunk.filter_chunk`.
+    by_halves : bool
+        Whether the lags are summed by halves of the frames, for the map of the only block; by default not.
 
     Returns
     -------
     MeasuredBlock or InputError
-        Without arrays if too few of its frames are good, or it is zero everywhere; the error of a block that cannot be
-        read.
+        Without lags if too few of its frames are good, or it is zero everywhere; the error of a block that cannot be read.
     """
+    own = own_options(options, block)
     try:
-        stack = reader.read()
+        x = block.read()
     except InputError as error:
         return error
     try:
-        is_kept = keeps_stack or not FLOW_PRODUCTS.isdisjoint(products)
-        block = filter_session_block(stack, clutter, own_options(options, reader), is_kept=is_kept)
+        x, search = inspect_block(x, clutter, own, geometry.name)
     except (InputError, OptionError) as error:
         return MeasuredBlock(BlockFindings(error.cause))
-    flow = {} if block.stack is None else flow_images(block.stack, products, block.frames.left_out)
-    single = np.complex64 if np.iscomplexobj(block.lags) else np.float32
-    arrays = {
-        "lags": block.lags.astype(single),
-        "power": block.power.astype(np.float32),
-        "observed": block.observed.astype(np.float32),
-        "temporal": block.temporal.astype(single),
-    }
+    out = np.empty_like(x) if keeps_frames or not FLOW_PRODUCTS.isdisjoint(products) else None
+    place = (0, len(x)) if by_halves else None
+    measures = filter_chunk(x, clutter, search.excluded, place, usual, out)
+    lags = BlockLags.of(measures, clutter)
+    power = lags.lags[:, 0].real
+    if not clutter.keeps_residual:
+        power = clutter.grid.at_signal(measures.kept_power) / measures.n_used_frames
+    flow = {} if out is None else flow_images(geometry.as_stack(out), geometry, products, search.excluded)
+    single = np.complex64 if clutter.is_complex else np.float32
     findings = BlockFindings(
-        problem=block.level.problem,
-        frames=block.frames,
-        n_unobserved=block.n_unobserved,
-        alignment=block.alignment,
-        flow={
-            name: {"unit": flow_image.unit, "formula": flow_image.formula}
-            for name, flow_image in flow.items()
-        },
+        frames=search,
+        n_unobserved=measures.n_unused,
+        alignment=measures.alignment,
+        flow={name: {"unit": image.unit, "formula": image.formula} for name, image in flow.items()},
     )
-    arrays |= {name: flow_image.values for name, flow_image in flow.items()}
-    return MeasuredBlock(findings, arrays, block.stack if keeps_stack else None)
+    return MeasuredBlock(
+        findings=replace(findings, problem=findings.level(power).problem),
+        lags=replace(
+            lags,
+            lags=lags.lags.astype(single),
+            observed=lags.observed.astype(np.float32),
+            temporal=lags.temporal.astype(single),
+            is_scaled=findings.is_scaled,
+            sums=lags.sums if by_halves else None,
+            power=lags.power if by_halves else None,
+        ),
+        power=np.where(lags.observed > 0, power, np.nan).astype(np.float32),
+        images={name: image.values for name, image in flow.items()},
+        strongest=measures.strongest,
+        frames=out if keeps_frames else None,
+    )
 
 
-def own_options(options: DenoiseOptions, reader: BlockReader) -> DenoiseOptions:
+def own_options(options: DenoiseOptions, block: Block) -> DenoiseOptions:
     """Return options for a block, on one thread, whose bad frames are counted from its first frame."""
     if isinstance(options.bad_frames, str):
         return replace(options, threads=1)
-    window = reader.window
+    window = block.window
     block_frames = tuple(
         frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop
     )

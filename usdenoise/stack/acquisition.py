@@ -7,10 +7,9 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.stack.arrays import is_dask_array
 from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.geometry import SPATIAL_LETTERS, GriddedStack
-from usdenoise.stack.lazy_arrays import is_dask_array
-from usdenoise.stack.stored_form import StoredForm
+from usdenoise.stack.geometry import GriddedStack, StoredForm, as_frames
 
 
 @dataclass(frozen=True)
@@ -101,6 +100,11 @@ class Acquisition(GriddedStack):
         }
         return cls(iq, **geometry_fields)
 
+    @property
+    def frames(self) -> NDArray[Any]:
+        """The frames, (n_frames, n_pixels), pixels in the order z, x, y: the transpose of the Casorati matrix."""
+        return as_frames(self.iq, self.axes)
+
     def __repr__(self) -> str:
         rate = "frame rate unknown" if self.frame_rate_hz is None else f"{self.frame_rate_hz:g} Hz"
         pitches = ", ".join(f"{letter} {pitch:.4g} mm" for letter, pitch in self.spacing_mm.items())
@@ -141,13 +145,3 @@ def without_mask(values: Any) -> NDArray[Any]:
     kept = np.array(values.data, dtype=None if values.dtype.kind in "fc" else np.float64)
     kept[np.ma.getmaskarray(values)] = np.nan
     return kept
-
-
-def canonical_axes(axes: str) -> str:
-    """Return `axes` in the order in which the Casorati matrix numbers them: z, x, y, then t."""
-    return "".join(letter for letter in SPATIAL_LETTERS + "t" if letter in axes)
-
-
-def spatial_order(image: NDArray[Any], axes: str, order: str) -> NDArray[Any]:
-    """Return a view of an array with axes `axes`, its axes in the order of the letters `order`."""
-    return image.transpose([axes.index(letter) for letter in order])

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.acquisition import Acquisition, without_mask
+from usdenoise.stack.arrays import is_dask_array
 from usdenoise.stack.coordinates import check_order
 from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes
 from usdenoise.stack.geometry import check_axes, shape_text
 from usdenoise.stack.labels import Label, labelled_metadata
-from usdenoise.stack.lazy_arrays import is_dask_array
 from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options
 
 _NO_VALUE = np.float32(0)

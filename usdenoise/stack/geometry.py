@@ -2,17 +2,70 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.stored_form import StoredForm
+
+FREE_NAME = "filtered_stack"
+"""Name of the stack in a result that has something else of its own name, such as `power_doppler`."""
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """How a file holds a stack, apart from its name, axes and type.
+
+    Attributes
+    ----------
+    parts : tuple of str
+        Names of the arrays of the real and the imaginary part, where they are apart; empty (the default) otherwise.
+    singles : tuple of int
+        Numbers of the axes of length 1 that the array in the file has and the stack does not; none by default.
+    """
+
+    parts: tuple[str, ...] = ()
+    singles: tuple[int, ...] = ()
+
+
+def form_of(parts: tuple[str, ...]) -> StoredForm:
+    """Return the form of a stack by the names of the arrays in which it is stored: one, or real and imaginary part."""
+    return StoredForm(parts if len(parts) == 2 else ())
+
 
 SPATIAL_LETTERS = "zxy"
 """Depth, lateral, elevation: pixels are numbered in this order, whatever the order in the file."""
+
+
+def canonical_axes(axes: str) -> str:
+    """Return `axes` in the order in which pixels are numbered: z, x, y, then t."""
+    return "".join(letter for letter in SPATIAL_LETTERS + "t" if letter in axes)
+
+
+def in_axes(values: NDArray[Any], axes: str, order: str) -> NDArray[Any]:
+    """Return a view of an array with axes `axes`, its axes in the order of the letters `order`."""
+    return values.transpose([axes.index(letter) for letter in order])
+
+
+def as_frames(values: NDArray[Any], axes: str) -> NDArray[Any]:
+    """Return the values of a stack, axes in the order of the letters `axes`, as frames of pixels in the order z, x, y.
+
+    Returns
+    -------
+    (n_frames, n_pixels) array
+        A view if the memory allows it. Otherwise a copy, pixel after pixel if time is the fastest axis in memory.
+    """
+    pixels_and_time = in_axes(values, axes, canonical_axes(axes))
+    n_frames = pixels_and_time.shape[-1]
+    strides = [
+        abs(stride) for n, stride in zip(pixels_and_time.shape, pixels_and_time.strides, strict=True) if n > 1
+    ]
+    if n_frames > 1 and abs(pixels_and_time.strides[-1]) == min(strides):
+        return pixels_and_time.reshape(-1, n_frames).T
+    return np.moveaxis(pixels_and_time, -1, 0).reshape(n_frames, -1)
 
 
 def check_axes(axes: str, shape: tuple[int, ...]) -> None:
@@ -104,6 +157,33 @@ class GriddedStack:
         return tuple(self.shape[self.axes.index(letter)] for letter in order)
 
     @property
+    def pixel_axes(self) -> str:
+        """The axes without t, in the order z, x, y in which pixels are numbered."""
+        return canonical_axes(self.spatial_axes)
+
+    @property
+    def pixel_shape(self) -> tuple[int, ...]:
+        """Number of pixels along z, x and y."""
+        return self.shape_in(self.pixel_axes)
+
+    def image(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of all pixels, (..., n_pixels), as images with the spatial axes of the stack: a view."""
+        first = values.ndim - 1
+        images = values.reshape(*values.shape[:-1], *self.pixel_shape)
+        order = [first + self.pixel_axes.index(letter) for letter in self.spatial_axes]
+        return images.transpose([*range(first), *order])
+
+    def pixels(self, images: NDArray[Any]) -> NDArray[Any]:
+        """Return images with the spatial axes of the stack, the last ones, as values of all pixels, (..., n_pixels)."""
+        first = images.ndim - len(self.spatial_axes)
+        order = [first + self.spatial_axes.index(letter) for letter in self.pixel_axes]
+        return images.transpose([*range(first), *order]).reshape(*images.shape[:first], -1)
+
+    def as_stack(self, frames: NDArray[Any]) -> NDArray[Any]:
+        """Return frames, (n, n_pixels), as a stack of n frames with the axes of this one: a view."""
+        return np.moveaxis(self.image(frames), 0, self.axes.index("t"))
+
+    @property
     def shape_text(self) -> str:
         """Axes and shape in words, for example "t 150, z 72, x 56"."""
         return ", ".join(f"{letter} {n}" for letter, n in zip(self.axes, self.shape, strict=True))
@@ -172,6 +252,14 @@ class Geometry(GriddedStack):
 
     def __post_init__(self) -> None:
         self._check()
+
+    def of_frames(self, n_frames: int) -> "Geometry":
+        """Return the geometry of another number of frames, whose times are not known."""
+        shape = tuple(
+            n_frames if letter == "t" else n for letter, n in zip(self.axes, self.shape, strict=True)
+        )
+        coordinates = {letter: along for letter, along in self.coordinates.items() if letter != "t"}
+        return replace(self, shape=shape, coordinates=coordinates, labels=None)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

@@ -1,7 +1,7 @@
 """A sample of the pixels with all of their frames in memory: what an estimate looks at."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.row_blocks import block_rows, third_difference_norms
-from usdenoise.stack.bit_mask import pack, unpack
+from usdenoise.stack.arrays import pack, unpack
 from usdenoise.stack.sampling import spread_rows
 
 Result = TypeVar("Result")
@@ -29,13 +29,13 @@ class PixelSample:
     values : (n_pixels, n_frames) array
         Finite everywhere, 0 where an entry is unobserved and in excluded frames.
     observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
-        Bit mask of the observed entries (see :mod:`usdenoise.stack.bit_mask`); None when all are observed.
+        Bit mask of the observed entries (see :mod:`usdenoise.stack.arrays`); None when all are observed.
     numbers : (n_pixels,) array
         Numbers of the pixels, increasing.
     executor : Executor
         Maps functions over row blocks.
-    excluded : (n_frames,) boolean array or None
-        Frames that are excluded from every estimate. None if no frame is excluded.
+    excluded : (n_frames,) boolean array
+        Frames that are excluded from every estimate; by default none.
 
     Examples
     --------
@@ -50,7 +50,11 @@ class PixelSample:
     observed: NDArray[np.uint8] | None
     numbers: NDArray[np.intp]
     executor: Executor
-    excluded: NDArray[np.bool_] | None = None
+    excluded: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+
+    def __post_init__(self) -> None:
+        if not len(self.excluded):
+            object.__setattr__(self, "excluded", np.zeros(self.values.shape[1], bool))
 
     @classmethod
     def of(cls, values: NDArray[Any], numbers: NDArray[np.intp], executor: Executor) -> Self:
@@ -84,7 +88,7 @@ class PixelSample:
     @property
     def n_used_frames(self) -> int:
         """Number of frames that are not excluded."""
-        return self.n_frames - (0 if self.excluded is None else int(np.count_nonzero(self.excluded)))
+        return int(np.count_nonzero(~self.excluded))
 
     @property
     def used_shape(self) -> tuple[int, int]:
@@ -113,11 +117,11 @@ class PixelSample:
         if self.observed is None:
             return None
         mask = unpack(self.observed[rows], self.n_frames)
-        return mask if self.excluded is None else mask | self.excluded
+        return mask | self.excluded
 
     def sampled_bits(self) -> NDArray[np.uint8] | None:
         """Return the bit mask of the entries that may be sampled: observed, and not in an excluded frame."""
-        if self.excluded is None:
+        if not self.excluded.any():
             return self.observed
         used = pack(~self.excluded[None])
         if self.observed is None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.bit_mask import pack, packed_width, unpack
+from usdenoise.stack.arrays import pack, packed_width, unpack
 from usdenoise.stack.random_streams import RandomStream, TileStream
 
 TILE_ROWS = 256

@@ -31,7 +31,7 @@ from usdenoise.jobs.batch import executors
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.jobs.workers import DEATHS, dask_client
 from usdenoise.phantom import PhantomSettings
-from usdenoise.stack import frame_blocks
+from usdenoise.pipeline import recording
 from usdenoise.system.signals import Terminated, terminable
 
 N_SCANS = 3
@@ -205,7 +205,7 @@ def test_a_run_on_workers_gives_the_files_of_a_run_here(scans, undisturbed, clus
 
 @pytest.mark.parametrize("name", ["scan.npz", "pixels.h5"])
 def test_what_workers_cannot_read_in_blocks_is_sent_to_them(name, scans, cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(frame_blocks, "BLOCK_ENTRIES", 1 << 14)
+    monkeypatch.setattr(recording, "CHUNK_ENTRIES", 1 << 14)
     stack = usdenoise.load(scans / "scan2.h5")
     if name == "scan.npz":
         np.savez(tmp_path / name, iq=stack.iq)

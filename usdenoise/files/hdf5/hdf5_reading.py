@@ -17,7 +17,7 @@ from usdenoise.files.hdf5.hdf5_storage import check_links, check_stored
 from usdenoise.files.matlab import matlab_v73
 from usdenoise.files.stored import StoredArray, reversed_axes
 from usdenoise.options.reading_options import ReadOptions
-from usdenoise.stack.stored_form import form_of
+from usdenoise.stack.geometry import form_of
 
 DAMAGED = "is truncated or corrupt: the HDF5 library could not read it; copy or write it again"
 

@@ -25,9 +25,8 @@ from usdenoise.files.matlab.matlab_cells import MOST_CELLS, NUMERIC_CLASSES, blo
 from usdenoise.files.matlab.matlab_elements import elements
 from usdenoise.files.stored import StoredArray, complex_dtype, from_array, loaded_when_read
 from usdenoise.options.reading_options import ReadOptions
-from usdenoise.stack.geometry import shape_text
+from usdenoise.stack.geometry import form_of, shape_text
 from usdenoise.stack.metadata import is_known
-from usdenoise.stack.stored_form import form_of
 
 DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it again"
 

@@ -59,7 +59,7 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     """Return the scans that some paths name or hold, each once, in natural order.
 
     A folder is searched with all its subfolders, except hidden ones, links to folders, and `output`. A folder
-    that is an acquisition itself (Zarr, AUTC) is one scan. Results of earlier runs are skipped.
+    that is an acquisition itself (Zarr) is one scan. Results of earlier runs are skipped.
 
     The tree below the deepest folder that holds all `paths` is mirrored under `output`. Each scan has a folder
     there with the name of its file without the suffix. Where files of one folder differ in the suffix alone,

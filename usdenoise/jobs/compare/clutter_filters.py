@@ -18,7 +18,8 @@ from usdenoise.baselines.temporal_filters import end_of_clutter
 from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import filter_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.clutter.band import Band
+from usdenoise.clutter.clutter_cutoff import Band
+from usdenoise.clutter.local_cutoffs import Lattice, lattice_places
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.errors import InputError, OptionError
 from usdenoise.estimate.rank import least_rank
@@ -27,11 +28,14 @@ from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.row_blocks import block_rows, row_squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
-from usdenoise.pipeline.denoise import denoise, working_type
-from usdenoise.pipeline.signal_pixels import find_signal_pixels
-from usdenoise.pipeline.stack_filter import filter_matrix
-from usdenoise.stack.acquisition import Acquisition, canonical_axes
-from usdenoise.stack.casorati import casorati, image_from_pixels
+from usdenoise.pipeline.denoise import denoise
+from usdenoise.pipeline.filter_chunk import filter_block
+from usdenoise.pipeline.inspection import find_signal_pixels
+from usdenoise.pipeline.measures import Clutter
+from usdenoise.pipeline.recording import ArrayFrames, working_type
+from usdenoise.pipeline.scan_clutter import choose_local_cutoffs, lattice_map, model_coefficients
+from usdenoise.pipeline.series import signal_image
+from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.random_streams import RandomStream
 
@@ -92,7 +96,7 @@ def _run_denoise(
     result = denoise(stack, options=make_options(preset, **shared, **changed))
     solution, low = result.solution, result.options.low_cutoff
     return Filtered(
-        matrix=casorati(result.acquisition),
+        matrix=result.acquisition.frames.T,
         power=result.power_doppler,
         blood_power=result.blood_power,
         rank=len(result.singular_values),
@@ -109,7 +113,8 @@ Baseline = Callable[[NDArray[Any], Neighbourhood, DenoiseOptions, Executor], Fil
 
 
 def _run_baseline(baseline: Baseline, stack: Acquisition, options: DenoiseOptions) -> Filtered:
-    matrix = casorati(stack, working_type(stack, options.precision)).copy()
+    dtype = working_type(stack, options.precision)
+    matrix = np.array(ArrayFrames(stack.iq, stack.axes, dtype, stack.name).read().T, order="C")
     with ThreadExecutor(options.threads) as executor:
         sample = PixelSample.of(matrix, np.arange(len(matrix)), executor)
         if n_missing := matrix.size - sample.n_used:
@@ -117,17 +122,10 @@ def _run_baseline(baseline: Baseline, stack: Acquisition, options: DenoiseOption
                 f"this method requires every entry, and {n_missing} are NaN or infinite; "
                 "compare methods that fill missing entries, such as eta-decay"
             )
-        signal_pixels = find_signal_pixels(
-            sample, row_squared_norms(matrix), least_rank(options), sample.fast_power
-        )
-        grid = Neighbourhood(stack.shape_in(canonical_axes(stack.spatial_axes)), signal_pixels)
-        filtered = baseline(
-            matrix if signal_pixels is None else matrix[signal_pixels], grid, options, executor
-        )
-
-    def image(values: NDArray[Any]) -> NDArray[Any]:
-        return image_from_pixels(grid.everywhere(values), stack).astype(np.float32)
-
+        mask = find_signal_pixels(sample, row_squared_norms(matrix), least_rank(options), sample.fast_power)
+        grid = Neighbourhood(mask.reshape(stack.pixel_shape))
+        filtered = baseline(grid.at_signal(matrix), grid, options, executor)
+    image = partial(signal_image, stack.geometry, grid)
     return replace(
         filtered,
         matrix=grid.everywhere(filtered.matrix),
@@ -147,25 +145,42 @@ def _number(options: DenoiseOptions, name: str) -> int:
 def _rsvd(matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     rng = RandomStream.RANGE_FINDER.generator(options.seed)
     rank = min(_number(options, "rank"), *matrix.shape)
-    return _keep_band(matrix, grid, options, executor, randomized_svd(matrix, rank, executor, rng))
+    return keep_band(matrix, grid, options, executor, randomized_svd(matrix, rank, executor, rng))
 
 
 def _rpca(matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     low_rank, iterations, mismatch = robust_pca(matrix, executor)
-    filtered = _keep_band(matrix, grid, options, executor, low_rank)
+    filtered = keep_band(matrix, grid, options, executor, low_rank)
     return replace(filtered, iterations=iterations, note=f"mismatch {mismatch:.1e}")
 
 
-def _keep_band(
+def keep_band(
     matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor, model: LowRank
 ) -> Filtered:
     """Keep the shared band of some components, as `usdenoise run` does."""
     low, high = _number(options, "low_cutoff"), options.high_cutoff
     band = Band(low, model.rank if isinstance(high, str) else high, high == "none")
-    power, blood = filter_matrix(matrix, model, band, grid, executor)
+    n_pixels, n_frames = matrix.shape
+    none, lattice = np.zeros(n_frames, bool), Lattice(grid, lattice_places(grid.shape))
+    first_map = lattice_map(lattice, matrix[lattice.pixels], slice(0, n_frames), model, low, none, executor)
+    projection, cutoffs = choose_local_cutoffs(first_map, model, low, none)
+    clutter = Clutter(
+        left=model.left,
+        low=low,
+        high=band.high,
+        keeps_residual=band.keeps_residual,
+        projection=projection,
+        grid=Neighbourhood.whole((n_pixels,)),
+        further=None if cutoffs is None else (cutoffs.first, cutoffs.further),
+        model=model_coefficients(model),
+        is_given=True,
+    )
+    frames = ArrayFrames(matrix, "zt", matrix.dtype, "matrix")
+    measures = filter_block(frames.chunks(), clutter, none, executor, matrix.T)
+    blood = map_blood(measures.lag_sums(clutter.grid.mask), projection, grid, executor, with_halves=False)
     return Filtered(
         matrix=matrix,
-        power=power,
+        power=measures.kept_power / n_frames,
         blood_power=blood.blood_power,
         rank=model.rank,
         low_cutoff=low,
@@ -201,7 +216,7 @@ def _filter_in_time(
     apply(matrix, executor)
     projection = filter_projection(response)
     lags = LagSums.joined(
-        LagSums.from_rows(matrix[rows], None, projection.n_lags) for rows in block_rows(matrix.shape)
+        LagSums.from_rows(matrix[rows], projection.n_lags) for rows in block_rows(matrix.shape)
     )
     blood = map_blood(lags, projection, grid, executor, with_halves=False)
     power = row_squared_norms(matrix) / n_frames

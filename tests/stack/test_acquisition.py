@@ -1,4 +1,4 @@
-"""Stack to Casorati matrix and back, for any axis order."""
+"""What can be a stack, and its frames: pixels in the order z, x, y, for any axis order."""
 
 from itertools import permutations
 
@@ -7,30 +7,30 @@ import pytest
 
 from usdenoise.errors import InputError
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.casorati import casorati, from_casorati, image_from_pixels
 
 ORDERS = ["".join(p) for p in permutations("zxt")] + ["tzxy", "zxyt", "ytxz"]
 
 
 @pytest.mark.parametrize("axes", ORDERS)
-def test_rows_are_pixels_in_the_order_z_x_y(axes):
+def test_pixels_of_the_frames_are_in_the_order_z_x_y(axes):
     sizes = {"z": 3, "x": 4, "y": 2, "t": 5}
     canonical = [letter for letter in "zxyt" if letter in axes]
     numbered = np.arange(np.prod([sizes[c] for c in canonical])).reshape([sizes[c] for c in canonical])
     stack = numbered.transpose([canonical.index(letter) for letter in axes]).copy().astype(np.float32)
     acquisition = Acquisition(stack, axes)
-    matrix = casorati(acquisition)
+    matrix = acquisition.frames.T
     assert np.array_equal(matrix, np.arange(numbered.size).reshape(-1, 5))
-    assert np.array_equal(from_casorati(matrix, acquisition), stack)
-    image = image_from_pixels(matrix[:, 2], acquisition)
+    assert np.array_equal(acquisition.as_stack(matrix.T), stack)
+    image = acquisition.image(matrix[:, 2])
     assert np.array_equal(image, stack.take(2, axis=axes.index("t")))
     assert (acquisition.n_pixels, acquisition.n_frames) == matrix.shape
 
 
-def test_pixel_major_memory_is_not_copied():
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)], ids=["by frame", "by pixel"])
+def test_memory_in_the_order_of_the_frames_or_the_pixels_is_not_copied(order):
     memory = np.zeros((3, 4, 5), np.complex64)
-    acquisition = Acquisition(memory.transpose(2, 0, 1), "tzx")
-    assert np.shares_memory(casorati(acquisition), memory)
+    acquisition = Acquisition(memory.transpose(order), "tzx")
+    assert np.shares_memory(acquisition.frames, memory)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.displacement import envelope
 from usdenoise.frames.registration import Registration
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.row_blocks import row_blocks
-from usdenoise.sessions.blocks import frames_in_order, with_frames
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.linalg.row_blocks import envelope
 
 ENVELOPE_FRAMES = 32
 """Frames of a block, evenly spread, whose mean envelope is registered."""
@@ -103,19 +100,10 @@ class Reference:
     def _registration(self) -> Registration:
         return Registration.of(self.image)
 
-    def align(self, stack: Acquisition) -> tuple[Acquisition, Alignment]:
-        """Return a block as it is in the reference, and its alignment.
-
-        Parameters
-        ----------
-        stack : Acquisition
-            The block; it stays as it is.
-        """
-        frames = frames_in_order(stack)
-        alignment = self.alignment(mean_envelope(frames))
-        if not (alignment.is_shifted or alignment.is_scaled) and self.mask.all():
-            return stack, alignment
-        return with_frames(stack, self.apply(frames, alignment)), alignment
+    def align(self, x: NDArray[Any]) -> tuple[NDArray[Any], Alignment]:
+        """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment."""
+        alignment = self.alignment(mean_envelope(x, self.image.shape))
+        return self.apply(x, alignment), alignment
 
     def alignment(self, image: NDArray[np.float32]) -> Alignment:
         """Return the alignment of a block from its mean envelope, (pixels along z, x, y)."""
@@ -138,26 +126,26 @@ class Reference:
             is_uneven=is_like and gain.is_uneven,
         )
 
-    def apply(self, frames: NDArray[Any], alignment: Alignment) -> NDArray[Any]:
-        """Return frames, (n, pixels along z, x, y), shifted back and without the gain, 0 outside the mask."""
-        aligned = (
-            shifted(frames, np.array(alignment.shift))
-            if alignment.is_shifted
-            else np.array(frames, order="C")
-        )
+    def apply(self, x: NDArray[Any], alignment: Alignment) -> NDArray[Any]:
+        """Return a chunk, (n, n_pixels), shifted back, without the gain, 0 outside the mask; itself if nothing changes."""
+        if not (alignment.is_shifted or alignment.is_scaled) and self.mask.all():
+            return x
+        frames = x.reshape(len(x), *self.image.shape)
+        aligned = shifted(frames, np.array(alignment.shift)) if alignment.is_shifted else frames.copy()
         if alignment.is_scaled:
-            aligned *= aligned.real.dtype.type(10 ** (-alignment.gain_db / 20))
+            with np.errstate(invalid="ignore"):
+                aligned *= aligned.real.dtype.type(10 ** (-alignment.gain_db / 20))
         aligned[:, ~self.mask] = 0
-        return aligned
+        return aligned.reshape(len(x), -1)
 
 
-def mean_envelope(frames: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the mean envelope of some frames of a block, (n, pixels along z, x, y), without values that are not finite."""
-    subset = frames[:: max(1, len(frames) // ENVELOPE_FRAMES)]
+def mean_envelope(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return the mean envelope of some frames of a chunk, (n, n_pixels), without values that are not finite, as an image."""
+    subset = x[:: max(1, len(x) // ENVELOPE_FRAMES)]
     magnitudes = envelope(subset)
     counts = np.maximum(np.count_nonzero(np.isfinite(subset), axis=0), 1)
     mean: NDArray[np.float32] = (magnitudes.sum(axis=0, dtype=np.float64) / counts).astype(np.float32)
-    return mean
+    return mean.reshape(shape)
 
 
 def reference_of(
@@ -237,12 +225,12 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
     matrices = [
         _shift_matrix(n, d).astype(frames.real.dtype) for n, d in zip(frames.shape[1:], shift, strict=True)
     ]
-    for chunk in row_blocks(len(frames), CHUNK_FRAMES):
-        part = np.ascontiguousarray(frames[chunk])
+    for first in range(0, len(frames), CHUNK_FRAMES):
+        part = np.ascontiguousarray(frames[first : first + CHUNK_FRAMES])
         for axis, matrix in enumerate(matrices, 1):
             if shift[axis - 1]:
                 part = _along(part, matrix, axis)
-        result[chunk] = part
+        result[first : first + CHUNK_FRAMES] = part
     if not is_finite:
         result[_nearest(~finite, shift)] = np.nan
     return result

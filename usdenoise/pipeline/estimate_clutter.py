@@ -1,0 +1,416 @@
+"""The estimate of the clutter of a recording: a spatial subspace, a cutoff and the noise level.
+
+Every command estimates with :func:`estimate_clutter`: `run` from all frames of an acquisition, a session from a sample of
+the frames of its blocks. The cutoff of both is raised by one rule, :func:`first_without_leak`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.clutter.clutter_cutoff import Band, CutoffChoice, choose_low_cutoff
+from usdenoise.clutter.cutoff_reason import CutoffCertainty
+from usdenoise.completion.problem import Factors
+from usdenoise.completion.solve import Iteration
+from usdenoise.estimate.estimate import Estimate, estimate_components
+from usdenoise.estimate.rank import least_rank
+from usdenoise.frames.displacement import displacements, middle_part
+from usdenoise.frames.frame_quality import FrameQuality, check_frames
+from usdenoise.frames.time_axis import time_axis
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.gapped_rows import unobserved_normal
+from usdenoise.linalg.low_rank import LowRank
+from usdenoise.linalg.row_blocks import envelope
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
+from usdenoise.pipeline.recording import Chunk, Recording, map_chunks
+from usdenoise.stack.pixel_sample import PixelSample
+
+Tried = TypeVar("Tried")
+
+COMPONENTS_BEYOND_CUTOFF = 8
+"""Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""
+
+FITTED_ENTRIES = 1 << 24
+"""Entries of the normal matrices of pixels with unobserved entries that are held together."""
+
+MORE, SUFFICIENT_CUTOFFS = 1.12, 2
+"""How much the cutoff is raised at a time, and consecutive cutoffs without too much leaked tissue of which the first is
+chosen. In a session whose tissue stretched, 9 components left a share of 0.39 of the tissue, 8 and 11 left 0.52 and 0.62,
+and 129 were needed."""
+
+
+@dataclass(frozen=True)
+class ClutterEstimate:
+    """The clutter of a recording, and how it was found.
+
+    Attributes
+    ----------
+    model : LowRank
+        Components in all signal pixels: those below the low cutoff and a few more, or all of them where they fill entries.
+    singular_values : (rank,) float64 array
+        Singular values of all components. Those that the model does not have are estimated from the sample.
+    band : Band
+        The part that is kept.
+    cutoff : CutoffChoice
+        The low cutoff that the data suggest. It is the low cutoff of the band unless one was given.
+    estimate : Estimate
+        The components of the sample.
+    frames : FrameQuality
+        The bad frames, and curves over all frames.
+    grid : Neighbourhood
+        Shape of the image, and the signal pixels.
+    inspection : Inspection
+        What the first look at the chunks found. The values of its sample are not kept.
+    lattice_places : tuple of arrays
+        Positions of the pixels of its lattice along each axis.
+    lattice_frames : (int, int)
+        Frames of its lattice.
+    is_sample : bool
+        Whether the sample has all signal pixels, so that the model is the sample's.
+    is_complete : bool
+        Whether all entries of the sample are observed.
+    time_letter : str or None
+        Letter of the axis that is time by the data; None if that is not clear.
+    """
+
+    model: LowRank
+    singular_values: NDArray[np.float64]
+    band: Band
+    cutoff: CutoffChoice
+    estimate: Estimate
+    frames: FrameQuality
+    grid: Neighbourhood
+    inspection: Inspection
+    lattice_places: tuple[NDArray[np.intp], ...]
+    lattice_frames: tuple[int, int]
+    is_sample: bool
+    is_complete: bool
+    time_letter: str | None
+
+    @property
+    def excluded(self) -> NDArray[np.bool_]:
+        """Which frames are excluded, (n_frames,)."""
+        return self.frames.excluded
+
+    @property
+    def n_used_frames(self) -> int:
+        """Number of frames that are not excluded."""
+        return int(np.count_nonzero(~self.excluded))
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether entries of signal pixels are unobserved in frames that are not excluded."""
+        return has_gaps(self.inspection, self.grid, self.excluded)
+
+    @property
+    def energy(self) -> float:
+        """Sum of |x|^2 over the observed entries in these frames."""
+        return float(self.inspection.frame_energy[~self.excluded].sum())
+
+    @property
+    def power(self) -> float:
+        """Mean power of an entry in these frames."""
+        return self.energy / (self.grid.n_pixels * self.n_used_frames)
+
+    @property
+    def is_raisable(self) -> bool:
+        """Whether the cutoff may be raised: there is clutter, and the residual is kept."""
+        return self.band.keeps_residual and 0 < self.band.low == self.cutoff.low
+
+
+def has_gaps(inspection: Inspection, grid: Neighbourhood, excluded: NDArray[np.bool_]) -> bool:
+    """Return whether entries that count are unobserved; excluded frames and masked pixels do not count."""
+    return bool(inspection.frame_missing[~excluded].any() and inspection.missing[grid.mask.ravel()].any())
+
+
+def estimate_clutter(
+    recording: Recording,
+    options: DenoiseOptions,
+    executor: Executor,
+    start: Factors | None = None,
+    on_iteration: Callable[[Iteration], None] | None = None,
+    on_checked: Callable[[], None] = lambda: None,
+) -> ClutterEstimate:
+    """Estimate the clutter of a recording from its chunks.
+
+    The steps: look at all chunks, and gather a sample of the pixels; find the signal pixels and the bad frames; complete
+    sampled entries of the sample (Zhang, Chiu and Zhang, AISTATS 2024), and refit the components to the sample; fit the
+    components to all pixels, U = orth(M V); choose the cutoff.
+
+    Parameters
+    ----------
+    recording : Recording
+        The chunks.
+    options : DenoiseOptions
+        Options of the estimate.
+    executor : Executor
+        Maps over the chunks.
+    start : pair of arrays, optional
+        A warm start: factors U (n_pixels, r) and V (n_frames, r) of an earlier or a similar stack.
+    on_iteration : callable, optional
+        Called with each line of the trace.
+    on_checked : callable, optional
+        Called after the frames were checked.
+
+    Raises
+    ------
+    UsdenoiseError
+        As for :func:`usdenoise.denoise`.
+    """
+    geometry = recording.geometry
+    needs_all = options.method == "svd" or options.refit == "none"
+    inspection, gathered, places = inspect(recording, executor, needs_all)
+    sample = PixelSample.of(inspection.sample, gathered.sample, executor.local)
+    # Signal pixels, and the sample of them
+    mask = _signal_mask(recording, executor, inspection, sample, options)
+    grid = Neighbourhood(mask.reshape(geometry.pixel_shape))
+    middle = [part.stop - part.start for part in middle_part(np.ones(grid.shape, bool))]
+    envelopes = inspection.envelopes.reshape(-1, *middle)
+    axis = time_axis(envelopes)
+    time_letter = None if axis is None else ("t" + geometry.pixel_axes)[axis]
+    moved = _displacements(recording, executor, envelopes, grid)
+    # In long stacks the envelopes and the sample take much memory.
+    none = np.zeros((0, 0), np.float32)
+    inspection = replace(inspection, sample=none, envelopes=none)
+    del envelopes
+    if not grid.is_whole:
+        sample = sample.take(np.flatnonzero(mask[sample.numbers]))
+        sample = replace(sample, numbers=(np.cumsum(mask) - 1)[sample.numbers])
+    # Bad frames
+    frames = check_frames(sample, moved, options)
+    excluded, is_sample = frames.search.excluded, sample.n_pixels == grid.n_pixels
+    on_checked()
+    # The components of the sample. If the residual is kept, those above the low cutoff do not change the result, unless they
+    # fill unobserved entries.
+    if start is not None:
+        left, right = start
+        left = grid.at_signal(left) if len(left) == geometry.n_pixels else left
+        start = (left[sample.numbers] if len(left) == grid.n_pixels else left), right
+    only_clutter = options.refit == "all" and options.high_cutoff == "none"
+    only_clutter = only_clutter and not has_gaps(inspection, grid, excluded)
+    estimate = estimate_components(frames.sample, frames.subset, options, only_clutter, start, on_iteration)
+    # All pixels, the cutoff and the band that is kept
+    model = estimate.model
+    if not is_sample:
+        model = fit_all_pixels(recording, executor, inspection, grid, excluded, estimate, model.rank)
+    moved_by = frames.search.movement.range_pixels
+    band, choice = _choose_band(model, estimate, frames.sample, options, moved_by)
+    singular_values = _all_singular_values(model, estimate.model)
+    if only_clutter and not is_sample:
+        model = model.truncated(_needed(band.low, model.rank))
+    return ClutterEstimate(
+        model=model,
+        singular_values=singular_values,
+        band=band,
+        cutoff=choice,
+        estimate=estimate,
+        frames=frames.quality(estimate.model, band.low),
+        grid=grid,
+        inspection=inspection,
+        lattice_places=places,
+        lattice_frames=gathered.lattice_frames,
+        is_sample=is_sample,
+        is_complete=frames.sample.is_complete,
+        time_letter=time_letter,
+    )
+
+
+def _signal_mask(
+    recording: Recording,
+    executor: Executor,
+    inspection: Inspection,
+    sample: PixelSample,
+    options: DenoiseOptions,
+) -> NDArray[np.bool_]:
+    """Return the signal pixels, (n_pixels,).
+
+    A pixel that is 0 in more than half of the frames is dead, as in :func:`usdenoise.pipeline.inspection.dead_pixels`. All
+    pixels are counted only if the sample has such a pixel.
+    """
+    energy, least = inspection.energy, np.count_nonzero(inspection.frame_energy) / 2
+    n_nonzero = np.count_nonzero(sample.values, axis=1)
+    if ((n_nonzero > 0) & (n_nonzero < least)).any():
+        counts: Any = sum(map_chunks(nonzero_counts, recording.chunks, executor))
+        energy = np.where(counts < least, 0, energy)
+    return find_signal_pixels(sample, energy, least_rank(options), lambda: fast_power(recording, executor))
+
+
+def nonzero_counts(chunk: Chunk) -> NDArray[np.intp]:
+    """Return the number of frames of a chunk in which each pixel is not 0."""
+    counts: NDArray[np.intp] = np.count_nonzero(chunk.read(), axis=0)
+    return counts
+
+
+def with_cutoff(
+    recording: Recording, executor: Executor, found: ClutterEstimate, low: int, why: str
+) -> ClutterEstimate:
+    """Return an estimate of which the residual is kept, with a higher cutoff and the reason for it in words."""
+    rank = len(found.singular_values)
+    first = found.cutoff.sentence.partition("; raised")[0]
+    choice = replace(
+        found.cutoff,
+        low=low,
+        sentence=f"{first}; raised to {low} {why}",
+        certainty=CutoffCertainty.UNSURE,
+    )
+    found = replace(found, band=Band(low, rank, True), cutoff=choice)
+    return with_components(recording, executor, found, _needed(low, rank))
+
+
+def with_components(
+    recording: Recording, executor: Executor, found: ClutterEstimate, count: int
+) -> ClutterEstimate:
+    """Return an estimate whose model has at least `count` components, fitted to all pixels."""
+    if found.model.rank >= count:
+        return found
+    model = fit_all_pixels(
+        recording, executor, found.inspection, found.grid, found.excluded, found.estimate, count
+    )
+    return replace(found, model=model)
+
+
+def raised_cutoffs(low: int, highest: int) -> Iterator[int]:
+    """Yield a cutoff, and ever higher ones up to the highest."""
+    yield low
+    while low < highest:
+        low = min(math.ceil(MORE * low), highest)
+        yield low
+
+
+def first_without_leak(tried: Iterable[tuple[Tried, float]], most: float) -> Tried:
+    """Return the first of two consecutive cutoffs that leave little tissue, or the last cutoff if there are none.
+
+    The one rule by which the cutoffs of scans and of sessions are raised; they are never lowered.
+
+    Parameters
+    ----------
+    tried : iterable of (anything, float)
+        Ever higher cutoffs, and the share of leaked tissue that each of them leaves in the power above the noise.
+    most : float
+        Largest share that is little.
+    """
+    sufficient: list[Tried] = []
+    for candidate, share in tried:
+        sufficient = [] if share > most else [*sufficient, candidate]
+        if len(sufficient) == SUFFICIENT_CUTOFFS:
+            break
+    return sufficient[0] if sufficient else candidate
+
+
+def _needed(low: int, rank: int) -> int:
+    """Return how many components a filter needs that keeps the residual."""
+    return min(low + COMPONENTS_BEYOND_CUTOFF, rank)
+
+
+def _all_singular_values(model: LowRank, sampled: LowRank) -> NDArray[np.float64]:
+    """Return the singular values of all components; those that a model does not have are estimated from the sample."""
+    remaining = sampled.singular_values[model.rank :] * np.sqrt(len(model.left) / len(sampled.left))
+    return np.append(model.singular_values, np.minimum(remaining, model.singular_values[-1]))
+
+
+def fit_all_pixels(
+    recording: Recording,
+    executor: Executor,
+    inspection: Inspection,
+    grid: Neighbourhood,
+    excluded: NDArray[np.bool_],
+    estimate: Estimate,
+    count: int,
+) -> LowRank:
+    """Return the leading components of a sample, fitted to all signal pixels.
+
+    A pixel with unobserved entries is fitted by least squares. Its normal matrix is I minus the part of its unobserved
+    frames.
+
+    Parameters
+    ----------
+    recording : Recording
+        The chunks.
+    executor : Executor
+        Maps over them.
+    inspection : Inspection
+        What the first look at them found.
+    grid : Neighbourhood
+        Shape of the image, and the signal pixels.
+    excluded : (n_frames,) boolean array
+        Frames that do not count.
+    estimate : Estimate
+        The components of the sample.
+    count : int
+        How many of them are fitted.
+    """
+    right = estimate.model.right[:, :count]
+    # M V, (n_pixels, count), with 0 for unobserved entries
+    left: Any = grid.at_signal(sum(map_chunks(projected, recording.chunks, executor, right)))
+    if has_gaps(inspection, grid, excluded):
+        signal = np.flatnonzero(grid.mask)
+        gapped = np.flatnonzero(inspection.missing[signal])
+        ridge = np.zeros(count) if estimate.prior is None else estimate.prior.ridge[:count]
+        weights = np.maximum(ridge, count * np.finfo(right.dtype).eps)
+        at_once = max(1, FITTED_ENTRIES // count**2)
+        for start in range(0, len(gapped), at_once):
+            group = gapped[start : start + at_once]
+            parts = map_chunks(unobserved_part, recording.chunks, executor, right, signal[group], ~excluded)
+            normal: Any = np.diag(1 + weights) - sum(parts)
+            left[group] = np.linalg.solve(normal, left[group][..., None])[..., 0]
+    return LowRank.from_factors(left, right)
+
+
+def projected(chunk: Chunk, right: NDArray[Any]) -> NDArray[Any]:
+    """Return M V over the frames of a chunk, (n_pixels, r), with 0 for unobserved entries."""
+    x, v = chunk.read(), right[chunk.first : chunk.stop]
+    with np.errstate(invalid="ignore", over="ignore"):
+        product: NDArray[Any] = x.T @ v
+    if not np.isfinite(product).all():
+        product = np.where(np.isfinite(x), x, np.zeros((), x.dtype)).T @ v
+    return product
+
+
+def unobserved_part(
+    chunk: Chunk, right: NDArray[Any], pixels: NDArray[np.intp], used: NDArray[np.bool_]
+) -> NDArray[Any]:
+    """Return sum_t v_t v_t^H over the unobserved frames of some pixels in a chunk, (n, r, r)."""
+    frames = slice(chunk.first, chunk.stop)
+    missing = ~np.isfinite(chunk.read()[:, pixels]) & used[frames, None]
+    return unobserved_normal(missing.T, right[frames])
+
+
+def _displacements(
+    recording: Recording, executor: Executor, envelopes: NDArray[np.float32], grid: Neighbourhood
+) -> NDArray[np.float64]:
+    """Return the displacement of each frame in the middle of the signal pixels."""
+    part = middle_part(grid.mask)
+    counted = grid.mask[part]
+    if not grid.is_whole:
+        pixels = np.arange(grid.mask.size).reshape(grid.shape)[part].ravel()
+        of_chunks = map_chunks(envelopes_of, recording.chunks, executor, pixels)
+        envelopes = np.concatenate(list(of_chunks)).reshape(-1, *counted.shape)
+    return displacements(envelopes, counted, executor.local)
+
+
+def envelopes_of(chunk: Chunk, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
+    """Return the magnitudes of some pixels of a chunk, (n, n_pixels)."""
+    return envelope(chunk.read()[:, pixels])
+
+
+def _choose_band(
+    model: LowRank, estimate: Estimate, sample: PixelSample, options: DenoiseOptions, moved: float
+) -> tuple[Band, CutoffChoice]:
+    """Return the band that is kept, and the low cutoff that the data suggest.
+
+    The image moves by up to `moved` pixels.
+    """
+    rank = estimate.model.rank
+    high = rank if isinstance(options.high_cutoff, str) else options.high_cutoff
+    keeps_residual = options.high_cutoff == "none"
+    # The band must not be empty. With the residual there is something left when all components are removed.
+    highest = rank if keeps_residual else high - 1
+    choice = choose_low_cutoff(model, sample, estimate.noise_rms, highest, moved)
+    low = choice.low if isinstance(options.low_cutoff, str) else options.low_cutoff
+    return Band(low, high, keeps_residual), choice

@@ -1,0 +1,340 @@
+"""The filter of one chunk of frames: y = x - U (U^H x), and the measures of the filtered frames.
+
+Every command that removes clutter components filters with :func:`filter_chunk`. A chunk is an (n_frames, n_pixels) array
+in either memory order. It needs no other chunk, so chunks may be filtered in any order and in any process.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.gapped_rows import fit_gapped_rows
+from usdenoise.linalg.lag_sums import half_parts, padded_lag_sums
+from usdenoise.linalg.row_blocks import row_blocks, row_squared_norms
+from usdenoise.pipeline.measures import Clutter, Measures
+from usdenoise.pipeline.recording import Chunk, Here, map_chunks
+from usdenoise.stack.arrays import pack, unpack
+
+TILE_ENTRIES = 1 << 16
+"""Entries of a tile of pixels: half a megabyte in complex64, which stays in the cache while it is measured."""
+
+RANK_TOLERANCE = 1e-12
+"""Energies of coefficients below this part of the largest one are 0 but for rounding errors."""
+
+FRAMES_A_TEMPORAL = 48
+"""Frames of a block for each temporal component that is removed."""
+
+OWN_PIXELS, OWN_RATIO = 2048, 2.0
+"""Pixels on which components of a block's own are looked for, and how much stronger than usual they are. With a clutter that
+was two to seven blocks old, on a phantom whose tissue drifts, 2 to 22 times the usual power was left; without the 5 to 8
+components above this bound 0.94 to 1.03 times, and with a bound of 3 1.04 to 1.14 times."""
+
+
+def filter_chunk(
+    x: NDArray[Any],
+    clutter: Clutter,
+    excluded: NDArray[np.bool_],
+    place: tuple[int, int] | None = None,
+    usual: float | None = None,
+    out: NDArray[Any] | None = None,
+) -> Measures:
+    """Filter a chunk, and measure the filtered frames.
+
+    With the aligned chunk X the filtered one is Y = (I - V V^H) (X - A U^T), with the spatial components U and the
+    coefficients A = X conj(U) of its frames. V, if it is removed, are the leading left singular vectors of A: the tissue
+    that U leaves has the temporal signals of the tissue in this block.
+
+    Parameters
+    ----------
+    x : (n, n_pixels) array
+        The chunk; NaN where an entry is unobserved. It is not changed.
+    clutter : Clutter
+        The clutter.
+    excluded : (n,) boolean array
+        Frames that are excluded from all measures.
+    place : (int, int), optional
+        Number of its first frame in the block, and frames of the block, by whose halves the lags are summed. By default the
+        chunk is a block of its own, and all lags are in the first half.
+    usual : float, optional
+        Usual power of the strongest component of a filtered block. Components more than twice as strong are removed, too, as
+        temporal components of this block: tissue at a position that the blocks of the estimate do not have. By default they
+        are not looked for.
+    out : (n, n_pixels) array, optional
+        Gets the filtered frames; it may be `x`. By default they are not kept.
+
+    Returns
+    -------
+    Measures
+        The measures of the chunk.
+    """
+    # A block of a session as it is in the reference of the session
+    alignment = None
+    if clutter.reference is not None:
+        x, alignment = clutter.reference.align(x)
+    (n, n_pixels), n_lags, mask = x.shape, clutter.n_lags, clutter.grid.mask.ravel()
+    first, n_frames = place or (0, n)
+    parts = [(0, n, 0)] if place is None else half_parts(n_frames, first, first + n)
+    x, a, bits = _coefficients(x, clutter, excluded, slice(first, first + n))
+    observed = None if bits is None else unpack(bits, n_pixels) | ~mask
+    n_unobserved = 0 if observed is None else int(np.count_nonzero(~observed[~excluded]))
+    if not n_unobserved:
+        observed = None
+    # Temporal components, (n, q), and the components of all frames that are kept or filled in, (n, r)
+    u_t = np.ascontiguousarray(clutter.left[:, : clutter.low].T)
+    temporal, strongest = _temporal(x, a[:, : clutter.low], u_t, clutter, excluded, observed, usual)
+    band, is_filled = slice(clutter.low, clutter.high), observed is not None or excluded.any()
+    n_ends = 0 if place is None else min(max(n_lags - 1, 0), n)
+    ends, seen = (np.zeros((2, n_pixels, n_ends), kind) for kind in (x.dtype, np.float32))
+    power, kept_power = np.zeros(n_pixels), np.zeros(n_pixels)
+    sums = np.zeros((2, n_pixels, n_lags), np.result_type(x.dtype, np.float64))
+    counts = np.zeros((2, n_pixels, n_lags)) if clutter.has_gaps or observed is not None else None
+    # A tile of pixels at a time, which stays in the cache
+    for tile in row_blocks(n_pixels, min(max(TILE_ENTRIES // n, 32), 1024)):
+        y = residual(x[:, tile], a[:, : clutter.low], u_t[:, tile], temporal, observed, tile)
+        if not mask[tile].all():
+            y[:, ~mask[tile]] = 0
+        counted = None
+        if is_filled:
+            counted = np.broadcast_to(~excluded, (y.shape[1], n)).astype(np.float32)
+            if observed is not None:
+                counted *= observed[:, tile].T
+        padded = np.zeros((y.shape[1], n + max(n_lags - 1, 0)), y.dtype)
+        rows = padded[:, :n]
+        rows[:] = y.T
+        if counted is not None:
+            rows *= counted
+        power[tile] = kept_power[tile] = row_squared_norms(rows)
+        if is_filled or not clutter.keeps_residual:
+            # Unobserved entries and excluded frames are filled by the kept components
+            model = a[:, band] @ clutter.left[tile, band].T
+            y = model if not clutter.keeps_residual else y
+            y = y if observed is None else np.where(observed[:, tile], y, model)
+            kept_power[tile] = row_squared_norms(np.ascontiguousarray(y[~excluded].T))
+            y[excluded] = model[excluded]
+        if out is not None:
+            out[:, tile] = y
+        if n_lags:
+            if clutter.further is not None:
+                # Per-pixel cutoffs
+                start, shares = clutter.further
+                also = slice(start, start + shares.shape[1])
+                rows -= (clutter.left[tile, also] * shares[tile]) @ a[:, also].T
+                if counted is not None:
+                    rows *= counted
+            sums[:, tile] = padded_lag_sums(padded, n_lags, parts)
+            ends[:, tile] = rows[:, :n_ends], rows[:, n - n_ends :]
+        if counts is not None and n_lags:
+            weights = np.zeros(padded.shape, np.float32)
+            weights[:, :n] = 1 if counted is None else counted
+            counts[:, tile] = padded_lag_sums(weights, n_lags, parts)
+            seen[:, tile] = weights[:, :n_ends], weights[:, n - n_ends : n]
+    return Measures(
+        excluded=excluded,
+        power=power,
+        kept_power=kept_power,
+        coefficients=a,
+        temporal=temporal,
+        sums=sums,
+        counts=counts,
+        ends=(ends[0], ends[1]),
+        ends_seen=(seen[0], seen[1]),
+        observed=bits,
+        n_unobserved=n_unobserved,
+        strongest=strongest,
+        alignment=alignment,
+    )
+
+
+def filter_frames(
+    chunk: Chunk,
+    clutter: Clutter,
+    excluded: NDArray[np.bool_],
+    target: Here,
+    is_kept: bool,
+) -> Measures:
+    """Read and filter a chunk of a block. The filtered frames go to the target, or into the measures if they are kept.
+
+    Parameters
+    ----------
+    chunk : Chunk
+        The chunk.
+    clutter : Clutter
+        The clutter.
+    excluded : (n_frames,) boolean array
+        Frames of the block that are excluded.
+    target : Here
+        Where the filtered frames of the block go, (n_frames, n_pixels).
+    is_kept : bool
+        Whether the filtered frames are kept if there is no target.
+    """
+    x, frames, out = chunk.read(), slice(chunk.first, chunk.stop), None
+    if target.value is not None:
+        out = target.value[frames]
+    elif is_kept:
+        out = np.empty_like(x)
+    measures = filter_chunk(x, clutter, excluded[frames], (chunk.first, len(excluded)), out=out)
+    measures.filtered = out if target.value is None else None
+    return measures
+
+
+def filtered_frames(chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return the filtered frames of a chunk of a block, (n, n_pixels)."""
+    filtered = filter_frames(chunk, clutter, excluded, Here(), True).filtered
+    assert filtered is not None
+    return filtered
+
+
+def filter_block(
+    chunks: Iterable[Any],
+    clutter: Clutter,
+    excluded: NDArray[np.bool_],
+    executor: Executor,
+    target: NDArray[Any] | None = None,
+) -> Measures:
+    """Filter all chunks of a block, and return the measures of the block.
+
+    Parameters
+    ----------
+    chunks : iterable of Chunk
+        The chunks.
+    clutter : Clutter
+        The clutter.
+    excluded : (n_frames,) boolean array
+        Frames that are excluded.
+    executor : Executor
+        Maps over the chunks.
+    target : (n_frames, n_pixels) array, optional
+        Gets the filtered frames; by default they are not kept.
+    """
+    total: Measures | None = None
+    is_kept = target is not None
+    for measures in map_chunks(filter_frames, chunks, executor, clutter, excluded, Here(target), is_kept):
+        if target is not None and measures.filtered is not None:
+            first = 0 if total is None else total.n_frames
+            target[first : first + measures.n_frames] = measures.filtered
+            measures.filtered = None
+        if total is None:
+            total = measures
+        else:
+            total.add(measures, len(excluded))
+    assert total is not None
+    return total
+
+
+def residual(
+    x: NDArray[Any],
+    a: NDArray[Any],
+    u_t: NDArray[Any],
+    temporal: NDArray[Any],
+    observed: NDArray[np.bool_] | None,
+    pixels: slice,
+) -> NDArray[Any]:
+    """Return (I - V V^H) (X - A U^T) of some pixels; unobserved entries are 0 before V V^H is removed.
+
+    Parameters
+    ----------
+    x : (n, m) array
+        X.
+    a, u_t : (n, k) and (k, m) arrays
+        A and U^T.
+    temporal : (n, q) array
+        V; q may be 0.
+    observed : (n, n_pixels) boolean array or None
+        Observed entries of all pixels; None for all of them.
+    pixels : slice
+        The pixels of `x`.
+    """
+    y: NDArray[Any] = x - a @ u_t
+    if temporal.shape[1]:
+        if observed is not None:
+            y[~observed[:, pixels]] = 0
+        y -= temporal @ (temporal.conj().T @ y)
+    return y
+
+
+def _coefficients(
+    x: NDArray[Any], clutter: Clutter, excluded: NDArray[np.bool_], frames: slice
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8] | None]:
+    """Return frames with 0 for entries that are not finite, their coefficients, and the bits of their finite entries.
+
+    The coefficients are U^H x, or least squares over the observed pixels of a frame. A frame with unobserved entries starts
+    from the coefficients of the estimate, which it keeps if it has no observed pixel.
+    """
+    u, guess = clutter.left, None if clutter.model is None else clutter.model[frames]
+    with np.errstate(invalid="ignore", over="ignore"):
+        a = x @ u.conj() if guess is None or not clutter.is_given else guess
+    # An entry that is not finite shows in the coefficients of its frame.
+    shows = u.shape[1] > 0 and not (guess is not None and clutter.is_given)
+    if np.isfinite(a if shows else x).all():
+        bits = None
+    else:
+        finite = np.isfinite(x)
+        x, bits = np.where(finite, x, np.zeros((), x.dtype)), pack(finite)
+        observed = finite | ~clutter.grid.mask.ravel()
+        if observed[~excluded].all():
+            observed = None
+        if shows:
+            start = np.zeros((len(x), u.shape[1]), u.dtype) if guess is None else guess
+            left = x - np.where(observed, start @ u.T, 0) if observed is not None else x
+            a = left @ u.conj()
+            if observed is not None:
+                a = start + fit_gapped_rows(a, observed, u.conj(), None)
+    if guess is not None and excluded.any():
+        a = np.where(excluded[:, None], guess, a)
+    return x, a, bits
+
+
+def _temporal(
+    x: NDArray[Any],
+    a: NDArray[Any],
+    u_t: NDArray[Any],
+    clutter: Clutter,
+    excluded: NDArray[np.bool_],
+    observed: NDArray[np.bool_] | None,
+    usual: float | None,
+) -> tuple[NDArray[Any], float]:
+    """Return the temporal components that are removed from a block, and the power of the next one if it is looked for.
+
+    They are the q leading left singular vectors of the coefficients A of the clutter, or fewer if these have a lower rank,
+    0 in excluded frames, and the components of the residual that are far stronger than usual.
+    """
+    leading = leading_temporal(a, min(clutter.n_temporal, len(x) // FRAMES_A_TEMPORAL), excluded)
+    if usual is None:
+        return leading, 0.0
+    signal = np.flatnonzero(clutter.grid.mask)
+    pixels = signal[:: max(1, len(signal) // OWN_PIXELS)]
+    y = residual(x[:, pixels], a, u_t[:, pixels], leading[:, :0], None, slice(None))
+    if observed is not None:
+        y *= observed[:, pixels]
+    y[excluded] = 0
+    y -= leading @ (leading.conj().T @ y)
+    energies, vectors = np.linalg.eigh(y @ y.conj().T)
+    powers = energies / y.size
+    n_own = min(int(np.count_nonzero(powers > OWN_RATIO * usual)), len(powers) - 1)
+    own = vectors[:, len(powers) - n_own :]
+    return np.concatenate([leading, own], axis=1), float(powers[-1 - n_own])
+
+
+def leading_temporal(a: NDArray[Any], q: int, excluded: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return the q leading left singular vectors of the coefficients of the clutter, or fewer if these have a lower rank.
+
+    Parameters
+    ----------
+    a : (n, k) array
+        Coefficients of the clutter in each frame.
+    q : int
+        Number of vectors.
+    excluded : (n,) boolean array
+        Frames that do not count; the vectors are 0 there.
+    """
+    if not q or not a.shape[1]:
+        return np.zeros((len(a), 0), a.dtype)
+    counted = a.astype(np.result_type(a, np.float64))
+    counted[excluded] = 0
+    energies, vectors = np.linalg.eigh(counted.conj().T @ counted)
+    leading = np.flatnonzero(energies > energies[-1] * RANK_TOLERANCE)[::-1][:q]
+    left = counted @ (vectors[:, leading] / np.sqrt(energies[leading]))
+    return np.ascontiguousarray(left, a.dtype)

@@ -1,0 +1,203 @@
+"""What the filter of a chunk takes and gives: the clutter of a recording, and the measures of the filtered frames."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.clutter_projection import ClutterProjection
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.frames.alignment import Alignment, Reference
+from usdenoise.linalg.lag_sums import LagSums, boundary_products, half_parts, pair_counts
+from usdenoise.stack.arrays import unpack
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clutter:
+    """The clutter of a recording, as the filter of its chunks needs it. Pixels are in the order z, x, y.
+
+    Attributes
+    ----------
+    left : (n_pixels, r) array
+        U: orthonormal spatial components, 0 in masked pixels.
+    low : int
+        Components [0, low) are removed.
+    high : int
+        The components [low, high) fill unobserved entries and excluded frames; they are all that is kept if
+        `keeps_residual` is false.
+    keeps_residual : bool
+        Whether the result is the data minus the clutter.
+    projection : ClutterProjection or None
+        The effect of the filter on the autocorrelation over time, over as many lags as are measured; None for none.
+    grid : Neighbourhood
+        Shape of the image, and the signal pixels. Masked pixels become 0.
+    further : (int, (n_pixels, k) array) or None
+        Per-pixel cutoffs: the lags are measured on a residual from which these shares of the components from the
+        given one on are subtracted, too.
+    model : (n_frames, r) array or None
+        Coefficients of all frames by the estimate. Excluded frames have them, and frames with unobserved entries start
+        from them. None if the frames are not in the estimate.
+    is_given : bool
+        Whether all frames have the coefficients of `model`.
+    has_gaps : bool
+        Whether entries of a scan are unobserved, so that pairs of frames are counted pixel by pixel in all of its chunks.
+    n_temporal : int
+        Largest number q of temporal components V that are removed from a block after U, by I - V V^H: the q leading left
+        singular vectors of the coefficients of the clutter in this block; at most one for FRAMES_A_TEMPORAL frames.
+    speckle : (2, n_pixels) float64 array
+        Sums of |u_k|^2 over two halves of the components that are like the tissue that leaks through the filter.
+    noise_rms, power : float
+        Root mean square of the noise in an entry, and mean power of the components in an entry.
+    reference : Reference or None
+        What blocks are aligned to; None if they are not.
+    """
+
+    left: NDArray[Any]
+    low: int
+    high: int
+    keeps_residual: bool = True
+    projection: ClutterProjection | None = None
+    grid: Neighbourhood
+    further: tuple[int, NDArray[Any]] | None = None
+    model: NDArray[Any] | None = None
+    is_given: bool = False
+    has_gaps: bool = False
+    n_temporal: int = 0
+    speckle: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 0)))
+    noise_rms: float = 0.0
+    power: float = 0.0
+    reference: Reference | None = None
+
+    @property
+    def n_lags(self) -> int:
+        """Number of lags that are measured, lag 0 included."""
+        return 0 if self.projection is None else self.projection.n_lags
+
+    @cached_property
+    def kept_share(self) -> NDArray[np.float64]:
+        """Share of white noise that the filter keeps in a pixel, (n_signal,): 1 - sum_k |u_k|^2."""
+        taken = np.sum(np.abs(self.left[:, : self.low].astype(np.complex128)) ** 2, axis=1)
+        kept: NDArray[np.float64] = np.maximum(1 - self.grid.at_signal(taken), 0.1)
+        return kept
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the recording is complex."""
+        return np.iscomplexobj(self.left)
+
+
+@dataclass
+class Measures:
+    """Measures of filtered frames, of a chunk or of a whole block; the chunks of a block add up.
+
+    Attributes
+    ----------
+    excluded : (n,) boolean array
+        Frames that are excluded.
+    power : (n_pixels,) float64 array
+        Sum over the frames of |y|^2, with 0 for unobserved entries and excluded frames.
+    kept_power : (n_pixels,) float64 array
+        The same for the kept components, with the entries that the model fills.
+    coefficients : (n, r) array
+        Coefficients of the components in each frame, U^H x.
+    temporal : (n, q) array
+        The temporal components that were removed, orthonormal columns V.
+    sums : (2, n_pixels, n_lags) array
+        Lagged products by halves of the frames of the block, see :func:`usdenoise.linalg.lag_sums.lag_sums`.
+    counts : (2, n_pixels, n_lags) float64 array or None
+        Number of products, if entries of the recording are unobserved.
+    ends, ends_seen : pairs of (n_pixels, n_lags - 1 or fewer) arrays
+        First and last filtered frames, for the products across two chunks, and 1 where they are observed.
+    observed : (n, ceil(n_pixels / 8)) uint8 array or None
+        Bit mask of the finite entries of all pixels; None if that is all of them.
+    n_unobserved : int
+        Number of unobserved entries of signal pixels in frames that are not excluded.
+    strongest : float
+        Mean power of the strongest temporal component of the filtered block; 0 where it was not looked for.
+    alignment : Alignment or None
+        Where the image of the block was; None (the default) if it was not aligned.
+    filtered : (n, n_pixels) array or None
+        The filtered frames, if they are kept here.
+    """
+
+    excluded: NDArray[np.bool_]
+    power: NDArray[np.float64]
+    kept_power: NDArray[np.float64]
+    coefficients: NDArray[Any]
+    temporal: NDArray[Any]
+    sums: NDArray[Any]
+    counts: NDArray[np.float64] | None
+    ends: tuple[NDArray[Any], NDArray[Any]]
+    ends_seen: tuple[NDArray[np.float32], NDArray[np.float32]]
+    observed: NDArray[np.uint8] | None = None
+    n_unobserved: int = 0
+    strongest: float = 0.0
+    alignment: Alignment | None = None
+    filtered: NDArray[Any] | None = None
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return len(self.coefficients)
+
+    @property
+    def n_used_frames(self) -> int:
+        """Number of frames that are not excluded."""
+        return int(np.count_nonzero(~self.excluded))
+
+    @property
+    def finite(self) -> NDArray[np.bool_]:
+        """Which entries are finite and in no excluded frame, (n, n_pixels)."""
+        used = np.broadcast_to(~self.excluded[:, None], (self.n_frames, len(self.power)))
+        return used if self.observed is None else unpack(self.observed, len(self.power)) & used
+
+    @property
+    def n_unused(self) -> int:
+        """Number of entries that are not finite or in an excluded frame."""
+        n_used = self.n_used_frames * len(self.power)
+        if self.observed is not None:
+            n_used = int(np.count_nonzero(self.finite))
+        return self.n_frames * len(self.power) - n_used
+
+    def lag_sums(self, pixels: NDArray[np.bool_]) -> LagSums:
+        """Return the lags of the pixels in a mask, with their numbers, of the measures of a whole block."""
+        pixels = pixels.ravel()
+        if self.counts is not None:
+            return LagSums(self.sums[:, pixels], self.counts[:, pixels])
+        counts = pair_counts(self.sums.shape[2], ~self.excluded)
+        return LagSums(self.sums[:, pixels], counts[:, None])
+
+    def add(self, chunk: "Measures", n_frames: int) -> None:
+        """Add the chunk that follows, in place; the block has `n_frames` frames.
+
+        The sums of two chunks miss the products of a frame of the first with a frame of the second. They are
+        made of the last frames of the one and the first frames of the other.
+        """
+        n_lags, first = self.sums.shape[2], self.n_frames - self.ends[1].shape[1]
+        parts = half_parts(n_frames, first, self.n_frames)
+        self.sums += chunk.sums
+        self.sums += boundary_products(self.ends[1], chunk.ends[0], n_lags, parts)
+        if self.counts is not None and chunk.counts is not None:
+            self.counts += chunk.counts
+            self.counts += boundary_products(self.ends_seen[1], chunk.ends_seen[0], n_lags, parts)
+            self.ends_seen = self.ends_seen[0], _last(self.ends_seen[1], chunk.ends_seen[1], n_lags - 1)
+        self.ends = self.ends[0], _last(self.ends[1], chunk.ends[1], n_lags - 1)
+        if self.observed is not None or chunk.observed is not None:
+            width = -(-len(self.power) // 8)
+            bits = [
+                np.full((one.n_frames, width), 255, np.uint8) if one.observed is None else one.observed
+                for one in (self, chunk)
+            ]
+            self.observed = np.concatenate(bits)
+        self.power += chunk.power
+        self.kept_power += chunk.kept_power
+        self.n_unobserved += chunk.n_unobserved
+        self.coefficients = np.concatenate([self.coefficients, chunk.coefficients])
+        self.excluded = np.concatenate([self.excluded, chunk.excluded])
+
+
+def _last(before: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return the last frames of two neighbouring chunks; a short chunk has fewer than `count`."""
+    return last if last.shape[1] >= count else np.concatenate([before, last], axis=1)[:, -count:]

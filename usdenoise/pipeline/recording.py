@@ -1,0 +1,362 @@
+"""Recordings: their blocks, the chunks of frames that are in memory at once, and the loop over the chunks.
+
+A chunk is an array (n_frames, n_pixels) of floating-point numbers, with pixels in the order z, x, y and NaN where an entry
+is unobserved. Frames are brought into this form when they are read. Files are read by :mod:`usdenoise.files`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import OptionError
+from usdenoise.linalg.executor import Executor
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.arrays import checked_conversion
+from usdenoise.stack.geometry import Geometry, GriddedStack, as_frames
+
+CHUNK_ENTRIES = 1 << 22
+"""Entries of a chunk of a long block, about: 32 MB in complex64."""
+
+STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
+STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
+"""Type of the entries by precision, and by whether the stack is complex."""
+
+
+class Frames(Protocol):
+    """Consecutive frames that can be read: of an array, of a file, of a Dask chunk, or joined from several blocks.
+
+    It can be sent to another process: frames of a file without their values, frames of an array with them.
+
+    Attributes
+    ----------
+    n_frames : int
+        Number of frames.
+    """
+
+    @property
+    def n_frames(self) -> int: ...  # noqa: D102
+
+    def read(self) -> NDArray[Any]:
+        """Return all frames as a chunk, which must not be changed."""
+        ...
+
+    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames as a chunk; `numbers` increase from 0."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayFrames:
+    """Frames of an array.
+
+    Attributes
+    ----------
+    values : array or masked array
+        The frames.
+    axes : str
+        Axis letters of the array.
+    dtype : numpy.dtype
+        Type of the values that are read.
+    name : str
+        Name of the stack, for messages.
+    is_copied : bool
+        Whether a copy is read, because the filtered frames overwrite the array while it is used; by default not.
+    """
+
+    values: NDArray[Any]
+    axes: str
+    dtype: np.dtype[Any]
+    name: str
+    is_copied: bool = False
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return int(self.values.shape[self.axes.index("t")])
+
+    def read(self) -> NDArray[Any]:
+        """Return all frames as a chunk: a view if memory has them in this order and type."""
+        values = np.ma.filled(self.values, np.nan) if np.ma.isMaskedArray(self.values) else self.values
+        with checked_conversion(values, self.dtype, self.name):
+            return as_frames(values, self.axes).astype(self.dtype, order="K", copy=self.is_copied)
+
+    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames as a chunk."""
+        return replace(self, values=self.values.take(numbers, self.axes.index("t"))).read()
+
+    def chunks(self) -> list["Chunk"]:
+        """Return the frames as the chunks of a block."""
+        n_pixels = self.values.size // self.n_frames
+        edges = chunk_edges(self.n_frames, n_pixels).tolist()
+        return [Chunk(first, self.cut(first, stop)) for first, stop in pairwise(edges)]
+
+    def cut(self, first: int, stop: int) -> "ArrayFrames":
+        """Return the frames [first, stop)."""
+        at = self.axes.index("t")
+        return replace(self, values=self.values[(*[slice(None)] * at, slice(first, stop))])
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Frames of a block that are in memory at once.
+
+    Attributes
+    ----------
+    first : int
+        Number of the first frame in the block.
+    frames : Frames
+        The frames.
+    """
+
+    first: int
+    frames: Frames
+
+    @property
+    def stop(self) -> int:
+        """Number of the frame after the last one."""
+        return self.first + self.frames.n_frames
+
+    def read(self) -> NDArray[Any]:
+        """Return the frames, (n_frames, n_pixels)."""
+        return self.frames.read()
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive frames that are a block.
+
+    Attributes
+    ----------
+    start, stop : int
+        First frame, and the one after the last.
+    complete : bool
+        Whether it has all frames of a window. The last one may be shorter, or a few frames longer.
+    """
+
+    start: int
+    stop: int
+    complete: bool
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return self.stop - self.start
+
+    @property
+    def middle(self) -> float:
+        """Mean time of its frames, counted in frames from the first one of the acquisition."""
+        return (self.start + self.stop - 1) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Consecutive frames that give one map.
+
+    Attributes
+    ----------
+    chunks : sequence of Chunk
+        Its frames, in the order of time, or Dask values that become chunks. Most blocks are one chunk; a block that cannot
+        be read has none.
+    window : Window
+        Its frames in the file or the array.
+    start_s : float
+        Time of the first frame, in s or in frames, from the first frame of the recording; by default 0.
+    name : str
+        Name of its file; empty (the default) for an array.
+    file : int
+        Number of its file, as files of several folders may have one name; by default 0.
+    problem : str
+        Why it cannot be read, in words; empty (the default) if it can.
+    """
+
+    chunks: Sequence[Any]
+    window: Window
+    start_s: float = 0.0
+    name: str = ""
+    file: int = 0
+    problem: str = ""
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return self.window.n_frames
+
+    def read(self) -> NDArray[Any]:
+        """Return the frames of a block of one chunk, (n_frames, n_pixels)."""
+        (chunk,) = self.chunks
+        frames: NDArray[Any] = chunk.read()
+        return frames
+
+    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames of a block of one chunk; `numbers` increase from 0."""
+        (chunk,) = self.chunks
+        frames: NDArray[Any] = chunk.frames.pick(numbers)
+        return frames
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording: the geometry that all of its blocks have, and the blocks.
+
+    Attributes
+    ----------
+    geometry : Geometry
+        Axes, shape and scales; of a session, the shape of its first block.
+    dtype : numpy.dtype
+        Type of the values of the chunks.
+    blocks : list of Block
+        The blocks, in the order of time: one for a scan, many for a session.
+    frame_time : float
+        Time from one frame to the next, in s, or in frames of the file if the frame rate is not known; by default 1.
+    """
+
+    geometry: Geometry
+    dtype: np.dtype[Any]
+    blocks: list[Block]
+    frame_time: float = 1.0
+
+    @classmethod
+    def of_chunks(cls, geometry: Geometry, dtype: np.dtype[Any], chunks: Sequence[Any]) -> "Recording":
+        """Return the recording of a scan, whose only block has these chunks."""
+        return cls(geometry, dtype, [Block(chunks=chunks, window=Window(0, geometry.n_frames, True))])
+
+    @property
+    def chunks(self) -> Sequence[Any]:
+        """The chunks of the only block."""
+        (block,) = self.blocks
+        return block.chunks
+
+
+def map_chunks(
+    function: Callable[..., Any], chunks: Iterable[Any], executor: Executor, *constants: Any
+) -> Iterator[Any]:
+    """Yield function(chunk, *constants) for each chunk, in order: the one loop over the frames of a recording.
+
+    Results do not depend on the executor, as they come in the order of the chunks.
+
+    Parameters
+    ----------
+    function : callable
+        A function of a module, which other processes can import.
+    chunks : iterable of Chunk or Block
+        What it is called with; Dask values become chunks first.
+    executor : Executor
+        Threads, a background thread, Dask workers, or Dask values that are still to be computed.
+    *constants
+        Arguments that are the same for all chunks.
+    """
+    return executor.map(function, chunks, *constants)
+
+
+class Here:
+    """A value for this process alone. A copy in another process, such as a worker, has None."""
+
+    def __init__(self, value: Any = None) -> None:
+        self.value = value
+
+    def __reduce__(self) -> tuple[type["Here"], tuple[()]]:
+        return Here, ()
+
+
+def working_type(stack: GriddedStack, precision: str) -> np.dtype[Any]:
+    """Return the type in which a stack is filtered, for a precision "single" or "double"."""
+    return np.dtype(STORAGE[precision, stack.is_complex])
+
+
+def chunk_edges(n_frames: int, n_pixels: int, firsts: NDArray[np.intp] | None = None) -> NDArray[np.intp]:
+    """Return the first frame of each chunk of a block, and the number of frames.
+
+    There is an even number of chunks of about one size, unless there are too few frames.
+
+    Parameters
+    ----------
+    n_frames, n_pixels : int
+        Size of the block.
+    firsts : (n,) array of int, optional
+        Frames at which a chunk can begin, increasing from 0; by default all.
+
+    Examples
+    --------
+    >>> chunk_edges(1500, 10000), chunk_edges(1500, 10000, np.array([0, 600, 1200]))
+    (array([   0,  375,  750, 1125, 1500]), array([   0,  600, 1200, 1500]))
+    """
+    if firsts is None:
+        firsts = np.arange(n_frames)
+    count = min(2 * max(1, round(n_frames * n_pixels / (2 * CHUNK_ENTRIES))), len(firsts))
+    chosen = np.linspace(0, len(firsts), count + 1).astype(np.intp)[:-1]
+    return np.append(firsts[chosen], n_frames)
+
+
+def array_recording(
+    stack: Acquisition, precision: str, in_place: bool = False
+) -> tuple[Recording, NDArray[Any]]:
+    """Return the recording of an array in memory, and memory for the filtered frames, (n_frames, n_pixels).
+
+    Parameters
+    ----------
+    stack : Acquisition
+        The stack.
+    precision : str
+        "single" or "double".
+    in_place : bool
+        Whether the filtered frames take the memory of the stack, if its type and its order allow it; by default not.
+    """
+    dtype = working_type(stack, precision)
+    chunks = ArrayFrames(stack.iq, stack.axes, dtype, stack.name).chunks()
+    own = as_frames(stack.iq, stack.axes)
+    if not (
+        in_place
+        and stack.iq.dtype == dtype
+        and stack.iq.flags.writeable
+        and np.may_share_memory(own, stack.iq)
+    ):
+        is_by_pixel = own.strides[0] < own.strides[1]
+        own = np.empty(own.shape, dtype, order="F" if is_by_pixel else "C")
+    return Recording.of_chunks(stack.geometry, dtype, chunks), own
+
+
+def cut_into_windows(
+    n_frames: int, length: int, stride: int | None = None, shortest: int = 1
+) -> list[Window]:
+    """Return the windows of an acquisition.
+
+    If whole windows do not reach the last frame, a shorter window starts a stride after the last of them. If it
+    would have fewer than `shortest` frames, the last whole window takes the remaining frames instead.
+
+    Parameters
+    ----------
+    n_frames : int
+        Frames of the acquisition.
+    length : int
+        Frames of a window.
+    stride : int, optional
+        Frames from one window to the next, at most `length`; by default `length`.
+    shortest : int
+        Fewest frames of a window of its own, at least 1; by default 1.
+
+    Returns
+    -------
+    list of Window
+        Together they cover every frame.
+
+    Raises
+    ------
+    OptionError
+        If the acquisition is shorter than a window.
+    """
+    step = length if stride is None else stride
+    if n_frames < length:
+        raise OptionError(
+            f"window {length} is longer than the {n_frames} frames of the stack", remedy="lower {window}"
+        )
+    windows = [Window(start, start + length, True) for start in range(0, n_frames - length + 1, step)]
+    last = windows[-1]
+    if last.stop == n_frames:
+        return windows
+    if n_frames - (last.start + step) < shortest:
+        return [*windows[:-1], replace(last, stop=n_frames)]
+    return [*windows, Window(last.start + step, n_frames, False)]

@@ -1,0 +1,108 @@
+"""Blocks whose sampled frames are unlike those of other blocks, and are not used for the estimate of a session."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.blood_background import TINY
+from usdenoise.pipeline.estimate_clutter import ClutterEstimate
+from usdenoise.sessions.bad_blocks import FEWEST_BLOCKS, SPREAD_FLOOR, BlockLevel, find_bad_blocks
+from usdenoise.sessions.session_sample import Sample
+from usdenoise.stack.sampling import spread_rows
+
+TRIED_BLOCKS = 4
+"""Blocks on which a cutoff is tried."""
+
+UNUSUAL_SPREADS = 4.0
+"""Robust standard deviations of the logarithm of the power outside the clutter from which a block is not used for the
+estimate. On two simulated sessions blocks in which the image moved by a pixel had 4.6 to 12, others 3 at most; with them
+the cutoff was 19 instead of 43, and 30 instead of 36."""
+
+LOCAL_RATIO, LOCAL_AREA = 10.0, 0.2
+"""A block has an artefact, and is not used for the estimate, if a component is above LOCAL_RATIO times its median power in
+it, and covers less than LOCAL_AREA of the pixels. On phantoms clipping in 0.6 to 20 % of the pixels gave components with
+shares of .01 to .2. Components of bursts of motion had shares of 0.22 to 0.48, and the only one in a good block 0.45."""
+
+ARTEFACT_PIXELS = 2048
+"""Pixels of the sample in which artefacts are looked for, spread over the image."""
+
+
+def _levels(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the median power outside the clutter in the sampled frames of each block; NaN without any."""
+    left = found.frames.curves.outside
+    # Frames without data have 0 or NaN.
+    parts = [left[first:stop][left[first:stop] > 0] for first, stop in pairwise(edges)]
+    return np.array([np.median(part) if len(part) else np.nan for part in parts])
+
+
+def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
+    """Return the blocks whose sampled frames have no unusual power outside the clutter, and no artefact."""
+    edges = sample.edges
+    with np.errstate(divide="ignore"):
+        levels = np.log(_levels(found, edges))
+    if len(levels) < FEWEST_BLOCKS or not np.isfinite(levels).any():
+        return np.ones(len(levels), bool)
+    above = levels - np.nanmedian(levels)
+    spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
+    is_unusual: NDArray[np.bool_] = above > UNUSUAL_SPREADS * spread
+    is_unusual |= _own_local_components(found, edges) > 0
+    is_unusual |= _have_artefacts(found, sample.parts)
+    usual: NDArray[np.bool_] = ~is_unusual
+    return usual
+
+
+def _have_artefacts(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+    """Return the blocks whose sampled frames have unusual power that is in no component."""
+    powers = _powers_beyond_rank(found, parts)
+    if not powers.shape[1]:
+        return np.zeros(len(parts), bool)
+    blocks = [BlockLevel(None if np.isnan(power).all() else power) for power in powers]
+    return np.array([bool(why) for why in find_bad_blocks(blocks)[0]], bool)
+
+
+def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+    """Return the power in the frames of each block that no component has, (n_blocks, n), in some of the pixels.
+
+    Blocks without frames have NaN, and pixels with a missing entry in a frame that counts are excluded.
+
+    Tissue is in the components. What an artefact adds to its blocks is beyond them, too.
+    """
+    right, used = found.estimate.model.right, ~found.excluded
+    signal_pixels = np.flatnonzero(found.grid.mask)
+    pixels = signal_pixels[spread_rows(len(signal_pixels), ARTEFACT_PIXELS)]
+    values = np.concatenate([part[:, pixels] for part in parts])
+    used &= np.isfinite(values).any(axis=1)
+    values[~used] = 0
+    # Missing entries would be filled from the other blocks.
+    values = values[:, np.isfinite(values).all(axis=0)]
+    squares = np.abs(values - right.conj() @ (right.T @ values)) ** 2
+    edges = np.cumsum([0, *map(len, parts)])
+    blocks = [squares[first:stop][used[first:stop]] for first, stop in pairwise(edges)]
+    none = np.full(values.shape[1], np.nan)
+    return np.array([block.mean(axis=0) if len(block) else none for block in blocks], np.float64)
+
+
+def _own_local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the number of components in few pixels that are far stronger in a block than in most of them."""
+    # All components: an artefact disturbs the cutoff, too.
+    shares = np.abs(found.model.left) ** 2
+    areas = shares.sum(axis=0) ** 2 / np.maximum((shares**2).sum(axis=0), TINY) / len(shares)
+    right = np.abs(found.model.right) ** 2
+    powers = np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
+    is_own = powers > LOCAL_RATIO * np.median(powers, axis=0)
+    n_own: NDArray[np.intp] = np.count_nonzero(is_own & (areas < LOCAL_AREA), axis=1)
+    return n_own
+
+
+def calm_blocks(found: ClutterEstimate, sample: Sample) -> list[int]:
+    """Return the numbers of a few blocks, spread over the session, of the half of which least power is left."""
+    levels = _levels(found, sample.edges)
+    if np.isnan(levels).all():
+        return []
+    # In the other blocks, the image may have moved.
+    calm = np.flatnonzero(levels <= np.nanmedian(levels))
+    indices = np.linspace(0, len(calm) - 1, TRIED_BLOCKS).round().astype(int)
+    return [sample.numbers[calm[index]] for index in dict.fromkeys(indices.tolist())]

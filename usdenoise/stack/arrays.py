@@ -1,0 +1,98 @@
+"""Arrays of values: lazy ones, their precision, whether they are power, and masks of their entries as bits."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+
+
+def is_dask_array(value: Any) -> TypeGuard[Any]:
+    """Return whether a value is a Dask array. Nothing is imported: who has one has imported Dask."""
+    arrays = sys.modules.get("dask.array")
+    return arrays is not None and isinstance(value, arrays.Array)
+
+
+@contextmanager
+def checked_conversion(values: NDArray[Any], dtype: Any, name: str) -> Iterator[None]:
+    """Check that a conversion within the context makes no finite value infinite.
+
+    An infinite entry would count as unobserved.
+
+    Parameters
+    ----------
+    values : array
+        The values that are converted.
+    dtype : numpy.dtype
+        The type to which they are converted.
+    name : str
+        Name of the stack, for the message.
+
+    Raises
+    ------
+    InputError
+        If a finite value is beyond the range of `dtype`.
+    """
+    try:
+        with np.errstate(over="raise"):
+            yield
+    except FloatingPointError as error:
+        largest = max(
+            float(np.max(np.abs(part), where=np.isfinite(part), initial=0.0))
+            for part in (values.real, values.imag)
+        )
+        limit = np.finfo(dtype)
+        precision = {4: "single", 8: "double"}[limit.dtype.itemsize]
+        raise InputError(
+            f"'{name}' holds a value of magnitude {largest:.3g}, and {precision} precision ends at "
+            f"{float(limit.max):.3g}; scale the stack first"
+        ) from error
+
+
+def is_power(slabs: Iterable[NDArray[Any]]) -> bool:
+    """Return whether the finite values of some slabs of a stack are real and not negative, and not all 0.
+
+    Parameters
+    ----------
+    slabs : iterable of arrays
+        The slabs; none is looked at after the first negative value.
+    """
+    has_values = False
+    for values in slabs:
+        if np.iscomplexobj(values):
+            return False
+        finite = values[np.isfinite(values)]
+        if finite.size and finite.min() < 0:
+            return False
+        has_values = has_values or bool(finite.any())
+    return has_values
+
+
+def packed_width(n_columns: int) -> int:
+    """Return the number of bytes that a row of `n_columns` entries takes."""
+    return -(-n_columns // 8)
+
+
+def pack(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    """Return a mask of booleans as bits, little-endian along the rows.
+
+    Parameters
+    ----------
+    mask : (n_rows, n_columns) array of booleans
+        The mask.
+
+    Returns
+    -------
+    (n_rows, ceil(n_columns / 8)) uint8 array
+        Padding bits are 0.
+    """
+    return np.packbits(mask, axis=1, bitorder="little")
+
+
+def unpack(bits: NDArray[np.uint8], n_columns: int) -> NDArray[np.bool_]:
+    """Return bits of some rows as a mask of booleans, (n_rows, n_columns): the inverse of :func:`pack`."""
+    return np.unpackbits(bits, axis=1, count=n_columns, bitorder="little").view(np.bool_)
