@@ -72,9 +72,11 @@ def test_a_signal_in_a_commit_waits_until_all_files_have_their_names(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     code = (
-        "import os, pathlib, sys\n"
+        "import os, pathlib, signal, sys\n"
         "from usdenoise.files.output_folder import OutputFolder\n"
         "from usdenoise.system.signals import Terminated, terminable\n"
+        # A suite that is started under nohup ignores SIGHUP.
+        f"signal.signal({int(number)}, signal.SIG_DFL)\n"
         "replace = os.replace\n"
         "def told(*paths):\n"
         f"    os.kill(os.getpid(), {int(number)})\n    replace(*paths)\n"
