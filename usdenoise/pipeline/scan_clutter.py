@@ -28,9 +28,9 @@ from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Recording
 
 MOST_LEAK = 0.4
-"""Largest share of leaked tissue in the power above the noise with which the automatic cutoff of a scan is not raised. On 45
+"""Largest share of leaked tissue in the power above the noise with which the automatic cutoff of a scan is not raised. On 70
 stacks with 24 to 64 pixels a side, 600 to 2400 frames and tissue of 50 to 65 dB, eleven are raised, and the correlation of
-power Doppler changes by +0.01 to +0.87. With 0.3, 33 of 71 are raised, with -0.17 to +0.87 (benchmarks/RECORDS.md)."""
+power Doppler changes by -0.01 to +0.28. With 0.3 it changes by -0.17 to +0.87 in 33 of 71 (benchmarks/RECORDS.md)."""
 
 WHITE = (5.0, 6.0)
 """A temporal vector is white up to L + 5 sqrt(L) + 6 for the statistic of L lags, which has the mean L: white noise
