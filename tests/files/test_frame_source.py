@@ -43,7 +43,7 @@ def file_frames(chunk: Chunk) -> FileFrames:
 
 
 def check(source: Input, expected: NDArray[Any], scratch: Path) -> None:
-    """The chunks and a few frames of an input are those of the stack that it holds, pixels in the order z, x, y."""
+    """Chunks and single frames of an input equal those of its stack, with pixels in the order z, x, y."""
     found = file_recording(source)
     rows = frames_by_loops(expected, source.axes)
     expected_stack = (source.axes, expected.shape, rows.dtype)

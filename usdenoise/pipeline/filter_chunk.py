@@ -168,7 +168,7 @@ def filter_frames(
     target : Here
         Where the filtered frames of the block go, (n_frames, n_pixels).
     is_kept : bool
-        Whether the filtered frames are kept if there is no target.
+        Whether the measures contain the filtered frames if no target is given.
     """
     x, frames, out = chunk.read(), slice(chunk.first, chunk.stop), None
     if target.value is not None:

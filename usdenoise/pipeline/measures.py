@@ -105,7 +105,7 @@ class Measures:
     temporal : (n, q) array
         The temporal components that were removed, orthonormal columns V.
     sums : (2, n_pixels, n_lags) array
-        Lagged products by halves of the frames of the block, see :func:`usdenoise.linalg.lag_sums.lag_sums`.
+        Lagged products, summed over each half of the frames of the block, see :func:`usdenoise.linalg.lag_sums.lag_sums`.
     counts : (2, n_pixels, n_lags) float64 array or None
         Number of products, if entries of the recording are unobserved.
     ends, ends_seen : pairs of (n_pixels, n_lags - 1 or fewer) arrays

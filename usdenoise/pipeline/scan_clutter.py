@@ -278,9 +278,8 @@ def without_noise(right: NDArray[Any]) -> int:
     autocorrelation = np.fft.ifft(spectra, axis=0)[lags]
     statistic = n * np.sum(np.abs(autocorrelation) ** 2, axis=0)
     kurtosis = n * np.sum(np.abs(right) ** 4, axis=0)
-    times = (
-        1 if np.iscomplexobj(right) else 2
-    )  # the variance of a real statistic is twice the variance of a complex one
+    # The variance of a real statistic is twice the variance of a complex one.
+    times = 1 if np.iscomplexobj(right) else 2
     most = len(lags) + WHITE[0] * np.sqrt(times * len(lags)) + WHITE[1] * times
     # In few frames noise may have as much as a component with half of the largest autocorrelation: that is none.
     most = min(most, n * float(np.sum((1 - lags / n) ** 2)) / 4)

@@ -174,7 +174,7 @@ class Spectra:
         self._share = clutter.kept_share
         white = projection.white if removed is None else projection.white_followed_by(removed)
         self.white_lags = white if clutter.is_complex else white.real
-        """Lagged products of white noise of unit power."""
+        """Expected lagged products of white noise with unit power."""
         self._divisor = np.maximum((self.white_lags @ self._transform).real, LEAST_KEPT)
         # The real spectrum of lags is a real product with their real and imaginary parts, in a quarter of the time.
         self._of_parts = self._transform.real / self._divisor

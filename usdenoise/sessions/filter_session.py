@@ -350,7 +350,7 @@ def _tsnr(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray
     """Return the mean over the standard deviation of a series over time, 0 where it does not change."""
     mean = _mean(images, observed)
     spread = np.sqrt(_mean((images - mean) ** 2, observed))
-    # What is left by rounding of values in single precision is no change.
+    # Rounding errors of single precision do not count as a change.
     changes = spread > np.finfo(np.float32).eps * np.abs(mean)
     ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=changes)
     tsnr: NDArray[np.float32] = ratio.astype(np.float32)

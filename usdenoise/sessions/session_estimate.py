@@ -91,7 +91,7 @@ def estimate_session(
     Parameters
     ----------
     sample : Sample
-        Frames of the blocks. Those of a live session are of earlier blocks: no block that is filtered is in the sample.
+        Sampled frames of the blocks. In a live session, the sample contains only blocks before the filtered one.
     geometry : Geometry
         Axes and scales of the blocks.
     options : DenoiseOptions

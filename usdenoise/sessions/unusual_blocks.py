@@ -1,4 +1,4 @@
-"""Blocks whose sampled frames are unlike those of other blocks, and are not used for the estimate of a session."""
+"""Unusual blocks: their sampled frames differ from those of the other blocks. The estimate of a session omits them."""
 
 from collections.abc import Sequence
 from itertools import pairwise
