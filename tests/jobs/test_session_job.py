@@ -457,7 +457,7 @@ def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
         alignment=Alignment((0.25, -1.5), 0.5, 0.9, is_shifted=True, is_scaled=True),
         flow=flow,
     )
-    lags = BlockLags(np.arange(6.0).reshape(2, 3), np.array([20.0, 19.0]), np.eye(4, 2), is_scaled=True)
+    lags = BlockLags(np.arange(6.0).reshape(2, 3), np.array([20.0, 19.0]), np.eye(4, 2), has_own_noise=True)
     images = {"velocity": np.ones((2, 1), np.float32)}
     store.put(3, MeasuredBlock(findings, lags, np.array([3, 4], np.float32), images))
     store.put(5, MeasuredBlock(BlockFindings("it cannot be read")))
@@ -466,7 +466,7 @@ def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
     assert again.lags(3).lags.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert again.lags(3).observed.tolist() == [20, 19]
     assert again.lags(3).temporal.tolist() == np.eye(4, 2).tolist()
-    assert again.lags(3).is_scaled
+    assert again.lags(3).has_own_noise
     assert again.array(3, "observed").tolist() == [20, 19]
     assert again.array(3, "power").tolist() == [3, 4]
     assert again.array(3, "velocity").tolist() == [[1], [1]]

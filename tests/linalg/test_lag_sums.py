@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from tests.reference import loops
-from usdenoise.linalg.lag_sums import boundary_products, half_parts, lag_sums, pair_counts, quarter_edges
+from usdenoise.linalg.lag_sums import (
+    boundary_products,
+    column_lag_sums,
+    half_parts,
+    lag_sums,
+    pair_counts,
+    quarter_edges,
+)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
@@ -27,6 +34,10 @@ def test_sums_equal_the_loop(dtype, n_frames, scale):
         together[0], expected.sum(axis=0), rtol=0, atol=tolerance * n_frames * scale**2
     )
     assert not together[1].any()
+    for is_compiled in (False, True):
+        columns = column_lag_sums(rows.T, n_lags, half_parts(n_frames), is_compiled)
+        assert columns.dtype == sums.dtype
+        np.testing.assert_allclose(columns, expected, rtol=0, atol=tolerance * n_frames * scale**2)
 
 
 def test_pair_counts_are_the_sums_of_ones():

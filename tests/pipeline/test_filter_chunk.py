@@ -131,7 +131,7 @@ def test_per_pixel_cutoffs_change_the_lagged_products_alone(edges):
     plan = replace(plain, further=(1, shares))
     (out, measures), (whole, expected) = (filtered(matrix, each, edges) for each in (plan, plain))
     assert np.array_equal(out, whole)
-    assert np.array_equal(measures.power, expected.power)
+    np.testing.assert_allclose(measures.power, expected.power, rtol=1e-5)
     a = u.conj().T @ matrix
     rest = whole - sum(shares[:, [k]] * u[:, [k + 1]] * a[[k + 1]] for k in range(4))
     loop = lags_by_loops(rest.astype(complex), 3)
@@ -309,17 +309,18 @@ def test_the_lags_of_a_chunk_by_itself_are_all_in_the_first_half(case):
 def test_a_block_of_a_session_is_filtered_as_it_is_in_the_reference(case, order):
     x, clutter, excluded, _ = example(np.complex64, case)
     x = np.asarray(np.where(np.isfinite(x), x, np.nan), x.dtype, order=order)
+    # The block is 2 dB stronger, and a column of its image is not in all blocks, and so not in the components.
     before, inside = x.copy(), np.indices(SHAPE)[1] > 0
-    # The block is 2 dB stronger, and a column of its image is not in all blocks.
+    clutter = replace(clutter, left=clutter.left * inside.ravel()[:, None])
     reference = Reference(mean_envelope(x, SHAPE) * np.float32(10 ** (-2 / 20)), inside)
     aligned, alignment = reference.align(x)
     assert alignment.is_scaled
     assert alignment.gain_db == pytest.approx(2, abs=1e-3)
     found, wanted = (np.empty(x.shape, x.dtype) for _ in range(2))
     ours = filter_chunk(x, replace(clutter, reference=reference), excluded, (0, N), out=found)
-    expected = filter_chunk(aligned, clutter, excluded, (0, N), out=wanted)
-    np.testing.assert_array_equal(found, wanted)
-    np.testing.assert_array_equal(ours.sums, expected.sums)
+    expected = filter_chunk(np.where(inside.ravel(), aligned, 0), clutter, excluded, (0, N), out=wanted)
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    np.testing.assert_allclose(ours.sums, expected.sums, atol=1e-2)
     np.testing.assert_array_equal(x, before)
     assert (ours.alignment, expected.alignment) == (alignment, None)
 

@@ -87,7 +87,8 @@ class SpectraStore:
         """Return what the series adds up of a stored block."""
         with h5py.File(self._place(number)) as file:
             arrays = {name: file[name][()] for name in LAGS}
-        return BlockLags(**arrays, is_scaled=self.findings(number).is_scaled)
+            findings = from_plain(BlockFindings, json.loads(file.attrs["findings"]))
+        return BlockLags(**arrays, has_own_noise=findings.has_own_noise)
 
     def array(self, number: int, name: str) -> NDArray[Any]:
         """Return an array of a stored block."""

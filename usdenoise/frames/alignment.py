@@ -5,22 +5,24 @@ Within a block nothing is shifted. Rotation and motion out of the image are not 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.registration import Registration
+from usdenoise.frames.registration import SPECKLE_PIXELS, Registration, Shift
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.row_blocks import envelope
+from usdenoise.linalg.row_blocks import envelope, row_blocks
+from usdenoise.stack.sampling import spread_rows
 
 ENVELOPE_FRAMES = 32
 """Frames of a block, evenly spread, whose mean envelope is registered."""
 
-LEAST_SHIFT, MOST_SHIFT = 0.05, 0.25
-"""Smallest shift that is corrected, in pixels along any axis, and largest one, as a part of the image."""
+LEAST_SHIFT, SHIFT_ERRORS, MOST_SHIFT = 0.05, 1.0, 0.25
+"""Smallest shift that is corrected, in pixels along any axis, its least ratio to its standard error, and the largest shift,
+as a part of the image."""
 
 LEAST_LIKENESS = 0.6
 """Correlation of the gradients of an image and of the reference from which a block is aligned. It is about 0 for images of
@@ -32,9 +34,6 @@ LEAST_GAIN_DB, MOST_GAIN_DB, GAIN_ERRORS = 0.05, 10.0, 4.0
 DEPTH_BANDS, UNEVEN_DB = 4, 0.5
 """Number of bands of the depth, and difference of the gain of one of them, in dB, from which the gain is uneven."""
 
-SPECKLE_PIXELS = 8
-"""Pixels of the image whose envelopes count as one independent value, for the standard error of a gain."""
-
 LEAST_PIXELS = 12
 """Pixels along every axis of an image that is registered."""
 
@@ -42,11 +41,19 @@ EDGE, EDGE_SHARE = 2, 20
 """Pixels at the edge of the image that are masked if a block is shifted, at most, and this part of the image: there the
 interpolation has no data beyond the edge."""
 
-REFERENCE_ROUNDS = 3
-"""Number of registrations of the blocks to the median of the aligned blocks."""
+REFERENCE_BLOCKS, REFERENCE_ROUNDS = 32, 3
+"""Least number of blocks, spread over the session, whose median is the reference, and number of registrations of them to the
+median of the aligned blocks."""
 
 CHUNK_FRAMES = 8
 """Frames that are shifted together: 1 MB of 128 x 128 pixels, which stays in the cache."""
+
+TAPS, KAISER = 12, 4.0
+"""Taps of the interpolation, and parameter of its window."""
+
+COMPILED_SHIFT = 1 << 21
+"""Entries from which frames are interpolated by compiled loops, which take half a second to load: a block of 128 x 128 x 300
+takes 17 ms instead of 80."""
 
 
 @dataclass(frozen=True)
@@ -97,22 +104,23 @@ class Reference:
     scales: bool = True
 
     @cached_property
-    def _registration(self) -> Registration:
+    def registration(self) -> Registration:
+        """The image, prepared for the registration of blocks."""
         return Registration.of(self.image)
 
     def align(self, x: NDArray[Any]) -> tuple[NDArray[Any], Alignment]:
-        """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment."""
+        """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment; the mask is not applied."""
         alignment = self.alignment(mean_envelope(x, self.image.shape))
         return self.apply(x, alignment), alignment
 
-    def alignment(self, image: NDArray[np.float32]) -> Alignment:
-        """Return the alignment of a block from its mean envelope, (pixels along z, x, y)."""
-        shift, likeness = self._registration.shift(image)
+    def alignment(self, image: NDArray[np.float32], found: Shift | None = None) -> Alignment:
+        """Return the alignment of a block from its mean envelope, (pixels along z, x, y), and its shift if that is known."""
+        shift, likeness, error = self.registration.shift(image) if found is None else found
         is_like = likeness >= LEAST_LIKENESS
         is_near = bool((np.abs(shift) <= MOST_SHIFT * np.array(image.shape)).all())
         # Interpolation would spread pixels without data over their neighbours.
         is_whole = not (self.mask & (image == 0) & (self.image > 0)).any()
-        is_displaced = is_like and is_near and is_whole and bool(_matter(shift[None])[0])
+        is_displaced = is_like and is_near and is_whole and _matters(shift, error)
         if is_displaced:
             image = shifted(image[None], shift)[0]
         gain = _gain(image, self.image, self.mask & (image > 0))
@@ -127,24 +135,21 @@ class Reference:
         )
 
     def apply(self, x: NDArray[Any], alignment: Alignment) -> NDArray[Any]:
-        """Return a chunk, (n, n_pixels), shifted back, without the gain, 0 outside the mask; itself if nothing changes."""
-        if not (alignment.is_shifted or alignment.is_scaled) and self.mask.all():
-            return x
-        frames = x.reshape(len(x), *self.image.shape)
-        aligned = shifted(frames, np.array(alignment.shift)) if alignment.is_shifted else frames.copy()
+        """Return a chunk, (n, n_pixels), shifted back and without the gain; itself if nothing changes."""
+        if alignment.is_shifted:
+            x = shifted(x.reshape(len(x), *self.image.shape), np.array(alignment.shift)).reshape(x.shape)
         if alignment.is_scaled:
             with np.errstate(invalid="ignore"):
-                aligned *= aligned.real.dtype.type(10 ** (-alignment.gain_db / 20))
-        aligned[:, ~self.mask] = 0
-        return aligned.reshape(len(x), -1)
+                x = x * x.real.dtype.type(10 ** (-alignment.gain_db / 20))
+        return x
 
 
 def mean_envelope(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Return the mean envelope of some frames of a chunk, (n, n_pixels), without values that are not finite, as an image."""
     subset = x[:: max(1, len(x) // ENVELOPE_FRAMES)]
-    magnitudes = envelope(subset)
-    counts = np.maximum(np.count_nonzero(np.isfinite(subset), axis=0), 1)
-    mean: NDArray[np.float32] = (magnitudes.sum(axis=0, dtype=np.float64) / counts).astype(np.float32)
+    finite = np.isfinite(subset)
+    counts: Any = len(subset) if finite.all() else np.maximum(np.count_nonzero(finite, axis=0), 1)
+    mean: NDArray[np.float32] = (envelope(subset).sum(axis=0, dtype=np.float64) / counts).astype(np.float32)
     return mean.reshape(shape)
 
 
@@ -154,8 +159,8 @@ def reference_of(
     registers: bool,
     scales: bool,
     before: Reference | None = None,
-) -> Reference | None:
-    """Return the reference of a session.
+) -> tuple[Reference, list[Alignment]] | None:
+    """Return the reference of a session, and the alignment of each block.
 
     Blocks are registered to one of them, then to the median of the aligned blocks, which a burst of motion does not change.
     The reference is where the median block is.
@@ -173,12 +178,13 @@ def reference_of(
 
     Returns
     -------
-    Reference or None
+    (Reference, list of Alignment) or None
         None for a single block.
     """
     if len(images) < 2:
         return None
-    values = np.stack(images)
+    # Some of many blocks have the same median.
+    values = np.stack([images[number] for number in spread_rows(len(images), REFERENCE_BLOCKS)])
     registers = registers and min(values.shape[1:]) >= LEAST_PIXELS
     median = np.median(values, axis=0)
     image = (
@@ -186,28 +192,38 @@ def reference_of(
         if before is None
         else before.image
     )
-    shifts = np.zeros((len(values), median.ndim))
     for _ in range(REFERENCE_ROUNDS if registers else 0):
-        target = Registration.of(image)
-        registrations = list(executor.map(target.shift, values))
-        is_like = np.array([likeness >= LEAST_LIKENESS for _, likeness in registrations])
-        shifts = np.where(is_like[:, None], [shift for shift, _ in registrations], 0.0)
-        if before is None:
-            shifts -= np.median(shifts, axis=0)
-        if not _matter(shifts).any():
+        shifts = _corrected(list(executor.map(Registration.of(image).shift, values)), before is None)
+        if not shifts.any():
             break
         moved = executor.map(_shifted_image, zip(values, shifts, strict=True))
         image = np.median(list(moved), axis=0).astype(np.float32)
-    if not _matter(shifts).any():
-        return Reference(median.astype(np.float32), np.ones(median.shape, bool), registers, scales)
-    return Reference(image, _common(values, shifts), registers, scales)
+    if not registers or not shifts.any():
+        image = median.astype(np.float32)
+    reference = Reference(image, np.ones(image.shape, bool), registers, scales)
+    found = list(executor.map(reference.registration.shift, images))
+    if registers and (shifts := _corrected(found, False)).any():
+        reference = replace(reference, mask=_common(np.stack(images), shifts))
+    items = zip(images, found, strict=True)
+    return reference, list(executor.map(lambda item: reference.alignment(*item), items))
+
+
+def _corrected(found: Sequence[Shift], to_median: bool) -> NDArray[np.float64]:
+    """Return the shifts of blocks that are corrected, 0 for other blocks; on request against the median shift."""
+    is_like = np.array([one.likeness >= LEAST_LIKENESS for one in found])
+    shifts = np.where(is_like[:, None], [one.pixels for one in found], 0.0)
+    if to_median:
+        shifts -= np.median(shifts, axis=0)
+    shifts[[not _matters(shift, one.error) for shift, one in zip(shifts, found, strict=True)]] = 0
+    return shifts
 
 
 def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
     """Return frames that are displaced by a shift as they are without it.
 
-    Along each axis the image is interpolated by its discrete cosine transform, which keeps the power of noise and does not
-    wrap: beyond the edge the image is mirrored.
+    Along each axis the image is interpolated by a sinc of 12 taps under a Kaiser window; beyond the edge it is mirrored. At
+    a shift of 0.3 pixels the error is 35 and 45 dB below speckle whose amplitude has a standard deviation of 0.8 and 1 pixel.
+    Half a pixel along one axis takes 11 % of the power of white noise, and less of noise that is correlated.
 
     Parameters
     ----------
@@ -215,6 +231,11 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
         The frames. A value that is not finite is replaced by the mean of its pixel, and is missing again in the result.
     shift : (n_axes,) array
         Shift in pixels.
+
+    References
+    ----------
+    J. F. Kaiser, Nonrecursive digital filter design using the I0-sinh window function. IEEE Int. Symp. Circuits and Systems,
+    1974.
     """
     finite = np.isfinite(frames)
     is_finite = bool(finite.all())
@@ -222,17 +243,48 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
         known = np.where(finite, frames, 0)
         frames = np.where(finite, frames, known.sum(axis=0) / np.maximum(finite.sum(axis=0), 1))
     result = np.empty(frames.shape, frames.dtype)
-    matrices = [
-        _shift_matrix(n, d).astype(frames.real.dtype) for n, d in zip(frames.shape[1:], shift, strict=True)
+    kernels = [
+        (axis, *_kernel(n, d))
+        for axis, (n, d) in enumerate(zip(frames.shape[1:], shift, strict=True), 1)
+        if d
     ]
-    for first in range(0, len(frames), CHUNK_FRAMES):
-        part = np.ascontiguousarray(frames[first : first + CHUNK_FRAMES])
-        for axis, matrix in enumerate(matrices, 1):
-            if shift[axis - 1]:
-                part = _along(part, matrix, axis)
-        result[first : first + CHUNK_FRAMES] = part
+    along = _along if frames.size < COMPILED_SHIFT else _compiled_along
+    for chunk in row_blocks(len(frames), CHUNK_FRAMES):
+        part = np.ascontiguousarray(frames[chunk])
+        for axis, taps, places in kernels[:-1]:
+            part = along(part, axis, taps.astype(part.real.dtype), places, np.empty_like(part))
+        for axis, taps, places in kernels[-1:]:
+            part = along(part, axis, taps.astype(part.real.dtype), places, result[chunk])
+        if not kernels:
+            result[chunk] = part
     if not is_finite:
         result[_nearest(~finite, shift)] = np.nan
+    return result
+
+
+def _kernel(n: int, shift: float) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return the taps that interpolate n pixels at the places i + shift, and the n + TAPS - 1 pixels that they meet."""
+    whole = math.floor(shift)
+    offsets = np.arange(1 - TAPS // 2, TAPS // 2 + 1)
+    distance = offsets - (shift - whole)
+    taps = np.sinc(distance) * np.i0(KAISER * np.sqrt(np.maximum(1 - (2 * distance / TAPS) ** 2, 0)))
+    places = (np.arange(n + TAPS - 1) + whole + offsets[0]) % (2 * n)
+    return taps / taps.sum(), np.minimum(places, 2 * n - 1 - places)
+
+
+def _compiled_along(
+    frames: NDArray[Any],
+    axis: int,
+    taps: NDArray[np.floating],
+    places: NDArray[np.intp],
+    result: NDArray[Any],
+) -> NDArray[Any]:
+    """Interpolate contiguous frames along an axis, and return the result."""
+    from usdenoise.frames.compiled_shift import along_columns, along_rows
+
+    n, columns = frames.shape[axis], math.prod(frames.shape[axis + 1 :]) * _parts(frames)
+    values, into = (array.view(taps.dtype).reshape(-1, n, columns) for array in (frames, result))
+    (along_rows if columns >= TAPS else along_columns)(values, tuple(taps), places, into)
     return result
 
 
@@ -242,41 +294,26 @@ def _shifted_image(item: tuple[NDArray[np.float32], NDArray[np.float64]]) -> NDA
     return moved
 
 
-def _along(frames: NDArray[Any], matrix: NDArray[Any], axis: int) -> NDArray[Any]:
-    """Return the product of a real matrix with contiguous frames along an axis."""
-    product: NDArray[Any] = np.empty(frames.shape, frames.dtype)
-    n, after = frames.shape[axis], math.prod(frames.shape[axis + 1 :])
-    if after > 1:
-        # Real and imaginary parts are columns of one real product.
-        columns = after * _parts(frames)
-        flat, result = (array.view(matrix.dtype).reshape(-1, n, columns) for array in (frames, product))
-        np.matmul(matrix, flat, out=result)
-        return product
-    rows, into = (array.reshape(-1, n) for array in (frames, product))
-    into.real = np.ascontiguousarray(rows.real) @ matrix.T
-    if np.iscomplexobj(frames):
-        into.imag = np.ascontiguousarray(rows.imag) @ matrix.T
-    return product
+def _along(
+    frames: NDArray[Any],
+    axis: int,
+    taps: NDArray[np.floating],
+    places: NDArray[np.intp],
+    result: NDArray[Any],
+) -> NDArray[Any]:
+    """Do the same by a product with a matrix, for a few frames."""
+    n, columns = frames.shape[axis], math.prod(frames.shape[axis + 1 :]) * _parts(frames)
+    matrix = np.zeros((n, n), taps.dtype)
+    for t, tap in enumerate(taps):
+        np.add.at(matrix, (np.arange(n), places[t : t + n]), tap)
+    # Real and imaginary parts are columns of one real product.
+    values, into = (array.view(taps.dtype).reshape(-1, n, columns) for array in (frames, result))
+    np.matmul(matrix, values, out=into)
+    return result
 
 
 def _parts(frames: NDArray[Any]) -> int:
     return 2 if np.iscomplexobj(frames) else 1
-
-
-def _shift_matrix(n: int, shift: float) -> NDArray[np.float64]:
-    """Return the (n, n) matrix that interpolates n values, mirrored at both ends, at the positions i + shift."""
-    positions, values = np.arange(n)[:, None] + shift, np.arange(n)
-
-    def kernel(distance: NDArray[Any]) -> NDArray[Any]:
-        # Sum of the cosines of period 2 n, half of the highest one.
-        angle = np.pi * distance / (2 * n)
-        slow = np.sin(angle)
-        is_zero = np.abs(slow) < 1e-9
-        ratio = np.sin(2 * n * angle) * np.cos(angle) / np.where(is_zero, 1, 2 * n * slow)
-        return np.where(is_zero, 1.0, ratio)
-
-    matrix: NDArray[np.float64] = kernel(positions - values) + kernel(positions + values + 1)
-    return matrix
 
 
 def _nearest(values: NDArray[Any], shift: NDArray[np.float64], edge: int = 0) -> NDArray[Any]:
@@ -294,9 +331,9 @@ def _nearest(values: NDArray[Any], shift: NDArray[np.float64], edge: int = 0) ->
     return values
 
 
-def _matter(shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
-    matter: NDArray[np.bool_] = np.abs(shifts).max(axis=1) >= LEAST_SHIFT
-    return matter
+def _matters(shift: NDArray[np.float64], error: float) -> bool:
+    """Return whether a shift is corrected: it is not small, and larger than its error."""
+    return bool(np.abs(shift).max() >= max(LEAST_SHIFT, SHIFT_ERRORS * error))
 
 
 def _common(images: NDArray[np.float32], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.estimate.pixel_subset import SubsetValues, draw_pixel_subset
+from usdenoise.estimate.pixel_subset import SUBSET_PIXELS, SubsetValues, draw_pixel_subset
 from usdenoise.frames.movement import Movement, describe_movement
 from usdenoise.linalg.row_blocks import block_rows, row_blocks
 from usdenoise.stack.pixel_sample import PixelSample
@@ -164,6 +164,8 @@ def find_bad_frames(
     seed: int,
     displacement: NDArray[np.float64],
     noise_rms: float | None = None,
+    n_compared: int = SUBSET_PIXELS,
+    every: int = 1,
 ) -> tuple[FrameSearch, SubsetValues]:
     """Look for bad frames; the rows stay as they are.
 
@@ -189,6 +191,10 @@ def find_bad_frames(
         Displacement of each frame in pixels.
     noise_rms : float, optional
         Root mean square of the noise in an entry; by default the noise of the pixel subset, which requires its spectrum.
+    n_compared : int
+        Pixels of the subset.
+    every : int
+        As for :func:`usdenoise.frames.movement.describe_movement`.
 
     Returns
     -------
@@ -206,14 +212,14 @@ def find_bad_frames(
 
     def subset_without(frames: Collection[int]) -> SubsetValues:
         rng = RandomStream.PIXEL_SUBSET.generator(seed)
-        return draw_pixel_subset(rows, rng, excluded=_mask(frames, n_frames))
+        return draw_pixel_subset(rows, rng, n_compared, _mask(frames, n_frames))
 
     def result(
         bad: Iterable[BadFrame], treatment: FrameTreatment, subset: SubsetValues
     ) -> tuple[FrameSearch, SubsetValues]:
         ordered = tuple(sorted(bad, key=lambda frame: frame.frame))
         used = ~_mask((frame.frame for frame in ordered), n_frames)
-        movement = describe_movement(displacement, used if used.any() else ~used)
+        movement = describe_movement(displacement, used if used.any() else ~used, every)
         return FrameSearch(ordered, n_frames, treatment, movement), subset
 
     if isinstance(option, tuple):

@@ -63,7 +63,7 @@ class Movement:
         return "try shorter windows" if self.sentence else None
 
 
-def describe_movement(displacement: NDArray[np.float64], used: NDArray[np.bool_]) -> Movement:
+def describe_movement(displacement: NDArray[np.float64], used: NDArray[np.bool_], every: int = 1) -> Movement:
     """Return the movement of an image; none if displacements are erratic, as in noise.
 
     Parameters
@@ -72,10 +72,13 @@ def describe_movement(displacement: NDArray[np.float64], used: NDArray[np.bool_]
         Displacement of each frame in pixels.
     used : (n_frames,) boolean array
         Frames that count; bad frames have no valid displacement.
+    every : int
+        Frames from one whose displacement was measured to the next; those between have the same one. By default 1.
     """
-    numbers, displacement = np.flatnonzero(used), displacement[used]
-    if len(displacement) < 2 or np.median(np.linalg.norm(np.diff(displacement, axis=0), axis=1)) > ERRATIC:
+    measured = displacement[::every][used[::every]]
+    if len(measured) < 2 or np.median(np.linalg.norm(np.diff(measured, axis=0), axis=1)) > ERRATIC:
         return Movement(0.0, (), 0.0)
+    numbers, displacement = np.flatnonzero(used), displacement[used]
     distance = np.linalg.norm(displacement - np.median(displacement, axis=0), axis=1)
     steps, largest = _steps(displacement)
     return Movement(float(np.quantile(distance, 0.98)), tuple(int(numbers[k]) for k in steps), largest)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ transform, so that the logarithm of the peak is a parabola through three points,
 
 GAUSS_NEWTON_STEPS = 3
 """Steps after the phase correlation: it finds the shift to some hundredths of a pixel, the steps to a hundredth."""
+
+SPECKLE_PIXELS = 8
+"""Pixels of an image whose envelopes count as one independent value, for standard errors."""
 
 TINY = float(np.finfo(np.float32).tiny)
 
@@ -62,8 +65,7 @@ def _axes(images: NDArray[Any]) -> tuple[int, ...]:
 
 
 def _peak_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:
-    frequencies = [*map(np.fft.fftfreq, size[:-1]), np.fft.rfftfreq(size[-1])]
-    squares = sum(along**2 for along in np.ix_(*frequencies))
+    squares: Any = sum(along**2 for along in _frequencies(size))
     spectrum: NDArray[np.float32] = np.exp(-2 * (np.pi * PEAK_SIGMA) ** 2 * squares).astype(np.float32)
     return spectrum
 
@@ -89,6 +91,24 @@ def _peaks(correlation: NDArray[np.float32]) -> NDArray[np.float64]:
     return np.where(flat.max(axis=1, keepdims=True) > 0, positions, 0.0)
 
 
+class Shift(NamedTuple):
+    """The shift of an image against a reference.
+
+    Attributes
+    ----------
+    pixels : (n_axes,) float64 array
+        Positive where the image is shifted towards larger indices; 0 if it is the same everywhere.
+    likeness : float
+        Correlation of the gradients of both without the shift: 1 for the same image, about 0 for two images of noise alone.
+    error : float
+        Standard error of the shift along the axis of the largest one, in pixels, from the difference of the images.
+    """
+
+    pixels: NDArray[np.float64]
+    likeness: float
+    error: float
+
+
 @dataclass(frozen=True)
 class Registration:
     """A reference image, prepared for the registration of other images.
@@ -105,26 +125,23 @@ class Registration:
         Sums of their products under the window.
     """
 
-    window: NDArray[np.float64]
-    image: NDArray[np.float64]
-    gradients: NDArray[np.float64]
+    window: NDArray[np.float32]
+    image: NDArray[np.float32]
+    gradients: NDArray[np.float32]
     hessian: NDArray[np.float64]
 
     @classmethod
     def of(cls, reference: NDArray[np.floating]) -> "Registration":
         """Return the prepared reference image, (pixels along each axis...)."""
-        window = hann_window(reference.shape, np.float64)
+        window = hann_window(reference.shape, np.float32)
         image = _normalised(reference, window)
-        spectrum = np.fft.fftn(image)
-        gradients = np.stack(
-            [np.fft.ifftn(2j * np.pi * along * spectrum).real for along in _frequencies(image.shape)]
-        )
+        gradients = _gradients(np.fft.rfftn(image), image.shape)
         axes = tuple(range(1, gradients.ndim))
-        hessian = np.stack([(window * gradients * one).sum(axis=axes) for one in gradients])
+        hessian = np.stack([(window * gradients * one).sum(axis=axes, dtype=np.float64) for one in gradients])
         return cls(window, image, gradients, hessian)
 
-    def shift(self, image: NDArray[np.floating]) -> tuple[NDArray[np.float64], float]:
-        """Return the shift of an image against the reference, in pixels, and how alike they are without it.
+    def shift(self, image: NDArray[np.floating]) -> Shift:
+        """Return the shift of an image against the reference.
 
         The peak of the phase correlation, then Gauss-Newton steps on the squared difference (Lucas and Kanade, IJCAI, 1981).
 
@@ -132,52 +149,56 @@ class Registration:
         ----------
         image : (pixels along each axis...) array
             The image.
-
-        Returns
-        -------
-        shift : (n_axes,) float64 array
-            Positive where the image is shifted towards larger indices; 0 if it is the same everywhere.
-        likeness : float
-            Correlation of the gradients of both: 1 for the same image, about 0 for two images of noise alone.
         """
+        size, axes = image.shape, tuple(range(1, self.gradients.ndim))
         moving = _normalised(image, self.window)
-        both = np.stack([moving * self.window, self.image * self.window]).astype(np.float32)
-        spectra = image_spectra(both)
-        shift: NDArray[np.float64] = shifts(spectra[:1], spectra[1], image.shape)[0]
+        spectra = image_spectra(np.stack([moving * self.window, self.image * self.window]))
+        shift: NDArray[np.float64] = shifts(spectra[:1], spectra[1], size)[0]
         if not self.hessian.any() or not moving.any():
-            return np.zeros(image.ndim), 0.0
-        spectrum = np.fft.fftn(moving)
-        frequencies = _frequencies(image.shape)
+            return Shift(np.zeros(image.ndim), 0.0, math.inf)
+        spectrum, frequencies = np.fft.rfftn(moving), _frequencies(size)
 
         def back() -> NDArray[Any]:
-            phase = sum(along * d for along, d in zip(frequencies, shift, strict=True))
-            shifted: NDArray[Any] = spectrum * np.exp(2j * np.pi * phase)
+            shifted: NDArray[Any] = spectrum
+            for along, d in zip(frequencies, shift, strict=True):
+                shifted = shifted * np.exp(2j * np.pi * d * along).astype(spectrum.dtype)
             return shifted
 
         for _ in range(GAUSS_NEWTON_STEPS):
-            difference = self.window * (np.fft.ifftn(back()).real - self.image)
-            slopes = (difference * self.gradients).sum(axis=tuple(range(1, self.gradients.ndim)))
+            difference = self.window * (np.fft.irfftn(back(), size, axes=range(len(size))) - self.image)
+            slopes = (difference * self.gradients).sum(axis=axes, dtype=np.float64)
             shift = shift - np.linalg.lstsq(self.hessian, slopes)[0]
-        return shift, self._likeness(back())
-
-    def _likeness(self, spectrum: NDArray[Any]) -> float:
-        """Return the correlation of the gradients of an image, given by its spectrum, and of the reference."""
-        gradients = np.stack(
-            [np.fft.ifftn(2j * np.pi * f * spectrum).real for f in _frequencies(spectrum.shape)]
-        )
+        gradients = _gradients(back(), size)
         weighted = self.window * gradients
-        energies = np.sum(weighted * gradients) * np.trace(self.hessian)
-        return float(np.sum(weighted * self.gradients) / np.sqrt(energies)) if energies > 0 else 0.0
+        energies = np.sum(weighted * gradients, dtype=np.float64) * np.trace(self.hessian)
+        likeness = (
+            float(np.sum(weighted * self.gradients, dtype=np.float64) / np.sqrt(energies))
+            if energies > 0
+            else 0.0
+        )
+        # Least squares: the variance of the difference, of which neighbouring pixels have the same, over the curvature
+        variance = float(
+            np.sum(difference * difference, dtype=np.float64) / np.sum(self.window**2, dtype=np.float64)
+        )
+        of_axes = np.diag(np.linalg.pinv(self.hessian))
+        return Shift(shift, likeness, float(np.sqrt(SPECKLE_PIXELS * variance * of_axes.max())))
 
 
-def _normalised(image: NDArray[np.floating], window: NDArray[np.float64]) -> NDArray[np.float64]:
+def _gradients(spectrum: NDArray[Any], size: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return the gradients along each axis of an image, given by its spectrum."""
+    slopes = [(2j * np.pi * along).astype(spectrum.dtype) * spectrum for along in _frequencies(size)]
+    return np.stack([np.fft.irfftn(slope, size, axes=range(len(size))) for slope in slopes])
+
+
+def _normalised(image: NDArray[np.floating], window: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return an image without its mean and with unit energy, both under a window."""
-    values = image - np.sum(window * image) / np.sum(window)
+    values = image - np.sum(window * image, dtype=np.float64) / np.sum(window, dtype=np.float64)
     energy = np.sum(window * values**2)
     normalised: NDArray[np.float64] = values / np.sqrt(energy) if energy > TINY else 0 * values
-    return normalised
+    return normalised.astype(np.float32)
 
 
 def _frequencies(size: tuple[int, ...]) -> list[NDArray[np.float64]]:
-    """Return the frequency along each axis, in cycles a pixel, of arrays that broadcast."""
-    return list(np.ix_(*map(np.fft.fftfreq, size)))
+    """Return the frequency along each axis of a real transform, in cycles a pixel, of arrays that broadcast."""
+    frequencies: list[Any] = [*map(np.fft.fftfreq, size[:-1]), np.fft.rfftfreq(size[-1])]
+    return list(np.ix_(*frequencies))

@@ -36,7 +36,7 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None) -> NDA
     Parameters
     ----------
     rows : (m, n) array
-        Contiguous along the rows; real or complex.
+        Real or complex.
     n_lags : int
         Number of lags: 0 to n_lags - 1.
     parts : list of (int, int, int), optional
@@ -54,12 +54,33 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None) -> NDA
         return np.zeros((2, len(rows), 0), np.result_type(rows.dtype, np.float64))
     padded = np.zeros((len(rows), n + n_lags - 1), rows.dtype)
     padded[:, :n] = rows
-    return padded_lag_sums(padded, n_lags, half_parts(n) if parts is None else parts)
+    return _products(padded, padded, n_lags, half_parts(n) if parts is None else parts)
 
 
-def padded_lag_sums(padded: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:
-    """Return the sums of :func:`lag_sums` of rows that have n_lags - 1 zeros at their ends, (2, m, n_lags)."""
-    return _products(padded, padded, n_lags, parts)
+def column_lag_sums(
+    values: NDArray[Any], n_lags: int, parts: Parts, is_compiled: bool = False
+) -> NDArray[Any]:
+    """Return the sums of :func:`lag_sums` of columns, (2, m, n_lags).
+
+    Parameters
+    ----------
+    values : (n, m) array
+        The columns, whose rows are times.
+    n_lags : int
+        Number of lags.
+    parts : list of (int, int, int)
+        The parts of the rows, from :func:`half_parts`.
+    is_compiled : bool
+        Whether compiled loops make the sums, in a third of the time; loading them takes half a second. By default not.
+    """
+    if not is_compiled or n_lags == 0:
+        return lag_sums(values.T, n_lags, parts)
+    from usdenoise.linalg.compiled_lags import complex_lags, real_lags
+
+    sums = np.zeros((2, values.shape[1], n_lags), np.result_type(values.dtype, np.float64))
+    add = complex_lags if np.iscomplexobj(values) else real_lags
+    add(values, np.array(parts, np.int64).reshape(-1, 3), sums)
+    return sums
 
 
 def boundary_products(before: NDArray[Any], after: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:

@@ -15,8 +15,9 @@ _LEAST_ROWS, _MOST_ROWS = 16, 1024
 _FEWEST_BLOCKS, _ROWS_WORTH_A_BLOCK = 8, 64
 """A small matrix has this many blocks, so that threads finish at about the same time, of at least this many rows."""
 
-_SQUARED_TOGETHER = 32
-"""Rows whose squares are summed in the precision of the matrix, and stay in the cache for both sums."""
+_SQUARED_ENTRIES, _SQUARED_ROWS = 1 << 18, (16, 128)
+"""Entries whose squares are summed together, about, and least and largest number of their rows: they stay in the cache for
+both sums, and are few enough to be summed in the precision of the matrix."""
 
 
 def row_blocks(n_rows: int, rows_per_block: int) -> Iterator[slice]:
@@ -84,13 +85,14 @@ def squared_norms(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np
     of_rows : (n_rows,) float64 array
         Each is summed in the precision of the matrix along memory.
     of_columns : (n_columns,) float64 array
-        Parts of 32 terms are summed in the precision of the matrix, and added up in double precision.
+        Parts of at most 128 terms are summed in the precision of the matrix, and added up in double precision.
     """
     if values.strides[0] < values.strides[1]:
         of_columns, of_rows = squared_norms(values.T)
         return of_rows, of_columns
     of_rows, sums = np.empty(len(values)), np.zeros(values.shape[1] * (2 if np.iscomplexobj(values) else 1))
-    for rows in row_blocks(len(values), _SQUARED_TOGETHER):
+    together = int(np.clip(_SQUARED_ENTRIES // values.shape[1], *_SQUARED_ROWS))
+    for rows in row_blocks(len(values), together):
         part = values[rows]
         if part.strides[1] != part.itemsize:
             part = np.ascontiguousarray(part)

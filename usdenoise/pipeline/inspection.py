@@ -1,5 +1,7 @@
 """The first look at the frames of a recording: energies, unobserved entries, and the pixels that the estimate looks at."""
 
+import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +14,13 @@ from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
 from usdenoise.frames.displacement import displacements, middle_part
 from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.linalg.row_blocks import envelope, row_blocks, squared_norms, third_difference_norms
+from usdenoise.linalg.row_blocks import (
+    envelope,
+    row_blocks,
+    row_squared_norms,
+    squared_norms,
+    third_difference_norms,
+)
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Here, Recording, map_chunks
@@ -36,8 +44,12 @@ SCALES = (1e-12, 1e14)
 """Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
 
 
-SEARCHED_PIXELS = 1024
-"""Pixels of a block of a session in which bad frames are looked for, spread over the image."""
+SEARCHED_PIXELS, SEARCHED_RUN, COMPARED_PIXELS = 512, 8, 128
+"""Pixels of a block of a session in which bad frames are looked for, in runs of neighbours that memory gives together, and
+how many of them the frames are predicted from."""
+
+MOTION_FRAMES = 4
+"""In a block of a session the displacement of every fourth frame is measured; a burst lasts longer."""
 
 SPARSE_FRAMES = 16
 """Frames, evenly spread over a block, of which a dead pixel is 0 in one at least."""
@@ -172,9 +184,10 @@ def inspect(
             for name in ("frame_energy", "frame_missing", "sample", "envelopes", "lattice"):
                 getattr(into, name)[:] = getattr(chunk, name)
     check_scale(
-        total,
+        float(total.energy.max()),
+        n_frames,
         geometry.name,
-        lambda: max(map_chunks(largest_in_chunk, recording.chunks, executor)),
+        lambda: functools.reduce(np.fmax, map_chunks(largest_in_chunk, recording.chunks, executor)),
     )
     return total, gathered, places
 
@@ -239,20 +252,30 @@ def inspect_block(
     # Pixels without data in this block are unobserved
     if (dead := dead_pixels(x) & mask.ravel()).any() and not dead[mask.ravel()].all():
         x = np.where(dead, np.array(np.nan, x.dtype), x)
-    part, signal, none = middle_part(mask), np.flatnonzero(mask), np.empty(0, np.intp)
-    gathered = Gathered(
-        sample=signal[spread_rows(len(signal), SEARCHED_PIXELS)],
-        middle=np.arange(mask.size).reshape(mask.shape)[part].ravel(),
-        lattice=none,
-    )
-    found = look(x, gathered, Inspection.empty(len(x), x.shape[1], gathered, x.dtype))
-    check_scale(found, name, lambda: largest_part(x))
+    signal = np.flatnonzero(mask)
+    runs = spread_rows(-(-len(signal) // SEARCHED_RUN), SEARCHED_PIXELS // SEARCHED_RUN) * SEARCHED_RUN
+    numbers = (runs[:, None] + np.arange(SEARCHED_RUN)).ravel()
+    with np.errstate(over="ignore", invalid="ignore"):
+        energy = row_squared_norms(x) if x.flags.c_contiguous else squared_norms(x)[0]
+        # NaN and infinities show in the sums.
+        if not np.isfinite(energy).all():
+            energy = squared_norms(np.where(np.isfinite(x), x, np.zeros((), x.dtype)))[0]
+    check_scale(float(energy.max()), x.shape[1], name, lambda: largest_part(x))
+    values = np.ascontiguousarray(x[:, signal[numbers[numbers < len(signal)]]].T)
+    part = middle_part(mask)
+    images = envelope(x[::MOTION_FRAMES].reshape(-1, *mask.shape)[:, *part])
     with ThreadExecutor(1) as executor:
-        moved = displacements(found.envelopes.reshape(-1, *mask[part].shape), mask[part], executor)
-        sample = PixelSample.of(found.sample, np.arange(len(found.sample)), executor)
+        moved = displacements(images, mask[part], executor).repeat(MOTION_FRAMES, axis=0)[: len(x)]
+        sample = PixelSample.of(values, np.arange(len(values)), executor)
         # If the blocks are copies of each other, the noise of the session is 0, and the noise of the block counts.
         search, _ = find_bad_frames(
-            sample, options.bad_frames, options.seed, moved, clutter.noise_rms or None
+            sample,
+            options.bad_frames,
+            options.seed,
+            moved,
+            clutter.noise_rms or None,
+            COMPARED_PIXELS,
+            MOTION_FRAMES,
         )
     return x, search
 
@@ -290,25 +313,39 @@ def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], NDArray[Any], 
 
 
 def largest_in_chunk(chunk: Chunk) -> float:
-    """Return the largest finite magnitude of a real or imaginary part in a chunk."""
+    """Return the largest finite magnitude of a real or imaginary part in a chunk; NaN without any finite entry."""
     return largest_part(chunk.read())
 
 
 def largest_part(x: NDArray[Any]) -> float:
-    """Return the largest finite magnitude of a real or imaginary part."""
+    """Return the largest finite magnitude of a real or imaginary part; NaN without any finite entry."""
     parts = (x.real, x.imag) if np.iscomplexobj(x) else (x,)
-    return max(float(np.max(np.abs(part), where=np.isfinite(part), initial=0.0)) for part in parts)
+    finite = np.isfinite(x)
+    if not finite.any():
+        return math.nan
+    return max(float(np.max(np.abs(part), where=finite, initial=0.0)) for part in parts)
 
 
-def check_scale(found: Inspection, name: str, find_largest: Callable[[], float]) -> None:
-    """Check that frames have observed entries, and that their power has room in single precision."""
-    n_frames, most = len(found.frame_energy), float(found.energy.max())
-    if int(found.missing.sum()) == n_frames * len(found.energy):
-        raise InputError(f"'{name}' has no finite entry; check how the file was written")
-    # The largest magnitude x of a row of energy e obeys e / (2 n_frames) <= x^2 <= e.
-    if SCALES[0] ** 2 <= most / (2 * n_frames) and most <= SCALES[1] ** 2:
+def check_scale(energy: float, n_terms: int, name: str, find_largest: Callable[[], float]) -> None:
+    """Check that frames have observed entries, and that their power has room in single precision.
+
+    Parameters
+    ----------
+    energy : float
+        Largest energy of a pixel or of a frame.
+    n_terms : int
+        Number of entries that it sums.
+    name : str
+        Name of the stack, for messages.
+    find_largest : callable
+        Returns the largest finite magnitude of a real or imaginary part; NaN without any finite entry.
+    """
+    # The largest magnitude x of entries of energy e obeys e / (2 n_terms) <= x^2 <= e.
+    if SCALES[0] ** 2 <= energy / (2 * n_terms) and energy <= SCALES[1] ** 2:
         return
     largest = find_largest()
+    if np.isnan(largest):
+        raise InputError(f"'{name}' has no finite entry; check how the file was written")
     if largest == 0:
         raise InputError(f"'{name}' is zero everywhere", remedy="check {dataset} and {frames}")
     if not SCALES[0] <= largest <= SCALES[1]:

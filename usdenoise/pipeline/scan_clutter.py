@@ -24,7 +24,7 @@ from usdenoise.pipeline.estimate_clutter import (
     with_cutoff,
 )
 from usdenoise.pipeline.filter_chunk import filter_chunk
-from usdenoise.pipeline.measures import Clutter
+from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Recording
 
 MOST_LEAK = 0.4
@@ -98,6 +98,7 @@ def components_only(found: ClutterEstimate, options: DenoiseOptions) -> Clutter:
         is_given=options.refit == "none" and options.method != "svd",
         has_gaps=found.has_gaps,
         noise_rms=found.estimate.noise_rms,
+        is_compiled=len(found.excluded) * found.grid.mask.size >= COMPILED_ENTRIES,
     )
 
 

@@ -57,8 +57,8 @@ class BlockLags:
         Number of frames in which each pixel was observed, without excluded frames.
     temporal : (n, q) array
         Temporal components that were removed after the spatial ones, orthonormal columns.
-    is_scaled : bool
-        Whether the block was divided by a gain, and so has a noise power of its own; by default not.
+    has_own_noise : bool
+        Whether the block was shifted or divided by a gain, and so has a noise power of its own; by default not.
     sums : LagSums or None
         The lags by halves of the frames; None (the default) if they were not kept.
     power : (n_signal,) array or None
@@ -68,7 +68,7 @@ class BlockLags:
     lags: NDArray[np.inexact]
     observed: NDArray[np.floating]
     temporal: NDArray[Any]
-    is_scaled: bool = False
+    has_own_noise: bool = False
     sums: LagSums | None = None
     power: NDArray[np.float64] | None = None
 
@@ -145,7 +145,7 @@ class SeriesModel:
         """
         is_known, level = block.observed > 0, 1.0
         usual = float(self.of_quiet[is_known].sum())
-        if block.is_scaled and usual > TINY:
+        if block.has_own_noise and usual > TINY:
             level = float(np.vecdot(self.quiet, block.lags).real[is_known].sum()) / usual
         power = np.vecdot(self.weights, block.lags).real + self.offset + (1 - level) * self.of_noise
         return np.where(is_known, power, np.nan), level

@@ -304,7 +304,7 @@ def _maps_of_block(
     block, alignment = recording.blocks[number], findings[number].alignment
     x = block.read()
     if alignment is not None and clutter.reference is not None:
-        x = clutter.reference.apply(x, alignment)
+        x = np.where(clutter.reference.mask.ravel(), clutter.reference.apply(x, alignment), 0)
     frames = ArrayFrames(x, "tz", recording.dtype, recording.geometry.name)
     geometry = recording.geometry.of_frames(len(x))
     scan = Recording.of_chunks(geometry, recording.dtype, frames.chunks())

@@ -46,9 +46,9 @@ class BlockFindings:
     flow: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
-    def is_scaled(self) -> bool:
-        """Whether its gain was divided out."""
-        return self.alignment is not None and self.alignment.is_scaled
+    def has_own_noise(self) -> bool:
+        """Whether it was shifted, which takes a part of the noise, or its gain was divided out."""
+        return self.alignment is not None and (self.alignment.is_shifted or self.alignment.is_scaled)
 
     def level(self, power: NDArray[np.floating] | None) -> BlockLevel:
         """Return the quantities of the block that are compared with other blocks."""
@@ -169,7 +169,7 @@ def measure_block(
             lags=lags.lags.astype(single),
             observed=lags.observed.astype(np.float32),
             temporal=lags.temporal.astype(single),
-            is_scaled=findings.is_scaled,
+            has_own_noise=findings.has_own_noise,
             sums=lags.sums if by_halves else None,
             power=lags.power if by_halves else None,
         ),

@@ -300,7 +300,7 @@ class OnlineSession:
             blocks=[part.block for part in parts],
             numbers=list(range(len(parts))),
             frames=[part.numbers[order] for part, order in zip(parts, orders, strict=True)],
-            parts=[part.values[order] for part, order in zip(parts, orders, strict=True)],
+            values=np.concatenate([part.values[order] for part, order in zip(parts, orders, strict=True)]),
         )
         reference = None if before is None else before.reference
         with ThreadExecutor(self._options.threads) as executor:

@@ -24,7 +24,7 @@ from usdenoise.pipeline.estimate_clutter import (
 )
 from usdenoise.pipeline.filter_chunk import filter_block
 from usdenoise.pipeline.fit_result import FitResult, fit_result
-from usdenoise.pipeline.measures import Clutter
+from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.scan_clutter import components_only
 from usdenoise.pipeline.series import Series
@@ -112,7 +112,7 @@ def estimate_session(
     UsdenoiseError
         As for :func:`usdenoise.denoise`.
     """
-    if not sample.parts:
+    if not sample.blocks:
         raise InputError(
             "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
         )
@@ -146,7 +146,7 @@ def estimate_session(
 
     # The cutoff, raised while tissue leaks in some blocks
     chosen, clutter, measured = found, clutter_of(found), {}
-    if measure is not None and len(sample.parts) > 1 and options.low_cutoff == "auto" and found.is_raisable:
+    if measure is not None and len(sample.blocks) > 1 and options.low_cutoff == "auto" and found.is_raisable:
         numbers = calm_blocks(found, sample)
         if len(numbers) > 1:
             chosen, clutter, measured = first_without_leak(tried(numbers, measure), MOST_LEAK)
@@ -245,6 +245,7 @@ def session_clutter(
         noise_rms=found.estimate.noise_rms,
         power=float(np.sum(found.singular_values**2)) / (grid.n_pixels * len(model.right)),
         reference=reference,
+        is_compiled=sum(sampled.lengths) * grid.mask.size >= COMPILED_ENTRIES,
     )
 
 

@@ -6,6 +6,7 @@ session have few dimensions in common, and a sample of them is enough to find th
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ SAMPLED_FRAMES = 1200
 45 dB over blood 4000 frames gave no better series."""
 
 JOINED_FRAMES = 128
-"""Frames of a chunk of the sample, at least: products with a few frames of each block are slow."""
+"""Frames of a chunk of the sample, about: products with a few frames of each block are slow."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Sample:
         Their numbers in the session.
     frames : list of arrays
         Numbers of the frames in each block.
-    parts : list of (n, n_pixels) arrays
-        The frames of each block.
+    values : (n, n_pixels) array
+        The frames of all blocks, one block after the other.
     is_shifted : bool
         Whether some were shifted back; by default not.
     """
@@ -52,36 +53,39 @@ class Sample:
     blocks: list[Block]
     numbers: list[int]
     frames: list[NDArray[np.intp]]
-    parts: list[NDArray[np.inexact]]
+    values: NDArray[np.inexact]
     is_shifted: bool = False
 
     @property
     def edges(self) -> NDArray[np.intp]:
         """First sampled frame of each block in the sample, and the number of frames."""
-        return np.cumsum([0, *map(len, self.parts)])
+        return np.cumsum([0, *map(len, self.frames)])
+
+    @property
+    def parts(self) -> list[NDArray[np.inexact]]:
+        """The frames of each block, (n, n_pixels), views of `values`."""
+        return [self.values[first:stop] for first, stop in pairwise(self.edges.tolist())]
 
     def only(self, chosen: NDArray[np.bool_]) -> "Sample":
-        """Return the sample of some blocks."""
+        """Return the sample of some blocks; itself if that is all of them."""
+        if chosen.all():
+            return self
         kept = np.flatnonzero(chosen).tolist()
         return replace(
             self,
             blocks=[self.blocks[k] for k in kept],
             numbers=[self.numbers[k] for k in kept],
             frames=[self.frames[k] for k in kept],
-            parts=[self.parts[k] for k in kept],
+            values=self.values[np.repeat(chosen, np.diff(self.edges))],
         )
 
     def recording(self, geometry: Geometry) -> Recording:
-        """Return the sampled frames as a recording of one block, in chunks of JOINED_FRAMES frames at least."""
-        dtype = self.parts[0].dtype
-        geometry = replace(geometry.of_frames(int(self.edges[-1])), frame_rate_hz=None, dtype=dtype)
-        chunks, held, first = list[Chunk](), list[NDArray[np.inexact]](), 0
-        for number, part in enumerate(self.parts, 1):
-            held.append(part)
-            if sum(map(len, held)) >= JOINED_FRAMES or number == len(self.parts):
-                joined = np.concatenate(held)
-                chunks.append(Chunk(first, ArrayFrames(joined, "tz", dtype, geometry.name)))
-                first, held = first + len(joined), []
+        """Return the sampled frames as a recording of one block, in chunks of JOINED_FRAMES frames, about."""
+        dtype, n_frames = self.values.dtype, len(self.values)
+        geometry = replace(geometry.of_frames(n_frames), frame_rate_hz=None, dtype=dtype)
+        frames = ArrayFrames(self.values, "tz", dtype, geometry.name)
+        edges = np.linspace(0, n_frames, max(1, round(n_frames / JOINED_FRAMES)) + 1).astype(int).tolist()
+        chunks = [Chunk(first, frames.cut(first, stop)) for first, stop in pairwise(edges)]
         return Recording.of_chunks(geometry, dtype, chunks)
 
 
@@ -173,7 +177,9 @@ def draw_sample(
         if len(good):
             chosen.append((number, good))
     items = [(blocks[number], good) for number, good in chosen]
-    sample = Sample([], [], [], [])
+    # All in one array: a frame is in memory once
+    values = np.empty((sum(len(good) for _, good in chosen), recording.geometry.n_pixels), recording.dtype)
+    sample, n_read = Sample([], [], [], values), 0
     for (number, good), part in zip(chosen, map_chunks(picked_frames, items, executor), strict=True):
         if isinstance(part, InputError):
             mark_missing(recording, session, number, part)
@@ -181,8 +187,9 @@ def draw_sample(
         sample.blocks.append(blocks[number])
         sample.numbers.append(number)
         sample.frames.append(good)
-        sample.parts.append(part)
-    return sample
+        values[n_read : n_read + len(good)] = part
+        n_read += len(good)
+    return replace(sample, values=values[:n_read])
 
 
 def picked_frames(item: tuple[Block, NDArray[np.intp]]) -> NDArray[np.inexact] | InputError:
@@ -215,7 +222,7 @@ def aligned_sample(
     Parameters
     ----------
     sample : Sample
-        The frames as they are.
+        The frames as they are. Their values change in place: in a long session they are the largest array.
     geometry : Geometry
         Axes of the blocks.
     executor : Executor
@@ -230,26 +237,22 @@ def aligned_sample(
     is_empty = dead.all(axis=1)
     dead &= ~dead[~is_empty].all(axis=0)
     dead[is_empty] = False
-    parts = [
-        np.where(is_dead, np.array(np.nan, part.dtype), part) if is_dead.any() else part
-        for is_dead, part in zip(dead, sample.parts, strict=True)
-    ]
-    sample = replace(sample, parts=parts)
-    images = [mean_envelope(part, geometry.pixel_shape) for part in parts]
-    reference = reference_of(images, executor.local, session.registration, session.gain_correction, before)
-    if reference is None:
+    if dead.any():
+        sample.values[np.repeat(dead, np.diff(sample.edges), axis=0)] = np.nan
+    images = [mean_envelope(part, geometry.pixel_shape) for part in sample.parts]
+    found = reference_of(images, executor.local, session.registration, session.gain_correction, before)
+    if found is None:
         return sample, None
-    alignments = list(executor.local.map(reference.alignment, images))
+    reference, alignments = found
     has_tissue = np.array([alignment.gain_db >= WEAK_DB for alignment in alignments])
     sample = sample.only(has_tissue)
     alignments = [alignments[number] for number in np.flatnonzero(has_tissue)]
     if not any(alignment.is_shifted or alignment.is_scaled for alignment in alignments):
         return sample, reference
-    aligned = [
-        reference.apply(part, alignment) for part, alignment in zip(sample.parts, alignments, strict=True)
-    ]
-    is_shifted = any(alignment.is_shifted for alignment in alignments)
-    return replace(sample, parts=aligned, is_shifted=is_shifted), reference
+    for part, alignment in zip(sample.parts, alignments, strict=True):
+        part[:] = reference.apply(part, alignment)
+    sample.values[:, ~reference.mask.ravel()] = 0
+    return replace(sample, is_shifted=any(alignment.is_shifted for alignment in alignments)), reference
 
 
 def _own_length(blocks: Sequence[Block], number: int) -> int:
