@@ -101,6 +101,38 @@ class Neighbourhood:
             averages = averages / self._averaged(np.ones((len(values), 1)), sigma)
         return averages.reshape(values.shape)
 
+    def average_at_nodes(
+        self, values: NDArray[np.float64], sigma: float, step: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        """Return Gaussian averages at every few pixels along each axis, and the number of the node of each pixel.
+
+        Parameters
+        ----------
+        values : (n_pixels, ...) array
+            Values by pixel.
+        sigma : float
+            Standard deviation in pixels.
+        step : int
+            Pixels from one node to the next; far fewer than `sigma`, the averages of neighbouring nodes are alike.
+
+        Returns
+        -------
+        averages : (n_nodes, ...) array
+            0 at nodes without a pixel near them.
+        nodes : (n_pixels,) array of int
+            Number of the node that is nearest to each pixel.
+        """
+        image = self.everywhere(values).reshape(*self.shape, -1)
+        weights, numbers = self.mask[..., None].astype(np.float64), []
+        for axis, n in enumerate(self.shape):
+            places = np.arange(min(step // 2, n - 1), n, step)
+            numbers.append(np.minimum(np.arange(n) // step, len(places) - 1))
+            image, weights = (_averaged_along(one, sigma, axis, places) for one in (image, weights))
+        n_nodes = image.shape[:-1]
+        averages = image / np.maximum(weights, np.finfo(float).tiny)
+        nodes = np.ravel_multi_index(np.ix_(*numbers), n_nodes).reshape(-1)
+        return averages.reshape(-1, *values.shape[1:]), self.at_signal(nodes)
+
     def wide_median(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the median over a wide window around each pixel: narrow in depth and wide across it.
 
@@ -207,17 +239,24 @@ def _continued(n: int, nodes: NDArray[Any], axis: int) -> NDArray[np.float64]:
     return _averaged_along(matrix, sigma, 0)[margin : n + margin]
 
 
-def _averaged_along(image: NDArray[np.float64], sigma: float, axis: int) -> NDArray[np.float64]:
-    """Return the averages of an image along an axis with Gaussian weights, which sum to 1 also at the edges."""
+def _averaged_along(
+    image: NDArray[np.float64], sigma: float, axis: int, places: NDArray[np.intp] | None = None
+) -> NDArray[np.float64]:
+    """Return the averages of an image along an axis with Gaussian weights, which sum to 1 also at the edges.
+
+    They are at some increasing places along the axis, by default at all pixels.
+    """
     n, reach = image.shape[axis], math.ceil(REACH * sigma)
+    places = np.arange(n) if places is None else places
     lines = image.reshape(math.prod(image.shape[:axis]), n, -1)
-    averages = np.empty_like(lines)
-    for part in row_blocks(n, AVERAGED_TOGETHER):
-        near = slice(max(part.start - reach, 0), min(part.stop + reach, n))
-        offsets = np.abs(np.arange(part.start, part.stop)[:, None] - np.arange(near.start, near.stop))
+    averages = np.empty((len(lines), len(places), lines.shape[2]))
+    for part in row_blocks(len(places), AVERAGED_TOGETHER):
+        near = np.arange(max(places[part][0] - reach, 0), min(places[part][-1] + 1 + reach, n))
+        offsets = np.abs(places[part][:, None] - near)
         weights = np.where(offsets <= reach, np.exp(-0.5 * (offsets / sigma) ** 2), 0.0)
-        np.matmul(weights / weights.sum(axis=1, keepdims=True), lines[:, near], out=averages[:, part])
-    return averages.reshape(image.shape)
+        weights /= weights.sum(axis=1, keepdims=True)
+        np.matmul(weights, lines[:, near[0] : near[-1] + 1], out=averages[:, part])
+    return averages.reshape(*image.shape[:axis], len(places), *image.shape[axis + 1 :])
 
 
 def _along(matrix: NDArray[np.float64], image: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

@@ -20,8 +20,10 @@ phantoms changed by more than 0.0002 of its correlation with the true blood powe
 _N_QUIET = N_FREQUENCIES // 2
 """Frequencies with the least blood and tissue."""
 
-SURROUNDINGS_SIGMA = 6.0
-"""Standard deviation in pixels of the average whose spectrum shows where there is no blood."""
+SURROUNDINGS_SIGMA, SURROUNDINGS_STEP = 6.0, 3
+"""Standard deviation in pixels of the average whose spectrum shows where there is no blood, and pixels from one place where
+it is made to the next. With 3 instead of 1 the noise of no pixel of 36 phantoms changed by more than 1 %, and the blood maps
+correlated by 0.99999 or more."""
 
 MEDIAN_OF_SQUARE = 0.455
 """Median of the square of a standard normal number."""
@@ -73,13 +75,13 @@ def noise_map(
         parts, spectrum = halves, transform.real
     power = np.empty(parts.shape[:2])
     for chosen_in, measured_in in ((0, 1), (1, 0)):
-        surroundings = grid.average(parts[chosen_in], SURROUNDINGS_SIGMA)
-        for rows in row_blocks(len(surroundings), PIXELS_A_BLOCK):
-            around = (surroundings[rows] @ spectrum) / kept
-            last_quiet = np.partition(around, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
-            quiet = (around <= last_quiet).astype(np.float64)
-            measured = np.vecdot(quiet @ spectrum.T, parts[measured_in, rows])
-            power[measured_in, rows] = measured / (quiet @ kept)
+        surroundings, nodes = grid.average_at_nodes(parts[chosen_in], SURROUNDINGS_SIGMA, SURROUNDINGS_STEP)
+        around = (surroundings @ spectrum) / kept
+        last_quiet = np.partition(around, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
+        quiet = (around <= last_quiet).astype(np.float64)
+        weights = (quiet @ spectrum.T) / (quiet @ kept)[:, None]
+        for rows in row_blocks(len(nodes), PIXELS_A_BLOCK):
+            power[measured_in, rows] = np.vecdot(weights[nodes[rows]], parts[measured_in, rows])
     level = grid.wide_median(power.mean(axis=0))
     # The squared standard error of a pixel's power, relative to the power.
     difference = (power[0] - power[1])[level > 0] / level[level > 0]

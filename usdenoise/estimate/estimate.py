@@ -23,6 +23,9 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.system.memory import release_freed_memory
 
+LARGE_SAMPLE = 1 << 27
+"""Bytes of a sample from which freed memory is returned to the system before more is taken, which costs time."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -97,7 +100,9 @@ def estimate_components(
     DivergedError
         If the solver leaves the finite numbers.
     """
-    release_freed_memory()
+    is_large = rows.values.nbytes >= LARGE_SAMPLE
+    if is_large:
+        release_freed_memory()
     if options.method == "svd":
         return _full_svd(rows, subset, options, only_clutter)
     if options.init == "pixels":
@@ -108,7 +113,8 @@ def estimate_components(
     if options.refit == "none":
         return Estimate(model, noise_rms, n_subset, n_sampled, per_pixel, solution)
     # The copies of the sampled pixels are gone; the refit needs their memory.
-    release_freed_memory()
+    if is_large:
+        release_freed_memory()
     model, gained, prior = extend(rows, model, noise_rms)
     return Estimate(model, noise_rms, n_subset, n_sampled, per_pixel, solution, gained, prior)
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.noise_spectrum import noise_edge, noise_from_spectrum
 from usdenoise.linalg.row_blocks import row_blocks, row_squared_norms
 from usdenoise.stack.pixel_sample import PixelSample
@@ -246,12 +247,7 @@ def _spectrum(
     def adjoint(part: slice) -> NDArray[Any]:
         return _wide(rows[part] if is_tall else rows[:, part].conj().T)
 
-    def squares(part: slice) -> NDArray[Any]:
-        block = adjoint(part)
-        square: NDArray[Any] = block.conj().T @ block
-        return square
-
-    total: Any = sum(executor.map(squares, parts))
+    total: Any = sum(executor.map(lambda part: gram(adjoint(part)), parts))
     values, vectors = np.linalg.eigh(total)
     vectors = vectors[:, ::-1]
     projected = np.empty((length, len(vectors)), rows.dtype)

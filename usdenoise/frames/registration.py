@@ -11,7 +11,7 @@ PEAK_SIGMA = 1.5
 """Standard deviation, in pixels, of the Gaussian peak of a shift. The normalised spectrum is weighted with the Gaussian's
 transform, so that the logarithm of the peak is a parabola through three points, which gives fractions of a pixel."""
 
-GAUSS_NEWTON_STEPS = 3
+GAUSS_NEWTON_STEPS = 2
 """Steps after the phase correlation: it finds the shift to some hundredths of a pixel, the steps to a hundredth."""
 
 SPECKLE_PIXELS = 8

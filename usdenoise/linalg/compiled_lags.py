@@ -27,6 +27,7 @@ def complex_lags(values: Any, parts: Any, sums: Any) -> None:
     n, m = values.shape
     # The compiler finds vector instructions for real sums alone.
     real, imaginary = np.empty(n, values.real.dtype), np.empty(n, values.real.dtype)
+    zero = np.zeros(1, values.real.dtype)[0]
     for p in range(m):
         for t in range(n):
             real[t], imaginary[t] = values[t, p].real, values[t, p].imag
@@ -35,7 +36,7 @@ def complex_lags(values: Any, parts: Any, sums: Any) -> None:
                 first, length = parts[q, 0], max(min(parts[q, 1], n - lag) - parts[q, 0], 0)
                 a, b = real[first : first + length], imaginary[first : first + length]
                 c, d = real[first + lag : first + lag + length], imaginary[first + lag : first + lag + length]
-                along, across = real[0] - real[0], real[0] - real[0]
+                along, across = zero, zero
                 for t in range(length):
                     along += c[t] * a[t] + d[t] * b[t]
                     across += d[t] * a[t] - c[t] * b[t]
@@ -46,7 +47,7 @@ def complex_lags(values: Any, parts: Any, sums: Any) -> None:
 def real_lags(values: Any, parts: Any, sums: Any) -> None:
     """Do the same for real columns; the sums are float64."""
     n, m = values.shape
-    row = np.empty(n, values.dtype)
+    row, zero = np.empty(n, values.dtype), np.zeros(1, values.dtype)[0]
     for p in range(m):
         for t in range(n):
             row[t] = values[t, p]
@@ -54,7 +55,7 @@ def real_lags(values: Any, parts: Any, sums: Any) -> None:
             for lag in range(sums.shape[2]):
                 first, length = parts[q, 0], max(min(parts[q, 1], n - lag) - parts[q, 0], 0)
                 a, c = row[first : first + length], row[first + lag : first + lag + length]
-                total = row[0] - row[0]
+                total = zero
                 for t in range(length):
                     total += c[t] * a[t]
                 sums[parts[q, 2], p, lag] += total

@@ -23,12 +23,19 @@ def gram(factor: NDArray[Any]) -> NDArray[Any]:
     (r, r) float64 or complex128 array
     """
     wide = np.result_type(factor.dtype, np.float64)
-    total = np.zeros((factor.shape[1], factor.shape[1]), wide)
+    is_complex = np.iscomplexobj(factor)
+    size = factor.shape[1] * (2 if is_complex else 1)
+    total = np.zeros((size, size))
     # Blocks of 4096 rows keep the double-precision copy small.
     for start in range(0, factor.shape[0], 4096):
-        rows = factor[start : start + 4096].astype(wide)
-        total += rows.conj().T @ rows
-    return total
+        # A real matrix times itself takes half of the products.
+        rows = factor[start : start + 4096].astype(wide, order="C").view(np.float64)
+        total += rows.T @ rows
+    if not is_complex:
+        return total
+    real, imaginary = slice(0, None, 2), slice(1, None, 2)
+    square: NDArray[Any] = total[real, real] + total[imaginary, imaginary]
+    return square + 1j * (total[real, imaginary] - total[imaginary, real])
 
 
 def frame_gram(matrix: NDArray[Any], executor: Executor, dtype: Any) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.orthonormal_bases import rotated, tall_qr
+from usdenoise.linalg.orthonormal_bases import rotated, triangular
 
 Product = tuple[NDArray[Any], NDArray[Any]]
 """The matrix A B^H by its factors: A, (n_pixels, k), and B^H, (k, n_frames)."""
@@ -46,12 +46,12 @@ class LowRank:
         v : (n_frames, r) array
             Right factor, r at most n_frames.
         """
-        (q_u, r_u), (q_v, r_v) = tall_qr(u), tall_qr(v)
+        (base_u, back_u, r_u), (base_v, back_v, r_v) = triangular(u), triangular(v)
         rotation_u, singular, rotation_v = np.linalg.svd(r_u @ r_v.conj().T)
         return cls(
-            rotated(q_u, rotation_u, u.dtype),
+            rotated(base_u, back_u @ rotation_u, u.dtype),
             singular,
-            rotated(q_v, rotation_v.conj().T, v.dtype),
+            rotated(base_v, back_v @ rotation_v.conj().T, v.dtype),
         )
 
     def truncated(self, rank: int) -> Self:

@@ -97,17 +97,14 @@ def filter_chunk(
     counts = np.zeros((2, n_pixels, n_lags)) if clutter.has_gaps or observed is not None else None
     # A tile of pixels at a time, which stays in the cache
     for tile in row_blocks(n_pixels, min(max(TILE_ENTRIES // n, 32), 512)):
-        given, clutter_u = x[:, tile], u_t[:, tile]
+        y, tile_u = x[:, tile].copy(), u_t[:, tile]
         if observed is None:
             # Y = X - [A V] [U^T; W] with W = V^H (X - A U^T)
-            y = both @ np.vstack([clutter_u, v_h @ given - v_h_a @ clutter_u])
-            np.subtract(given, y, out=y)
+            y -= both @ np.vstack([tile_u, v_h @ y - v_h_a @ tile_u])
         else:
-            y = given - a_low @ clutter_u
+            y -= a_low @ tile_u
             y[~observed[:, tile]] = 0
             y -= temporal @ (v_h @ y)
-        if not mask[tile].all():
-            y[:, ~mask[tile]] = 0
         counted = None
         if is_filled:
             counted = np.broadcast_to(~excluded[:, None], y.shape).astype(np.float32)
@@ -145,6 +142,11 @@ def filter_chunk(
             weights = np.ones(y.shape, np.float32) if counted is None else counted
             counts[:, tile] = column_lag_sums(weights, n_lags, parts, clutter.is_compiled)
             seen[:, tile] = weights[:n_ends].T, weights[n - n_ends :].T
+    if not mask.all():
+        for values in (power, kept_power, *sums, *ends):
+            values[~mask] = 0
+        if out is not None:
+            out[:, ~mask] = 0
     return Measures(
         excluded=excluded,
         power=power,
