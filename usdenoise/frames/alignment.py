@@ -237,9 +237,11 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
     J. F. Kaiser, Nonrecursive digital filter design using the I0-sinh window function. IEEE Int. Symp. Circuits and Systems,
     1974.
     """
-    finite = np.isfinite(frames)
-    is_finite = bool(finite.all())
+    # NaN and infinities show in the sum of the squares.
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_finite = bool(np.isfinite(np.vdot(frames, frames)))
     if not is_finite:
+        finite = np.isfinite(frames)
         known = np.where(finite, frames, 0)
         frames = np.where(finite, frames, known.sum(axis=0) / np.maximum(finite.sum(axis=0), 1))
     result = np.empty(frames.shape, frames.dtype)

@@ -42,6 +42,7 @@ from usdenoise.report.tables import block_table
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.live_state import SessionUpdate
+from usdenoise.sessions.measured_block import BlocksInMemory, BlockStore
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset
@@ -345,40 +346,43 @@ def session(  # noqa: PLR0913
     if until_idle_s is not None:
         raise OptionError("until_idle_s requires live=True")
     known, region_definitions = events_of(events or ()), drawn_regions(regions)
-    with tempfile.TemporaryDirectory() as folder:
-        store = SpectraStore(Path(folder) / "spectra", "")
 
-        def series_of(
-            recording: Recording,
-            is_labelled: bool = False,
-            executor: Executor | None = None,
-        ) -> SessionResult:
-            series = series_of_blocks(
-                recording,
-                blocks_options,
-                chosen,
-                store,
-                known,
-                region_definitions,
-                progress=(None, on_block),
-                executor=executor,
-            )
-            return SessionResult(series, blocks_options, is_labelled)
+    def series_of(
+        recording: Recording,
+        store: BlockStore,
+        is_labelled: bool = False,
+        executor: Executor | None = None,
+    ) -> SessionResult:
+        series = series_of_blocks(
+            recording,
+            blocks_options,
+            chosen,
+            store,
+            known,
+            region_definitions,
+            progress=(None, on_block),
+            executor=executor,
+        )
+        return SessionResult(series, blocks_options, is_labelled)
 
-        if isinstance(source, str | Path | list | tuple):
+    if isinstance(source, str | Path | list | tuple):
+        # A session from files may be longer than memory.
+        with tempfile.TemporaryDirectory() as folder:
             paths = block_files(source, Path(folder))
             with (
                 BlocksOfFiles(paths, read_options, chosen.precision, blocks_options) as blocks,
                 dask_executor(dask) as executor,
             ):
-                return series_of(blocks.recording, executor=executor)
-        if dask is not None:
-            raise OptionError("dask requires files, which workers read; omit it, or give a path")
-        if reading:
-            raise OptionError("reading requires a file; omit it, or give a path")
-        stack = as_acquisition(source, axes, frame_rate, spacing)
-        recording = stack_session(stack, blocks_options, chosen.precision)
-        return series_of(recording, stack.labels is not None)
+                return series_of(
+                    blocks.recording, SpectraStore(Path(folder) / "spectra", ""), executor=executor
+                )
+    if dask is not None:
+        raise OptionError("dask requires files, which workers read; omit it, or give a path")
+    if reading:
+        raise OptionError("reading requires a file; omit it, or give a path")
+    stack = as_acquisition(source, axes, frame_rate, spacing)
+    recording = stack_session(stack, blocks_options, chosen.precision)
+    return series_of(recording, BlocksInMemory(), stack.labels is not None)
 
 
 def block_files(

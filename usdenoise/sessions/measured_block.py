@@ -102,6 +102,37 @@ class BlockStore(Protocol):
         """Return the findings of a stored block."""
 
 
+class BlocksInMemory:
+    """A store in memory: about a twentieth of the memory of blocks of 300 frames."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, MeasuredBlock] = {}
+
+    def put(self, number: int, block: MeasuredBlock) -> None:
+        """Store the measurements of a block without its frames."""
+        self._blocks[number] = replace(block, frames=None)
+
+    def has(self, number: int) -> bool:
+        """Return whether a block is stored."""
+        return number in self._blocks
+
+    def lags(self, number: int) -> BlockLags:
+        """Return what the series adds up of a stored block."""
+        lags = self._blocks[number].lags
+        assert lags is not None
+        return lags
+
+    def array(self, number: int, name: str) -> NDArray[Any]:
+        """Return an array of a stored block: "power", "observed", or a flow image."""
+        block = self._blocks[number]
+        arrays: dict[str, NDArray[Any]] = {**block.images, "power": block.power}
+        return self.lags(number).observed if name == "observed" else arrays[name]
+
+    def findings(self, number: int) -> BlockFindings:
+        """Return the findings of a stored block."""
+        return self._blocks[number].findings
+
+
 def measure_block(
     block: Block,
     clutter: Clutter,
