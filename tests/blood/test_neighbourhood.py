@@ -77,3 +77,20 @@ def test_places_without_a_value_take_that_of_their_neighbours():
     assert filled[10:30, 20:24] == pytest.approx(np.indices(shape)[0][10:30, 20:24], abs=1)
     lonely = Neighbourhood(np.arange(600).reshape(200, 3) == 0).filled(np.array([7.0]))
     assert lonely == pytest.approx(np.full(600, 7.0))
+
+
+@pytest.mark.parametrize("shape", [(23,), (20, 31), (9, 8, 11)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_averages_at_nodes_are_those_of_all_pixels(shape, masked):
+    rng = np.random.default_rng(len(shape))
+    mask = rng.random(shape) > 0.3 if masked else np.ones(shape, bool)
+    grid, step = Neighbourhood(mask), 3
+    values = rng.standard_normal((grid.n_pixels, 2))
+    averages, nodes = grid.average_at_nodes(values, 2.0, step)
+    everywhere = grid.everywhere(grid.average(values, 2.0)).reshape(*shape, 2)
+    for pixel, node in zip(np.argwhere(mask), nodes, strict=True):
+        # The middle of three pixels; the pixels that are left at the edge belong to the last ones.
+        place = np.minimum(pixel // step, (np.array(shape) - 2) // step) * step + 1
+        if mask[tuple(place)]:
+            np.testing.assert_allclose(averages[node], everywhere[tuple(place)], atol=1e-12)
+        assert np.isfinite(averages[node]).all()

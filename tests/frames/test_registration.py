@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from usdenoise.frames.registration import PEAK_SIGMA, image_spectra, shifts
+from usdenoise.frames.registration import PEAK_SIGMA, Registration, image_spectra, shifts
 
 
 def smooth_images(size, n_images, seed=0):
@@ -42,3 +42,21 @@ def test_shifts_are_those_of_the_textbook(size):
     np.testing.assert_allclose(found, expected, atol=1e-4)
     if len(size) > 1:
         assert np.abs(found[1:] - shift).max() < 0.2
+
+
+def test_the_error_of_a_shift_is_that_of_images_with_noise():
+    rng = np.random.default_rng(3)
+    smooth = np.exp(-2 * (np.pi * 1.2 * np.hypot(*np.ix_(*[np.fft.fftfreq(64)] * 2))) ** 2)
+
+    def speckle(scale):
+        return scale * np.abs(np.fft.ifft2(np.fft.fft2(rng.standard_normal((64, 64)) + 0j) * smooth))
+
+    tissue = speckle(1.0)
+    registration = Registration.of(tissue)
+    for level in (0.2, 0.6):
+        found = [registration.shift(tissue + speckle(level)) for _ in range(60)]
+        spread = np.std([one.pixels for one in found], axis=0).max()
+        assert 0.4 < np.mean([one.error for one in found]) / spread < 2.5
+    same = registration.shift(tissue)
+    assert same.error < 1e-3
+    np.testing.assert_allclose(same.pixels, 0, atol=1e-3)

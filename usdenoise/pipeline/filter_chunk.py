@@ -85,8 +85,7 @@ def filter_chunk(
     if not n_unobserved:
         observed = None
     # Temporal components, (n, q), and the components of all frames that are kept or filled in, (n, r)
-    u_t = np.ascontiguousarray(clutter.left[:, : clutter.low].T)
-    temporal, strongest = _temporal(x, a[:, : clutter.low], u_t, clutter, excluded, observed, usual)
+    temporal, strongest = _temporal(x, a[:, : clutter.low], clutter, excluded, observed, usual)
     a_low, v_h = a[:, : clutter.low], np.ascontiguousarray(temporal.conj().T)
     both, v_h_a = np.hstack([a_low, temporal]), v_h @ a_low
     band, is_filled = slice(clutter.low, clutter.high), observed is not None or excluded.any()
@@ -97,7 +96,7 @@ def filter_chunk(
     counts = np.zeros((2, n_pixels, n_lags)) if clutter.has_gaps or observed is not None else None
     # A tile of pixels at a time, which stays in the cache
     for tile in row_blocks(n_pixels, min(max(TILE_ENTRIES // n, 32), 512)):
-        y, tile_u = x[:, tile].copy(), u_t[:, tile]
+        y, tile_u = x[:, tile].copy(), clutter.removed[:, tile]
         if observed is None:
             # Y = X - [A V] [U^T; W] with W = V^H (X - A U^T)
             y -= both @ np.vstack([tile_u, v_h @ y - v_h_a @ tile_u])
@@ -250,7 +249,7 @@ def _coefficients(
     """
     u, guess = clutter.left, None if clutter.model is None else clutter.model[frames]
     with np.errstate(invalid="ignore", over="ignore"):
-        a = x @ u.conj() if guess is None or not clutter.is_given else guess
+        a = x @ clutter.conjugate if guess is None or not clutter.is_given else guess
     # An entry that is not finite shows in the coefficients of its frame.
     shows = u.shape[1] > 0 and not (guess is not None and clutter.is_given)
     if np.isfinite(a if shows else x).all():
@@ -264,9 +263,9 @@ def _coefficients(
         if shows:
             start = np.zeros((len(x), u.shape[1]), u.dtype) if guess is None else guess
             left = x - np.where(observed, start @ u.T, 0) if observed is not None else x
-            a = left @ u.conj()
+            a = left @ clutter.conjugate
             if observed is not None:
-                a = start + fit_gapped_rows(a, observed, u.conj(), None)
+                a = start + fit_gapped_rows(a, observed, clutter.conjugate, None)
     if guess is not None and excluded.any():
         a = np.where(excluded[:, None], guess, a)
     return x, a, bits
@@ -275,7 +274,6 @@ def _coefficients(
 def _temporal(
     x: NDArray[Any],
     a: NDArray[Any],
-    u_t: NDArray[Any],
     clutter: Clutter,
     excluded: NDArray[np.bool_],
     observed: NDArray[np.bool_] | None,
@@ -291,7 +289,7 @@ def _temporal(
         return leading, 0.0
     signal = np.flatnonzero(clutter.grid.mask)
     pixels = signal[:: max(1, len(signal) // OWN_PIXELS)]
-    y: NDArray[Any] = x[:, pixels] - a @ u_t[:, pixels]
+    y: NDArray[Any] = x[:, pixels] - a @ clutter.removed[:, pixels]
     if observed is not None:
         y *= observed[:, pixels]
     y[excluded] = 0

@@ -82,6 +82,16 @@ class Clutter:
         return 0 if self.projection is None else self.projection.n_lags
 
     @cached_property
+    def conjugate(self) -> NDArray[Any]:
+        """The conjugate of U, (n_pixels, r), made once for all chunks."""
+        return self.left.conj()
+
+    @cached_property
+    def removed(self) -> NDArray[Any]:
+        """The transpose of the components that are removed, (low, n_pixels), made once for all chunks."""
+        return np.ascontiguousarray(self.left[:, : self.low].T)
+
+    @cached_property
     def kept_share(self) -> NDArray[np.float64]:
         """Share of white noise that the filter keeps in a pixel, (n_signal,): 1 - sum_k |u_k|^2."""
         taken = np.sum(np.abs(self.left[:, : self.low].astype(np.complex128)) ** 2, axis=1)

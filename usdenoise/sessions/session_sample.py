@@ -249,8 +249,9 @@ def aligned_sample(
     alignments = [alignments[number] for number in np.flatnonzero(has_tissue)]
     if not any(alignment.is_shifted or alignment.is_scaled for alignment in alignments):
         return sample, reference
-    for part, alignment in zip(sample.parts, alignments, strict=True):
-        part[:] = reference.apply(part, alignment)
+    items = zip(sample.parts, alignments, strict=True)
+    for part, aligned in executor.local.map(lambda item: (item[0], reference.apply(*item)), items):
+        part[:] = aligned
     sample.values[:, ~reference.mask.ravel()] = 0
     return replace(sample, is_shifted=any(alignment.is_shifted for alignment in alignments)), reference
 
