@@ -222,9 +222,9 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
     """Return frames that are displaced by a shift as they are without it.
 
     Along each axis the image is interpolated by a sinc of 12 taps under a Kaiser window; beyond the edge it is mirrored. At
-    a shift of 0.3 pixels the error is 18, 31 and 43 dB below speckle whose amplitude has a standard deviation of 0.6, 0.8 and 1
-    pixel; the limit of the sampling is 17, 30 and 46 dB.
-    Half a pixel along one axis takes 11 % of the power of white noise, and less of noise that is correlated.
+    a shift of 0.3 pixels the error is 18, 31 and 43 dB below speckle whose amplitude has a standard deviation of 0.6, 0.8
+    and 1 pixel; the limit of the sampling is 17, 30 and 46 dB. Half a pixel along one axis takes 11 % of the power of white
+    noise, and less of noise that is correlated.
 
     Parameters
     ----------
