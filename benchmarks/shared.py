@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy.linalg import eigh
+from scipy.linalg.blas import cherk, zherk
 
 from usdenoise.blood.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
@@ -145,6 +146,30 @@ def exact_filter(stack, low):
     right = leading_right(matrix, low)
     blocks = [block - (block @ right) @ right.conj().T for block in _blocks(matrix, right.dtype)]
     return np.concatenate([block.astype(matrix.dtype) for block in blocks])
+
+
+def exact_script(pixels, low, single=False, filtered=None):
+    """Power, times the number of frames, of pixels without their leading components: what a user would script.
+
+    `pixels` is (n_pixels, n_frames) complex64. Half of the Gram matrix is summed in double precision, or in single. The
+    filtered pixels go to `filtered`, if that is given; it may be `pixels`.
+    """
+    n, kind, add = pixels.shape[1], np.complex64 if single else np.complex128, cherk if single else zherk
+    gram = np.zeros((n, n), kind, order="F")
+    for start in range(0, len(pixels), 2048):
+        rows = pixels[start : start + 2048].T.astype(kind, order="F")
+        add(1.0, rows, beta=1.0, c=gram, trans=0, lower=1, overwrite_c=1)
+    vectors = eigh(gram, lower=True, subset_by_index=[n - low, n - 1], check_finite=False)[1]
+    vectors = np.ascontiguousarray(vectors.conj().astype(pixels.dtype))
+    adjoint = np.ascontiguousarray(vectors.conj().T)
+    power = np.zeros(len(pixels), np.float32)
+    for start in range(0, len(pixels), 1024):
+        part = slice(start, start + 1024)
+        rest = pixels[part] - (pixels[part] @ vectors) @ adjoint
+        power[part] = np.einsum("ij,ij->i", rest.view(np.float32), rest.view(np.float32))
+        if filtered is not None:
+            filtered[part] = rest
+    return power
 
 
 def oracle(stack, truth, rank):

@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed [--blocks 96] [--made 24] [--clutter-db 40] [--skip-long]
 
-The script (`exact_script`) sums the Gram matrix of a block in double precision, takes its 20 leading eigenvectors,
+The script (`shared.exact_script`) sums the Gram matrix of a block in double precision, takes its 20 leading eigenvectors,
 subtracts them and returns the power: no choice of the cutoff, no quality control, no blood map. With the Gram matrix in
 single precision it takes half of the time, and its accuracy is printed beside the others. Each answer is compared with
 the truth before anything is timed, which also loads the compiled loops. Times are processor time
@@ -13,40 +13,15 @@ import time
 from functools import partial
 
 import numpy as np
-import scipy.linalg
-from scipy.linalg.blas import cherk, zherk
 
 from benchmarks.sessions import COMMON, Simulated
-from benchmarks.shared import command_line, mean_power, phantom
+from benchmarks.shared import command_line, exact_script, mean_power, phantom
 from usdenoise import denoise, session
 from usdenoise.blood.metrics import correlation
 from usdenoise.phantom import PhantomSettings
 from usdenoise.system.blas_threads import blas_on_one_thread
 
 LOW, TEST_VECTORS, POWER_ITERATIONS = 20, 30, 2
-
-
-def exact_script(pixels, low=LOW, single=False):
-    """Power of (n_pixels, n_frames) complex64 without its leading components, times the number of frames."""
-    n, step, kind, add = (
-        pixels.shape[1],
-        2048,
-        np.complex64 if single else np.complex128,
-        cherk if single else zherk,
-    )
-    gram = np.zeros((n, n), kind, order="F")
-    for start in range(0, len(pixels), step):
-        rows = pixels[start : start + step].T.astype(kind, order="F")
-        add(1.0, rows, beta=1.0, c=gram, trans=0, lower=1, overwrite_c=1)
-    vectors = scipy.linalg.eigh(gram, lower=True, subset_by_index=[n - low, n - 1], check_finite=False)[1]
-    vectors = np.ascontiguousarray(vectors.conj().astype(pixels.dtype))
-    adjoint = np.ascontiguousarray(vectors.conj().T)
-    power = np.zeros(len(pixels), np.float32)
-    for start in range(0, len(pixels), 1024):
-        block = pixels[start : start + 1024]
-        rest = (block - (block @ vectors) @ adjoint).view(np.float32)
-        power[start : start + 1024] = np.einsum("ij,ij->i", rest, rest)
-    return power
 
 
 def randomized_script(pixels, low=LOW):
@@ -107,7 +82,10 @@ def main():
         _, iq, blood = phantom(scan, ("iq", "blood"))
         truth, pixels = mean_power(blood), iq.reshape(-1, iq.shape[-1])
         shape = iq.shape[:-1]
-        scripts = {"exact": exact_script, "single precision": partial(exact_script, single=True)}
+        scripts = {
+            "exact": partial(exact_script, low=LOW),
+            "single precision": partial(exact_script, low=LOW, single=True),
+        }
         found = {
             name: correlation(call(pixels).reshape(shape).astype(float), truth)
             for name, call in scripts.items()
@@ -115,7 +93,7 @@ def main():
         own = partial(denoise, iq, axes="zxt", threads=1)
         power = correlation(own().power_doppler.astype(float), truth)
         assert power > found["exact"] - 0.01, (power, found)
-        script = seconds(partial(exact_script, pixels), 7)
+        script = seconds(partial(exact_script, pixels, LOW), 7)
         print(
             f"128 x 128 x 300: exact script {1e3 * script:.0f} ms, correlation {found['exact']:.3f}",
             flush=True,
@@ -134,7 +112,7 @@ def main():
             stack, truth = blocks_of(
                 PhantomSettings((128, 128, 300), seed=952, **common, **motion), asked.blocks
             )
-            script = min(script, seconds(partial(exact_script, pixels), 5))
+            script = min(script, seconds(partial(exact_script, pixels, LOW), 5))
             compare(name, stack, 300, truth, 0.8, script)
             del stack
         if asked.skip_long:
@@ -146,7 +124,10 @@ def main():
         power = correlation(own().power_doppler.astype(float), truth)
         taken = seconds(own, 3)
         print(f"200 x 130 x 2400: denoise {taken:.2f} s, correlation {power:.3f}", flush=True)
-        for name, call in (("exact script", exact_script), ("randomized SVD", randomized_script)):
+        for name, call in (
+            ("exact script", partial(exact_script, low=LOW)),
+            ("randomized SVD", randomized_script),
+        ):
             began = time.process_time()
             value = correlation(call(pixels).reshape(iq.shape[:-1]).astype(float), truth)
             spent = time.process_time() - began
