@@ -23,7 +23,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.system.memory import release_freed_memory
 
-LARGE_SAMPLE = 1 << 27
+LARGE_SAMPLE = 1 << 24
 """Bytes of a sample from which freed memory is returned to the system before more is taken, which costs time."""
 
 
