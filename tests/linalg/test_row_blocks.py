@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usdenoise.linalg.row_blocks import block_rows, row_squared_norms, squared_norm, squared_norms
+from usdenoise.linalg.row_blocks import (
+    block_rows,
+    column_squared_norms,
+    row_squared_norms,
+    squared_norm,
+    squared_norms,
+)
 
 
 @given(st.integers(1, 5000), st.integers(1, 1 << 21))
@@ -49,4 +55,6 @@ def test_energies_along_both_axes_are_the_sums_of_squares_in_any_memory_order(dt
         squares = np.abs(matrix).astype(np.float64) ** 2
         of_rows, of_columns = squared_norms(matrix)
         np.testing.assert_allclose(of_rows, squares.sum(axis=1), rtol=1e-6)
+        np.testing.assert_allclose(of_columns, squares.sum(axis=0), rtol=1e-6)
+        of_columns = column_squared_norms(np.ascontiguousarray(matrix))
         np.testing.assert_allclose(of_columns, squares.sum(axis=0), rtol=1e-6)

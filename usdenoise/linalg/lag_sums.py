@@ -101,11 +101,17 @@ def boundary_products(before: NDArray[Any], after: NDArray[Any], n_lags: int, pa
     -------
     (2, m, n_lags) float64 or complex128 array
     """
-    m, k = before.shape
-    # Pairs of columns before are in the sums of their block.
-    lagged = np.zeros((m, k + max(n_lags - 1, 0)), before.dtype)
-    lagged[:, k : k + after.shape[1]] = after
-    return _products(before, lagged, n_lags, parts)
+    (m, k), wide = before.shape, np.result_type(before.dtype, np.float64)
+    earlier, later = np.ascontiguousarray(before.T).conj(), np.ascontiguousarray(after.T)
+    sums = np.zeros((2, m, n_lags), wide)
+    for first, last, half in parts:
+        for lag in range(1, n_lags):
+            # The columns t before whose pair t + lag is the column t + lag - k after.
+            start, stop = max(first, k - lag), min(last, k - lag + len(later))
+            if start < stop:
+                products = later[start + lag - k : stop + lag - k] * earlier[start:stop]
+                sums[half, :, lag] += products.sum(axis=0, dtype=wide)
+    return sums
 
 
 def _products(rows: NDArray[Any], lagged: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:

@@ -102,6 +102,19 @@ def squared_norms(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np
     return of_rows, sums.reshape(values.shape[1], -1).sum(axis=1)
 
 
+def column_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the sum of |x|^2 along each column of a C-contiguous matrix, (n_columns,).
+
+    Parts of at most 128 terms are summed in the precision of the matrix, and added up in double precision.
+    """
+    real = values.view(values.real.dtype)
+    sums = np.zeros(real.shape[1])
+    for rows in row_blocks(len(real), _SQUARED_ROWS[1]):
+        sums += np.einsum("ij,ij->j", real[rows], real[rows])
+    norms: NDArray[np.float64] = sums.reshape(values.shape[1], -1).sum(axis=1)
+    return norms
+
+
 def third_difference_norms(values: NDArray[Any]) -> NDArray[np.float64]:
     """Return the sum of |x_t - 3 x_(t-1) + 3 x_(t-2) - x_(t-3)|^2 along each row; for white noise 20 times its power a term.
 

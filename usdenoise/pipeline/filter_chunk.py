@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
-from usdenoise.linalg.row_blocks import row_blocks, squared_norms
+from usdenoise.linalg.row_blocks import column_squared_norms, row_blocks
 from usdenoise.pipeline.measures import Clutter, Measures
 from usdenoise.pipeline.recording import Chunk, Here, map_chunks
 from usdenoise.stack.arrays import pack, unpack
@@ -114,14 +114,14 @@ def filter_chunk(
             sums[:, tile] = column_lag_sums(measured, n_lags, parts, clutter.is_compiled)
             power[tile] = sums[:, tile, 0].sum(axis=0).real
         else:
-            power[tile] = squared_norms(measured)[1]
+            power[tile] = column_squared_norms(measured)
         kept_power[tile] = power[tile]
         if is_filled or not clutter.keeps_residual:
             # Unobserved entries and excluded frames are filled by the kept components
             model = a[:, band] @ clutter.left[tile, band].T
             kept = model if not clutter.keeps_residual else y
             kept = kept if observed is None else np.where(observed[:, tile], kept, model)
-            kept_power[tile] = squared_norms(kept[~excluded])[1]
+            kept_power[tile] = column_squared_norms(kept[~excluded])
             kept[excluded] = model[excluded]
         else:
             kept = y
