@@ -6,7 +6,7 @@ The script (`shared.exact_script`) sums the Gram matrix of a block in double pre
 subtracts them and returns the power: no choice of the cutoff, no quality control, no blood map. With the Gram matrix in
 single precision it takes half of the time, and its accuracy is printed beside the others. Each answer is compared with
 the truth before anything is timed, which also loads the compiled loops. Times are processor time
-(`time.process_time`), the least of some calls. Frames a second are those of an idle machine, with all of its threads.
+(`time.process_time`): the least of some calls counts. Frames a second need an idle machine, and use all of its threads.
 """
 
 import time

@@ -21,8 +21,8 @@ _N_QUIET = N_FREQUENCIES // 2
 """Frequencies with the least blood and tissue."""
 
 SURROUNDINGS_SIGMA, SURROUNDINGS_STEP = 6.0, 3
-"""Standard deviation in pixels of the average whose spectrum shows where there is no blood, and pixels from one place where
-it is made to the next. With 3 instead of 1 the noise of no pixel of 36 phantoms changed by more than 1 %, and the blood maps
+"""The spectrum of an average over this standard deviation in pixels shows where there is no blood. The average is made at
+every third pixel. With 3 instead of 1 the noise of no pixel of 36 phantoms changed by more than 1 %, and the blood maps
 correlated by 0.99999 or more."""
 
 MEDIAN_OF_SQUARE = 0.455

@@ -251,15 +251,12 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
         for axis, (n, d) in enumerate(zip(frames.shape[1:], shift, strict=True), 1)
         if d
     ]
-    along = _along if frames.size < COMPILED_SHIFT else _compiled_along
+    is_compiled = frames.size >= COMPILED_SHIFT
     for chunk in row_blocks(len(frames), CHUNK_FRAMES):
         part = np.ascontiguousarray(frames[chunk])
-        for axis, taps, places in kernels[:-1]:
-            part = along(part, axis, taps.astype(part.real.dtype), places, np.empty_like(part))
-        for axis, taps, places in kernels[-1:]:
-            part = along(part, axis, taps.astype(part.real.dtype), places, result[chunk])
-        if not kernels:
-            result[chunk] = part
+        for axis, taps, places in kernels:
+            part = _along(part, axis, taps, places, is_compiled)
+        result[chunk] = part
     if not is_finite:
         result[_nearest(~finite, shift)] = np.nan
     return result
@@ -275,22 +272,6 @@ def _kernel(n: int, shift: float) -> tuple[NDArray[np.float64], NDArray[np.intp]
     return taps / taps.sum(), np.minimum(places, 2 * n - 1 - places)
 
 
-def _compiled_along(
-    frames: NDArray[Any],
-    axis: int,
-    taps: NDArray[np.floating],
-    places: NDArray[np.intp],
-    result: NDArray[Any],
-) -> NDArray[Any]:
-    """Interpolate contiguous frames along an axis, and return the result."""
-    from usdenoise.frames.compiled_shift import along_columns, along_rows
-
-    n, columns = frames.shape[axis], math.prod(frames.shape[axis + 1 :]) * _parts(frames)
-    values, into = (array.view(taps.dtype).reshape(-1, n, columns) for array in (frames, result))
-    (along_rows if columns >= TAPS else along_columns)(values, tuple(taps), places, into)
-    return result
-
-
 def _shifted_image(item: tuple[NDArray[np.float32], NDArray[np.float64]]) -> NDArray[np.float32]:
     image, shift = item
     moved: NDArray[np.float32] = shifted(image[None], shift)[0]
@@ -300,23 +281,27 @@ def _shifted_image(item: tuple[NDArray[np.float32], NDArray[np.float64]]) -> NDA
 def _along(
     frames: NDArray[Any],
     axis: int,
-    taps: NDArray[np.floating],
+    taps: NDArray[np.float64],
     places: NDArray[np.intp],
-    result: NDArray[Any],
+    is_compiled: bool,
 ) -> NDArray[Any]:
-    """Do the same by a product with a matrix, for a few frames."""
-    n, columns = frames.shape[axis], math.prod(frames.shape[axis + 1 :]) * _parts(frames)
-    matrix = np.zeros((n, n), taps.dtype)
+    """Return contiguous frames interpolated along an axis, by compiled loops or by a product with a matrix."""
+    # Real and imaginary parts are columns of one real problem.
+    n, real = frames.shape[axis], frames.real.dtype
+    columns = math.prod(frames.shape[axis + 1 :]) * (frames.dtype.itemsize // real.itemsize)
+    result: NDArray[Any] = np.empty(frames.shape, frames.dtype)
+    values, into = (array.view(real).reshape(-1, n, columns) for array in (frames, result))
+    taps = taps.astype(real)
+    if is_compiled:
+        from usdenoise.frames.compiled_shift import along_columns, along_rows
+
+        (along_rows if columns >= TAPS else along_columns)(values, tuple(taps), places, into)
+        return result
+    matrix = np.zeros((n, n), real)
     for t, tap in enumerate(taps):
         np.add.at(matrix, (np.arange(n), places[t : t + n]), tap)
-    # Real and imaginary parts are columns of one real product.
-    values, into = (array.view(taps.dtype).reshape(-1, n, columns) for array in (frames, result))
     np.matmul(matrix, values, out=into)
     return result
-
-
-def _parts(frames: NDArray[Any]) -> int:
-    return 2 if np.iscomplexobj(frames) else 1
 
 
 def _nearest(values: NDArray[Any], shift: NDArray[np.float64], edge: int = 0) -> NDArray[Any]:

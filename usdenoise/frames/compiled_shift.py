@@ -1,4 +1,4 @@
-"""The compiled interpolation of images along one axis, by a short kernel.
+"""Compiled loops that interpolate images along one axis by a kernel of 12 taps.
 
 Imported only where it is used: loading the compiler takes half a second.
 """
@@ -10,9 +10,6 @@ import numpy as np
 
 _OPTIONS = {"nogil": True, "cache": True, "fastmath": {"contract", "nsz", "reassoc"}}
 
-TAPS = 12
-"""Taps of the kernel: a constant, so that the compiler can unroll the sum over them."""
-
 
 @numba.njit(**_OPTIONS)
 def along_rows(images: Any, taps: Any, places: Any, out: Any) -> None:
@@ -22,16 +19,16 @@ def along_rows(images: Any, taps: Any, places: Any, out: Any) -> None:
     ----------
     images, out : (n, m, columns) arrays
         The images, contiguous, and the results.
-    taps : (TAPS,) array
+    taps : tuple of 12 floats
         The kernel.
-    places : (m + TAPS - 1,) array of int
+    places : (m + 11,) array of int
         Rows of the image that the kernel meets.
     """
     # The compiler finds vector instructions for sums that are written out alone.
     t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11 = taps
     for k in range(images.shape[0]):
         for i in range(images.shape[1]):
-            result, p = out[k, i], places[i : i + TAPS]
+            result, p = out[k, i], places[i:]
             a0, a1, a2, a3 = images[k, p[0]], images[k, p[1]], images[k, p[2]], images[k, p[3]]
             a4, a5, a6, a7 = images[k, p[4]], images[k, p[5]], images[k, p[6]], images[k, p[7]]
             a8, a9, a10, a11 = images[k, p[8]], images[k, p[9]], images[k, p[10]], images[k, p[11]]

@@ -101,7 +101,7 @@ class Shift(NamedTuple):
     likeness : float
         Correlation of the gradients of both without the shift: 1 for the same image, about 0 for two images of noise alone.
     error : float
-        Standard error of the shift along the axis of the largest one, in pixels, from the difference of the images.
+        Standard error of the shift in pixels, of the axis with the largest one, by the difference of the images.
     """
 
     pixels: NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""The compiled sums of lagged products.
+"""Compiled loops that sum the lagged products of columns.
 
 Imported only where it is used: loading the compiler takes half a second.
 """

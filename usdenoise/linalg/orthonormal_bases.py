@@ -51,31 +51,30 @@ def tall_qr(columns: NDArray[Any], in_place: bool = False) -> tuple[NDArray[Any]
     r : (r, r) array of the same dtype
         Upper triangle.
     """
-    basis, inverse, triangle = triangular(columns, in_place)
-    if basis is not columns:
-        return basis, triangle
+    triangle = _cholesky_triangle(columns)
+    if triangle is None:
+        return _householder(columns, in_place)
     basis = columns if in_place else np.empty(columns.shape, triangle.dtype)
+    inverse = np.linalg.inv(triangle)
     for part in row_blocks(len(columns), _ROWS_AT_ONCE):
         basis[part] = columns[part] @ inverse
     return basis, triangle
 
 
-def triangular(
-    columns: NDArray[Any], in_place: bool = False
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def triangular(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return B, W and R of the QR factorisation Q = B W and R, as :func:`tall_qr` has it, without the product.
 
     B is the matrix itself and W the inverse of R, unless the columns are nearly dependent: then B is Q and W is 1.
 
     Parameters
     ----------
-    columns, in_place
-        As for :func:`tall_qr`; the matrix is changed only if the columns are nearly dependent.
+    columns : (n, r) array
+        The matrix; r at most n.
     """
     triangle = _cholesky_triangle(columns)
     if triangle is not None:
         return columns, np.linalg.inv(triangle), triangle
-    basis, triangle = _householder(columns, in_place)
+    basis, triangle = _householder(columns, False)
     return basis, np.eye(len(triangle), dtype=triangle.dtype), triangle
 
 
