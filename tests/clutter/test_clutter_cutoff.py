@@ -108,14 +108,14 @@ def test_nothing_is_removed_where_there_is_no_clutter(noise):
     assert "no clutter" in result.cutoff_sentence
 
 
-@pytest.mark.parametrize(("n_frames", "reason"), [(200, CutoffReason.BEYOND_RANK), (50, CutoffReason.MOVED)])
-def test_tissue_that_moves_far_is_not_surely_without_clutter(n_frames, reason):
+@pytest.mark.parametrize("n_frames", [200, 50])
+def test_the_cutoff_of_tissue_that_moves_far_is_unsure(n_frames):
     """No flow. The first five singular values fall by 4 dB; in 50 frames its Doppler frequency is high."""
     _, terms = all_frames(PhantomSettings((48, 40, 200), breathing=(5.0, 5.0), seed=3))
     stack = (terms.tissue + terms.noise)[:n_frames]
     result = denoise(stack, axes="tzx")
     assert result.cutoff.certainty is CutoffCertainty.UNSURE
-    assert result.cutoff.reason is reason
+    assert result.low_cutoff > 10
 
 
 def test_clutter_whose_first_components_are_about_equally_strong_is_found():
@@ -133,16 +133,15 @@ def test_clutter_whose_first_components_are_about_equally_strong_is_found():
     assert result.power_doppler.mean() < 3
 
 
-def test_fast_leading_component_is_no_tissue():
+@pytest.mark.parametrize("fall", [3, 1000])
+def test_fast_leading_component_is_no_tissue_unless_it_dominates(fall):
     frames = np.arange(100)
     rng = np.random.default_rng(0)
     left = np.linalg.qr(gaussian(rng, (300, 8), np.complex128))[0]
     tones = np.exp(2j * np.pi * np.outer(frames, [0.3, 0.1, 0.05, 0.2, -0.2, -0.3, 0.4, 0.0])) / 10
-    model = LowRank(left, np.geomspace(1000, 1, 8), tones)
-    choice = chosen(model, 8)
-    assert choice.low == 0
-    assert choice.reason is CutoffReason.TOO_FAST
-    assert "-0.30 cycles per frame, too fast for tissue" in choice.sentence
+    choice = chosen(LowRank(left, np.geomspace(1000, 1000 / fall, 8), tones), 8)
+    assert (choice.low == 0) is (choice.reason is CutoffReason.TOO_FAST) is (fall == 3)
+    assert ("-0.30 cycles per frame, too fast for tissue" in choice.sentence) is (fall == 3)
 
 
 def test_tissue_up_to_the_last_component_is_said():

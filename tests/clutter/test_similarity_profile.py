@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from usdenoise.clutter.similarity import TYPICAL_SIMILARITY, SimilarityProfile
+from usdenoise.clutter.similarity import TYPICAL_SIMILARITY, SimilarityProfile, dominance, noise_energy
 
 
 @pytest.mark.parametrize("n_components", [1, 2, 3, 7, 40])
@@ -32,3 +32,24 @@ def test_a_fall_has_to_last():
     assert profile.first_below(0.1) == 11
     assert profile.first_below(0.001) is None
     assert SimilarityProfile(np.full(4, low), 0.5).first_below(0.1) == 1
+
+
+def test_the_dominance_is_the_share_of_the_first_component_above_the_noise():
+    values = np.array([9.0, 4, 3, 2, 1])
+    noise = noise_energy(1.0, (4, 40))
+    expected = (81 - 40) / sum(max(value**2 - 40, 0) for value in values)
+    assert dominance(values, noise) == pytest.approx(expected)
+    assert dominance(values, 0.0) == pytest.approx(81 / 111)
+    # Few components and few frames say nothing.
+    assert dominance(values[:3], 0.0) == dominance(values, noise_energy(1.0, (400, 31))) == 0
+
+
+def test_components_that_dominate_are_no_references():
+    """A constant, two tissue components that are alike, and blood that is not."""
+    similarity = np.full((12, 12), 0.02)
+    similarity[1:3, 1:3] = 0.5
+    np.fill_diagonal(similarity, 1)
+    values = np.array([1e4, 1e2, 50, *np.linspace(2, 1, 9)])
+    assert SimilarityProfile.from_similarity(similarity, values).first_below(0.2) == 1
+    profile = SimilarityProfile.from_similarity(similarity, values, noise=0.1)
+    assert (profile.first, profile.first_below(0.2)) == (1, 3)

@@ -8,7 +8,7 @@ the power Doppler fits the blood map best.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 
 from usdenoise.clutter.blood_split import score_cutoffs
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
-from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity, two_squares
+from usdenoise.clutter.similarity import (
+    BLOOD_BELOW,
+    DOMINANT,
+    USUAL,
+    SimilarityProfile,
+    dominance,
+    dominant_components,
+    noise_energy,
+    spatial_similarity,
+    two_squares,
+)
 from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.pixel_sample import PixelSample
@@ -52,11 +62,11 @@ MOVED = 1.0
 over 200 frames, tissue that moved by 4 pixels fell by 4 to 10 dB."""
 
 CLUTTER_DOPPLER = 0.1
-"""Largest mean Doppler frequency of the first clutter component, in cycles a frame: tissue moves more slowly."""
+"""Largest mean Doppler frequency of the first clutter component, in cycles a frame, if it does not dominate: tissue moves
+more slowly. One that dominates is clutter at any frequency, as with a constant phase step from frame to frame."""
 
-USUAL, LATEST = 0.6, 0.4
-"""Levels of similarity, relative to the similarity among the references, at which tissue usually ends and at
-which it has certainly ended. Set with benchmarks/quality.py, on other seeds than docs/evidence.md quotes."""
+LATEST = 0.4
+"""Level of similarity, relative to the similarity among the references, at which tissue has certainly ended."""
 
 BLOOD_COMPONENTS, LEAST_BLOOD_COMPONENTS = 12, 4
 """Largest and least number of components that start the blood map. With fewer than four, one outlier decides."""
@@ -170,15 +180,26 @@ def choose_low_cutoff(
     doppler = mean_doppler(model.right)
     similarity = spatial_similarity(model.left)
     singular = model.singular_values
-    profile = SimilarityProfile.from_similarity(similarity, singular)
-    squares = two_squares(similarity)[:2] if model.rank >= LEAST_SQUARES_RANK else None
-    decision = _no_clutter(singular, doppler, moved) or _edge_of_clutter(
-        model, rows, noise_rms, similarity, profile, squares
-    )
+    noise = noise_energy(noise_rms, (len(model.left), len(model.right)))
+    profile = SimilarityProfile.from_similarity(similarity, singular, noise)
+    first, squares = profile.first, None
+    if model.rank - first >= LEAST_SQUARES_RANK:
+        a, b = two_squares(similarity[first:, first:])[:2]
+        squares = first + a, first + b
+    nothing, is_clutter = _no_clutter(singular, doppler, moved), dominance(singular, noise) > DOMINANT
+    if nothing is not None and not is_clutter:
+        decision = nothing
+    else:
+        decision = _edge_of_clutter(model, rows, noise_rms, noise, similarity, profile, squares)
+        if nothing is not None and nothing.reason is CutoffReason.MOVED:
+            decision = replace(decision, certainty=CutoffCertainty.UNSURE)
+    sentence = decision.reason.value.format(low=decision.low, level=100 * USUAL, **decision.figures)
+    if first:
+        sentence += f"; the first {first} are no reference: they dominate the rest, and are unlike it"
     return CutoffChoice(
         min(decision.low, highest),
         decision.reason,
-        decision.reason.value.format(low=decision.low, level=100 * USUAL, **decision.figures),
+        sentence,
         decision.certainty,
         squares,
         similarity,
@@ -210,6 +231,7 @@ def _edge_of_clutter(
     model: LowRank,
     rows: PixelSample,
     noise_rms: float,
+    noise: float,
     similarity: NDArray[np.float64],
     profile: SimilarityProfile,
     squares: tuple[int, int] | None,
@@ -230,7 +252,8 @@ def _edge_of_clutter(
     blood = range(start, min(start + BLOOD_COMPONENTS, model.rank))
     if not _is_blood_visible(similarity, blood):
         return _Decision(edge, reason, certainty)
-    first = max(1, usual - BACK)
+    first = max(profile.first + 1, usual - BACK)
+    first += dominant_components(model.singular_values[first:], noise, DOMINANT)
     scores = score_cutoffs(model, rows, noise_rms, edge, blood)[first : edge + 1]
     if not len(scores):
         return _Decision(edge, reason, certainty)

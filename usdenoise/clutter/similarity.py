@@ -19,6 +19,18 @@ phantoms with tissue 40 and 55 dB above blood."""
 BLOOD_BELOW = 0.1
 """Similarity to the references below which a component counts as blood or noise."""
 
+DOMINANT = 0.4
+"""Share of the strongest component in the power above the noise from which it is clutter. Beyond the best cutoff it was 0.05
+to 0.29 on 40 phantoms and recordings of 32 to 1200 frames, and 0.5 to 1 where a constant, a phase step from frame to frame
+or tissue that moved as a whole was left."""
+
+LEAST_DOMINATED, DOMINATED_FRAMES = 4, 32
+"""Least numbers of components and of frames with which a component may dominate: with fewer, blood has few components."""
+
+USUAL = 0.6
+"""Level of similarity, relative to the similarity among the references, at which tissue usually ends. Set with
+benchmarks/quality.py, on other seeds than docs/evidence.md quotes."""
+
 FALL_LENGTH = 5
 """Components over which a fall of the similarity has to last, all but one of them."""
 
@@ -43,6 +55,43 @@ def spatial_similarity(left: NDArray[Any]) -> NDArray[np.float64]:
     return similarity
 
 
+def noise_energy(noise_rms: float, shape: tuple[int, int]) -> float:
+    """Return the energy of noise in a component of m x n entries, above which :func:`dominance` counts.
+
+    It is infinite for fewer than DOMINATED_FRAMES frames, n.
+    """
+    return noise_rms**2 * max(shape) if shape[1] >= DOMINATED_FRAMES else np.inf
+
+
+def dominance(singular_values: NDArray[np.float64], noise: float) -> float:
+    """Return the share of the first of some components in their power above the noise.
+
+    Parameters
+    ----------
+    singular_values : (k,) array
+        Singular values, decreasing.
+    noise : float
+        Energy of noise in a component, from :func:`noise_energy`.
+
+    Returns
+    -------
+    float
+        0 for fewer than LEAST_DOMINATED components, and where none is above the noise.
+    """
+    above = np.maximum(singular_values**2 - noise, 0)
+    if len(above) < LEAST_DOMINATED or not above[0]:
+        return 0.0
+    return float(above[0] / above.sum())
+
+
+def dominant_components(singular_values: NDArray[np.float64], noise: float, least: float) -> int:
+    """Return how many leading components have at least such a share each in what they and the later ones have."""
+    n = 0
+    while dominance(singular_values[n:], noise) > least:
+        n += 1
+    return n
+
+
 @dataclass(frozen=True)
 class SimilarityProfile:
     """Similarity of the components to the leading ones, which are tissue.
@@ -53,16 +102,49 @@ class SimilarityProfile:
         Mean similarity of each component to the references before it, by a running median of three.
     plateau : float
         Similarity of the references to each other.
+    first : int
+        First of the references; the values before it are 1. By default 0.
     """
 
     values: NDArray[np.float64]
     plateau: float
+    first: int = 0
 
     @classmethod
-    def from_similarity(cls, similarity: NDArray[np.float64], singular_values: NDArray[np.float64]) -> Self:
-        """Return the profile of a (k, k) similarity matrix; the k singular values determine the references."""
+    def from_similarity(
+        cls, similarity: NDArray[np.float64], singular_values: NDArray[np.float64], noise: float = np.inf
+    ) -> Self:
+        """Return the profile of components.
+
+        A component that dominates the rest is clutter even if it is not like the leading ones, such as tissue beside a
+        strong constant. Then the components from it on are compared with it and those after it that dominate, too.
+
+        Parameters
+        ----------
+        similarity : (k, k) array
+            Similarity of the components.
+        singular_values : (k,) array
+            Their singular values, which determine the references.
+        noise : float
+            Energy of noise in a component, from :func:`noise_energy`. By default infinite: none dominates.
+        """
+        first, most = 0, REFERENCES
+        while True:
+            profile = cls._from(similarity, singular_values, first, most)
+            end = profile.first_below(USUAL * profile.plateau)
+            n_dominant = 0 if end is None else dominant_components(singular_values[end:], noise, DOMINANT)
+            if end is None or not n_dominant:
+                return profile
+            first, most = end, min(n_dominant, REFERENCES)
+
+    @classmethod
+    def _from(
+        cls, similarity: NDArray[np.float64], singular_values: NDArray[np.float64], first: int, most: int
+    ) -> Self:
+        """Return the profile with at most so many references from the component `first` on."""
+        similarity, singular_values = similarity[first:, first:], singular_values[first:]
         close = np.count_nonzero(singular_values > CLUTTER_REACH * singular_values[0])
-        n_references = int(np.clip(close, 1, REFERENCES))
+        n_references = int(np.clip(close, 1, most))
         raw = np.ones(len(similarity))
         for k in range(1, min(n_references, len(raw))):
             raw[k] = similarity[k, :k].mean()
@@ -72,14 +154,14 @@ class SimilarityProfile:
         values[[0, -1]] = raw[:2].mean(), raw[-2:].mean()
         values[1:-1] = np.median([raw[:-2], raw[1:-1], raw[2:]], axis=0)
         plateau = float(np.median(values[1:n_references])) if n_references > 1 else TYPICAL_SIMILARITY
-        return cls(values, plateau)
+        return cls(np.append(np.ones(first), values), plateau, first)
 
     def first_below(self, level: float) -> int | None:
         """Return the first component below a level from which on all but one of FALL_LENGTH are below it; None if none."""
         below = np.append(self.values < level, np.ones(FALL_LENGTH - 1, bool))
         counts = np.convolve(below, np.ones(FALL_LENGTH), "valid")
         crossings = np.flatnonzero(below[: len(self.values)] & (counts >= FALL_LENGTH - 1))
-        crossings = crossings[crossings > 0]
+        crossings = crossings[crossings > self.first]
         return int(crossings[0]) if len(crossings) else None
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, spatial_similarity
+from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, noise_energy, spatial_similarity
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.linalg.noise_spectrum import noise_edge, noise_from_spectrum
@@ -101,9 +101,9 @@ class PixelSubset:
         """Index of the first component whose similarity to the leading ones is below the threshold, or None."""
         leading = slice(self.rank_limit)
         similarity = spatial_similarity(self.left[:, leading])
-        return SimilarityProfile.from_similarity(similarity, self.singular_values[leading]).first_below(
-            BLOOD_BELOW
-        )
+        noise = noise_energy(self.noise_rms, (self.n_pixels, self.n_used_frames))
+        profile = SimilarityProfile.from_similarity(similarity, self.singular_values[leading], noise)
+        return profile.first_below(BLOOD_BELOW)
 
     @property
     def most_components(self) -> int:
