@@ -24,6 +24,7 @@ def test_a_good_result_has_no_warning() -> None:
             "2 of 40 frames",
         ),
         ({"n_silent": 12}, "12 "),
+        ({"n_silent": 12, "n_bad_pixels": 12, "bad_pixels": ["x = 3"]}, "12 pixels are far noisier"),
         ({"doubts": [{"code": "axes", "sentence": "the axes are wrong"}]}, "the axes are wrong"),
         ({"notes": ["s of the input did not come along"]}, "did not come along"),
     ],

@@ -48,6 +48,8 @@ class PictureQuality:
         Correlation of the blood maps of two interleaved halves of the frames; None if one is constant.
     tissue_share : float or None
         Share of leaked tissue in the power above the noise after the filter; None (the default) if it is not known.
+    noisy_share : float
+        Share of pixels that show no flow in the power that stands out from its surroundings; by default 0.
     """
 
     vessel_share: float
@@ -56,6 +58,7 @@ class PictureQuality:
     lost_share: float | None
     reproducibility: float | None
     tissue_share: float | None = None
+    noisy_share: float = 0.0
 
     @property
     def sentence(self) -> str:

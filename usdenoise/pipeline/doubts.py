@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
+from usdenoise.clutter.similarity import DOMINANT
 from usdenoise.pipeline.fit_result import FitResult
 
 NEAR_BELOW, NEAR_ABOVE = 0.15, 0.25
@@ -13,6 +14,10 @@ suggested cutoff and rounded; above it by 2 at least. On four phantoms the blood
 
 UNKNOWN = (CutoffReason.MOVED, CutoffReason.RANK_TOO_LOW)
 """Reasons of a suggested cutoff that do not apply to the given one."""
+
+MOST_NOISY, MOST_BAD_PIXELS = 0.3, 0.05
+"""Share of noisy pixels in the power that stands out, and share of the image that is excluded for its noise, above which the
+pictures are doubtful. On 44 phantoms and recordings without noisy pixels both were 0."""
 
 MOST_TISSUE = 0.5
 """Share of tissue in the power above the noise above which the pictures are doubtful. With the automatic cutoff it was 0 to
@@ -67,6 +72,19 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
         sentence = f"the axes look wrong: the stack was read as '{axes}'; the data suggest '{suggested}'"
         doubts.append(("axes", sentence))
     doubts += _of_cutoff(fit)
+    if fit.dominance > DOMINANT:
+        sentence = (
+            f"one component has {100 * fit.dominance:.0f} % of what remains above the noise: it is not blood"
+        )
+        doubts.append(("one-component", sentence))
+    n_bad = fit.bad_pixels.n_pixels
+    if n_bad > MOST_BAD_PIXELS * fit.bad_pixels.mask.size:
+        doubts.append(
+            ("bad-pixels", f"{n_bad} pixels are far noisier than their neighbours, and were excluded")
+        )
+    elif picture.noisy_share > MOST_NOISY:
+        sentence = f"{100 * picture.noisy_share:.0f} % of the power that stands out is noise of some pixels, and no flow"
+        doubts.append(("bad-pixels", sentence))
     if fit.n_frames < FEW_FRAMES:
         sentence = f"{fit.n_frames} frames are few: parts of vessels can be missing from the blood map"
         doubts.append(("few-frames", sentence))

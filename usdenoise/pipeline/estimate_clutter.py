@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.clutter.bad_pixels import COHERENT, BadPixels, power_and_coherence, standing_out
 from usdenoise.clutter.clutter_cutoff import Band, CutoffChoice, choose_low_cutoff
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.completion.problem import Factors
@@ -32,6 +33,14 @@ from usdenoise.pipeline.recording import Chunk, Recording, map_chunks
 from usdenoise.stack.pixel_sample import PixelSample
 
 Tried = TypeVar("Tried")
+
+OWN_COMPONENT, OWN_PART = 0.5, 0.05
+"""Sum of |u_k|^2 over the removed components in one pixel from which some of them describe this pixel, and |u_k|^2 of these.
+In 1920 pixels without noisy ones the largest sum was 0.05; in noisy ones it was 1."""
+
+BAD_PIXEL_ROUNDS, AT_ONCE = 3, 0.01
+"""Largest number of estimates that are repeated, each without the bad pixels that the one before showed, and power over the
+noisiest one from which pixels are found at once."""
 
 COMPONENTS_BEYOND_CUTOFF = 8
 """Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""
@@ -77,6 +86,8 @@ class ClutterEstimate:
         Whether all entries of the sample are observed.
     time_letter : str or None
         Letter of the axis that is time by the data; None if that is not clear.
+    bad_pixels : BadPixels
+        Pixels that are excluded for their noise.
     """
 
     model: LowRank
@@ -92,6 +103,7 @@ class ClutterEstimate:
     is_sample: bool
     is_complete: bool
     time_letter: str | None
+    bad_pixels: BadPixels
 
     @property
     def excluded(self) -> NDArray[np.bool_]:
@@ -136,12 +148,13 @@ def estimate_clutter(
     start: Factors | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_checked: Callable[[], None] = lambda: None,
+    bad_pixels: NDArray[np.bool_] | None = None,
 ) -> ClutterEstimate:
     """Estimate the clutter of a recording from its chunks.
 
     The steps: look at all chunks, and gather a sample of the pixels; find the signal pixels and the bad frames; complete
     sampled entries of the sample (Zhang, Chiu and Zhang, AISTATS 2024), and refit the components to the sample; fit the
-    components to all pixels, U = orth(M V); choose the cutoff.
+    components to all pixels, U = orth(M V); choose the cutoff. If bad pixels show, they are repeated without these.
 
     Parameters
     ----------
@@ -157,18 +170,42 @@ def estimate_clutter(
         Called with each line of the trace.
     on_checked : callable, optional
         Called after the frames were checked.
+    bad_pixels : (n_pixels,) boolean array, optional
+        Pixels that are excluded for their noise; by default those that show in consecutive frames.
 
     Raises
     ------
     UsdenoiseError
         As for :func:`usdenoise.denoise`.
     """
+    bad = np.zeros(recording.geometry.n_pixels, bool) if bad_pixels is None else bad_pixels
+    found = _estimated(recording, options, executor, start, on_iteration, on_checked, bad)
+    for _ in range(BAD_PIXEL_ROUNDS if bad_pixels is None else 0):
+        more = _noisy_pixels(recording, executor, found)
+        if not more.any() or np.count_nonzero(found.grid.mask.ravel() & ~more) < len(found.singular_values):
+            break
+        bad = bad | more
+        found = _estimated(recording, options, executor, start, on_iteration, on_checked, bad)
+    return found
+
+
+def _estimated(
+    recording: Recording,
+    options: DenoiseOptions,
+    executor: Executor,
+    start: Factors | None,
+    on_iteration: Callable[[Iteration], None] | None,
+    on_checked: Callable[[], None],
+    bad: NDArray[np.bool_],
+) -> ClutterEstimate:
+    """Return the estimate without some bad pixels, (n_pixels,)."""
     geometry = recording.geometry
     needs_all = options.method == "svd" or options.refit == "none"
     inspection, gathered, places = inspect(recording, executor, needs_all)
     sample = PixelSample.of(inspection.sample, gathered.sample, executor.local)
     # Signal pixels, and the sample of them
-    mask = _signal_mask(recording, executor, inspection, sample, options)
+    has_signal = _signal_mask(recording, executor, inspection, sample, options)
+    mask = has_signal & ~bad
     grid = Neighbourhood(mask.reshape(geometry.pixel_shape))
     middle = [part.stop - part.start for part in middle_part(np.ones(grid.shape, bool))]
     envelopes = inspection.envelopes.reshape(-1, *middle)
@@ -218,7 +255,57 @@ def estimate_clutter(
         is_sample=is_sample,
         is_complete=frames.sample.is_complete,
         time_letter=time_letter,
+        bad_pixels=BadPixels.of((has_signal & bad).reshape(grid.shape), has_signal.reshape(grid.shape)),
     )
+
+
+def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstimate) -> NDArray[np.bool_]:
+    """Return the pixels, (n_pixels,), whose residual power stands out from their neighbours and shows no flow."""
+    energy, low = found.inspection.energy, found.band.low
+    if found.excluded.any():
+        energy = energy - sum(map_chunks(energy_of_frames, recording.chunks, executor, found.excluded))
+    left = found.grid.everywhere(found.model.left[:, :low]).copy()
+    squares = np.abs(left) ** 2
+    # A noisy pixel that has a component nearly for itself is judged with it: the filter removes its noise, too.
+    own = (squares.sum(axis=1, keepdims=True) > OWN_COMPONENT) & (squares > OWN_PART)
+    left[own], squares[own] = 0, 0
+    removed = squares @ found.model.singular_values[:low] ** 2
+    # What a pixel with unobserved entries has left is not known.
+    signal = found.grid.mask & (found.inspection.missing == 0).reshape(found.grid.shape)
+    residual = np.maximum(energy - removed, 0).reshape(signal.shape)
+    bad = np.zeros(energy.shape, bool)
+    if any(True for _ in standing_out(residual, signal)):
+        # Where tissue is 60 dB above the residual, this difference has rounding errors, and consecutive frames do not.
+        middle = recording.chunks[len(recording.chunks) // 2 :][:1]
+        found_in = map_chunks(filtered_power, middle, executor, left, signal.shape, found.excluded)
+        ((power, *coherence),) = found_in
+        groups = list(standing_out(power.reshape(signal.shape), signal))
+        # A single pixel has nothing in common with its neighbours in any case.
+        in_time, in_both = coherence[0], np.minimum(*coherence)
+        noisy = [
+            group
+            for group in groups
+            if np.median((in_time if len(group) == 1 else in_both)[group]) < COHERENT
+        ]
+        # Beside very noisy pixels the components are wrong, and others may stand out for that: weaker ones come later.
+        levels = [float(np.median(power[group])) for group in noisy]
+        for group, level in zip(noisy, levels, strict=True):
+            bad[group] |= level > AT_ONCE * max(levels)
+    return bad
+
+
+def energy_of_frames(chunk: Chunk, frames: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return the energy of each pixel in some frames of the recording that are in a chunk, with 0 for what is not finite."""
+    x = chunk.read()[frames[chunk.first : chunk.stop]].astype(np.complex128)
+    energy: NDArray[np.float64] = np.sum(np.where(np.isfinite(x), np.abs(x) ** 2, 0), axis=0)
+    return energy
+
+
+def filtered_power(
+    chunk: Chunk, left: NDArray[Any], shape: tuple[int, ...], excluded: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], ...]:
+    """Return the power of each pixel in a filtered chunk and its correlations, as :func:`power_and_coherence` does."""
+    return power_and_coherence(chunk.read(), left, shape, ~excluded[chunk.first : chunk.stop])
 
 
 def _signal_mask(

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.clutter.bad_pixels import BadPixels
 from usdenoise.clutter.clutter_cutoff import CutoffChoice
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
+from usdenoise.clutter.similarity import dominance, noise_energy
 from usdenoise.completion.solve import Solution
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -40,8 +42,12 @@ class FitResult:
     n_frames : int
         Number of frames.
     n_silent : int
-        Number of masked pixels: zero or unobserved in all frames, or far below the noise of the image. They
-        are excluded from every computation and set to 0 in the output.
+        Number of masked pixels: zero or unobserved in all frames, far below the noise of the image, or bad. They are
+        excluded from every computation and set to 0 in the output.
+    bad_pixels : BadPixels
+        The masked pixels that are far noisier than their neighbours.
+    dominance : float
+        Share of the strongest remaining component in the power above the noise; 0 if there are few.
     n_sampled : int
         Number of entries that were fitted or held out.
     n_subset_pixels, n_sample_pixels : int
@@ -59,6 +65,8 @@ class FitResult:
     noise_floor: float
     n_frames: int
     n_silent: int
+    bad_pixels: BadPixels
+    dominance: float
     n_sampled: int
     n_subset_pixels: int
     n_sample_pixels: int
@@ -117,6 +125,11 @@ def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptio
         noise_floor=estimate.noise_rms,
         n_frames=measures.n_frames,
         n_silent=found.grid.mask.size - found.grid.n_pixels,
+        bad_pixels=found.bad_pixels,
+        dominance=dominance(
+            singular_values[found.band.low :],
+            noise_energy(estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames)),
+        ),
         n_sampled=estimate.n_sampled,
         n_subset_pixels=estimate.n_subset_pixels,
         n_sample_pixels=len(estimate.model.left),

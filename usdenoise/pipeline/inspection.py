@@ -230,7 +230,7 @@ def look(x: NDArray[Any], gathered: Gathered, into: Inspection, first: int = 0) 
 def inspect_block(
     x: NDArray[Any], clutter: Clutter, options: DenoiseOptions, name: str
 ) -> tuple[NDArray[Any], FrameSearch]:
-    """Look at a block of a session: return it with NaN in dead pixels, and its bad frames and motion.
+    """Look at a block of a session: return it without its dead and bad pixels, and its bad frames and motion.
 
     Parameters
     ----------
@@ -249,6 +249,10 @@ def inspect_block(
         As for :func:`inspect`.
     """
     mask = clutter.grid.mask
+    if clutter.replaced is not None:
+        bad, nearest = clutter.replaced
+        x = x.copy()
+        x[:, bad] = x[:, nearest]
     # Pixels without data in this block are unobserved
     if (dead := dead_pixels(x) & mask.ravel()).any() and not dead[mask.ravel()].all():
         x = np.where(dead, np.array(np.nan, x.dtype), x)

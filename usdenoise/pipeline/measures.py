@@ -55,6 +55,9 @@ class Clutter:
         Root mean square of the noise in an entry, and mean power of the components in an entry.
     reference : Reference or None
         What blocks are aligned to; None if they are not.
+    replaced : pair of arrays of int, or None
+        Bad pixels of the blocks of a session, and the good pixels nearest to them, whose values take their place before a
+        block is aligned: interpolation would spread their noise.
     is_compiled : bool
         Whether lags are summed by compiled loops: in a recording of COMPILED_ENTRIES entries or more. By default not.
     """
@@ -74,6 +77,7 @@ class Clutter:
     noise_rms: float = 0.0
     power: float = 0.0
     reference: Reference | None = None
+    replaced: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
     is_compiled: bool = False
 
     @property

@@ -82,8 +82,12 @@ class DenoiseResult(FitResult):
     n_frames : int
         Number of frames.
     n_silent : int
-        Number of masked pixels: zero or unobserved in all frames, or far below the noise of the image. They
-        are excluded from every computation and set to 0 in the output.
+        Number of masked pixels: zero or unobserved in all frames, far below the noise of the image, or bad. They are
+        excluded from every computation and set to 0 in the output.
+    bad_pixels : BadPixels
+        The masked pixels that are far noisier than their neighbours: a mask in the order z, x, y, and the whole lines.
+    dominance : float
+        Share of the strongest remaining component in the power above the noise; 0 if there are few.
     n_sampled : int
         Number of entries that were fitted or held out.
     n_subset_pixels, n_sample_pixels : int

@@ -19,6 +19,7 @@ from usdenoise.blood.leaked_tissue import WIDE, leaked_tissue, share_above_noise
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise_map import noise_map
 from usdenoise.blood.picture_quality import PictureQuality, judge_picture
+from usdenoise.clutter.bad_pixels import noisy_share
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.pipeline.measures import Clutter, Measures
@@ -344,6 +345,7 @@ class Series:
             share = share_above_noise(leak[:, 0], power, blood.noise_power * white)
             n_frames = round(float(np.max(self.last.observed)))
             quality = judge_picture(blood, n_frames, clutter.power, share)
+            quality = replace(quality, noisy_share=noisy_share(self.last.lags, grid))
             return SeriesMaps(blood.blood_power, blood.noise_power, quality)
         mean = self._mean(clutter)
         fade = 1 - np.arange(projection.n_lags) / projection.n_frames
@@ -352,6 +354,7 @@ class Series:
         blood = map_blood(LagSums(np.stack(sums), counts), projection, grid, executor)
         share = share_above_noise(mean.leak[:, 0].real, mean.lags[:, 0].real, mean.noise * white)
         quality = judge_picture(blood, round(self.frames_a_block * self.n_blocks), clutter.power, share)
+        quality = replace(quality, noisy_share=noisy_share(mean.lags, grid))
         return SeriesMaps(blood.blood_power, blood.noise_power, quality, mean)
 
     def leak_share(self, clutter: Clutter) -> float:

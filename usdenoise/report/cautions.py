@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.report.record import BlockRecord, Report
 
+NAMED_PIXELS = 4
+"""Largest number of lines and pixels that a sentence names; the report lists all."""
+
 MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
 """Displacement and gain of a block, against most blocks, from which a doubt reports that they were not corrected."""
 
@@ -33,12 +36,19 @@ def remarks(report: Report) -> list[str]:
         sentences.append(
             f"{report.n_missing} entries were NaN or infinite; they were not used, and are filled from the low-rank model"
         )
-    if report.n_silent:
+    if report.n_bad_pixels:
+        places = "; ".join(report.bad_pixels[:NAMED_PIXELS])
+        more = len(report.bad_pixels) - NAMED_PIXELS
+        sentences.append(
+            f"{report.n_bad_pixels} pixels are far noisier than their neighbours ({places}"
+            f"{f' and {more} more' if more > 0 else ''}); they are excluded from all computations and set to 0 in the output"
+        )
+    if report.n_silent > report.n_bad_pixels:
         is_shifted = report.sequence is not None and any(block.is_shifted for block in report.sequence.blocks)
         outside = ", or leave the image in some blocks" if is_shifted else ""
+        n_silent = report.n_silent - report.n_bad_pixels
         sentences.append(
-            f"{report.n_silent} pixels have no signal{outside}; they are excluded from all computations and set to 0 in the "
-            "output"
+            f"{n_silent} pixels have no signal{outside}; they are excluded from all computations and set to 0 in the output"
         )
     if report.frames.sentence:
         sentences.append(report.frames.sentence)

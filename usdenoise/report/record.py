@@ -25,6 +25,7 @@ class BloodRecord:
     lost_share: float | None
     reproducibility: float | None
     tissue_share: float | None
+    noisy_share: float
     sentence: str
 
 
@@ -269,6 +270,8 @@ class Report:
     n_sample_pixels: int
     n_unobserved: int
     n_silent: int
+    n_bad_pixels: int
+    bad_pixels: tuple[str, ...]
     trace: tuple[Iteration, ...]
     singular_values: tuple[float, ...]
     parameters: dict[str, Any]

@@ -116,6 +116,8 @@ def report_of(
         n_sample_pixels=result.n_sample_pixels,
         n_unobserved=first.n_unobserved,
         n_silent=result.n_silent,
+        n_bad_pixels=result.bad_pixels.n_pixels,
+        bad_pixels=tuple(result.bad_pixels.places(series.geometry.pixel_axes)),
         trace=tuple(solution.trace) if solution else (),
         singular_values=_floats(result.singular_values),
         parameters=asdict(options),

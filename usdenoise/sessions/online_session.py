@@ -26,7 +26,7 @@ from usdenoise.sessions.live_state import LIVE_FRAMES, BlockAtWork, LiveState, S
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
 from usdenoise.sessions.session_estimate import SessionEstimate, check_method, estimate_session
-from usdenoise.sessions.session_sample import Sample
+from usdenoise.sessions.session_sample import Sample, noisy_pixels
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
@@ -175,6 +175,9 @@ class OnlineSession:
         sample = SampledFrames(replace(block, chunks=[]), numbers, block.pick(numbers))
         file_time = file_time or FileTime.of(stack)
         failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()
+        if state.clutter is None:
+            with ThreadExecutor(self._options.threads) as executor:
+                self._bad_pixels = noisy_pixels(block.read(), geometry, self._options, executor)
         try:
             find = partial(self._estimate, state.sample or (sample,), state.clutter, geometry)
             clutter = self._estimates.current(len(state.sample), find).clutter
@@ -301,6 +304,7 @@ class OnlineSession:
             numbers=list(range(len(parts))),
             frames=[part.numbers[order] for part, order in zip(parts, orders, strict=True)],
             values=np.concatenate([part.values[order] for part, order in zip(parts, orders, strict=True)]),
+            bad_pixels=self._bad_pixels,
         )
         reference = None if before is None else before.reference
         with ThreadExecutor(self._options.threads) as executor:

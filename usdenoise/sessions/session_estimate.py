@@ -29,7 +29,7 @@ from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.scan_clutter import components_only
 from usdenoise.pipeline.series import Series
 from usdenoise.sessions.measured_block import MeasuredBlock
-from usdenoise.sessions.session_sample import Sample, SessionFrames, aligned_sample
+from usdenoise.sessions.session_sample import Sample, SessionFrames, aligned_sample, nearest_good
 from usdenoise.sessions.unusual_blocks import calm_blocks, usual_blocks
 from usdenoise.stack.geometry import Geometry
 
@@ -121,7 +121,7 @@ def estimate_session(
     # The components of the sample, without the blocks that are unlike the others
     for more in reversed(range(1 if measure is None else MOST_ROUNDS)):
         recording = sample.recording(geometry)
-        found = _fit(recording, options, sample.is_shifted, threads, on_iteration)
+        found = _fit(recording, options, sample, threads, on_iteration)
         if not more or (usual := usual_blocks(found, sample)).all():
             break
         sample = sample.only(usual)
@@ -136,7 +136,7 @@ def estimate_session(
 
     def tried(numbers: list[int], filtered: Measure) -> Iterator[tuple[Any, float]]:
         """Yield ever higher cutoffs, with the clutter, the measured blocks and the share of tissue that leaks."""
-        for raised in _raised(recording, found, options, sample.is_shifted, threads, on_iteration):
+        for raised in _raised(recording, found, options, sample, threads, on_iteration):
             clutter = clutter_of(raised)
             measured, series = filtered(numbers, clutter), Series()
             for block in measured.values():
@@ -159,7 +159,7 @@ def estimate_session(
 def _fit(
     recording: Recording,
     options: DenoiseOptions,
-    is_shifted: bool,
+    sample: Sample,
     executor: Executor,
     on_iteration: Callable[..., None] | None,
 ) -> ClutterEstimate:
@@ -168,8 +168,9 @@ def _fit(
     What the interpolation of blocks that are shifted leaves of the tissue is not like its leading components.
     """
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
-    found = estimate_clutter(recording, replace(options, bad_frames=bad_frames), executor, None, on_iteration)
-    if not is_shifted or options.low_cutoff != "auto" or not found.band.low:
+    options = replace(options, bad_frames=bad_frames)
+    found = estimate_clutter(recording, options, executor, None, on_iteration, bad_pixels=sample.bad_pixels)
+    if not sample.is_shifted or options.low_cutoff != "auto" or not found.band.low:
         return found
     values = found.singular_values
     falls = values[:-FALL_OVER] >= 10 ** (CLUTTER_FALL_DB / 20) * values[FALL_OVER:]
@@ -185,7 +186,7 @@ def _raised(
     recording: Recording,
     found: ClutterEstimate,
     options: DenoiseOptions,
-    is_shifted: bool,
+    sample: Sample,
     executor: Executor,
     on_iteration: Callable[..., None] | None,
 ) -> Iterator[ClutterEstimate]:
@@ -198,7 +199,7 @@ def _raised(
     for low in raised_cutoffs(first, highest):
         if low > len(found.singular_values):
             options = replace(options, rank=min(2 * len(found.singular_values), highest))
-            more = _fit(recording, options, is_shifted, executor, on_iteration)
+            more = _fit(recording, options, sample, executor, on_iteration)
             found = replace(more, cutoff=found.cutoff)
         if low > first:
             found = with_cutoff(recording, executor, found, low, "because tissue remained in the blocks")
@@ -245,6 +246,7 @@ def session_clutter(
         noise_rms=found.estimate.noise_rms,
         power=float(np.sum(found.singular_values**2)) / (grid.n_pixels * len(model.right)),
         reference=reference,
+        replaced=nearest_good(found.bad_pixels.mask) if found.bad_pixels.n_pixels else None,
         is_compiled=sum(sampled.lengths) * grid.mask.size >= COMPILED_ENTRIES,
     )
 

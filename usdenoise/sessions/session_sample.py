@@ -5,17 +5,23 @@ session have few dimensions in common, and a sample of them is enough to find th
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.clutter.bad_pixels import standing_out
+from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, mean_envelope, reference_of
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.row_blocks import third_difference_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.estimate_clutter import estimate_clutter
 from usdenoise.pipeline.inspection import SCALES, dead_pixels, largest_part
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
 from usdenoise.sessions.bad_blocks import WEAK_DB
@@ -46,6 +52,8 @@ class Sample:
         Numbers of the frames in each block.
     values : (n, n_pixels) array
         The frames of all blocks, one block after the other.
+    bad_pixels : (n_pixels,) boolean array
+        Pixels that are excluded for their noise.
     is_shifted : bool
         Whether some were shifted back; by default not.
     """
@@ -54,6 +62,7 @@ class Sample:
     numbers: list[int]
     frames: list[NDArray[np.intp]]
     values: NDArray[np.inexact]
+    bad_pixels: NDArray[np.bool_]
     is_shifted: bool = False
 
     @property
@@ -179,7 +188,7 @@ def draw_sample(
     items = [(blocks[number], good) for number, good in chosen]
     # All in one array: a frame is in memory once
     values = np.empty((sum(len(good) for _, good in chosen), recording.geometry.n_pixels), recording.dtype)
-    sample, n_read = Sample([], [], [], values), 0
+    sample, n_read = Sample([], [], [], values, np.zeros(values.shape[1], bool)), 0
     for (number, good), part in zip(chosen, map_chunks(picked_frames, items, executor), strict=True):
         if isinstance(part, InputError):
             mark_missing(recording, session, number, part)
@@ -189,7 +198,50 @@ def draw_sample(
         sample.frames.append(good)
         values[n_read : n_read + len(good)] = part
         n_read += len(good)
-    return replace(sample, values=values[:n_read])
+    sample = replace(sample, values=values[:n_read])
+    if not sample.blocks:
+        return sample
+    # The blocks have their noisy pixels in common.
+    middle = sample.blocks[len(sample.blocks) // 2]
+    own = own_options(options, middle)
+    return replace(sample, bad_pixels=noisy_pixels(middle.read(), recording.geometry, own, executor.local))
+
+
+def noisy_pixels(
+    x: NDArray[Any], geometry: Geometry, options: DenoiseOptions, executor: Executor
+) -> NDArray[np.bool_]:
+    """Return the pixels of a block, (n_pixels,), that are far noisier than their neighbours.
+
+    They are looked for by the estimate of a scan if they stand out in the third differences over time.
+
+    Parameters
+    ----------
+    x : (n, n_pixels) array
+        The block.
+    geometry : Geometry
+        Axes of the blocks.
+    options : DenoiseOptions
+        Options of the block.
+    executor : Executor
+        Makes the estimate.
+    """
+    none, dtype = np.zeros(x.shape[1], bool), x.dtype
+    known = np.where(np.isfinite(x), x, np.zeros((), dtype))
+    power = third_difference_norms(np.ascontiguousarray(known.T)).reshape(geometry.pixel_shape)
+    if not any(True for _ in standing_out(power, power > 0)):
+        return none
+    frames = ArrayFrames(x, "tz", dtype, geometry.name)
+    scan = Recording.of_chunks(geometry.of_frames(len(x)), dtype, frames.chunks())
+    # The block may be empty, or too short for the options.
+    with suppress(UsdenoiseError):
+        return estimate_clutter(scan, options, executor).bad_pixels.mask.ravel()
+    return none
+
+
+def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the numbers of bad pixels of an image, and of the good pixel nearest to each."""
+    good = np.flatnonzero(~bad).astype(np.float64)
+    return np.flatnonzero(bad), Neighbourhood(~bad).filled(good)[bad.ravel()].astype(np.intp)
 
 
 def picked_frames(item: tuple[Block, NDArray[np.intp]]) -> NDArray[np.inexact] | InputError:
@@ -232,6 +284,9 @@ def aligned_sample(
     before : Reference, optional
         An earlier reference of the session.
     """
+    if sample.bad_pixels.any():
+        bad, nearest = nearest_good(sample.bad_pixels.reshape(geometry.pixel_shape))
+        sample.values[:, bad] = sample.values[:, nearest]
     dead = np.stack([dead_pixels(part) for part in sample.parts])
     # Blocks without any data stay as they are.
     is_empty = dead.all(axis=1)
