@@ -110,12 +110,17 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     assert not {"SliceThickness", "Depth", "TransmitFrequency", "VolumeTiming"} & set(sidecar)
     assert nibabel.load(out["nifti"]).header.get_xyzt_units() == ("unknown", "unknown")
     np.testing.assert_allclose(nibabel.load(out["nifti"]).affine, np.eye(4))
+    assert confusius.load(out["nifti"]).sizes["time"] == 2
+    # One map of a run has no duration, and no axis of time.
+    one = job.run(tmp_path / "x.h5", tmp_path / "one", options=OPTIONS, output=Output(nifti=True))["output"]
+    for key in ("nifti", "blood_nifti"):
+        assert "time" not in confusius.load(one[key]).dims
 
 
 def test_names_of_bids(tmp_path: Path) -> None:
     out = run(saved(tmp_path, voxel_data(1)), bids="sub-01_ses-a_task-rest")
-    assert out["nifti"] == tmp_path / "out/sub-01/ses-a/fus/sub-01_ses-a_task-rest_pwd.nii.gz"
-    assert out["nifti_json"].name == "sub-01_ses-a_task-rest_pwd.json"
+    assert out["nifti"] == tmp_path / "out/sub-01/ses-a/fusi/sub-01_ses-a_task-rest_desc-doppler_pwd.nii.gz"
+    assert out["nifti_json"].name == "sub-01_ses-a_task-rest_desc-doppler_pwd.json"
     assert out["blood_nifti"].name == "sub-01_ses-a_task-rest_desc-blood_pwd.nii.gz"
     for key in ("nifti_json", "blood_nifti_json"):
         sidecar = json.loads(out[key].read_text())
@@ -127,13 +132,19 @@ def test_names_of_bids(tmp_path: Path) -> None:
     ignored = (tmp_path / "out/.bidsignore").read_text().split()
     named = [path.name for key, path in out.items() if not any(path.match(pattern) for pattern in ignored)]
     assert sorted(name.rpartition("_")[2] for name in named) == ["pwd.json"] * 2 + ["pwd.nii.gz"] * 2
-    # ConfUSIus finds the sidecar by the rules of BIDS.
-    assert confusius.load(out["nifti"]).attrs["transmit_frequency"] == 15.625e6
+    # ConfUSIus finds the sidecar of each image by the rules of BIDS, without a warning.
+    for key in ("nifti", "blood_nifti"):
+        back = confusius.load(out[key])
+        own = json.loads(out[f"{key}_json"].read_text())
+        assert back.attrs["transmit_frequency"] == 15.625e6
+        assert back.attrs["Description"] == own["Description"]
+        assert back.coords["time"].values.tolist() == own["VolumeTiming"]
+        assert back.coords["time"].attrs["volume_acquisition_duration"] == own["FrameAcquisitionDuration"]
     # A second recording joins the data set, and leaves its description alone.
     (tmp_path / "out/dataset_description.json").write_text("mine")
     (tmp_path / "x.zarr").rename(tmp_path / "sub-02_task-rest_iq.zarr")
     again = run(tmp_path / "sub-02_task-rest_iq.zarr", bids="auto")
-    assert again["nifti"] == tmp_path / "out/sub-02/fus/sub-02_task-rest_pwd.nii.gz"
+    assert again["nifti"] == tmp_path / "out/sub-02/fusi/sub-02_task-rest_desc-doppler_pwd.nii.gz"
     assert (tmp_path / "out/dataset_description.json").read_text() == "mine"
     assert not list((tmp_path / "out").glob("..*"))
 
@@ -154,7 +165,8 @@ def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> No
     (tmp_path / "set/dataset_description.json").write_text("{}")
     assert names("inside", "--nifti") == {"sub-01_task-rest_report.json"}
     assert names("no_nifti") == {"sub-01_task-rest_iq_report.json"}
-    assert (tmp_path / "inside/sub-01/fus/sub-01_task-rest_pwd.nii.gz").is_file()
+    # The folder of an input in a data set is kept.
+    assert (tmp_path / "inside/sub-01/fus/sub-01_task-rest_desc-doppler_pwd.nii.gz").is_file()
 
 
 def test_names_of_bids_need_nifti(tmp_path: Path) -> None:

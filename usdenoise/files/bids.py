@@ -1,6 +1,6 @@
 """Names and folders of BIDS, the Brain Imaging Data Structure, for results as a derivative data set.
 
-Functional ultrasound is a proposal for BIDS (extension proposal 40): its folder is called fus, its power Doppler pwd.
+Functional ultrasound is a proposal for BIDS (extension proposal 40): its folder is called fusi, its power Doppler pwd.
 """
 
 import json
@@ -19,6 +19,9 @@ _ORDER = (
 )  # fmt: skip
 """Keys of the entities of BIDS 1.11 in the order that names must have. Proposals have others, such as pose."""
 
+_FOLDERS = ("fusi", "fus", "susi")
+"""Folders of ultrasound recordings: of functional ones, the same before version 0.0.11 of the proposal, and of others."""
+
 _DESCRIPTION = "dataset_description.json"
 _VERSION = "1.10.0"
 """Version of BIDS by which derivatives are described."""
@@ -35,15 +38,18 @@ class BidsName:
     ----------
     entities : str
         Pairs of keys and labels, such as "sub-01_task-rest".
+    datatype : str
+        Name of the folder of the results; "fusi" by default.
     """
 
     entities: str
+    datatype: str = _FOLDERS[0]
 
     @property
     def folder(self) -> Path:
         """Folder of the results below the folder of the data set."""
         pairs = [pair for pair in self.entities.split("_") if pair.startswith(("sub-", "ses-"))]
-        return Path(*pairs, "fus")
+        return Path(*pairs, self.datatype)
 
     @property
     def task(self) -> str | None:
@@ -60,7 +66,8 @@ def bids_name(requested: str, path: Path) -> BidsName:
     requested : str
         Entities such as "sub-01_task-rest"; "auto" takes them from the name of the recording.
     path : Path
-        The recording.
+        The recording, or the folder of its blocks. If it is in a folder of a data set, the results go to a folder of the
+        same name.
 
     Raises
     ------
@@ -86,7 +93,12 @@ def bids_name(requested: str, path: Path) -> BidsName:
             f"'{entities}' has its keys in another order than BIDS",
             remedy=f"give {{bids}} the order {', '.join(ordered)}",
         )
-    return BidsName(entities)
+    folders = [
+        folder.name
+        for folder in (path.absolute(), *path.absolute().parents)
+        if folder.name in _FOLDERS and folder.parent.name.startswith(("sub-", "ses-"))
+    ]
+    return BidsName(entities, *folders[:1])
 
 
 def is_recording_of_bids(path: Path) -> bool:

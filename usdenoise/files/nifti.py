@@ -37,7 +37,7 @@ def write_nifti(
     """Write power images as gzipped NIfTI, and return the fields of its sidecar.
 
     The time step is the usual interval between the starts of windows, and for a single image the duration of its
-    frames.
+    frames. A single image of unknown duration has no axis of time.
 
     Parameters
     ----------
@@ -69,12 +69,14 @@ def write_nifti(
         If nibabel is not installed.
     """
     spatial = stack.spatial_axes
-    image, in_mm = _image(power, stack, with_time=True)
     rate = stack.frame_rate_hz if unit == "s" else None
     starts = _starts(times, blocks, rate or 1.0)
-    step = float(np.median(np.diff(starts))) if len(times) > 1 else window / (rate or 1.0)
-    image.header.set_zooms((*image.header.get_zooms()[:3], step))
-    image.header["toffset"] = starts[0]
+    with_time = len(times) > 1 or rate is not None
+    image, in_mm = _image(power if with_time else power[0], stack, with_time)
+    if with_time:
+        step = float(np.median(np.diff(starts))) if len(times) > 1 else window / (rate or 1.0)
+        image.header.set_zooms((*image.header.get_zooms()[:3], step))
+        image.header["toffset"] = starts[0]
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "sec" if unit == "s" else "unknown")
     _write(path, image)
     unknown = [x for x in spatial if x not in stack.spacing_mm]

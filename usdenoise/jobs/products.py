@@ -86,6 +86,9 @@ _FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
 _NIFTI_KEYS = {"power_doppler": "nifti", "blood_power": "blood_nifti"}
 _NIFTI_ENDINGS = {"power_doppler": "pwd", "blood_power": "blood"}
 """Keys of the films and of the NIfTI files, and the ends of the names of these. BIDS calls power Doppler pwd."""
+_BIDS_ENDINGS = {"power_doppler": "desc-doppler_pwd", "blood_power": "desc-blood_pwd"}
+"""The same ends in BIDS, which has no suffix for the blood map. Each has an entity that the other one does not have, as the
+sidecar of a name with fewer entities applies to both images."""
 
 
 def _power_files(name: str, job: Job) -> dict[str, str]:
@@ -94,10 +97,8 @@ def _power_files(name: str, job: Job) -> dict[str, str]:
     if movie is not None:
         named[_FILM_KEYS[name]] = f"{name}.{movie}"
     if nifti:
-        key, ending = _NIFTI_KEYS[name], _NIFTI_ENDINGS[name]
-        if job.bids is not None and ending != "pwd":
-            # BIDS has no suffix for the blood map.
-            ending = f"desc-{ending}_pwd"
+        key = _NIFTI_KEYS[name]
+        ending = (_NIFTI_ENDINGS if job.bids is None else _BIDS_ENDINGS)[name]
         named |= {key: f"{ending}.nii.gz", f"{key}_json": f"{ending}.json"}
     return named
 

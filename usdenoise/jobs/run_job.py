@@ -63,7 +63,7 @@ def run(  # noqa: PLR0913
         Fields of :class:`usdenoise.options.ReadOptions`.
     bids : str, optional
         Entities of BIDS, such as "sub-01_task-rest", with which the names of the results begin; "auto" takes them from
-        the name of the acquisition. The results go to sub-01/fus below `folder`, which becomes a derivative data set.
+        the name of the acquisition. The results go to sub-01/fusi below `folder`, which becomes a derivative data set.
         Needs ``output.nifti``.
     memory : int, optional
         Bytes of memory that the job may take. If the stack does not fit, it is read in blocks of frames, and the filtered
