@@ -7,6 +7,7 @@ from typing import Any
 
 import h5py
 
+from usdenoise.errors import UnreadableError
 from usdenoise.files import uff, zea
 from usdenoise.files.contents import Contents, Stack, arranged, describe_array, stacks_of
 from usdenoise.files.damage import guard
@@ -22,6 +23,29 @@ from usdenoise.stack.geometry import form_of
 DAMAGED = "is truncated or corrupt: the HDF5 library could not read it; copy or write it again"
 
 
+def _opened(path: Path) -> h5py.File:
+    """Open an HDF5 file to read it.
+
+    Raises
+    ------
+    UnreadableError
+        If another program writes to it.
+    """
+    try:
+        return h5py.File(path, "r")
+    except OSError as error:
+        # The number of the error differs between systems.
+        if "unable to lock file" in str(error):
+            problem = "is open for writing in another program"
+            remedy = "close it there, or set HDF5_USE_FILE_LOCKING=FALSE to read it as it is"
+        elif "already open for write" in str(error):
+            problem = "is open for writing in another program, or its writer stopped without closing it"
+            remedy = "close it there, or mark it as closed with h5clear -s"
+        else:
+            raise
+        raise UnreadableError(f"{path} {problem}", remedy=remedy) from error
+
+
 @contextmanager
 def open_file(path: Path) -> Iterator[h5py.File]:
     """Open an HDF5 file for a context that does nothing but read it.
@@ -32,7 +56,7 @@ def open_file(path: Path) -> Iterator[h5py.File]:
         If the file is truncated or corrupt. The damage may show when it is opened or later, while it is read.
     """
     # On a damaged file h5py raises errors of many types: OSError, KeyError, TypeError, UnicodeError.
-    with guard(path, DAMAGED), h5py.File(path, "r") as file:
+    with guard(path, DAMAGED), _opened(path) as file:
         yield file
 
 
@@ -50,9 +74,9 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     Raises
     ------
     InputError
-        If the file is truncated or corrupt.
+        If the file is truncated or corrupt, or another program writes to it.
     """
-    with h5py.File(path, "r") as file:
+    with _opened(path) as file:
         yield _contents(_Survey(file, datasets(file), read_options.n_axes))
 
 
