@@ -225,7 +225,7 @@ def dead_links(file: h5py.File) -> None:
 
 
 def half_recorded(file: h5py.File) -> None:
-    file.create_dataset("iq", shape=IQ.shape, chunks=(1, *IQ.shape[1:]), dtype="c8")[:5] = IQ[:5]
+    file.create_dataset("iq", shape=IQ.shape, chunks=(4, 1, IQ.shape[2]), dtype="c8")[:, :3] = IQ[:, :3]
 
 
 def reserved(shape: tuple[int, ...], chunks: tuple[int, ...] | None = None) -> Write:
@@ -315,7 +315,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     },
     "too many pitches": (hdf5(iq=IQ), {"spacing_mm": (0.1, 0.2, 0.3)}, "3 pixel pitches"),
     "more chunks than 64 bits count": (reserved((2**31,) * 3, (1, 1, 1)), {}, DAMAGED),
-    "a recording that stopped half way": (hdf5(fill=half_recorded), {}, DAMAGED),
+    "a recording of half of the pixels": (hdf5(fill=half_recorded), {}, DAMAGED),
     **{
         f"a header of MATLAB with {shape}": (v5_of_shape(*shape), {}, f"{DAMAGED}|{NO_STACK}")
         for shape in ((4, 3, 10), (4, 3, 8), (40, 30, 90), (-4, -3, 9), (0, 3, 9))

@@ -100,9 +100,10 @@ def _words(stack: Any) -> str:
 def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
     yield "file", description.path
     yield "container", description.container
+    chosen = None if description.chosen is None else description.chosen.name
     for candidate in description.candidates:
         shape = " x ".join(str(n) for n in candidate.shape)
-        mark = "  <- read" if candidate == description.chosen else ""
+        mark = "  <- read" if candidate.name == chosen else ""
         layout = f"  ({candidate.layout})" if candidate.layout else ""
         yield "candidate", f"{candidate.name}  {shape}  {candidate.dtype}{layout}{mark}"
     for name, value in description.metadata.values.items():
@@ -110,6 +111,8 @@ def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
     for name, flag in (("frame_rate_hz", "--frame-rate"), ("spacing_mm", "--spacing")):
         if description.chosen is not None and name not in description.metadata.values:
             yield name, f"unknown; give {flag}"
+    for note in description.notes:
+        yield "note", note
 
 
 def _plain(value: Any) -> str:

@@ -32,6 +32,8 @@ class FileDescription:
         Why the file cannot be read; None if it can be.
     metadata : Metadata
         Axes and scales of the chosen one.
+    notes : tuple of str
+        Assumptions about the layout of the chosen one; none by default.
     """
 
     path: str
@@ -40,6 +42,7 @@ class FileDescription:
     chosen: Candidate | None
     problem: InputError | None
     metadata: Metadata
+    notes: tuple[str, ...] = ()
 
 
 def load(  # noqa: PLR0913
@@ -146,13 +149,13 @@ def describe(path: str | Path, **options: Any) -> FileDescription:
         If the file is missing, damaged or of an unknown format.
     """
     path, read_options = Path(path), reading_options(options)
-    metadata, chosen = Metadata(), None
+    metadata, chosen, notes = Metadata(), None, tuple[str, ...]()
     problem: InputError | None = None
     with open_contents(path, read_options) as contents:
         candidates = tuple(stack.candidate for stack in contents.stacks)
         try:
             stack, metadata = pick(contents, path, read_options)
-            chosen = stack.candidate
+            chosen, notes = stack.candidate, stack.assumptions
         except InputError as error:
             problem = error
-        return FileDescription(str(path), contents.container, candidates, chosen, problem, metadata)
+        return FileDescription(str(path), contents.container, candidates, chosen, problem, metadata, notes)

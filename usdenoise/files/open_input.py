@@ -1,5 +1,6 @@
 """An acquisition that is open: its stack is described, and read whole or in blocks of frames, in one opening."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,6 +38,9 @@ from usdenoise.system.background import run_in_background
 
 SAMPLED = {3: 64, 4: 24}
 """Entries along each axis, in the middle, by which the axis of time is recognised, by the number of axes."""
+
+MOST_RUNS = 5
+"""Most runs of unwritten frames that are named."""
 
 PRECISIONS = (None, "single", "double")
 """Precisions of the values that are read; None keeps the precision of the file."""
@@ -140,6 +144,8 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     )
     axes = metadata.values["axes"]
     check_axes(axes, stack.array.shape)
+    with guard(path, contents.damaged):
+        stack = _written(stack, axes.index("t"), read_options.frames, str(path))
     if (times := metadata.coordinates.get("t")) is not None:
         frames = frame_slice(read_options.frames, stack.array.shape[axes.index("t")])
         check_order(
@@ -390,6 +396,57 @@ class Input:
                 f"the pixel pitch is from the {sources['spacing_mm']}; set the spacing if it is wrong"
             )
         return tuple(assumptions)
+
+
+def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:
+    """Return a stack that ends with its last frame that was written, with a sentence on the frames that were not.
+
+    Unwritten frames between other ones are zero or NaN in the file, and are excluded as such.
+
+    Parameters
+    ----------
+    stack : Stack
+        The stack.
+    time : int
+        Its axis of frames.
+    frames : slice or None
+        The frames that the user selects; none of the other frames is in the sentence.
+    path : str
+        Path of the file, for the message.
+    """
+    array = stack.array
+    is_written, n_frames = array.written_entries()[time], array.shape[time]
+    if is_written.all():
+        return stack
+    numbers = np.flatnonzero(is_written)
+    if len(numbers) and not is_written[-1]:
+        # The last chunk that was written may end with frames that were not.
+        index = [slice(0, n, 1) for n in array.shape]
+
+        def is_empty(frame: int) -> bool:
+            index[time] = slice(frame, frame + 1, 1)
+            return not np.nan_to_num(array.read(tuple(index))).any()
+
+        stop = int(numbers[-1]) + 1
+        length = chunk_frames(array, time)
+        last_chunk = range((stop - 1) // length * length, stop)
+        is_written[last_chunk.start + bisect_left(last_chunk, True, key=is_empty) :] = False
+        numbers = np.flatnonzero(is_written)
+    if len(numbers) < 2:
+        raise InputError(
+            f"'{stack.name}' in {path} has {n_frames} frames by its header, but {len(numbers)} of them are complete: it is "
+            "truncated, or its recording stopped; write it again"
+        )
+    stop = int(numbers[-1]) + 1
+    first, last, _ = (frames or slice(None)).indices(n_frames)
+    edges = np.flatnonzero(np.diff(is_written[first:last], prepend=True, append=True))
+    runs = [f"{a} to {b - 1}" if b - a > 1 else f"{a}" for a, b in (first + edges.reshape(-1, 2)).tolist()]
+    named = ", ".join(runs[:MOST_RUNS]) + " and others" * (len(runs) > MOST_RUNS)
+    n_empty = n_frames - np.count_nonzero(is_written)
+    note = f"frames {named} of '{stack.name}' were never written ({n_empty} of {n_frames}); they are excluded"
+    shape = (*array.shape[:time], stop, *array.shape[time + 1 :])
+    assumptions = (*stack.assumptions, note) if runs else stack.assumptions
+    return replace(stack, array=replace(array, shape=shape), assumptions=assumptions)
 
 
 def _middle(stored: StoredArray) -> NDArray[Any]:

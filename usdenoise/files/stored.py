@@ -35,6 +35,8 @@ class StoredArray:
     fill : callable or None, default None
         Takes an :data:`Index` and an array of `dtype` with the memory order of the file, and reads the values straight
         into it; None if the file has another type or layout.
+    written : callable or None, default None
+        Returns for each axis which of its entries the file holds in full, as arrays of bool; None if it holds all of them.
     """
 
     shape: tuple[int, ...]
@@ -43,6 +45,11 @@ class StoredArray:
     slow: int = 0
     chunks: tuple[int, ...] | None = None
     fill: Callable[[Index, NDArray[Any]], None] | None = None
+    written: Callable[[], tuple[NDArray[np.bool_], ...]] | None = None
+
+    def written_entries(self) -> tuple[NDArray[np.bool_], ...]:
+        """Return for each axis which of its entries the file holds in full."""
+        return tuple(np.ones(n, bool) for n in self.shape) if self.written is None else self.written()
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -100,6 +107,7 @@ def reversed_axes(array: StoredArray) -> StoredArray:
         len(array.shape) - 1 - array.slow,
         None if array.chunks is None else array.chunks[::-1],
         None if fill is None else lambda index, out: fill(index[::-1], out.transpose()),
+        lambda: array.written_entries()[::-1],
     )
 
 
@@ -121,7 +129,15 @@ def without_axes(array: StoredArray, axes: Sequence[int]) -> StoredArray:
     slow = kept.index(array.slow) if array.slow in kept else 0 if array.slow < min(kept) else len(kept) - 1
     chunks = None if array.chunks is None else tuple(array.chunks[axis] for axis in kept)
     shape = tuple(array.shape[axis] for axis in kept)
-    return StoredArray(shape, array.dtype, read, slow, chunks, None if array.fill is None else fill)
+    return StoredArray(
+        shape,
+        array.dtype,
+        read,
+        slow,
+        chunks,
+        None if array.fill is None else fill,
+        lambda: tuple(array.written_entries()[axis] for axis in kept),
+    )
 
 
 def with_last_axis(array: StoredArray) -> StoredArray:
@@ -132,6 +148,7 @@ def with_last_axis(array: StoredArray) -> StoredArray:
         lambda index: array.read(index[:-1])[..., None],
         array.slow,
         None if array.chunks is None else (*array.chunks, 1),
+        written=lambda: (*array.written_entries(), np.ones(1, bool)),
     )
 
 
@@ -146,7 +163,11 @@ def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> Sto
             values *= scale
         return values
 
-    return StoredArray(real.shape, dtype, read, real.slow, real.chunks)
+    def written() -> tuple[NDArray[np.bool_], ...]:
+        both = zip(real.written_entries(), imaginary.written_entries(), strict=True)
+        return tuple(first & second for first, second in both)
+
+    return StoredArray(real.shape, dtype, read, real.slow, real.chunks, written=written)
 
 
 def paired(array: StoredArray, axis: int) -> StoredArray:
@@ -163,7 +184,12 @@ def paired(array: StoredArray, axis: int) -> StoredArray:
     shape = array.shape[:axis] + array.shape[axis + 1 :]
     slow = array.slow - 1 if array.slow > axis else min(array.slow, len(shape) - 1)
     chunks = None if array.chunks is None else array.chunks[:axis] + array.chunks[axis + 1 :]
-    return StoredArray(shape, dtype, read, slow, chunks)
+
+    def written() -> tuple[NDArray[np.bool_], ...]:
+        every = array.written_entries()
+        return every[:axis] + every[axis + 1 :]
+
+    return StoredArray(shape, dtype, read, slow, chunks, written=written)
 
 
 def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
@@ -190,7 +216,15 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
     is_regular = chunks is not None and all(
         part.chunks == chunks and part.shape[axis] % chunks[axis] == 0 for part in parts
     )
-    return StoredArray(shape, dtype, read, axis, chunks if is_regular else None)
+
+    def written() -> tuple[NDArray[np.bool_], ...]:
+        every = [part.written_entries() for part in parts]
+        return tuple(
+            np.concatenate(along) if number == axis else np.logical_and.reduce(along)
+            for number, along in enumerate(zip(*every, strict=True))
+        )
+
+    return StoredArray(shape, dtype, read, axis, chunks if is_regular else None, written=written)
 
 
 def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> StoredArray:
@@ -212,7 +246,38 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
         # If chunks end within a line of the fast axis, all of its lines are read together.
         outer = lengths[0] if chunks[axis] % fast else chunks[axis] // fast
         chunks = (*chunks[:axis], outer, fast, *chunks[axis + 1 :])
-    return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis), chunks)
+
+    def written() -> tuple[NDArray[np.bool_], ...]:
+        every = array.written_entries()
+        # The frames are along another axis.
+        return (*every[:axis], *(np.ones(n, bool) for n in lengths), *every[axis + 1 :])
+
+    return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis), chunks, written=written)
+
+
+def unpacked(array: StoredArray, missing: Sequence[Any], scale: float, offset: float) -> StoredArray:
+    """Return an array of packed numbers as floating-point numbers: scale * number + offset, and NaN for missing ones.
+
+    Parameters
+    ----------
+    array : StoredArray
+        The numbers as the file holds them. Real and imaginary parts are packed alike.
+    missing : sequence
+        Numbers that mark a missing entry.
+    scale, offset : float
+        Factor and offset.
+    """
+    dtype = np.result_type(array.dtype, np.float32)
+
+    def read(index: Index) -> NDArray[Any]:
+        stored = array.read(index)
+        values = stored.astype(dtype)
+        values *= scale
+        values += offset * (1 + 1j) if dtype.kind == "c" else offset
+        values[np.isin(stored, missing)] = np.nan
+        return values
+
+    return StoredArray(array.shape, dtype, read, array.slow, array.chunks, written=array.written)
 
 
 def everything(array: StoredArray) -> NDArray[Any]:

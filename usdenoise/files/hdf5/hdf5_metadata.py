@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
+from usdenoise.files.hdf5.hdf5_arrays import PACKING
 from usdenoise.files.hdf5.hdf5_items import UNREADABLE, items, member
 from usdenoise.files.hdf5.hdf5_scales import SCALE_NAMES
 from usdenoise.stack.coordinates import Coordinate
@@ -21,7 +22,7 @@ from usdenoise.stack.metadata import is_known
 
 # Attributes that describe the storage in the file, and nothing of the stack.
 _SCALES = ("DIMENSION_", "REFERENCE_")
-_OWN = ("MATLAB_", "H5PATH", *_SCALES, "CLASS")
+_OWN = ("MATLAB_", "H5PATH", *_SCALES, "CLASS", *PACKING)
 
 
 _PROVENANCE = "usdenoise_provenance"

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 
 import h5py
+import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.stack.geometry import shape_text
@@ -27,7 +29,7 @@ def check_stored(dataset: h5py.Dataset) -> None:
     Raises
     ------
     InputError
-        If chunks are missing, if a dataset without chunks has fewer bytes than its shape needs, or if another file that
+        If all chunks are missing, if a dataset without chunks has fewer bytes than its shape needs, or if another file that
         holds values is missing.
     """
     where = f"'{dataset.name.strip('/')}' in {dataset.file.filename}"
@@ -41,16 +43,33 @@ def check_stored(dataset: h5py.Dataset) -> None:
         return
     claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
     held = dataset.id.get_storage_size()
-    if dataset.chunks is not None:
-        expected = math.prod(-(-n // c) for n, c in zip(dataset.shape, dataset.chunks, strict=True))
-        complete = dataset.id.get_num_chunks() >= expected
-    else:
-        complete = held >= claimed
-    if not complete:
+    is_there = held >= claimed if dataset.chunks is None else dataset.id.get_num_chunks() > 0
+    if not is_there:
         raise InputError(
             f"{where} has {claimed} bytes {shape_text(dataset.shape)} by its header, but the file contains {held} of them: "
             "it is truncated; write it again"
         )
+
+
+def written_entries(dataset: h5py.Dataset) -> tuple[NDArray[np.bool_], ...]:
+    """Return for each axis of a dataset of chunks the entries of which all chunks are stored.
+
+    A recording that stopped before its dataset was full has never written the last chunks.
+    """
+    sides = list(zip(dataset.shape, dataset.chunks, strict=True))
+    grid = [-(-n // chunk) for n, chunk in sides]
+    if dataset.id.get_num_chunks() >= math.prod(grid):
+        return tuple(np.ones(n, bool) for n in dataset.shape)
+    first: list[tuple[int, ...]] = []
+    dataset.id.chunk_iter(lambda chunk: first.append(chunk.chunk_offset))
+    counts = [
+        np.bincount(along // chunk, minlength=n)
+        for along, (_, chunk), n in zip(np.array(first).T, sides, grid, strict=True)
+    ]
+    return tuple(
+        np.repeat(count == math.prod(grid) // side, chunk)[:n]
+        for count, side, (n, chunk) in zip(counts, grid, sides, strict=True)
+    )
 
 
 def check_links(file: h5py.File, name: str) -> None:

@@ -1,0 +1,113 @@
+"""HDF5 datasets that are not full, that another program writes, or whose numbers are packed."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from tests.files.layouts import IQ, N_FRAMES
+from usdenoise import load
+from usdenoise.errors import InputError
+from usdenoise.files import describe
+
+SHAPE, STOP = (2 * N_FRAMES, *IQ.shape[1:]), 9
+"""A recording for which twice the frames were reserved, and which stopped after some."""
+
+
+def recorded(
+    path: Path, chunks: tuple[int, ...], fill: Any = None, dtype: str = "c8", last: int = STOP
+) -> Path:
+    """A file of the frames of a recording before `last`."""
+    with h5py.File(path, "w") as file:
+        whole = file.create_dataset("iq", SHAPE, dtype, chunks=chunks, fillvalue=fill)
+        whole[:last] = IQ[:last].astype(dtype)
+        whole.attrs.update({"axes": "tzx", "frame_rate_hz": 500.0})
+    return path
+
+
+@pytest.mark.parametrize("chunks", [(1, 5, 4), (3, 2, 4), (7, 5, 4)])
+@pytest.mark.parametrize("fill", [None, np.complex64(-9 - 9j)])
+def test_frames_that_were_never_written_are_excluded(
+    chunks: tuple[int, ...], fill: Any, tmp_path: Path
+) -> None:
+    path = recorded(tmp_path / "x.h5", chunks, fill)
+    stack = load(path)
+    assert np.array_equal(stack.iq, IQ[:STOP])
+    (note,) = stack.assumptions
+    assert f"{STOP} to {2 * N_FRAMES - 1}" in note
+    assert (note,) == describe(path).notes
+    # A selection of written frames is read without a word, and one beyond them as far as they reach.
+    assert load(path, frames=slice(2, 8)).assumptions == ()
+    assert np.array_equal(load(path, frames=slice(2, 20, 2)).iq, IQ[2:STOP:2])
+    with pytest.raises(InputError, match="frames"):
+        load(path, frames=slice(STOP, None))
+
+
+def test_a_full_recording_is_read_as_it_is(tmp_path: Path) -> None:
+    with h5py.File(recorded(tmp_path / "x.h5", (3, 5, 4), last=N_FRAMES), "r+") as file:
+        file["iq"][N_FRAMES:] = 0
+    stack = load(tmp_path / "x.h5")
+    assert stack.n_frames == SHAPE[0]
+    assert stack.assumptions == ()
+
+
+def test_unwritten_frames_of_matlab_between_others_and_of_real_and_imaginary_parts(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.mat", "w", userblock_size=512) as file:
+        for name, part in (("I", IQ.real), ("Q", IQ.imag)):
+            data = file.create_dataset(name, SHAPE, "f4", chunks=(2, *IQ.shape[1:]))
+            data[:4], data[6:10] = part[:4], part[6:10]
+            data.attrs["MATLAB_class"] = np.bytes_("single")
+    stack = load(tmp_path / "x.mat", axes="xzt")
+    assert stack.shape == (4, 5, 10)
+    wanted = IQ[:10].copy()
+    wanted[4:6] = 0
+    assert np.array_equal(stack.iq, wanted.transpose())
+    assert "frames 4 to 5, 10 to 23" in stack.assumptions[0]
+
+
+@pytest.mark.parametrize(("mode", "libver"), [("r+", None), ("swmr", "latest")])
+def test_a_file_that_another_program_writes_is_not_called_corrupt(
+    mode: str, libver: str | None, tmp_path: Path
+) -> None:
+    path = recorded(tmp_path / "x.h5", (1, 5, 4))
+    script = (
+        f"import h5py; f = h5py.File({str(path)!r}, 'r+', libver={libver!r}, locking=True); "
+        f"{'f.swmr_mode = True; ' * (mode == 'swmr')}print('open', flush=True); input()"
+    )
+    if mode == "swmr":
+        with h5py.File(path, "w", libver="latest") as file:
+            file.create_dataset("iq", data=IQ, chunks=(1, 5, 4))
+    with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"open\n"
+        with pytest.raises(InputError, match="open for writing in another program"):
+            load(path)
+        writer.communicate(b"\n")
+    assert load(path, axes="tzx").n_frames
+
+
+def test_packed_numbers_are_unpacked_as_xarray_unpacks_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    packed = rng.integers(-99, 99, SHAPE).astype(np.int16)
+    packed[3, 1, 2] = -9999
+    attributes = {"scale_factor": 0.25, "add_offset": -1.5, "_FillValue": np.int16(-9999)}
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["rf"] = packed
+        file["rf"].attrs.update({**attributes, "axes": "tzx"})
+        pairs = file.create_dataset("pairs/iq", SHAPE, np.dtype([("i", "i2"), ("q", "i2")]))
+        pairs[...] = np.stack([packed, packed], -1).view(pairs.dtype)[..., 0]
+        pairs.attrs.update({**attributes, "axes": "tzx"})
+    wanted = np.where(packed == -9999, np.nan, 0.25 * packed - 1.5).astype(np.float32)
+    stack = load(tmp_path / "x.h5", dataset="rf")
+    np.testing.assert_array_equal(stack.iq, wanted)
+    assert stack.iq.dtype == np.float32
+    # They would be applied again to what is written.
+    assert not attributes.keys() & stack.attributes.keys()
+    iq = load(tmp_path / "x.h5", dataset="pairs/iq").iq
+    assert np.isnan(iq[3, 1, 2])
+    np.testing.assert_array_equal(iq.imag[iq == iq], wanted[iq == iq])
+    np.testing.assert_array_equal(iq.real[iq == iq], wanted[iq == iq])
