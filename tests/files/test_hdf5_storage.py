@@ -8,6 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import xarray
 
 from tests.files.layouts import IQ, N_FRAMES
 from usdenoise import load
@@ -111,3 +112,80 @@ def test_packed_numbers_are_unpacked_as_xarray_unpacks_them(tmp_path: Path) -> N
     assert np.isnan(iq[3, 1, 2])
     np.testing.assert_array_equal(iq.imag[iq == iq], wanted[iq == iq])
     np.testing.assert_array_equal(iq.real[iq == iq], wanted[iq == iq])
+
+
+TIMES, DEPTHS, LATERAL = 0.5 + np.arange(N_FRAMES) / 500, 3 + 0.05 * np.arange(5), 0.1 * np.arange(4)
+
+
+@pytest.mark.parametrize("group", ["", "scales/"])
+def test_dimension_scales_give_axes_and_scales(group: str, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        iq = file.create_dataset("iq", data=IQ.transpose(1, 2, 0))
+        scales = {"Depth": (DEPTHS / 1e3, "m"), "lateral": (LATERAL, "mm"), "time": (TIMES * 1e3, "ms")}
+        for axis, (name, (values, unit)) in enumerate(scales.items()):
+            file[group + name] = values
+            file[group + name].attrs["units"] = unit
+            file[group + name].make_scale(name)
+            iq.dims[axis].attach_scale(file[group + name])
+    stack = load(tmp_path / "x.h5")
+    assert stack.axes == "zxt"
+    assert stack.frame_rate_hz == pytest.approx(500)
+    assert stack.spacing_mm == pytest.approx({"z": 0.05, "x": 0.1})
+    assert stack.coordinates["t"].values[0] == pytest.approx(0.5)
+    assert stack.assumptions == ()
+    assert load(tmp_path / "x.h5", frame_rate=100).frame_rate_hz == 100
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "rate"),
+    [
+        (TIMES, "", 500),
+        (TIMES * 1e6, "us", 500),
+        (np.arange(N_FRAMES), "", None),
+        (TIMES[:-1], "s", None),
+        (np.sqrt(TIMES - 0.5), "s", None),
+    ],
+)
+def test_times_beside_the_stack_give_its_frame_rate_and_axis(
+    values: Any, unit: str, rate: float | None, tmp_path: Path
+) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["a/iq"], file["a/time"] = IQ.transpose(1, 2, 0), values
+        file["a/time"].attrs["units"] = unit
+    stack = load(tmp_path / "x.h5")
+    assert stack.axes == "zxt"
+    assert stack.frame_rate_hz == (rate and pytest.approx(rate))
+
+
+def test_times_of_frames_that_were_not_written_do_not_count(tmp_path: Path) -> None:
+    with h5py.File(recorded(tmp_path / "x.h5", (3, 5, 4)), "r+") as file:
+        del file["iq"].attrs["frame_rate_hz"]
+        file["time"] = np.pad(TIMES[:STOP], (0, SHAPE[0] - STOP))
+    stack = load(tmp_path / "x.h5")
+    assert stack.frame_rate_hz == pytest.approx(500)
+    np.testing.assert_array_equal(stack.coordinates["t"].values, TIMES[:STOP])
+
+
+def test_packed_netcdf_of_xarray_is_read_as_xarray_reads_it(tmp_path: Path) -> None:
+    rf = IQ.real.copy()
+    rf[2, 3, 1] = np.nan
+    array = xarray.DataArray(
+        rf,
+        dims=("time", "z", "x"),
+        coords={
+            "time": ("time", TIMES, {"units": "s"}),
+            "z": ("z", DEPTHS, {"units": "mm"}),
+            "x": ("x", LATERAL, {"units": "mm"}),
+        },
+    )
+    packing = {"dtype": "int16", "scale_factor": 0.5, "add_offset": 3.0, "_FillValue": -32768}
+    times = {"dtype": "int32", "scale_factor": 0.002, "add_offset": 0.5}
+    array.to_dataset(name="rf").to_netcdf(
+        tmp_path / "x.nc", engine="h5netcdf", encoding={"rf": packing, "time": times}
+    )
+    stack = load(tmp_path / "x.nc")
+    with xarray.open_dataset(tmp_path / "x.nc", engine="h5netcdf") as back:
+        np.testing.assert_array_equal(stack.iq, back["rf"].values)
+        np.testing.assert_array_equal(stack.coordinates["t"].values, back["time"].values)
+    assert (stack.axes, stack.frame_rate_hz) == ("tzx", pytest.approx(500))
+    assert stack.spacing_mm == pytest.approx({"z": 0.05, "x": 0.1})

@@ -33,6 +33,7 @@ from usdenoise.pipeline.recording import ArrayFrames
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import check_order
 from usdenoise.stack.geometry import Geometry, check_axes, shape_text
+from usdenoise.stack.labels import FROM_TIMES, frame_rate
 from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
 from usdenoise.system.background import run_in_background
 
@@ -126,6 +127,9 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     values, sources, attributes = interpret(entries)
     add_verasonics(values, sources, attributes)
     shape, time_last, is_seen = stack.array.shape, stack.time_last, False
+    n_times = len(attributes["coordinates"]["t"].values) if "t" in attributes.get("coordinates", {}) else 0
+    if time_last is None and shape.count(n_times) == 1 and n_times in (shape[0], shape[-1]):
+        time_last = n_times == shape[-1]
     if read_options.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
         # Damage is reported when the stack is read.
         with suppress(InputError), readable(path):
@@ -146,13 +150,8 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     check_axes(axes, stack.array.shape)
     with guard(path, contents.damaged):
         stack = _written(stack, axes.index("t"), read_options.frames, str(path))
-    if (times := metadata.coordinates.get("t")) is not None:
-        frames = frame_slice(read_options.frames, stack.array.shape[axes.index("t")])
-        check_order(
-            times.values[frames],
-            "write the file again in the order of time (in xarray: sortby), choose {frames}, or give {frame_rate_hz} if "
-            "the frames are in order and their times wrong",
-        )
+    frames = frame_slice(read_options.frames, stack.array.shape[axes.index("t")])
+    metadata = _with_times(metadata, shape[axes.index("t")], frames)
     if read_options.dataset is None:
         check_not_power(stack, str(path))
     return stack, metadata
@@ -447,6 +446,32 @@ def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:
     shape = (*array.shape[:time], stop, *array.shape[time + 1 :])
     assumptions = (*stack.assumptions, note) if runs else stack.assumptions
     return replace(stack, array=replace(array, shape=shape), assumptions=assumptions)
+
+
+def _with_times(metadata: Metadata, n_frames: int, frames: slice) -> Metadata:
+    """Return metadata with the frame rate of the selected frames if only their times are even, and check their order.
+
+    Times of another axis, which the user has called something else, are dropped.
+    """
+    times = metadata.coordinates.get("t")
+    if times is None:
+        return metadata
+    values, sources = dict(metadata.values), dict(metadata.sources)
+    coordinates = dict(metadata.coordinates)
+    if len(times.values) != n_frames:
+        del coordinates["t"]
+        if sources.get("frame_rate_hz") == f"file: {FROM_TIMES}":
+            del values["frame_rate_hz"], sources["frame_rate_hz"]
+    else:
+        check_order(
+            times.values[frames],
+            "write the file again in the order of time (in xarray: sortby), choose {frames}, or give {frame_rate_hz} if "
+            "the frames are in order and their times wrong",
+        )
+        rate = frame_rate(times.values[frames.start : frames.stop])
+        if rate and "frame_rate_hz" not in values:
+            values["frame_rate_hz"], sources["frame_rate_hz"] = rate, f"file: {FROM_TIMES}"
+    return replace(metadata, values=values, sources=sources, coordinates=coordinates)
 
 
 def _middle(stored: StoredArray) -> NDArray[Any]:

@@ -42,8 +42,17 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 }
 """Our name of a scale -> names in files, in lower case."""
 
-_TIMES = ("time", "t", "frame", "frames")
-_SPELT_OUT = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", **dict.fromkeys(_TIMES, "t")}
+TIMES = ("time", "t", "frame", "frames")
+"""Lower-case names of the axis of time."""
+
+_SPELT_OUT = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", **dict.fromkeys(TIMES, "t")}
+
+DIMENSIONS = frozenset({*_SPELT_OUT, *VOXELS, *WORLD})
+"""Lower-case names of dimensions that are known."""
+
+
+FROM_TIMES = "coordinate time"
+"""Source of a frame rate that is from the times of the frames."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,19 +125,20 @@ def labelled_metadata(
     lengths = _without_poses(dict(zip(dimensions, shape, strict=True)), n_axes, labels)
     axes = _axes(lengths, labels, attributes)
     if axes is None:
-        letters = {name: "t" for name in lengths if name.lower() in _TIMES}
+        letters = {name: "t" for name in lengths if name.lower() in TIMES}
     else:
         letters = dict(zip(lengths, axes, strict=True))
     coordinates, spacing = _positions(letters, lengths, labels, attributes)
     more: dict[str, tuple[Any, str]] = {}
-    rate = _rate(coordinates.get("t"))
+    rate = frame_rate(coordinates["t"].values) if "t" in coordinates else None
     if rate and not any(name.lower() in ALIASES["frame_rate_hz"] for name in entries):
-        more["frame_rate_hz"] = (rate, "coordinate time")
+        more["frame_rate_hz"] = (rate, FROM_TIMES)
     # The axes of length 1 that the stack has lost lose their letters as well.
     single = [name for name, n in lengths.items() if n == 1][: len(lengths) - n_axes]
     kept = "".join(letter for name, letter in letters.items() if name not in single)
     if axes is None or len(kept) != n_axes:
-        return more
+        times = {letter: coordinate for letter, coordinate in coordinates.items() if letter == "t"}
+        return {**more, "coordinates": (times, FROM_TIMES)} if times else more
     if "axes" not in entries:
         depth = next((name.lower() for name, letter in letters.items() if letter == "z"), "z")
         words = f"dimensions {', '.join(lengths)}" + (f", in which {depth} is depth" if depth in "jy" else "")
@@ -161,11 +171,10 @@ def voxel_matrix(attributes: Mapping[str, Any]) -> NDArray[np.float64] | None:
 
 def _without_poses(lengths: dict[str, int], n_axes: int, labels: Mapping[str, Label]) -> dict[str, int]:
     """Return the dimensions without dimensions of length 1 of another meaning, such as the pose of the probe."""
-    known = {*_SPELT_OUT, *VOXELS, *WORLD}
     lost = [
         name
         for name, n in lengths.items()
-        if n == 1 and name.lower() not in known and _long_name(labels.get(name)) not in _SPELT_OUT
+        if n == 1 and name.lower() not in DIMENSIONS and _long_name(labels.get(name)) not in _SPELT_OUT
     ]
     if len(lost) > len(lengths) - n_axes:
         return lengths
@@ -235,8 +244,9 @@ def _positions(
     return coordinates, spacing
 
 
-def _rate(times: Coordinate | None) -> float | None:
-    seconds = None if times is None else pitch(times.values, 1.0)
+def frame_rate(times: NDArray[np.float64]) -> float | None:
+    """Return the frame rate in Hz of the times of frames in s; None if they are uneven."""
+    seconds = pitch(times, 1.0)
     return None if seconds is None else float(f"{1 / seconds:.7g}")
 
 

@@ -6,6 +6,7 @@ output.
 """
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import h5py
@@ -13,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
-from usdenoise.files.hdf5.hdf5_arrays import PACKING
-from usdenoise.files.hdf5.hdf5_items import UNREADABLE, items, member
+from usdenoise.files.hdf5.hdf5_arrays import PACKING, stored_array
+from usdenoise.files.hdf5.hdf5_items import UNREADABLE, datasets, items, member
 from usdenoise.files.hdf5.hdf5_scales import SCALE_NAMES
+from usdenoise.files.stored import everything
 from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.labels import Label, labelled_metadata
+from usdenoise.stack.labels import DIMENSIONS, TIMES, Label, labelled_metadata
 from usdenoise.stack.metadata import is_known
 
 # Attributes that describe the storage in the file, and nothing of the stack.
@@ -26,6 +28,9 @@ _OWN = ("MATLAB_", "H5PATH", *_SCALES, "CLASS", *PACKING)
 
 
 _PROVENANCE = "usdenoise_provenance"
+TIME_ARRAYS = ("time", "times", "t", "timestamps")
+"""Names of arrays beside a stack with the times of its frames."""
+
 _MOST_POSITIONS = 1 << 22
 """Most positions of an axis that are read: 32 MB."""
 
@@ -50,7 +55,7 @@ def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
             entries.setdefault(name, (value, source))
     if _PROVENANCE in file.attrs:
         entries["coordinates"] = (_positions(file), "dimension scales")
-    return {**entries, **_of_netcdf(dataset, entries)}
+    return {**entries, **_of_dimensions(file, dataset, entries)}
 
 
 def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, Any, str]]:
@@ -86,26 +91,69 @@ def _small_value(item: h5py.Dataset) -> Any:
         return None
 
 
-def _of_netcdf(dataset: h5py.Dataset, entries: Found) -> Found:
-    """Return the metadata in the dimensions of a variable of NetCDF, as xarray writes it."""
-    try:
-        coordinate_ids = np.asarray(dataset.attrs["_Netcdf4Coordinates"], np.int64).reshape(-1)
-        scales = [item for item in items(dataset.parent) if isinstance(item, h5py.Dataset) and item.is_scale]
-        by_number = {int(scale.attrs["_Netcdf4Dimid"]): scale for scale in scales}
-        named = {
-            by_number[number].name.rpartition("/")[2]: by_number[number] for number in coordinate_ids.tolist()
-        }
-    except (*UNREADABLE, LookupError):
+def _of_dimensions(file: h5py.File, dataset: h5py.Dataset, entries: Found) -> Found:
+    """Return the metadata in the dimensions of a dataset: its labels and scales, or an array of times near it."""
+    scales = _scales(file, dataset)
+    names = [_dimension_name(dataset, axis, scales.get(axis)) for axis in range(dataset.ndim)]
+    labels = {names[axis]: _label(names[axis], scale) for axis, scale in scales.items()}
+    known = [axis for axis, name in enumerate(names) if name.lower() in TIMES]
+    if not set(known) & set(scales):
+        for group, name in product((dataset.parent, file["/"]), TIME_ARRAYS):
+            times = member(group, name)
+            axes = [
+                axis
+                for axis in known or range(dataset.ndim)
+                if dataset.shape[axis] == getattr(times, "size", 0)
+            ]
+            if axes and isinstance(times, h5py.Dataset):
+                # If several axes are as long, the letters of the stack tell which is time.
+                names[axes[0]] = names[axes[0]] if known else "time"
+                labels[names[axes[0]]] = _label(names[axes[0]], times)
+                break
+    if len(set(names)) < len(names):
         return {}
-    if len(named) != dataset.ndim:
-        return {}
-    labels = {
-        name: Label((name,), numbers(scale, _MOST_POSITIONS), {"units": text_attribute(scale, "units")})
-        for name, scale in named.items()
-    }
     n_axes = max(3, sum(n > 1 for n in dataset.shape))
     unit = {"voxel_to_world_units": (text_attribute(dataset, "voxel_to_world_units") or "mm", "")}
-    return labelled_metadata(tuple(named), dataset.shape, n_axes, labels, {**entries, **unit})
+    return labelled_metadata(tuple(names), dataset.shape, n_axes, labels, {**entries, **unit})
+
+
+def _scales(file: h5py.File, dataset: h5py.Dataset) -> dict[int, h5py.Dataset]:
+    """Return the dimension scales that are attached to a dataset, by its axes."""
+    attached: dict[int, h5py.Dataset] = {}
+    for item in datasets(file).values():
+        try:
+            # The list of the scale is not in a heap, as the list of the dataset is.
+            for reference, axis in item.attrs["REFERENCE_LIST"] if item.is_scale else ():
+                if file[reference] == dataset:
+                    attached.setdefault(int(axis), item)
+        except UNREADABLE:
+            continue
+    return attached
+
+
+def _dimension_name(dataset: h5py.Dataset, axis: int, scale: h5py.Dataset | None) -> str:
+    """Return the name of an axis: a known one among its label and the names of its scale, if there is one."""
+    try:
+        names = [str(dataset.dims[axis].label)]
+    except UNREADABLE:
+        names = []
+    if scale is not None:
+        names += [text_attribute(scale, "NAME"), scale.name.rpartition("/")[2]]
+    return next((name for name in names if name.lower() in DIMENSIONS), (names or [""])[-1] or f"axis {axis}")
+
+
+def _label(name: str, item: h5py.Dataset) -> Label:
+    """Return the positions along a dimension, with their unit if they have one."""
+    unit = text_attribute(item, "units") or text_attribute(item, "unit")
+    values = numbers(item, _MOST_POSITIONS)
+    if values is not None and any(packed in item.attrs for packed in PACKING):
+        values = everything(stored_array(item)).reshape(-1).astype(np.float64)
+    is_dimension_alone = text_attribute(item, "NAME").startswith("This is a netCDF dimension but not")
+    # Without a unit, whole numbers count frames, and positions may be in pixels or in m.
+    is_counted = not unit and (name.lower() not in TIMES or values is None or not np.any(values % 1))
+    return Label(
+        (name,), None if is_dimension_alone or is_counted else values, {"units": unit} if unit else {}
+    )
 
 
 def _positions(file: h5py.File) -> dict[str, Coordinate]:
