@@ -129,7 +129,7 @@ def command(
 ) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
 
-    The file may be HDF5, MATLAB, UFF, zea, NumPy or Zarr. The results are the filtered stack, the blood map and
+    The file may be HDF5, MATLAB, UFF, zea, NumPy, Zarr or Iconeus IQ. The results are the filtered stack, the blood map and
     the power Doppler image as pictures and as numbers, and a report, also as a page for the browser. No option is
     required: the rank and the low cutoff are chosen from the data, and the report gives the reason.
     """

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
-from usdenoise.files.known_formats import SUFFIXES, is_zarr
+from usdenoise.files.known_formats import is_by_name, is_zarr
 
 BATCH_RECORD, STACKS = "batch.json", "stacks"
 """Record of a batch, and the folder beside it for the filtered stacks alone."""
@@ -67,7 +67,7 @@ def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: boo
     if path.name.startswith(".") or _is_result(path, folder):
         return False
     if not patterns:
-        return is_folder or path.suffix.lower() in SUFFIXES
+        return is_folder or is_by_name(path)
     below = str(path.relative_to(folder))
     return any(fnmatchcase(below if "/" in pattern else path.name, pattern) for pattern in patterns)
 

@@ -82,6 +82,11 @@ class Stack:
         Sentences on what was guessed about the layout, each with the option that overrides the guess.
     form : StoredForm
         How the file holds the stack, for a result in the same form.
+    frames : slice
+        The frames that are read, by default all.
+    block_frames : int or None
+        Frames of each block if the file holds several, of which the first one is read by default; None (the default) if the
+        stack is one block.
     """
 
     name: str
@@ -92,6 +97,8 @@ class Stack:
     check: Callable[[], None] = lambda: None
     assumptions: tuple[str, ...] = ()
     form: StoredForm = field(default_factory=StoredForm)
+    frames: slice = field(default_factory=lambda: slice(None))
+    block_frames: int | None = None
 
     @property
     def candidate(self) -> Candidate:

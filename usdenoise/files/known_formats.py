@@ -17,6 +17,9 @@ from usdenoise.files.damage import check_kind, readable
 SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
 """Endings of the names by which acquisitions are found in a folder. The format is then taken from the content."""
 
+ICONEUS, ICONEUS_HEADER = ".raw", ".hraw"
+"""Endings of the two files of an IQ recording of an Iconeus scanner."""
+
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 
@@ -55,6 +58,10 @@ def opener(path: Path) -> tuple[Opener, str]:
         )
         raise UnreadableError(f"{path} {reason}; check the path") from error
     suffix = path.suffix.lower()
+    if is_iconeus(path):
+        return _load("iconeus")
+    if suffix == ICONEUS_HEADER:
+        raise InputError(f"{path} is the header of an Iconeus recording; give the {ICONEUS} file")
     if _has_hdf5_signature(head):
         return _load("hdf5.hdf5_reading")
     if head[:10] == b"MATLAB 5.0" or (suffix == ".mat" and len(head) >= 128):
@@ -65,10 +72,26 @@ def opener(path: Path) -> tuple[Opener, str]:
         return _load("numpy_files", "open_npz")
     if not head:
         raise InputError(f"{path} is empty; check how it was written")
+    needed = f" (an Iconeus recording needs {header_path(path).name} beside it)" if suffix == ICONEUS else ""
     raise InputError(
-        f"{path} has unknown content; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy and Zarr: "
+        f"{path} has unknown content{needed}; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy, Zarr and Iconeus IQ: "
         "check the path, or convert the stack to HDF5"
     )
+
+
+def is_by_name(path: Path) -> bool:
+    """Return whether the name of a file is one of an acquisition, by which files of a folder are chosen."""
+    return path.suffix.lower() in SUFFIXES or is_iconeus(path)
+
+
+def is_iconeus(path: Path) -> bool:
+    """Return whether a file is an IQ recording of an Iconeus scanner: its header is beside it."""
+    return path.suffix.lower() == ICONEUS and os.path.isfile(header_path(path))
+
+
+def header_path(path: Path) -> Path:
+    """Return the path of the header of an Iconeus recording."""
+    return path.with_suffix(ICONEUS_HEADER.upper() if path.suffix.isupper() else ICONEUS_HEADER)
 
 
 def is_zarr(path: Path) -> bool:

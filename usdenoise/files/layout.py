@@ -67,7 +67,7 @@ def frame_slice(frames: slice | None, n_frames: int) -> slice:
         )
     start, stop, step = selection.indices(n_frames)
     if len(range(start, stop, step)) < 2:
-        if frames is None:
+        if frames in (None, slice(None)):
             raise InputError(
                 f"the stack holds {n_frames} frame, and a clutter filter needs at least two",
                 remedy="check {axes}",

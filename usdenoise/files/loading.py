@@ -64,7 +64,7 @@ def load(  # noqa: PLR0913
     ----------
     path : str or Path
         HDF5 file (of h5py, MATLAB 7.3, UFF, zea or usdenoise), MATLAB file before 7.3, .npy or .npz file,
-        or Zarr group.
+        Zarr group, or .raw file of Iconeus with its header.
     dtype : str, optional
         "single" or "double" converts the values to that precision. By default floats and complex numbers keep
         the precision of the file, except half floats; these and integers become float32.
@@ -74,7 +74,7 @@ def load(  # noqa: PLR0913
         Axis letters (z depth, x lateral, y elevation, t frames) in the file's own order, which for .mat files is
         MATLAB's order. By default they come from the file, or are guessed from the shape.
     frames : slice, optional
-        Frames to read, counted from 0; by default all.
+        Frames to read, counted from 0; by default all, or the first block of a recording of Iconeus.
     frame_rate : float, optional
         Frames per second after compounding; by default the file's.
     spacing : float or sequence of float, optional

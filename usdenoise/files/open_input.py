@@ -150,8 +150,17 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     check_axes(axes, stack.array.shape)
     with guard(path, contents.damaged):
         stack = _written(stack, axes.index("t"), read_options.frames, str(path))
-    frames = frame_slice(read_options.frames, stack.array.shape[axes.index("t")])
-    metadata = _with_times(metadata, shape[axes.index("t")], frames)
+    n_frames, length = stack.array.shape[axes.index("t")], stack.block_frames
+    selected = read_options.frames
+    if selected is None and length is not None:
+        selected = slice(0, length)
+        note = (
+            f"frames 0 to {length - 1} are read, the first of {n_frames // length} blocks; choose another by its frames, "
+            f"such as {length}:{2 * length}, or filter all blocks with `usdenoise session`"
+        )
+        stack = replace(stack, assumptions=(*stack.assumptions, note))
+    stack = replace(stack, frames=frame_slice(selected, n_frames))
+    metadata = _with_times(metadata, shape[axes.index("t")], stack.frames)
     if read_options.dataset is None:
         check_not_power(stack, str(path))
     return stack, metadata
@@ -209,7 +218,7 @@ class Input:
         self.axes: str = self.metadata.values["axes"]
         self.dtype = _kept_dtype(stored.dtype, precision)
         time = self._time = self.axes.index("t")
-        self.frames = frame_slice(read_options.frames, stored.shape[time])
+        self.frames = self.stack.frames
         self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
         self.shape = (*stored.shape[:time], self.n_frames, *stored.shape[time + 1 :])
 
@@ -227,6 +236,14 @@ class Input:
     def duration(self) -> float:
         """Time of all frames of the file, selected or not, in units of the frame step."""
         return float(self.stack.array.shape[self._time] / self.frames.step)
+
+    @property
+    def block_edges(self) -> NDArray[np.intp]:
+        """The first selected frame of each block of the file, and the number of selected frames."""
+        n_frames = self.stack.array.shape[self._time]
+        firsts = np.arange(0, n_frames, self.stack.block_frames or n_frames)
+        numbers = -(-(firsts - self.frames.start) // self.frames.step)
+        return np.unique(np.append(np.clip(numbers, 0, self.n_frames), self.n_frames))
 
     @property
     def is_read_whole(self) -> bool:

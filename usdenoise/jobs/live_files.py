@@ -220,6 +220,11 @@ class LiveBlocks:
             candidate.tried, path = now, candidate.path
             try:
                 with open_input(path, self._reading, self._precision) as source:
+                    if source.stack.block_frames is not None:
+                        raise InputError(
+                            f"{path} holds several blocks, and a live session requires a file for each block",
+                            remedy="omit {live}",
+                        )
                     stack = source.read(0, source.n_frames)
                     file_time = FileTime.of(stack, source.time_of_first_frame, source.duration)
                     block = self._session.begin(stack, path.name, file_time)

@@ -26,7 +26,7 @@ from usdenoise.jobs.main_file import check_suffix, is_nifti, save_nifti, sequenc
 from usdenoise.jobs.progress import NoProgress, Watcher
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_blocks import series_of_blocks
-from usdenoise.jobs.session_inputs import BlocksOfFiles
+from usdenoise.jobs.session_inputs import BlocksOfFiles, with_own_window
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions, shows_options
@@ -369,6 +369,7 @@ def session(  # noqa: PLR0913
         # A session from files may be longer than memory.
         with tempfile.TemporaryDirectory() as folder:
             paths = block_files(source, Path(folder))
+            blocks_options = with_own_window(blocks_options, paths, read_options)
             with (
                 BlocksOfFiles(paths, read_options, chosen.precision, blocks_options) as blocks,
                 dask_executor(dask) as executor,
@@ -517,6 +518,7 @@ def run_session(  # noqa: PLR0913
     elif session_options.until_idle_s is not None:
         raise OptionError("requires a live session", option="until_idle_s", remedy="add {live}")
     files = block_files(paths, root, patterns)
+    session_options = with_own_window(session_options, files, reading or {})
     # The results are named after the folder of the blocks, or after the one file.
     named = files[0] if len(files) == 1 else Path(f"{files[0].absolute().parent.name}{files[0].suffix}")
     job = Job(

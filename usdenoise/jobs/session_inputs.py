@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, NoStackError, OptionError
 from usdenoise.files.file_state import check_unchanged
 from usdenoise.files.frame_source import FileFrames, StoredFile, last_file
+from usdenoise.files.iconeus import frames_a_block
+from usdenoise.files.open_input import Input
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
 from usdenoise.sessions.blocks import (
     NEAR,
+    NO_STARTS,
     OR_IGNORE,
     OR_SKIP,
     FileTime,
@@ -122,6 +125,8 @@ class BlocksOfFiles:
                 self._check_no_overlap(starts)
             notes = [f"{file.problem}; it is ignored" for file in files if not file.takes_time]
             if options.block_interval_s is None:
+                # The blocks of one file have no times of their own.
+                notes += [NO_STARTS] if len(files) == 1 and frames_a_block(paths[0]) else []
                 notes += time_notes([file.time for file in files if file.time is not None], usual)
             geometry = replace(usual, assumptions=(*usual.assumptions, *notes))
             self.recording = replace(self.recording, geometry=geometry)
@@ -133,14 +138,13 @@ class BlocksOfFiles:
         """Return the description of a file from its header, or why it cannot be read, if bad files are skipped."""
         try:
             self._check_new(path)
-            stored_file = StoredFile.at(path, self._reading, self._precision)
+            # By default all blocks of a file are read, not the first one.
+            reading = {**self._reading, "frames": self._reading.get("frames") or slice(None)}
+            stored_file = StoredFile.at(path, reading, self._precision)
             with last_file.opened(stored_file) as source:
                 geometry = source.geometry
                 self._frame_time = float(source.frames.step)
-                whole = [Window(0, source.n_frames, True)]
-                windows = (
-                    whole if self._window is None else windows_of(source.n_frames, self._window, self._stride)
-                )
+                windows = self._windows(source)
                 self.states[str(path)] = source.state
                 return _BlockFile(
                     path,
@@ -152,6 +156,27 @@ class BlocksOfFiles:
                 )
         except (InputError, OptionError) as error:
             return self._skipped(path, error)
+
+    def _windows(self, source: Input) -> list[Window]:
+        """Return the windows of a file, none of which has frames of two blocks of the file."""
+        windows: list[Window] = []
+        edges, length = source.block_edges.tolist(), self._window
+        longest = max(stop - first for first, stop in pairwise(edges))
+        if source.stack.block_frames is not None and length is not None and length > longest:
+            raise OptionError(
+                f"window {length} is longer than the blocks of {longest} frames of the file",
+                remedy="lower {window}",
+            )
+        for first, stop in pairwise(edges):
+            n_frames = stop - first
+            if length is None or (n_frames < length and len(edges) > 2):
+                cut = [Window(0, n_frames, length is None)]
+            else:
+                cut = windows_of(n_frames, length, self._stride)
+            windows += [
+                replace(window, start=first + window.start, stop=first + window.stop) for window in cut
+            ]
+        return windows
 
     def _if_alike(self, file: _BlockFile, usual: Geometry) -> _BlockFile:
         """Return a file, or why it is not read, if it differs from the other files and bad files are skipped."""
@@ -200,7 +225,8 @@ class BlocksOfFiles:
         # A missing block has no frames, and its time is the middle of its time slot.
         middle = np.median([file.time.offset + file.n_frames / 2 for file in self._files if file.time])
         usual = float(np.median([time.duration for time in times if time]))
-        step = (self._stride or self._window or usual) if is_one_file else usual
+        has_windows = is_one_file or any(len(file.windows) > 1 for file in self._files)
+        step = (self._stride or self._window or usual) if has_windows else usual
         seconds = step * self._frame_time
         if interval is not None and interval < (1 - NEAR) * seconds:
             raise OptionError(
@@ -210,7 +236,7 @@ class BlocksOfFiles:
         blocks = self.recording.blocks
         for index, block in enumerate(blocks):
             begin = starts[block.file] + (middle if block.problem else block.start_s) * self._frame_time
-            if interval is not None and is_one_file:
+            if interval is not None and has_windows:
                 begin = index * interval
             blocks[index] = replace(block, start_s=float(begin))
         return starts
@@ -274,6 +300,17 @@ class BlocksOfFiles:
         """
         for path, state in self.states.items():
             check_unchanged(Path(path), state)
+
+
+def with_own_window(
+    options: SessionOptions, paths: Sequence[Path], reading: Mapping[str, Any]
+) -> SessionOptions:
+    """Return the options of a session whose window is a block of its files, if they hold several and no window is given."""
+    length = None if options.window is not None else frames_a_block(paths[0])
+    if length is None:
+        return options
+    step = getattr(reading.get("frames"), "step", None) or 1
+    return replace(options, window=-(-length // step))
 
 
 def _usual_geometry(files: Sequence[_BlockFile]) -> Geometry | None:
