@@ -11,7 +11,8 @@ import pytest
 import xarray
 
 from tests.files.layouts import IQ, N_FRAMES
-from usdenoise import load
+from tests.stacks import low_rank
+from usdenoise import load, session
 from usdenoise.errors import InputError
 from usdenoise.files import describe
 
@@ -150,8 +151,8 @@ def test_times_beside_the_stack_give_its_frame_rate_and_axis(
     values: Any, unit: str, rate: float | None, tmp_path: Path
 ) -> None:
     with h5py.File(tmp_path / "x.h5", "w") as file:
-        file["a/iq"], file["a/time"] = IQ.transpose(1, 2, 0), values
-        file["a/time"].attrs["units"] = unit
+        file["a/iq"], file["a/Time"] = IQ.transpose(1, 2, 0), values
+        file["a/Time"].attrs["units"] = unit
     stack = load(tmp_path / "x.h5")
     assert stack.axes == "zxt"
     assert stack.frame_rate_hz == (rate and pytest.approx(rate))
@@ -189,3 +190,18 @@ def test_packed_netcdf_of_xarray_is_read_as_xarray_reads_it(tmp_path: Path) -> N
         np.testing.assert_array_equal(stack.coordinates["t"].values, back["time"].values)
     assert (stack.axes, stack.frame_rate_hz) == ("tzx", pytest.approx(500))
     assert stack.spacing_mm == pytest.approx({"z": 0.05, "x": 0.1})
+
+
+def test_a_session_names_the_unwritten_frames_of_its_files(tmp_path: Path) -> None:
+    files = [tmp_path / f"{n}.h5" for n in range(3)]
+    for path, stop in zip(files, (40, 30, 40), strict=True):
+        values = low_rank((stop, 6, 5))
+        with h5py.File(path, "w") as file:
+            file.create_dataset("iq", (60, 6, 5), "c8", chunks=(5, 6, 5))[:stop] = values
+            file["iq"].attrs.update({"axes": "tzx", "frame_rate_hz": 500.0})
+    series = session(files, low_cutoff=2)
+    assert series.blocks["n_frames"] == [40, 30, 40]
+    np.testing.assert_allclose(series.time, [0.039, 0.109, 0.179])
+    notes = series.series.geometry.assumptions
+    assert "frames 40 to 59" in notes[0]
+    assert "1.h5: frames 30 to 59" in notes[1]

@@ -124,6 +124,14 @@ class BlocksOfFiles:
             if options.block_interval_s is None:
                 self._check_no_overlap(starts)
             notes = [f"{file.problem}; it is ignored" for file in files if not file.takes_time]
+            own = [
+                f"{file.path.name}: {note}"
+                for file in files
+                if file.geometry is not None
+                for note in file.geometry.assumptions
+                if note not in usual.assumptions
+            ]
+            notes += own[:1] + [f"{len(own) - 1} similar notes on other files"][: len(own) > 1]
             if options.block_interval_s is None:
                 # The blocks of one file have no times of their own.
                 notes += [NO_STARTS] if len(files) == 1 and frames_a_block(paths[0]) else []

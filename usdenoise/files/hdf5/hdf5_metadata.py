@@ -6,7 +6,6 @@ output.
 """
 
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import h5py
@@ -29,7 +28,7 @@ _OWN = ("MATLAB_", "H5PATH", *_SCALES, "CLASS", *PACKING)
 
 _PROVENANCE = "usdenoise_provenance"
 TIME_ARRAYS = ("time", "times", "t", "timestamps")
-"""Names of arrays beside a stack with the times of its frames."""
+"""Lower-case names of arrays beside a stack with the times of its frames."""
 
 _MOST_POSITIONS = 1 << 22
 """Most positions of an axis that are read: 32 MB."""
@@ -97,19 +96,16 @@ def _of_dimensions(file: h5py.File, dataset: h5py.Dataset, entries: Found) -> Fo
     names = [_dimension_name(dataset, axis, scales.get(axis)) for axis in range(dataset.ndim)]
     labels = {names[axis]: _label(names[axis], scale) for axis, scale in scales.items()}
     known = [axis for axis, name in enumerate(names) if name.lower() in TIMES]
-    if not set(known) & set(scales):
-        for group, name in product((dataset.parent, file["/"]), TIME_ARRAYS):
-            times = member(group, name)
-            axes = [
-                axis
-                for axis in known or range(dataset.ndim)
-                if dataset.shape[axis] == getattr(times, "size", 0)
-            ]
-            if axes and isinstance(times, h5py.Dataset):
-                # If several axes are as long, the letters of the stack tell which is time.
-                names[axes[0]] = names[axes[0]] if known else "time"
-                labels[names[axes[0]]] = _label(names[axes[0]], times)
-                break
+    beside = [] if set(known) & set(scales) else [*items(dataset.parent), *items(file["/"])]
+    for item in beside:
+        axes = [
+            axis for axis in known or range(dataset.ndim) if dataset.shape[axis] == getattr(item, "size", 0)
+        ]
+        if axes and item.name.rpartition("/")[2].lower() in TIME_ARRAYS:
+            # If several axes are as long, the letters of the stack tell which is time.
+            names[axes[0]] = names[axes[0]] if known else "time"
+            labels[names[axes[0]]] = _label(names[axes[0]], item)
+            break
     if len(set(names)) < len(names):
         return {}
     n_axes = max(3, sum(n > 1 for n in dataset.shape))
