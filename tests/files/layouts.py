@@ -124,6 +124,15 @@ def cell(*elements: NDArray[Any]) -> NDArray[Any]:
     return made
 
 
+def structs(**fields: Any) -> NDArray[Any]:
+    """An array of structs for scipy: a field is a list with a value for each of them."""
+    made = np.empty((1, len(next(iter(fields.values())))), [(name, object) for name in fields])
+    for name, values in fields.items():
+        for place, value in enumerate(values):
+            made[name][0, place] = value
+    return made
+
+
 def pairs(values: NDArray[Any], names: tuple[str, str], member: str = "f4") -> NDArray[Any]:
     """A compound of two members."""
     made = np.empty(values.shape, [(name, member) for name in names])
@@ -173,6 +182,20 @@ def put_cell(file: h5py.File, name: str, *elements: NDArray[Any]) -> None:
     for place, element in enumerate(elements):
         references[place, 0] = put_v73(refs, f"{name}{place}", element).ref
     file.create_dataset(name, data=references, dtype=h5py.ref_dtype).attrs["MATLAB_class"] = np.bytes_("cell")
+
+
+def put_structs(file: h5py.File, name: str, **fields: Any) -> None:
+    """An array of structs: a group of references without a class; a mapping in a field is a struct."""
+    group, refs = file.create_group(name), file.require_group("#refs#")
+    group.attrs["MATLAB_class"] = np.bytes_("struct")
+    for field, values in fields.items():
+        references = np.empty((len(values), 1), h5py.ref_dtype)
+        for place, value in enumerate(values):
+            where = f"{name}{field}{place}"
+            for member, inner in value.items() if isinstance(value, dict) else ():
+                put_v73(refs.require_group(where), member, inner)
+            references[place, 0] = (refs[where] if where in refs else put_v73(refs, where, value)).ref
+        group.create_dataset(field, data=references, dtype=h5py.ref_dtype)
 
 
 # ---------------------------------------------------------------- HDF5
@@ -355,6 +378,22 @@ LAYOUTS: dict[str, Layout] = {
     **{key: Layout(write, "zxt", _V73, name="IQData", **_ALL) for key, write in IQDATA_V73.items()},
     "IQData v5, in a struct": Layout(v5(Bf={"IQ": ZXT}), "zxt", _V5, name="Bf/IQ"),
     "IQ v7.3, in a struct": Layout(v73(**{"Bf/IQ": ZXT}), "zxt", _V73, name="Bf/IQ", **_ALL),
+    "v5, an array of structs": Layout(
+        v5(b=structs(IQ=_HALVES, t=[0.0, 0.1], x=[np.arange(5.0)] * 2)), "zxt", _V5, name="b/IQ"
+    ),
+    "v5, structs in an array of structs": Layout(
+        v5(b=structs(Bf=[{"I": half.real, "Q": half.imag} for half in _HALVES])), "zxt", _V5, name="b/Bf/IQ"
+    ),
+    "v5, a cell of structs": Layout(v5(b=cell(*[{"IQ": half} for half in _HALVES])), "zxt", _V5, name="b/IQ"),
+    "v7.3, an array of structs": Layout(
+        v73(lambda file: put_structs(file, "b", IQ=_HALVES, t=[0.0, 0.1])), "zxt", _V73, name="b/IQ", **_ALL
+    ),
+    "v7.3, structs in an array of structs": Layout(
+        v73(
+            lambda file: put_structs(file, "b", Bf=[{"I": half.real, "Q": half.imag} for half in _HALVES])
+        ),
+        "zxt", _V73, name="b/Bf/IQ", **_ALL,
+    ),
     "h5py": Layout(hdf5(SCALES, iq=IQ), "tzx", "HDF5", RATE, ("z", "x")),
     "h5py, real and imag swapped": Layout(
         hdf5(SCALES, iq=pairs(IQ.imag + 1j * IQ.real, ("imag", "real"))), "tzx", "HDF5", RATE, ("z", "x")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from tests.files.layouts import cell, put_cell, put_v73, v73
+from tests.files.layouts import cell, put_cell, put_structs, put_v73, structs, v73
 from tests.files.matlab_variables import variables
 from tests.files.test_results import IQ, OPTIONS
 from tests.stacks import run_in_windows
@@ -146,6 +146,18 @@ def test_a_stack_in_a_cell_or_a_struct_is_replaced_there(tmp_path: Path) -> None
         assert [*file["#refs#"]] == ["labels0"]
         assert file[file["labels"][0, 0]].size == 3
     assert load(written).iq.shape == ZXT.shape
+    written = run(
+        v73(lambda file: put_structs(file, "b", IQ=[ZXT[..., :7], ZXT[..., 7:]], t=[0.0, 0.1]))(tmp_path)
+    )
+    with h5py.File(written) as file:
+        assert [file[each][()].item() for each in file["b/t"][()].flat] == [0.0, 0.1]
+        assert file["b/t"].attrs["MATLAB_class"] == b"cell"
+        assert len(file["#refs#"]) == 2
+    assert load(written).iq.shape == ZXT.shape
+    scipy.io.savemat(tmp_path / "x.mat", {"b": structs(IQ=[ZXT[..., :7], ZXT[..., 7:]], t=[0.0, 0.1])})
+    after = scipy.io.loadmat(run(tmp_path / "x.mat"))["b"]
+    assert after["IQ"][0, 0].shape == ZXT.shape
+    assert [time.item() for time in after["t"][0, 0].flat] == [0.0, 0.1]
     scipy.io.savemat(tmp_path / "x.mat", {"Bf": {"IQ": ZXT[:, :, None, None], "gain": 3.0}})
     after = scipy.io.loadmat(run(tmp_path / "x.mat"))["Bf"]
     assert after["gain"][0, 0].item() == 3.0

@@ -61,7 +61,10 @@ def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str
     """Yield the name, the value and the source of each entry that may describe a stack."""
     for name, value in _attributes(dataset, True):
         yield name, value, f"attribute {name} of {dataset.name.strip('/')}"
-    for group in {dataset.parent.name: dataset.parent, "/": file["/"]}.values():
+    groups = {dataset.parent.name: dataset.parent, "/": file["/"]}
+    # The elements of all cells of MATLAB are together in one group, under names without meaning.
+    groups.pop("/#refs#", None)
+    for group in groups.values():
         for name, value in _attributes(group, False):
             yield name, value, f"attribute {name} of {group.name}"
         yield from _small_datasets(group)

@@ -99,7 +99,9 @@ class _Survey:
     every : dict
         Full name -> type and shape of the dataset in words.
     arrays : dict
-        Full name -> array, for the datasets that can be read as one.
+        Full name -> array, for the datasets that can be read as one, and for what their elements make.
+    parts : dict
+        Full name of such an array -> the datasets in which it is stored.
     """
 
     def __init__(self, file: h5py.File, by_path: Mapping[str, h5py.Dataset], n_axes: int | None) -> None:
@@ -107,6 +109,7 @@ class _Survey:
         self.is_matlab = matlab_v73.is_matlab(file)
         self.every: dict[str, str] = {}
         self.arrays: dict[str, StoredArray] = {}
+        self.parts: dict[str, tuple[h5py.Dataset, ...]] = {name: (each,) for name, each in by_path.items()}
         for name, dataset in by_path.items():
             try:
                 array = self.array(dataset)
@@ -171,8 +174,10 @@ def _cell_stacks(survey: _Survey) -> list[Stack | None]:
     stacks = []
     for name, (array, parts) in matlab_v73.cells(survey.file, survey.found).items():
         survey.every[name] = describe_array(array)
-        survey.arrays[name] = array
-        stacks.append(survey.stack(name, array, parts, layout=f"cell of {len(parts)}"))
+        survey.arrays[name], survey.parts[name] = array, parts
+        is_cell = name in survey.found and matlab_v73.special_class(survey.found[name]) == "cell"
+        layout = f"cell of {len(parts)}" if is_cell else f"array of {len(parts)} structs"
+        stacks.append(survey.stack(name, array, parts, layout=layout))
     return stacks
 
 
@@ -189,7 +194,7 @@ def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> tuple[Sta
     """Return the stacks of all arrays except `names`; those in `done` are only taken as parts of a pair."""
 
     def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        sources = tuple(survey.found[part] for part in parts)
+        sources = tuple(dataset for part in parts for dataset in survey.parts[part])
         assumptions = member_note(sources[0]) if len(parts) == 1 else ()
         return survey.stack(name, array, sources, layout=layout, assumptions=assumptions, form=form_of(parts))
 

@@ -1,4 +1,4 @@
-"""Classes of MATLAB, and cells that hold an acquisition in blocks of frames, one block in each element."""
+"""Classes of MATLAB, and cells and arrays of structs that hold an acquisition in blocks of frames, one in each element."""
 
 from collections.abc import Sequence
 
@@ -16,24 +16,26 @@ def blocks(arrays: Sequence[StoredArray]) -> StoredArray | None:
     """Concatenate blocks of frames along their last axis, which is time.
 
     Of several elements, one with two axes is a single frame, and the inner axes of length 1 behind the first two
-    are dropped.
+    are dropped. Numbers and vectors, such as the time of each block, are not frames.
 
     Parameters
     ----------
     arrays : sequence of StoredArray
-        Elements of the cell, with their axes in MATLAB's order.
+        Elements of the cell, or of one field of an array of structs, with their axes in MATLAB's order.
 
     Returns
     -------
     StoredArray or None
-        None if there is no element, if one is not numeric, if they differ in more than their numbers of frames,
-        or if fewer than 3 axes are left.
+        None if there is no element, if one is not numeric or a vector, if they differ in more than their numbers of
+        frames, or if fewer than 3 axes are left.
     """
     if not arrays or any(array.dtype.kind not in "fciu" for array in arrays):
         return None
     if len(arrays) == 1:
         return arrays[0]
     plain = [_without_single(array) for array in arrays]
+    if any(len(array.shape) == 2 and min(array.shape) == 1 for array in plain):
+        return None
     frames_of = [with_last_axis(array) if len(array.shape) == 2 else array for array in plain]
     if len({array.shape[:-1] for array in frames_of}) != 1 or len(frames_of[0].shape) < 3:
         return None

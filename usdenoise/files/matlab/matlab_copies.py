@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import h5py
+import numpy as np
 
 from usdenoise.errors import is_out_of_memory
 from usdenoise.files.choice import RESULTS_AND_TRUTH
 from usdenoise.files.hdf5.hdf5_items import items
 from usdenoise.files.matlab.matlab_elements import HEADER_BYTES, elements
+from usdenoise.files.matlab.matlab_v73 import elements_of
 
 _PIECE_BYTES = 1 << 20
 _SUBSYSTEM = "__function_workspace__"
@@ -96,8 +98,10 @@ def other_fields(path: Path, name: str, replaced: Collection[str]) -> tuple[dict
         if name in replaced:
             return
         if any(one.startswith(f"{name}/") for one in replaced):
-            for field in value.dtype.names:
-                add(f"{name}/{field}", value[field].reshape(-1)[0])
+            # Elements of an array of structs that were joined make one struct, whose other fields are cells.
+            for field in value.dtype.names or ():
+                add(f"{name}/{field}", value[field].reshape(-1)[0] if value.size == 1 else value[field])
+            lost.extend([] if value.dtype.names else [name])
             return
         try:
             if value.dtype.kind not in "fciub":
@@ -123,17 +127,18 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
     target : h5py.File
         The result, with its own variables.
     replaced : collection of str
-        Names of the arrays of the stack. They are not copied, nor the elements of such a cell.
+        Names of the arrays of the stack. They are not copied, nor the elements of such a cell or array of structs.
 
     Returns
     -------
     list of str
         Names of the damaged variables.
     """
-    skipped = {*replaced}
+    skipped, joined = {*replaced}, set[str]()
     for name in replaced:
-        if _is_cell(item := source.get(name)):
-            skipped |= {source[reference].name.strip("/") for reference in item[()].flat if reference}
+        inner = {element.name.strip("/") for element in elements_of(source, name)}
+        skipped |= inner
+        joined |= {name.rpartition("/")[0]} if inner else set()
     lost = _copy_items(source["/"], target["/"], skipped)
 
     def point_to_the_copy(name: str, item: Any) -> None:
@@ -143,6 +148,9 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
                 copied = target.get(source[reference].name) if reference else None
                 references.flat[index] = h5py.Reference() if copied is None else copied.ref
             item[...] = references
+            if name.rpartition("/")[0] in joined:
+                # Beside the joined stack, the other fields of an array of structs are cells of one struct.
+                item.attrs["MATLAB_class"] = np.bytes_("cell")
 
     target.visititems(point_to_the_copy)
     return lost
@@ -155,6 +163,9 @@ def _copy_items(source: h5py.Group, target: h5py.Group, skipped: Collection[str]
         if name in skipped or _is_result(name):
             continue
         if any(one.startswith(f"{name}/") for one in skipped):
+            if not isinstance(item, h5py.Group):
+                lost.append(name)
+                continue
             group = target.require_group(name)
             for key in item.attrs:
                 group.attrs.create(key, item.attrs[key], dtype=item.attrs.get_id(key).dtype)

@@ -118,21 +118,21 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
     variables = loadmat(str(path), variable_names=names)
     arrays: dict[str, StoredArray] = {}
 
-    def add(name: str, value: Any) -> None:
-        if not isinstance(value, np.ndarray):
-            return
-        if value.dtype.names and value.size == 1:
-            for member in value.dtype.names:
-                add(f"{name}/{member}", value[member].reshape(-1)[0])
-        elif value.dtype == object:
-            whole = blocks([from_array(np.asarray(element)) for element in value.reshape(-1, order="F")])
-            if whole is not None:
-                arrays[name] = whole
-        elif value.dtype.kind in "fciu":
-            arrays[name] = from_array(value)
+    def add(name: str, values: list[Any]) -> None:
+        """Add a variable, or what the elements of a cell or of an array of structs have under one name."""
+        parts = [np.asarray(value) for value in values]
+        if len(parts) == 1 and parts[0].dtype == object:
+            parts = [np.asarray(element) for element in parts[0].reshape(-1, order="F")]
+        if parts and all(part.dtype.names for part in parts):
+            for member in parts[0].dtype.names or ():
+                if all(member in (part.dtype.names or ()) for part in parts):
+                    fields = [part[member].reshape(-1, order="F") for part in parts]
+                    add(f"{name}/{member}", [field for part in fields for field in part])
+        elif (whole := blocks([from_array(part) for part in parts])) is not None:
+            arrays[name] = whole
 
     for name in names:
-        add(name, variables.get(name))
+        add(name, [variables.get(name)])
     return arrays
 
 
