@@ -1,5 +1,6 @@
 """The same stack in many layouts reads as the same acquisition, and what the file does not say is guessed."""
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import permutations
 from pathlib import Path
@@ -9,10 +10,25 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import xarray
+import zarr
 from numpy.typing import NDArray
 
 from tests.conftest import all_frames
-from tests.files.layouts import IQ, LAYOUTS, UF, VOLUMES, frames_by_loops, hdf5, in_order, pairs
+from tests.files.layouts import (
+    IQ,
+    LAYOUTS,
+    UF,
+    VOLUMES,
+    ZXT,
+    Write,
+    confusius,
+    frames_by_loops,
+    hdf5,
+    in_order,
+    pairs,
+    v5,
+)
 from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.files import describe, layout
@@ -21,6 +37,8 @@ from usdenoise.frames.time_axis import guess_axes
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.data_array_reading import from_data_array
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -303,3 +321,64 @@ BESIDE: dict[str, Callable[[h5py.File], Any]] = {
 @pytest.mark.parametrize("key", BESIDE)
 def test_what_is_beside_the_stack_does_no_harm(key: str, tmp_path: Path) -> None:
     assert np.array_equal(load(hdf5(iq=IQ, fill=BESIDE[key])(tmp_path)).iq, IQ)
+
+
+def scales_of(stack: Acquisition) -> dict[str, Any]:
+    """Its scales, without those that are not known."""
+    scales = {"frame_rate_hz": stack.frame_rate_hz, "center_frequency_hz": stack.center_frequency_hz}
+    return {name: value for name, value in {**scales, "spacing_mm": dict(stack.spacing_mm)}.items() if value}
+
+
+@pytest.mark.parametrize(
+    ("write", "name", "right"),
+    [
+        (hdf5({"center_frequency": 15.0}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
+        (hdf5({"transmit_frequency": 15e3}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
+        (v5(IQ=ZXT, FrameRate=0.5), "frame_rate_hz", "500 Hz"),
+        (v5(IQ=ZXT, FrameRate=0.0), "frame_rate_hz", "not used"),
+        (v5(IQ=ZXT, UF={"TwFreq": 15e6}), "center_frequency_hz", "not used"),
+        (hdf5({"spacing_mm": [5e-5, 1e-4]}, iq=IQ), "spacing_mm", "0.05, 0.1 mm"),
+        (hdf5({"spacing_mm": 100.0}, iq=IQ), "spacing_mm", "0.1 mm"),
+    ],
+    ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um"],
+)
+def test_a_scale_in_another_unit_is_not_used_and_the_reason_is_given(
+    write: Write, name: str, right: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path)
+    stack, reasons = load(path), describe(path).metadata.ignored
+    assert scales_of(stack) == {}
+    assert [*reasons] == [name]
+    assert right in reasons[name]
+    assert reasons[name] in stack.assumptions
+    # The option is the remedy.
+    given = load(path, frame_rate=500.0, spacing=0.1, center_frequency=15e6)
+    assert len(scales_of(given)) == 3
+    assert reasons[name] not in given.assumptions
+
+
+def test_scales_at_the_ends_of_what_is_plausible_are_used(tmp_path: Path) -> None:
+    for rate, frequency, pitch in ((10.0, 0.5e6, 1e-3), (50e3, 100e6, 5.0)):
+        scales = {"frame_rate": rate, "center_frequency": frequency, "spacing_mm": pitch}
+        path = hdf5(scales, iq=IQ)(tmp_path)
+        known = {"frame_rate_hz": rate, "center_frequency_hz": frequency}
+        assert scales_of(load(path)) == {**known, "spacing_mm": {"z": pitch, "x": pitch}}
+        assert describe(path).metadata.ignored == {}
+    # A plausible value under another name of the same scale is used.
+    path = hdf5({"frame_rate": 0.5, "frame_rate_hz": 500.0}, iq=IQ)(tmp_path)
+    assert (load(path).frame_rate_hz, describe(path).metadata.ignored) == (500.0, {})
+
+
+def test_positions_and_times_in_another_unit_are_not_used(tmp_path: Path) -> None:
+    times = ("time", np.arange(len(IQ)) * 2.0)
+    positions = {letter: (letter, np.arange(n) * 100.0) for letter, n in zip("zx", IQ.shape[1:], strict=True)}
+    data = xarray.DataArray(IQ, dims=("time", "z", "x"), coords={"time": times, **positions})
+    path = confusius()(tmp_path)
+    zarr.open_array(path / "time", mode="r+")[:] = np.arange(len(IQ)) * 2.0
+    attributes = json.loads((path / "iq/zarr.json").read_text())
+    del attributes["attributes"]["compound_sampling_frequency"]
+    (path / "iq/zarr.json").write_text(json.dumps(attributes))
+    for stack, n_reasons in ((from_data_array(data), 2), (load(path), 1)):
+        assert (stack.frame_rate_hz, "t" in stack.coordinates) == (None, False)
+        assert sum("not used" in sentence for sentence in stack.assumptions) == n_reasons
+        assert not any("uneven" in sentence for sentence in stack.assumptions)

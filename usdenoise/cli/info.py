@@ -53,6 +53,7 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     descriptions = {
         "values": metadata.values,
         "sources": metadata.sources,
+        "ignored": metadata.ignored,
         "attributes": sorted(metadata.attributes),
     }
     # Attributes of HDF5 may be references, which cannot be copied.
@@ -109,8 +110,11 @@ def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
     for name, value in description.metadata.values.items():
         yield name, f"{_plain(value)}  ({description.metadata.sources[name]})"
     for name, flag in (("frame_rate_hz", "--frame-rate"), ("spacing_mm", "--spacing")):
-        if description.chosen is not None and name not in description.metadata.values:
+        is_known = name in description.metadata.values or name in description.metadata.ignored
+        if description.chosen is not None and not is_known:
             yield name, f"unknown; give {flag}"
+    for name, reason in description.metadata.ignored.items():
+        yield name, reason
     for note in description.notes:
         yield "note", note
 

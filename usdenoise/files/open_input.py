@@ -411,7 +411,7 @@ class Input:
             assumptions.append(
                 f"the pixel pitch is from the {sources['spacing_mm']}; set the spacing if it is wrong"
             )
-        return tuple(assumptions)
+        return (*assumptions, *self.metadata.ignored.values())
 
 
 def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:

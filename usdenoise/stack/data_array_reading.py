@@ -95,7 +95,7 @@ def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquis
         iq.reshape([iq.shape[axis] for axis in kept_axes(iq.shape, iq.ndim)]),
         **metadata.values,
         name=str(data.name) if data.name is not None else "iq",
-        assumptions=(uneven,) if metadata.has_uneven_times else (),
+        assumptions=(*((uneven,) if metadata.has_uneven_times else ()), *metadata.ignored.values()),
         attributes=metadata.attributes,
         coordinates=metadata.coordinates,
         # The labels alone: the values of the input may be released.

@@ -29,6 +29,8 @@ class Metadata:
         Axis letter -> positions of the pixels in mm, or times of the frames in s, where the file has them.
     contradiction : str
         How the given axes differ from the axes of the stack, in words; empty (the default) if they do not.
+    ignored : mapping
+        Name of each scale of the file that is not plausible, and that no option replaces -> why, in words.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -36,6 +38,7 @@ class Metadata:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
     contradiction: str = ""
+    ignored: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def has_uneven_times(self) -> bool:
@@ -45,6 +48,48 @@ class Metadata:
 
 SOUND_SPEED_M_S = 1540.0
 """Speed of sound in soft tissue, used if the acquisition does not specify it."""
+
+PLAUSIBLE = {
+    "frame_rate_hz": ("frame rate", "Hz", (10.0, 50e3), {"kHz": 1e3}),
+    "center_frequency_hz": ("centre frequency", "Hz", (0.5e6, 100e6), {"kHz": 1e3, "MHz": 1e6}),
+    "spacing_mm": ("pixel pitch", "mm", (1e-3, 5.0), {"m": 1e3, "um": 1e-3}),
+    "sound_speed_m_s": ("speed of sound", "m/s", SCALES, {}),
+}
+"""Scale -> its name, its unit, the range of ultrafast ultrasound, and other units in which programs store it, with their
+factors. Files have no units, and a scale in another unit is off by at least 1000."""
+
+
+def implausible(name: str, value: Any, source: str) -> str:
+    """Return why a scale of a file is not used, in words; empty if it is plausible.
+
+    Parameters
+    ----------
+    name : str
+        Its name, one of :data:`PLAUSIBLE`.
+    value : float, sequence of float, or mapping to float
+        Its value.
+    source : str
+        Its source in the file.
+    """
+    words, unit, (least, most), others = PLAUSIBLE[name]
+    numbers = np.ravel(list(value.values()) if isinstance(value, Mapping) else value).astype(float).tolist()
+
+    def fits(factor: float) -> bool:
+        return all(least <= number * factor <= most for number in numbers)
+
+    if fits(1.0):
+        return ""
+    listed = ", ".join(f"{number:g}" for number in numbers)
+    hints = [
+        f"; if it is in {other}, give {', '.join(f'{number * factor:.10g}' for number in numbers)} {unit}"
+        for other, factor in others.items()
+        if fits(factor)
+    ]
+    return (
+        f"the {words} of {listed} {unit} ({source}) is outside {least:.10g} to {most:.10g} {unit} and is not used"
+        f"{''.join(hints[:1])}"
+    )
+
 
 _KNOWN = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
 
@@ -70,7 +115,7 @@ def interpret(
         Known values by their names in :class:`Metadata`. Here "spacing_mm" may
         still be a list in the order of the spatial axes.
     sources : dict of str
-        Source in the file of each value.
+        Source in the file of each value; for a scale that is not plausible, and so has no value, the reason in words.
     others : dict
         All other values by their names in the file.
     """
@@ -93,10 +138,13 @@ def interpret(
         elif isinstance(value, Mapping):
             usable, known = True, value
         else:
-            numbers = positive_numbers(value)
+            numbers = scale_numbers(value)
             usable = bool(numbers)
             known = numbers if key == "spacing_mm" else next(iter(numbers), None)
-        if usable:
+        reason = implausible(key, known, source) if usable and key != "axes" else ""
+        if reason:
+            sources[key] = reason
+        elif usable:
             values[key], sources[key] = known, f"file: {source}"
     return values, sources, attributes
 
@@ -114,10 +162,12 @@ def add_verasonics(values: dict[str, Any], sources: dict[str, str], attributes: 
     attributes : mapping
         The other values of the file, from :func:`interpret`.
     """
-    megahertz = positive_numbers(attributes.get("TwFreq", ()))
-    if megahertz and "center_frequency_hz" not in values:
-        values["center_frequency_hz"] = megahertz[0] * 1e6
-        sources["center_frequency_hz"] = "file: UF.TwFreq in MHz"
+    source = "UF.TwFreq in MHz"
+    for megahertz in scale_numbers(attributes.get("TwFreq", ()))[:1]:
+        if "center_frequency_hz" not in values:
+            reason = implausible("center_frequency_hz", megahertz * 1e6, source)
+            sources["center_frequency_hz"] = reason or f"file: {source}"
+            values |= {} if reason else {"center_frequency_hz": megahertz * 1e6}
     try:
         deltas = np.asarray(attributes.get("PDelta", ()), np.float64).reshape(-1)
     except (TypeError, ValueError):
@@ -128,10 +178,13 @@ def add_verasonics(values: dict[str, Any], sources: dict[str, str], attributes: 
     speed = values.get("sound_speed_m_s", SOUND_SPEED_M_S)
     wavelength_mm = speed / frequency * 1e3
     known = "" if "sound_speed_m_s" in values else " assumed"
-    values["spacing_mm"] = {
+    spacing = {
         letter: float(delta) * wavelength_mm for letter, delta in zip("xyz", deltas, strict=True) if delta > 0
     }
-    sources["spacing_mm"] = f"file: PData.PDelta in wavelengths at{known} {speed:g} m/s"
+    source = f"PData.PDelta in wavelengths at{known} {speed:g} m/s"
+    reason = implausible("spacing_mm", spacing, source)
+    sources["spacing_mm"] = reason or f"file: {source}"
+    values |= {} if reason else {"spacing_mm": spacing}
 
 
 def with_options(
@@ -164,12 +217,16 @@ def with_options(
     ------
     InputError
         If the user gives another number of pitches, or neither the file nor the user specifies which axis is
-        depth. Pitches of the file that do not fit the axes are ignored, and so are values that cannot be scales.
+        depth. Pitches of the file that do not fit the axes are ignored.
     """
     frame_rate_hz, spacing_mm = scales.get("frame_rate_hz"), scales.get("spacing_mm")
-    values = {name: value for name, value in values.items() if name == "axes" or _are_scales(value)}
-    sources, attributes = {name: sources[name] for name in values}, dict(attributes)
-    coordinates = dict(attributes.pop("coordinates", {}))
+    ignored = {name: reason for name, reason in sources.items() if name not in values}
+    values, sources, attributes = dict(values), {name: sources[name] for name in values}, dict(attributes)
+    coordinates = {
+        letter: coordinate
+        for letter, coordinate in attributes.pop("coordinates", {}).items()
+        if ("frame_rate_hz" if letter == "t" else "spacing_mm") not in ignored
+    }
     stated = values.get("axes")
     if isinstance(stated, AmbiguousAxes) and axes is None:
         raise InputError(stated.sentence)
@@ -202,7 +259,8 @@ def with_options(
     contradiction = (
         f"the axes are '{axes}', as given; the stack has '{stated}'" if is_renamed and is_certain else ""
     )
-    return Metadata(values, sources, attributes, coordinates, contradiction)
+    ignored = {name: reason for name, reason in ignored.items() if name not in values}
+    return Metadata(values, sources, attributes, coordinates, contradiction, ignored)
 
 
 def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] | None:
@@ -228,16 +286,10 @@ def _renamed(by_letter: Mapping[str, Any], letters: str, axes: str) -> dict[str,
     return {new[letter]: value for letter, value in by_letter.items() if letter in new}
 
 
-def _are_scales(value: Any) -> bool:
-    numbers = list(value.values()) if isinstance(value, Mapping) else value
-    return np.size(numbers) == len(positive_numbers(numbers))
-
-
-def positive_numbers(value: Any) -> list[float]:
-    """Return one to three numbers that can be a scale as a list; for any other value return an empty list."""
+def scale_numbers(value: Any) -> list[float]:
+    """Return one to three numbers as a list; for any other value return an empty list."""
     try:
         array = np.asarray(value, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
         return []
-    numbers = [float(number) for number in array] if array.size <= 3 else []
-    return numbers if all(SCALES[0] <= number <= SCALES[1] for number in numbers) else []
+    return [float(number) for number in array] if array.size <= 3 else []
