@@ -3,8 +3,11 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
+from tests.sessions.scans import LENGTH, scan
+from usdenoise import session
 from usdenoise.sessions.bad_blocks import ARTEFACT, LOST, MOTION, WEAK, BlockLevel, find_bad_blocks
 
 
@@ -104,3 +107,24 @@ def test_motion_tells_a_burst_from_a_block_of_more_power() -> None:
     # Where nothing is known to move, the power decides.
     powers[9] *= 1.2
     assert bad_among(powers)[0] == [9]
+
+
+@pytest.mark.parametrize("n_frames", [3, 7, 15, 40, 300])
+def test_a_shorter_or_longer_block_is_judged_by_its_number_of_frames(n_frames: int) -> None:
+    powers = powers_of(15, size=1000)
+    own = powers_of(1, 50 * n_frames / 100, 1000, seed=1)[0] / (n_frames / 100)
+    levels = [BlockLevel(power, n_frames=100) for power in powers]
+    why, spread = find_bad_blocks([*levels, BlockLevel(own, n_frames=n_frames)])
+    assert not any(why)
+    assert abs(spread[-1]) < 4
+    # Ten times the power, or a twentieth of it, is bad for its own reason.
+    for factor, reason in ((10, MOTION), (0.05, LOST)):
+        why, _ = find_bad_blocks([*levels, BlockLevel(factor * own, n_frames=n_frames)])
+        assert why == [*[""] * 15, reason]
+
+
+def test_the_last_block_of_a_session_may_be_short() -> None:
+    found = session(scan(8, seed=3).iq[: 7 * LENGTH + 16], LENGTH, axes="tzx")
+    assert found.blocks["n_frames"][-1] == 16
+    assert not found.bad.any()
+    assert found.blocks["leftover"][-1] < 3

@@ -65,12 +65,15 @@ class BlockLevel:
         Largest displacement of the image in it, in pixels; by default 0.
     gain_db : float
         Power of the tissue before the filter over the usual power, in dB; by default 0.
+    n_frames : int
+        Number of frames that were used; 0 (the default) for as many as usual.
     """
 
     power: NDArray[np.floating] | None
     problem: str = ""
     moves_pixels: float = 0.0
     gain_db: float = 0.0
+    n_frames: int = 0
 
     @classmethod
     def of(
@@ -85,7 +88,8 @@ class BlockLevel:
             return cls(power, problem)
         too_many = MOSTLY_BAD if frames.treatment is FrameTreatment.TOO_MANY else ""
         gain_db = 0.0 if alignment is None else alignment.gain_db
-        return cls(power, problem or too_many, frames.movement.range_pixels, gain_db)
+        n_frames = frames.n_frames - int(np.count_nonzero(frames.excluded))
+        return cls(power, problem or too_many, frames.movement.range_pixels, gain_db, n_frames)
 
 
 def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np.float64]]:
@@ -102,6 +106,11 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
         Why each block is bad, in words; empty if it is good. Fewer than five blocks are not compared with each other.
     spread : (n_blocks,) float64 array
         How much more power is left than usual, in robust standard deviations; NaN without data.
+
+    Notes
+    -----
+    The power of a pixel over n frames has a relative standard deviation of about n^(-1/2), to which the logarithm of a high
+    percentile over the pixels is proportional. So the percentiles are compared times n^(1/2).
     """
     why = [block.problem or (NOTHING if block.power is None else "") for block in blocks]
     good = np.array([not reason for reason in why], bool)
@@ -113,12 +122,17 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
     relative = _relative(powers, good[known])
     levels = np.full(len(blocks), np.nan)
     levels[known] = np.log(np.maximum(np.percentile(relative, BAD_PERCENT, axis=1), TINY))
-    middle = np.median(levels[good])
-    spread = (levels - middle) / (1.4826 * np.median(np.abs(levels[good] - middle)) + SPREAD_FLOOR)
+    # Relative standard deviations of the power in shorter and longer blocks, over the usual ones
+    lengths = np.array([block.n_frames for block in blocks], float)
+    usual = np.median(lengths[good & (lengths > 0)]) if (good & (lengths > 0)).any() else 1.0
+    scales = np.sqrt(usual / np.where(lengths > 0, lengths, usual))
+    scaled = levels / scales
+    middle = np.median(scaled[good])
+    spread = (scaled - middle) / (1.4826 * np.median(np.abs(scaled[good] - middle)) + SPREAD_FLOOR)
     if good.sum() < FEWEST_BLOCKS:
         return why, spread
     artefacts = np.zeros(len(blocks), int)
-    artefacts[known] = _pixels_with_artefacts(relative, good[known])
+    artefacts[known] = _pixels_with_artefacts(relative, good[known], scales[known])
     most = FEW_PIXELS + USUAL_TIMES * np.median(artefacts[good])
     usual_motion = float(np.median(np.array([block.moves_pixels for block in blocks])[good]))
     for number in np.flatnonzero(good).tolist():
@@ -146,10 +160,12 @@ def _relative(powers: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[n
     return relative
 
 
-def _pixels_with_artefacts(relative: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[np.intp]:
+def _pixels_with_artefacts(
+    relative: NDArray[np.float32], good: NDArray[np.bool_], scales: NDArray[np.float64]
+) -> NDArray[np.intp]:
     """Return the number of pixels of each block that have far more power than usual."""
     logs = np.log(np.maximum(relative, np.finfo(np.float32).tiny))
     spreads = 1.4826 * np.median(np.abs(logs[good]), axis=0) + PIXEL_FLOOR
-    limits = np.maximum(np.log(PIXEL_RATIO), PIXEL_SPREADS * spreads)
+    limits = np.maximum(np.log(PIXEL_RATIO), PIXEL_SPREADS * spreads * scales[:, None])
     n_above: NDArray[np.intp] = np.count_nonzero(logs > limits, axis=1)
     return n_above
