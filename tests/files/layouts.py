@@ -404,6 +404,11 @@ LAYOUTS: dict[str, Layout] = {
         hdf5(SCALES, iq=np.stack([ZXT.real, ZXT.imag])), "zxt", "HDF5", RATE, ("z", "x")
     ),
     "(t, z, x, 2)": Layout(hdf5(SCALES, iq=np.stack([IQ.real, IQ.imag], -1)), "tzx", "HDF5", RATE, ("z", "x")),
+    "(t, 2, z, x)": Layout(hdf5(SCALES, iq=np.stack([IQ.real, IQ.imag], 1)), "tzx", "HDF5", RATE, ("z", "x")),
+    "(z, 2, x, t) v5": Layout(v5(IQ=np.stack([ZXT.real, ZXT.imag], 1)), "zxt", _V5, name="IQ"),
+    "(t, z, x, 2, y)": Layout(
+        hdf5({}, iq=np.stack([VOLUMES.real, VOLUMES.imag], 3)), "tzxy", "HDF5", volumes=True
+    ),
     "(2, t, z, x, y)": Layout(
         hdf5({}, iq=np.stack([VOLUMES.real, VOLUMES.imag])), "tzxy", "HDF5", volumes=True
     ),

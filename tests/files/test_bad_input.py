@@ -247,7 +247,7 @@ NOT_A_STACK: dict[str, Any] = {
 
 NO_STACK_OF_MATLAB: dict[str, Any] = {
     "vector": np.ones(5),
-    "5-D": np.ones((5, 4, 3, 2, 3)),
+    "5-D": np.ones((5, 4, 3, 3, 3)),
     "char": "words",
     "cell": np.array([["a", 1.0]], object),
     "struct": UF,

@@ -31,6 +31,7 @@ from tests.files.layouts import (
 )
 from tests.stacks import write_stack
 from usdenoise import load
+from usdenoise.errors import InputError
 from usdenoise.files import describe, layout
 from usdenoise.files.matlab.matlab_writing import write_v73
 from usdenoise.frames.time_axis import guess_axes
@@ -39,6 +40,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_array_reading import from_data_array
+from usdenoise.stack.given_stack import as_acquisition
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -382,3 +384,39 @@ def test_positions_and_times_in_another_unit_are_not_used(tmp_path: Path) -> Non
         assert (stack.frame_rate_hz, "t" in stack.coordinates) == (None, False)
         assert sum("not used" in sentence for sentence in stack.assumptions) == n_reasons
         assert not any("uneven" in sentence for sentence in stack.assumptions)
+
+
+def test_an_axis_of_length_2_is_i_and_q_unless_it_is_named(tmp_path: Path) -> None:
+    pairs = np.stack([IQ.real, IQ.imag], 1)
+    stack = load(hdf5({}, iq=pairs)(tmp_path))
+    assert np.array_equal(stack.iq, IQ)
+    assert "second axis" in stack.assumptions[0]
+    # Two planes of RF, by the axes of the file, by the names of the dimensions and by the user.
+    path = confusius(np.moveaxis(pairs, 1, -1))(tmp_path)
+    volumes = [
+        load(hdf5({"axes": "tyzx"}, iq=pairs)(tmp_path)),
+        load(path),
+        load(hdf5({}, iq=pairs)(tmp_path), axes="tyzx"),
+    ]
+    for volume in volumes:
+        assert (volume.axes, volume.iq.dtype.kind) == ("tyzx", "f")
+        assert np.array_equal(volume.iq, pairs)
+    # Which of two such axes within the array it would be is not known.
+    assert load(hdf5({}, iq=pairs[:, :, :2])(tmp_path)).iq.dtype.kind == "f"
+
+
+@pytest.mark.parametrize(("dtype", "offset"), [("u2", 32768), ("u2", 2048), ("u1", 128), ("f4", 4096)])
+def test_unsigned_rf_is_refused_with_its_offset(dtype: str, offset: int, tmp_path: Path) -> None:
+    rf = np.random.default_rng(0).normal(0, offset / 5, (20, 30, 40)).clip(-offset, offset - 1)
+    unsigned = np.round(rf + offset).astype(dtype)
+    np.save(tmp_path / "rf.npy", unsigned)
+    for read in (lambda: load(tmp_path / "rf.npy"), lambda: as_acquisition(unsigned, "tzx")):
+        with pytest.raises(InputError, match=f"subtract the offset {offset} "):
+            read()
+    assert load(tmp_path / "rf.npy", dataset="iq").iq.shape == rf.shape
+    # An envelope is not symmetric, and signed RF is read.
+    np.save(tmp_path / "rf.npy", np.abs(rf + 1j * rf[::-1]).astype(dtype))
+    with pytest.raises(InputError, match="power Doppler"):
+        load(tmp_path / "rf.npy")
+    np.save(tmp_path / "rf.npy", rf.astype("f4"))
+    assert load(tmp_path / "rf.npy").iq.shape == rf.shape

@@ -134,6 +134,70 @@ def test_an_unsure_cutoff_is_doubtful(right: NDArray[np.complex64]) -> None:
     assert "cutoff-unsure" in codes(right, rank=4)
 
 
+def rf_of(iq: NDArray[np.complex64], samples: float, times: int = 2) -> NDArray[np.float32]:
+    """RF with `samples` a wavelength, of IQ that is interpolated along depth to `times` as many pixels."""
+    depth = np.linspace(0, iq.shape[1] - 1, times * iq.shape[1])
+    before = np.minimum(depth.astype(int), iq.shape[1] - 2)
+    share = (depth - before)[:, None]
+    fine = iq[:, before] * (1 - share) + iq[:, before + 1] * share
+    turns = np.exp(2j * np.pi / samples * np.arange(len(depth)))
+    return np.real(fine * turns[:, None]).astype(np.float32)
+
+
+NOT_LINEAR: dict[str, Any] = {
+    "dB": lambda iq: 20 * np.log10(np.abs(iq) / np.abs(iq).max()),
+    "dB about 0": lambda iq: 20 * np.log10(np.abs(iq) / np.median(np.abs(iq))),
+    "dB in bytes": lambda iq: np.clip(40 * np.log10(np.abs(iq) / np.median(np.abs(iq))), -127, 127).astype("i1"),
+    "root": lambda iq: np.sqrt(np.abs(iq)) - np.sqrt(np.abs(iq)).mean(),
+    "envelope": lambda iq: np.abs(iq) - np.abs(iq).mean(),
+    "power": lambda iq: np.abs(iq) ** 2 - np.mean(np.abs(iq) ** 2),
+    "phase": np.angle,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NOT_LINEAR)
+def test_compressed_values_are_doubtful(right: NDArray[np.complex64], kind: str) -> None:
+    doubt = usdenoise.denoise(NOT_LINEAR[kind](right), axes="tzx", rank=20).doubts[0]
+    assert doubt.code == "not-linear"
+    assert ("log" in doubt.sentence) == (kind.startswith("dB") or kind == "root")
+
+
+def test_rf_around_an_offset_is_doubtful(right: NDArray[np.complex64]) -> None:
+    rf = rf_of(right, 4)
+    unsigned = usdenoise.Acquisition(np.round(rf / np.abs(rf).max() * 32767 + 32768).astype("u2"), "tzx")
+    doubt = usdenoise.denoise(unsigned, rank=20).doubts[0]
+    assert doubt.code == "not-linear"
+    assert "subtract the offset 32768" in doubt.sentence
+
+
+@pytest.mark.parametrize("samples", [2.2, 3, 4, 7])
+def test_rf_is_not_doubtful(right: NDArray[np.complex64], samples: float) -> None:
+    rf = rf_of(right, samples)
+    masked = np.where(np.arange(48) < 12, 0, rf + 0.1 * rf.std())
+    for stack, axes in ((rf, "tzx"), (np.moveaxis(masked, 0, 2).astype("f8"), "zxt")):
+        assert not {"not-linear", "interleaved"}.intersection(codes(stack, axes))
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+@pytest.mark.parametrize("how", ["alternating", "halves"])
+def test_interleaved_i_and_q_are_doubtful(right: NDArray[np.complex64], axis: int, how: str) -> None:
+    # Some systems store -Q.
+    parts, at = [right.real, -right.imag], axis + (how == "alternating")
+    stack = np.stack(parts, at).reshape((*parts[0].shape[:axis], -1, *parts[0].shape[axis + 1 :]))
+    stack = np.concatenate(parts, axis) if how == "halves" else stack
+    (doubt,) = [each for each in usdenoise.denoise(stack, axes="tzx").doubts if each.code == "interleaved"]
+    # The sentence has the expression that gives the stack.
+    expression = doubt.sentence.split("give ")[1].split(", or ")[0]
+    np.testing.assert_array_equal(eval(expression, {"iq": stack}), right.conj())
+
+
+def test_real_blocks_of_a_session_are_looked_at(right: NDArray[np.complex64]) -> None:
+    alternating = np.stack([right.real, right.imag], 2).reshape(len(right), -1, right.shape[2])
+    for stack, is_doubtful in ((alternating, True), (rf_of(right, 4), False)):
+        found = usdenoise.session(stack, 50, axes="tzx").doubts
+        assert ("interleaved" in [doubt.code for doubt in found]) == is_doubtful
+
+
 def test_an_envelope_is_refused(right: NDArray[np.complex64]) -> None:
     with pytest.raises(usdenoise.UsdenoiseError, match="without a phase"):
         usdenoise.denoise(np.abs(right), axes="tzx")

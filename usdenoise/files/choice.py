@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, NoStackError
 from usdenoise.files.contents import Contents, Stack
-from usdenoise.stack.arrays import is_power
+from usdenoise.stack.arrays import is_power, offset_of
 from usdenoise.stack.geometry import shape_text
 
 RESULTS_AND_TRUTH = (
@@ -104,7 +104,13 @@ def check_not_power(stack: Stack, path: str) -> None:
         whole[array.slow] = slice(number, number + 1, 1)
         return array.read(tuple(whole))
 
-    if is_power(slab(number) for number in (0, array.shape[array.slow] // 2)):
+    middle = array.shape[array.slow] // 2
+    if is_power(slab(number) for number in (0, middle)):
+        if offset := offset_of(slab(middle)):
+            raise InputError(
+                f"'{stack.name}' in {path} is real, and symmetric about {offset:g}",
+                remedy=f"subtract the offset {offset:g} if it is RF, or name it with {{dataset}} to filter it as it is",
+            )
         raise InputError(
             f"'{stack.name}' in {path} is real and nowhere negative: it is power Doppler already, "
             "without the phase that the filter requires",

@@ -10,6 +10,7 @@ from typing import Any
 from usdenoise.files.stored import StoredArray, everything, joined, paired, without_axes
 from usdenoise.options.reading_options import ReadOptions
 from usdenoise.stack.geometry import StoredForm, shape_text
+from usdenoise.stack.metadata import interpret
 
 Found = Mapping[str, tuple[Any, str]]
 """Metadata of a stack: name in the file -> (value, source of the value in the file)."""
@@ -146,7 +147,7 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
     """Return an array as a stack of 3 or 4 axes, or None if it cannot be one.
 
     An array of more than 3 axes loses axes of length 1 until 3 or 4 axes are left. A real array of 4 to 6 axes is
-    taken as I and Q along its first or last axis, if exactly one of these two axes has length 2.
+    taken as I and Q along its only axis of length 2, or along the first or the last axis if only one of these has it.
 
     Parameters
     ----------
@@ -156,7 +157,7 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
         The array as it is stored.
     n_axes : int or None
         Number of axes that the user named. If the array can be read in several ways, the first with this number
-        of axes is taken; with None the first of all.
+        of axes is taken; with None the first with the number of axes that the file names, or of all.
     **more
         Further fields of :class:`Stack`.
     """
@@ -165,17 +166,23 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
     layout, assumptions = more.pop("layout", ""), more.pop("assumptions", ())
     form: StoredForm = more.pop("form", StoredForm())
     readings: list[tuple[StoredArray, str, tuple[str, ...]]] = []
-    ends = [axis for axis in (0, len(array.shape) - 1) if array.shape[axis] == 2]
-    if len(array.shape) in (4, 5, 6) and array.dtype.kind != "c" and len(ends) == 1:
-        position = "first" if ends == [0] else "last"
+    n_stored = len(array.shape)
+    pairs = [axis for axis, n in enumerate(array.shape) if n == 2]
+    pairs = [axis for axis in pairs if axis in (0, n_stored - 1)] or pairs
+    if n_stored in (4, 5, 6) and array.dtype.kind != "c" and len(pairs) == 1:
+        if n_axes is None and "axes" in (named := interpret(more.get("metadata", dict)())[0]):
+            n_axes = len(named["axes"])
+        position = {0: "first", n_stored - 1: "last"}.get(
+            pairs[0], ("second", "third", "fourth", "fifth")[pairs[0] - 1]
+        )
         note = (
             f"the {position} axis of '{name}' ({shape_text(array.shape)}) is read as I and Q; set the axes to "
-            f"{len(array.shape)} letters if it is not"
+            f"{n_stored} letters if it is not"
         )
-        certain = len(array.shape) > 4
+        certain = n_stored > 4
         readings += [
             (narrow, f"I and Q along the {position} axis", () if certain else (note,))
-            for narrow in _narrowed(paired(array, ends[0]))
+            for narrow in _narrowed(paired(array, pairs[0]))
         ]
     readings += [(narrow, "", ()) for narrow in _narrowed(array)]
     if not readings:

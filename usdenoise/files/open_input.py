@@ -403,6 +403,11 @@ class Input:
                 f"the axes of '{stack.name}' ({shape_text(stack.array.shape)}) are read as {self.axes}{why}; "
                 "set the axes if this is wrong"
             )
+        if stack.array.dtype.kind != "c":
+            assumptions.append(
+                f"the values of '{stack.name}' are real and are read as RF; if they are I and Q side by side along an axis, "
+                "reshape them to an axis of length 2, or save a complex array"
+            )
         if self.metadata.contradiction:
             assumptions.append(self.metadata.contradiction)
         if self.metadata.has_uneven_times:

@@ -22,6 +22,7 @@ from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.rank import least_rank
 from usdenoise.frames.displacement import displacements, middle_part
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
+from usdenoise.frames.real_values import value_doubts
 from usdenoise.frames.time_axis import time_axis
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import unobserved_normal
@@ -88,6 +89,8 @@ class ClutterEstimate:
         Letter of the axis that is time by the data; None if that is not clear.
     bad_pixels : BadPixels
         Pixels that are excluded for their noise.
+    value_doubts : tuple of (str, str)
+        Code and sentence of each reason why real values may not be RF; empty for complex values.
     """
 
     model: LowRank
@@ -104,6 +107,7 @@ class ClutterEstimate:
     is_complete: bool
     time_letter: str | None
     bad_pixels: BadPixels
+    value_doubts: tuple[tuple[str, str], ...]
 
     @property
     def excluded(self) -> NDArray[np.bool_]:
@@ -211,6 +215,7 @@ def _estimated(
     envelopes = inspection.envelopes.reshape(-1, *middle)
     axis = time_axis(envelopes)
     time_letter = None if axis is None else ("t" + geometry.pixel_axes)[axis]
+    doubtful = () if geometry.is_complex else doubts_of_values(recording, executor)
     moved = _displacements(recording, executor, envelopes, grid)
     # In long stacks the envelopes and the sample take much memory.
     none = np.zeros((0, 0), np.float32)
@@ -256,6 +261,7 @@ def _estimated(
         is_complete=frames.sample.is_complete,
         time_letter=time_letter,
         bad_pixels=BadPixels.of((has_signal & bad).reshape(grid.shape), has_signal.reshape(grid.shape)),
+        value_doubts=doubtful,
     )
 
 
@@ -326,6 +332,21 @@ def _signal_mask(
         counts: Any = sum(map_chunks(nonzero_counts, recording.chunks, executor))
         energy = np.where(counts < least, 0, energy)
     return find_signal_pixels(sample, energy, least_rank(options), lambda: fast_power(recording, executor))
+
+
+def doubts_of_values(recording: Recording, executor: Executor) -> tuple[tuple[str, str], ...]:
+    """Return why the real values of a recording may not be RF, by the chunk in its middle."""
+    geometry, middle = recording.geometry, len(recording.chunks) // 2
+    chunks = recording.chunks[middle : middle + 1]
+    found: tuple[tuple[str, str], ...] = next(
+        map_chunks(doubts_of_chunk, chunks, executor, geometry.axes, geometry.pixel_shape)
+    )
+    return found
+
+
+def doubts_of_chunk(chunk: Chunk, axes: str, shape: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
+    """Return why the real values of a chunk may not be RF."""
+    return value_doubts(chunk.read(), axes, shape)
 
 
 def nonzero_counts(chunk: Chunk) -> NDArray[np.intp]:

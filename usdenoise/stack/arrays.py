@@ -72,6 +72,36 @@ def is_power(slabs: Iterable[NDArray[Any]]) -> bool:
     return has_values
 
 
+SYMMETRIC = 0.1
+"""Skewness up to which values are symmetric about their median. It is 0 for RF, 0.17 or more for an envelope or power, and
+-0.23 or less in dB."""
+
+NEAR_POWER = 0.01
+"""Relative distance from a power of two up to which an offset is this power: the middle of the range of integers."""
+
+
+def skewness(values: NDArray[np.floating]) -> float:
+    """Return (q95 + q5 - 2 q50) / (q95 - q5) of the quantiles of finite values."""
+    low, middle, high = np.percentile(values, (5, 50, 95))
+    return float((low + high - 2 * middle) / max(high - low, np.finfo(float).tiny))
+
+
+def offset_of(values: NDArray[Any]) -> float | None:
+    """Return the offset of unsigned RF: the value about which the finite values are symmetric; None if they are not.
+
+    Parameters
+    ----------
+    values : array
+        Some values of a real stack.
+    """
+    finite = values[np.isfinite(values)].astype(np.float64)
+    if not finite.size or abs(skewness(finite)) > SYMMETRIC:
+        return None
+    offset = float(np.median(finite))
+    power = 2.0 ** np.round(np.log2(abs(offset) or 1.0)) * np.sign(offset)
+    return float(power if abs(offset - power) < NEAR_POWER * abs(power) else offset)
+
+
 def packed_width(n_columns: int) -> int:
     """Return the number of bytes that a row of `n_columns` entries takes."""
     return -(-n_columns // 8)

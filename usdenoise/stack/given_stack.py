@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError
 from usdenoise.options.reading_options import SCALE_NAMES, ReadOptions
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.arrays import is_dask_array, is_power
+from usdenoise.stack.arrays import is_dask_array, is_power, offset_of
 from usdenoise.stack.data_array_reading import array_of_dataset, from_data_array
 from usdenoise.stack.data_arrays import is_data_array
 from usdenoise.stack.geometry import check_axes
@@ -86,6 +86,11 @@ def _checked(stack: Acquisition) -> Acquisition:
         return stack
     frames = [stack.iq.take(number, stack.axes.index("t")) for number in (0, stack.n_frames // 2)]
     if is_power(frames):
+        if offset := offset_of(frames[1]):
+            raise InputError(
+                f"the stack is real, and symmetric about {offset:g}",
+                remedy=f"subtract the offset {offset:g} if it is RF, or give an Acquisition to filter it as it is",
+            )
         raise InputError(
             "the stack is real and nowhere negative: it is power Doppler or an envelope, without a phase",
             remedy="give the beamformed IQ or RF, or an Acquisition to filter it anyway",

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -57,11 +57,21 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
         first = members[parts[0]]
         names = _dimensions(first)
-        arranged_stack = arranged(name, array, read_options.n_axes, layout=layout, check=lambda: check(parts))
+
+        def metadata(shape: tuple[int, ...]) -> Callable[[], Found]:
+            return lambda: _nearby(root, parts[0], first, members, names, shape)
+
+        arranged_stack = arranged(
+            name,
+            array,
+            read_options.n_axes,
+            layout=layout,
+            check=lambda: check(parts),
+            metadata=metadata(array.shape),
+        )
         if arranged_stack is None:
             return None
-        shape = arranged_stack.array.shape
-        return replace(arranged_stack, metadata=lambda: _nearby(root, parts[0], first, members, names, shape))
+        return replace(arranged_stack, metadata=metadata(arranged_stack.array.shape))
 
     yield Contents("Zarr", stacks_of(arrays, stack), every)
 
