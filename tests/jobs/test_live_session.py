@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -354,24 +355,23 @@ def test_the_files_of_a_live_session_are_those_of_a_finished_one(
     made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, out = tmp_path / "mouse", tmp_path / "mouse/out"
-    for name in (
-        "run 10/b1.h5",
-        "run 2/b1.h5",
-        "b2.h5",
-        "b10.h5",
-        ".hidden/b3.h5",
-        "out/b4.h5",
-        "notes.npy.txt",
-    ):
-        write_stack(folder / name, made.blocks[0], **ABOUT)
+    names = ["run 10/b1.h5", "run 2/b1.h5", "b2.h5", "b10.h5", ".hidden/b3.h5", "out/b4.h5", "notes.npy.txt"]
+    for number, name in enumerate(names):
+        write_stack(folder / name, made.blocks[number], **ABOUT)
     wanted = block_files(folder, out)
     assert len(wanted) == 4
     with Writer(
-        lambda: time.sleep(0.5), lambda: write_stack(folder / "run 11/b1.h5", made.blocks[1], **ABOUT)
+        lambda: time.sleep(0.5), lambda: write_stack(folder / "run 11/b1.h5", made.blocks[7], **ABOUT)
     ):
         found, blocks = follow(folder, idle=1.0, output=out)
     assert [update.name for update in found] == [*[path.name for path in wanted], "b1.h5"]
     assert not blocks.remarks
+    # A copy of a block is skipped.
+    shutil.copy(folder / "b2.h5", folder / "b2 (1).h5")
+    found, blocks = follow(folder, output=out)
+    assert len(found) == 5
+    assert "copy of b2" in " ".join(blocks.remarks).replace("b2 (1)", "b2")
+    (folder / "b2 (1).h5").unlink()
     monkeypatch.chdir(folder)
     only, _ = follow(Path(), output=out, patterns=["run 1*/*.h5"])
     assert len(only) == 2

@@ -3,6 +3,8 @@
 import os
 import pickle
 import re
+import shutil
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,20 +12,25 @@ import numpy as np
 import pytest
 
 from tests.files.layouts import frames_by_loops, in_order
+from tests.jobs.inputs import write_zarr
 from tests.stacks import low_rank, write_stack
+from usdenoise import session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.acquisition_files import acquisition_files
 from usdenoise.files.open_input import Input
 from usdenoise.jobs.session_call import block_files
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.sessions.blocks import is_against_times
 
 RATE = 100.0
 N = 20
 """Frames of a file."""
 
 
-def block(path: Path, n_frames: int = N, shape: tuple[int, ...] = (6, 5), seed: int = 0, **more: Any) -> Path:
+def block(path: Path, n_frames: int = N, shape: tuple[int, ...] = (6, 5), **more: Any) -> Path:
+    """A block whose values depend on its path."""
+    seed = zlib.crc32(str(path).encode())
     attributes: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE, "spacing_mm": [0.1, 0.2], **more}
     values = low_rank((n_frames, *shape), seed=seed)
     given = {name: value for name, value in attributes.items() if value is not None}
@@ -255,6 +262,78 @@ def test_a_file_that_is_named_twice_is_refused_or_ignored(tmp_path: Path) -> Non
         assert "is the same file as" in note_of(found)
 
 
+@pytest.mark.parametrize("kind", ["HDF5", "Zarr"])
+def test_a_copy_of_a_block_is_refused_or_ignored(kind: str, tmp_path: Path) -> None:
+    if kind == "HDF5":
+        paths = [block(tmp_path / f"{n}.h5") for n in range(3)]
+        copy = Path(shutil.copy(paths[1], tmp_path / "1 (1).h5"))
+    else:
+        paths = [(tmp_path / f"{n}").mkdir() or write_zarr(tmp_path / f"{n}", n) for n in range(3)]
+        paths = [path.rename(tmp_path / f"{n}.zarr") for n, path in enumerate(paths)]
+        copy = Path(shutil.copytree(paths[1], tmp_path / "1 - Copy.zarr"))
+    for order in ([*paths, copy], [copy, *paths]):
+        with pytest.raises(InputError) as error:
+            opened(order)
+        assert {str(copy), str(paths[1])} == {*re.split(" is a copy of |; remove one", str(error.value))[:2]}
+        found = opened(order, skip_bad_files=True)
+        assert len(found.recording.blocks) == 3
+        assert "is a copy of" in note_of(found)
+    # The same size, and other values; recordings that failed are no copies.
+    assert len(opened(paths).recording.blocks) == 3
+    if kind == "HDF5":
+        about = {"axes": "tzx", "frame_rate_hz": RATE, "spacing_mm": [0.1, 0.2]}
+        for number in range(2):
+            write_stack(tmp_path / f"zero{number}.h5", np.zeros((N, 6, 5), "c8"), **about)
+            (tmp_path / f"text{number}.h5").write_text("nothing")
+        failed = [tmp_path / f"{name}{number}.h5" for name in ("zero", "text") for number in range(2)]
+        found = opened([*paths, *failed], skip_bad_files=True)
+        assert [bool(part.problem) for part in found.recording.blocks] == [*[False] * 5, True, True]
+
+
+N_FILES = 24
+ORDERS: dict[str, tuple[list[float], bool]] = {
+    "in order": ([*range(N_FILES)], False),
+    "at once": ([0] * N_FILES, False),
+    "day before month": ([*range(16, 24), *range(16)], True),
+    "names of months": ([*range(12, 24), *range(12)], True),
+    "four months": ([*range(6, 12), *range(18, 24), *range(6), *range(12, 18)], True),
+    "backwards": ([*range(N_FILES)][::-1], True),
+    "written again": ([*range(5), 99, *range(6, 17), 98, *range(18, 24)], False),
+    "written again, more": ([0, 97, 98, *range(3, 11), 99, *range(12, 19), 96, *range(20, 24)], False),
+    "written by two processes": ([n + 1 - 2 * (n % 2) for n in range(N_FILES)], False),
+    "copied in any order": (np.random.default_rng(0).permutation(N_FILES).tolist(), False),
+}
+
+
+@pytest.mark.parametrize("kind", ORDERS)
+def test_names_in_another_order_than_the_times_of_files_are_doubtful(kind: str) -> None:
+    times, is_doubtful = ORDERS[kind]
+    assert is_against_times(times) == is_doubtful
+
+
+@pytest.mark.parametrize("has_starts", [False, True])
+def test_the_doubt_about_the_order_names_the_first_and_the_last_block(
+    has_starts: bool, tmp_path: Path
+) -> None:
+    days = ("28-1", "29-1", "30-1", "31-1", "1-2", "2-2", "3-2")
+    names = [f"{day}-2024.h5" for day in days]
+    for number, name in enumerate(names):
+        path = block(tmp_path / "blocks" / name, **({"start_s": 1.0 * number} if has_starts else {}))
+        os.utime(path, (1e9 + 86400 * number, 1e9 + 86400 * number))
+    found = block_files(tmp_path / "blocks", tmp_path / "out")
+    if has_starts:
+        # The order of times in the files is checked.
+        with pytest.raises(InputError, match="begins before the previous file"):
+            opened(found)
+        return
+    (doubt,) = opened(found).doubts
+    assert doubt.code == "block-order"
+    assert "1-2-2024.h5 first, 31-1-2024.h5 last" in doubt.sentence
+    assert opened([tmp_path / "blocks" / name for name in names]).doubts == ()
+    result = session(tmp_path / "blocks", low_cutoff=1)
+    assert "block-order" in [each.code for each in result.doubts]
+
+
 @pytest.mark.parametrize("kind", ["missing", "text", "cut short", "too short for a window"])
 def test_a_file_that_cannot_be_read_is_refused_or_a_gap(kind: str, tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5") for n in range(3)]
@@ -285,7 +364,7 @@ def test_a_file_that_changes_is_found_at_the_end(tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5") for n in range(3)]
     found = opened(paths)
     found.check_unchanged()
-    block(paths[1], seed=5)
+    block(paths[1], gain=5.0)
     os.utime(paths[1], ns=(1, 1))
     with pytest.raises(
         InputError, match=r"1\.h5 changed while it was read; run again when no program writes to it"

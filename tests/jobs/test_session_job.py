@@ -673,7 +673,7 @@ for count in (6, 26):
 
 def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> None:
     big = [np.tile(block, (2, 2, 2)) for block in made.blocks]
-    paths = [write_stack(tmp_path / f"in/{n}.h5", big[n % len(big)], **ABOUT) for n in range(26)]
+    paths = [write_stack(tmp_path / f"in/{n}.h5", big[n % len(big)], n=n, **ABOUT) for n in range(26)]
     done = python(MEMORY, tmp_path / "out", *paths, OPENBLAS_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     few, many = map(int, done.stdout.split())

@@ -1,5 +1,6 @@
 """The state of an input on disk: its size, modification time and digest."""
 
+import filecmp
 import hashlib
 import json
 import os
@@ -8,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import InputError
+
+FEW_BYTES = 1 << 14
+"""Bytes in the middle and at the end of a file by which different files are told apart."""
 
 STATE = ("bytes", "mtime_ns")
 """Names of the values that change when a file of an input changes."""
@@ -76,6 +80,50 @@ def check_unchanged(path: Path, state: Mapping[str, Any]) -> None:
     """
     if file_state(path) != state:
         raise InputError(f"{path} changed while it was read; run again when no program writes to it")
+
+
+class KnownContents:
+    """The contents of files, or folders, that were seen: finds copies among them.
+
+    Few bytes of each file are read, and all bytes only if these and the sizes are the same.
+    """
+
+    def __init__(self) -> None:
+        self._paths: dict[tuple[Any, ...], list[Path]] = {}
+
+    def copy_of(self, path: Path) -> Path | None:
+        """Return an earlier file with the same content under another name, and remember this one; None if there is none.
+
+        A file that cannot be read has no copy.
+        """
+        try:
+            files = _files(path)
+            largest = max(files, key=lambda file: file.stat().st_size)
+            key = (*_names_and_sizes(path, files), _few_bytes(largest))
+            others = [other for other in self._paths.setdefault(key, []) if other != path]
+            self._paths[key] = [*others, path]
+            return next((other for other in others if _is_same(path, other)), None)
+        except (OSError, ValueError):
+            return None
+
+
+def _names_and_sizes(path: Path, files: list[Path]) -> list[tuple[str, int]]:
+    return [(file.relative_to(path).as_posix(), file.stat().st_size) for file in files]
+
+
+def _few_bytes(path: Path) -> bytes:
+    """Return bytes from the middle and the end of a file: headers are the same in files of one shape."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        file.seek(size // 2)
+        middle = file.read(FEW_BYTES)
+        file.seek(max(size - FEW_BYTES, 0))
+        return hashlib.sha256(middle + file.read(FEW_BYTES)).digest()
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    pairs = zip(_files(path), _files(other), strict=True)
+    return all(filecmp.cmp(mine, theirs, shallow=False) for mine, theirs in pairs)
 
 
 def is_same_state(state: Mapping[str, Any], recorded: Mapping[str, Any]) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import InputError, OptionError, UsdenoiseError, cause_of
+from usdenoise.errors import InputError, NoStackError, OptionError, UsdenoiseError, cause_of
 from usdenoise.files.acquisition_files import acquisition_files, natural_key
-from usdenoise.files.file_state import file_state
+from usdenoise.files.file_state import KnownContents, file_state
 from usdenoise.files.open_input import open_input
 from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.live_state import BlockAtWork, SessionUpdate
@@ -116,6 +116,7 @@ class LiveBlocks:
         # Any pattern may match it.
         self._seen = {str(folder / END_FILE)}
         self._candidates: dict[Path, _Candidate] = {}
+        self._contents = KnownContents()
         self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
         self._done: dict[Path, _Candidate] = {}
         self._changed: set[Path] = set()
@@ -226,6 +227,10 @@ class LiveBlocks:
                             remedy="omit {live}",
                         )
                     stack = source.read(0, source.n_frames)
+                    original = self._contents.copy_of(path)
+                    # Recordings that failed may all be zero.
+                    if original is not None and stack.iq.any():
+                        raise NoStackError(f"it is a copy of {original.name}", remedy="remove one of them")
                     file_time = FileTime.of(stack, source.time_of_first_frame, source.duration)
                     block = self._session.begin(stack, path.name, file_time)
             except (UsdenoiseError, OSError) as error:

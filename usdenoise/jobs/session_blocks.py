@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
 from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
@@ -82,6 +83,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
                         sink=_StackFiles(job, blocks, store.folder) if session.stacks else None,
                         progress=(watcher.iteration, watcher.blocks),
                         executor=executor,
+                        doubts=blocks.doubts,
                     )
                 blocks.check_unchanged()
         except OutputError:
@@ -102,6 +104,7 @@ def series_of_blocks(
     store: BlockStore,
     events: Sequence[Event],
     regions: Mapping[str, Region],
+    doubts: tuple[Doubt, ...] = (),
     **how: Any,
 ) -> ResultSeries:
     """Filter the blocks of a session, from files or in memory, and return their series with activation maps and regions.
@@ -114,6 +117,8 @@ def series_of_blocks(
         The events; none for no activation maps.
     regions : mapping
         Name -> region whose mean blood power is followed; none for no regions.
+    doubts : tuple of Doubt
+        Reasons to doubt the order of the blocks; none by default.
 
     Raises
     ------
@@ -125,7 +130,8 @@ def series_of_blocks(
         check_events(events, recording.blocks[-1].start_s)
     masks = region_masks(regions, recording.geometry) if regions else {}
     filtered_session = filter_session(recording, session, options, store, **how)
-    return with_regions(with_activation(series_of_session(filtered_session), events, session), masks)
+    series = with_activation(series_of_session(filtered_session), events, session)
+    return with_regions(replace(series, event_doubts=(*doubts, *series.event_doubts)), masks)
 
 
 @dataclass(frozen=True)

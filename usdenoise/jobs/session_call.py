@@ -352,6 +352,7 @@ def session(  # noqa: PLR0913
         store: BlockStore,
         is_labelled: bool = False,
         executor: Executor | None = None,
+        doubts: tuple[Doubt, ...] = (),
     ) -> SessionResult:
         series = series_of_blocks(
             recording,
@@ -362,6 +363,7 @@ def session(  # noqa: PLR0913
             region_definitions,
             progress=(None, on_block),
             executor=executor,
+            doubts=doubts,
         )
         return SessionResult(series, blocks_options, is_labelled)
 
@@ -374,9 +376,8 @@ def session(  # noqa: PLR0913
                 BlocksOfFiles(paths, read_options, chosen.precision, blocks_options) as blocks,
                 dask_executor(dask) as executor,
             ):
-                return series_of(
-                    blocks.recording, SpectraStore(Path(folder) / "spectra", ""), executor=executor
-                )
+                store = SpectraStore(Path(folder) / "spectra", "")
+                return series_of(blocks.recording, store, executor=executor, doubts=blocks.doubts)
     if dask is not None:
         raise OptionError("dask requires files, which workers read; omit it, or give a path")
     if reading:

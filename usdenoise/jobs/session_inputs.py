@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, NoStackError, OptionError
-from usdenoise.files.file_state import check_unchanged
+from usdenoise.files.file_state import KnownContents, check_unchanged
 from usdenoise.files.frame_source import FileFrames, StoredFile, last_file
 from usdenoise.files.iconeus import frames_a_block
 from usdenoise.files.open_input import Input
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
 from usdenoise.sessions.blocks import (
     NEAR,
@@ -24,6 +25,7 @@ from usdenoise.sessions.blocks import (
     OR_SKIP,
     FileTime,
     check_alike,
+    is_against_times,
     start_times,
     time_notes,
     windows_of,
@@ -88,6 +90,7 @@ class BlocksOfFiles:
         self._window, self._stride = options.window, options.stride
         self._n_paths = len(paths)
         self._known_files: dict[tuple[int, int], Path] = {}
+        self._contents = KnownContents()
         self.states: dict[str, Any] = {}
         with ExitStack() as opened:
             opened.callback(last_file.close)
@@ -151,6 +154,10 @@ class BlocksOfFiles:
             stored_file = StoredFile.at(path, reading, self._precision)
             with last_file.opened(stored_file) as source:
                 geometry = source.geometry
+                original = self._contents.copy_of(path) if self._n_paths > 1 else None
+                # Recordings that failed may all be zero.
+                if original is not None and source.read_chunk(0, min(2, source.n_frames)).any():
+                    raise NoStackError(f"{path} is a copy of {original}", remedy="remove one of them")
                 self._frame_time = float(source.frames.step)
                 windows = self._windows(source)
                 self.states[str(path)] = source.state
@@ -276,6 +283,20 @@ class BlocksOfFiles:
 
     def __exit__(self, *_: object) -> None:
         last_file.close()
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Reasons to doubt the order of the blocks: no file has a start, and the files were written in another order."""
+        read = [file for file in self._files if file.time is not None and str(file.path) in self.states]
+        written = [self.states[str(file.path)]["mtime_ns"] for file in read]
+        has_starts = any(file.time is not None and file.time.start_s is not None for file in read)
+        if has_starts or not is_against_times(written):
+            return ()
+        sentence = (
+            f"the names of the blocks ({read[0].path.name} first, {read[-1].path.name} last) and the times at which files "
+            "were written have different orders; name the files in the order of time if the names are wrong"
+        )
+        return (Doubt("block-order", sentence),)
 
     def path_of(self, number: int) -> Path:
         """Return the file of a block."""

@@ -63,7 +63,7 @@ class ResultSeries:
     activation : mapping
         Type of event -> its activation map; empty (the default) without events.
     event_doubts : tuple of Doubt
-        Reasons to doubt the times of blocks and events; empty (the default) without events.
+        Reasons to doubt the order and the times of blocks, and the events; empty by default.
     regions : mapping
         Name of a region -> its time series, the whole image first; empty (the default) without regions.
     """

@@ -1,5 +1,6 @@
 """The blocks of a session: which there are, when they begin, and whether they are alike."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,13 @@ SHORTEST, SHORTEST_SHARE = 16, 4
 
 OR_SKIP, OR_IGNORE = "or mark it as missing with {skip_bad_files}", "or ignore it with {skip_bad_files}"
 """What may be done with a file that cannot be read, and with one that has no stack."""
+
+FEWEST_DISPLACED, DISPLACED_SHARE = 2, 0.15
+"""Files out of the order of time, by number and by share of all files, from which the names of files have another order."""
+
+FROM_RANDOM, LEAST_BEHIND = 0.25, 0.25
+"""Least distance of the share of files that are older than the file before from one half, the share in a random order, and
+the least time of a file before the latest of the files in front of it, as a part of the whole time."""
 
 NEAR = 1e-6
 """Relative difference of frame rates and pixel pitches up to which they are the same."""
@@ -136,6 +144,34 @@ def start_times(
     starts[known] = times
     starts -= starts[0]
     return starts
+
+
+def is_against_times(written: Sequence[float]) -> bool:
+    """Return whether files, in the order of their names, were written in another order, as dates and names of months give.
+
+    Runs of files are then in the wrong place. Files that were written again, files that were written side by side, and
+    files that were copied in any order are not such a case.
+
+    Parameters
+    ----------
+    written : sequence of float
+        Time at which each file was written, in any unit.
+    """
+    # The longest sequence of files in the order of time
+    in_order: list[float] = []
+    for time in written:
+        place = bisect_right(in_order, time)
+        in_order[place : place + 1] = [time]
+    n_displaced = len(written) - len(in_order)
+    if n_displaced < max(FEWEST_DISPLACED, DISPLACED_SHARE * len(written)):
+        return False
+    is_back = np.diff(written) < 0
+    backwards = float(np.mean(is_back))
+    # Each run that is in the wrong place gives one step back; a single file that was written again gives one, too.
+    in_runs = n_displaced >= 2 * np.count_nonzero(is_back) or backwards >= 0.5 + FROM_RANDOM
+    behind = np.max(np.maximum.accumulate(written) - written)
+    is_random = abs(backwards - 0.5) < FROM_RANDOM
+    return bool(in_runs and not is_random and behind >= LEAST_BEHIND * np.ptp(written))
 
 
 def own_start(stack: GriddedStack) -> float | None:
