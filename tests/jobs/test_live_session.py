@@ -20,14 +20,14 @@ from tests.cli.shared import cli, refused
 from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
-from usdenoise.errors import InputError, OptionError
-from usdenoise.jobs import live_files, live_job
+from usdenoise.errors import InputError, OptionError, OutputError
+from usdenoise.jobs import live_files, live_job, session_call
 from usdenoise.jobs.progress import NoProgress
 from usdenoise.jobs.session_call import block_files, run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.sessions import online_session
+from usdenoise.sessions import live_state
 from usdenoise.sessions.regions import WHOLE_IMAGE
 
 ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
@@ -159,8 +159,7 @@ def test_blocks_of_other_pixels_and_lags_go_on(
         return done
 
     # The clutter and the weights are found again from every third block.
-    monkeypatch.setattr(online_session, "run_in_background", at_once)
-    monkeypatch.setattr(online_session, "REST", 0.0)
+    monkeypatch.setattr(live_state, "run_in_background", at_once)
     blocks = [block.copy() for block in made.blocks]
     for number in range(3):
         if what == "length":
@@ -174,6 +173,37 @@ def test_blocks_of_other_pixels_and_lags_go_on(
     wanted = updates[-1]
     np.testing.assert_allclose(last.series[WHOLE_IMAGE][-3:], wanted.series[WHOLE_IMAGE][-3:], rtol=0.2)
     assert last.mean_blood_power.mean() == pytest.approx(wanted.mean_blood_power.mean(), rel=0.2)
+
+
+@pytest.mark.usefixtures("fast")
+def test_the_findings_on_a_block_depend_on_the_blocks_before_it_and_not_on_the_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = [block.copy() for block in scan(14, bursts=(7,), seed=4).blocks]
+    noise = np.random.default_rng(0).standard_normal((2, *blocks[11].shape), np.float32)
+    blocks[11] += 2 * (noise[0] + 1j * noise[1])
+    for number, block in enumerate(blocks):
+        drop(tmp_path, number, block)
+    one_by_one = Session(axes="tzx")
+    calm = [one_by_one.add(block) for block in blocks]
+    background = live_state.run_in_background
+
+    def slow(find: Callable[[], Any]) -> Future[Any]:
+        def find_late() -> Any:
+            time.sleep(0.1)
+            return find()
+
+        return background(find_late)
+
+    # The files are all there: several are filtered at once, and estimates are late.
+    monkeypatch.setattr(live_state, "run_in_background", slow)
+    monkeypatch.setattr(live_files, "available_threads", lambda: 4)
+    loaded, _ = follow(tmp_path)
+    assert calm[-1].bad.nonzero()[0].tolist() == [11]
+    for one, other in zip(calm, loaded, strict=True):
+        assert one.why == other.why
+        np.testing.assert_allclose(one.power_doppler, other.power_doppler, rtol=1e-5)
+        np.testing.assert_allclose(one.blood_power, other.blood_power, rtol=1e-4, atol=1e-4)
 
 
 def test_known_bad_frames_are_not_in_the_sample(made: Scan) -> None:
@@ -518,7 +548,22 @@ def test_a_live_session_on_the_command_line(
     assert all(" waiting" in line and " s  " in line and "moved 0." in line for line in lines)
     assert 'http-equiv="refresh"' in pages[0]
     assert '<dd class="value">1</dd>' in pages[0]
+    # It waits for the final series, and then links to it.
+    link = 'href="./mouse_report.html"'
+    assert 'http-equiv="refresh"' in pages[-1]
+    assert link not in pages[-1]
+    assert link in (out / "live.html").read_text()
+    monkeypatch.setattr(session_call, "carry_out", refuse)
+    failed = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--overwrite")
+    page = (out / "live.html").read_text()
+    assert failed.exit_code == 1
+    assert link not in page
+    assert 'http-equiv="refresh"' not in page
     assert str(out / "live.html") in done.stderr
+
+
+def refuse(*_: Any) -> Any:
+    raise OutputError("cannot be written")
 
 
 def snippets(language: str) -> list[str]:

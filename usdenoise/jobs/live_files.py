@@ -215,8 +215,7 @@ class LiveBlocks:
             (candidate for candidate in self._candidates.values() if self._may_be_whole(candidate, now)),
             key=lambda candidate: natural_key(str(candidate.path)),
         )
-        # The first block determines the geometry of all other blocks.
-        most = min(available_threads(), self._session.most_at_work) if self._n_done else 1
+        most = min(available_threads(), self._session.most_at_work)
         for candidate in ready[: most - len(self._at_work)]:
             candidate.tried, path = now, candidate.path
             try:
@@ -232,7 +231,7 @@ class LiveBlocks:
                     if original is not None and stack.iq.any():
                         raise NoStackError(f"it is a copy of {original.name}", remedy="remove one of them")
                     file_time = FileTime.of(stack, source.time_of_first_frame, source.duration)
-                    block = self._session.begin(stack, path.name, file_time)
+                    block = self._session.begin(stack, path.name, file_time, len(self._at_work))
             except (UsdenoiseError, OSError) as error:
                 candidate.error = error
                 if now - candidate.since > GIVE_UP_S:

@@ -2,7 +2,8 @@
 
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ MOST_LATE_S, LEAST_PAGE_S, PAGE_SHARE = 1.0, 1.0, 0.1
 time that pages may take."""
 
 
-def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watcher: Watcher) -> list[str]:
+def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watcher: Watcher) -> "LivePages":
     """Show the blocks of a session as they come, until it ends or SIGINT comes.
 
     Parameters
@@ -65,8 +66,8 @@ def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watche
 
     Returns
     -------
-    list of str
-        A sentence on each file that is not a block.
+    LivePages
+        The page, which does not hold the blocks, to be ended when the final series is finished.
     """
     # The first picture does not wait for it.
     run_in_background(load_libraries)
@@ -82,7 +83,8 @@ def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watche
             raise
     if update is not None:
         pages.write(update, blocks, is_running=False)
-    return blocks.remarks
+    pages.remarks = blocks.remarks
+    return pages
 
 
 class LivePages:
@@ -92,12 +94,19 @@ class LivePages:
     ----------
     stem, folder, display
         As for :func:`follow`.
+
+    Attributes
+    ----------
+    remarks : list of str
+        A sentence on each file that is not a block, when the session has ended.
     """
 
     def __init__(self, stem: str, folder: Path, display: Display) -> None:
         self._stem, self._folder, self._display = stem, folder, display
         self._latest, self._drawn, self._next_page = b"", -MOST_LATE_S, 0.0
         self._shown: SessionUpdate | None = None
+        self._page: Callable[..., str] | None = None
+        self.remarks: list[str] = []
 
     def show(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
         """Draw the last block, unless others wait and one was drawn a moment ago."""
@@ -140,7 +149,8 @@ class LivePages:
             for name, png in drawn.items()
         ]
         report = f"{self._stem}_report.html"
-        page = live_page(
+        self._page = partial(
+            live_page,
             self._stem,
             _figures(update, blocks),
             pictures,
@@ -149,11 +159,18 @@ class LivePages:
             None if is_running else report,
         )
         with OutputFolder(self._folder, overwrite=True) as outputs:
-            outputs.reserve(PAGE).write_text(page, encoding="utf-8")
+            outputs.reserve(PAGE).write_text(self._page(), encoding="utf-8")
             write_result(outputs.reserve(self._stem + SERIES), ".h5", _content(update))
             if drawn:
                 outputs.reserve(ACTIVATION).write_bytes(next(iter(drawn.values())))
             outputs.commit()
+
+    def end(self, is_finished: bool) -> None:
+        """Write the page for the last time, when the final series is finished or has failed."""
+        if self._page is not None:
+            with OutputFolder(self._folder, overwrite=True) as outputs:
+                outputs.reserve(PAGE).write_text(self._page(is_finished), encoding="utf-8")
+                outputs.commit()
 
     def _draw(self, update: SessionUpdate) -> None:
         self._latest, self._shown = self._picture(update), update

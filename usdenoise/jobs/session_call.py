@@ -477,7 +477,7 @@ def run_session(  # noqa: PLR0913
     """
     root, session_options = Path(folder), session_options or SessionOptions()
     options, display, output = options or DenoiseOptions(), display or Display(), output or Output()
-    watcher, remarks = watcher or NoProgress(), []
+    watcher, live_pages = watcher or NoProgress(), None
     if session_options.live:
         input_folder = _only_folder(paths)
         stem = input_folder.absolute().name
@@ -511,7 +511,7 @@ def run_session(  # noqa: PLR0913
             root,
         )
         with locked(job.folder):
-            remarks = follow(blocks, stem, root, display, watcher)
+            live_pages = follow(blocks, stem, root, display, watcher)
         # The sample and the sums of the live session are as large as the ones that follow.
         del blocks, follower
         # Files that are not blocks are missing blocks, and are reported.
@@ -535,10 +535,16 @@ def run_session(  # noqa: PLR0913
         session=session_options,
         paths=tuple(files),
         regions=regions or {},
-        notes=tuple(remarks),
+        notes=() if live_pages is None else tuple(live_pages.remarks),
     )
+    report = None
     with locked(job.folder):
-        return carry_out(job, overwrite, watcher)
+        try:
+            report = carry_out(job, overwrite, watcher)
+        finally:
+            if live_pages is not None:
+                live_pages.end(is_finished=report is not None)
+    return report
 
 
 def _check_apart(input_folder: Path, output: Path) -> None:

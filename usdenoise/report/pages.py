@@ -127,8 +127,9 @@ def live_page(
     charts: Sequence[Chart],
     remarks: Sequence[str],
     report: str | None,
+    is_finished: bool | None = None,
 ) -> str:
-    """Return the page of a live session, which needs no other file, and loads itself again while the session runs.
+    """Return the page of a live session, which needs no other file, and loads itself again until the session is finished.
 
     Parameters
     ----------
@@ -143,7 +144,9 @@ def live_page(
     remarks : sequence of str
         Warnings, in sentences.
     report : str or None
-        Name of the page of the finished session, if it is finished.
+        Name of the page of the finished session; None while blocks come.
+    is_finished : bool, optional
+        Whether the final series was written; by default it is not yet known.
 
     Returns
     -------
@@ -157,6 +160,7 @@ def live_page(
         charts=charts,
         remarks=remarks,
         report=report,
-        reload_s=None if report else RELOAD_S,
+        is_finished=is_finished,
+        reload_s=RELOAD_S if is_finished is None else None,
     )
     return page

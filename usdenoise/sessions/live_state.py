@@ -1,25 +1,89 @@
 """The state of a live session, which each block changes, and what a user sees of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Block
-from usdenoise.pipeline.series import Series
+from usdenoise.pipeline.series import Series, SeriesModel
 from usdenoise.sessions.bad_blocks import BlockLevel
 from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.measured_block import MeasuredBlock
 from usdenoise.sessions.regions import WHOLE_IMAGE
+from usdenoise.sessions.session_estimate import SessionEstimate
 from usdenoise.stack.geometry import Geometry
+from usdenoise.system.background import run_in_background
 
 LIVE_FRAMES = 600
 """Frames from which the clutter is estimated, half as many as for a finished session: it is done again and again."""
+
+LATER, LATER_PART, LEAST_DELAY = 3, 8, 2
+"""A result from n blocks is computed again after n / 8 more blocks, at least 3: about 30 times in 200 blocks. A clutter is
+used n / 8 blocks later, at least 2: as many blocks are filtered side by side."""
+
+REMEMBERED = 20
+"""Blocks with whose power and motion a new one is compared."""
+
+Result = TypeVar("Result")
+
+
+def clutter_delay(n_blocks: int) -> int:
+    """Return the number of blocks after which the clutter of `n_blocks` blocks is used."""
+    return max(LEAST_DELAY, n_blocks // LATER_PART)
+
+
+@dataclass(frozen=True)
+class ScheduledResult(Generic[Result]):
+    """A result that is computed again in the background as blocks come.
+
+    Numbers of blocks determine when it is computed and from when it is used, and a block waits for it if necessary. If it
+    was used as soon as it is there, the findings on a block would depend on the load of the computer.
+
+    Attributes
+    ----------
+    known : tuple of (int, Future)
+        Number of blocks from which a result is used, and the result: the current one, and the next one if there is one.
+    due : int
+        Number of blocks from which it is computed again.
+    """
+
+    known: tuple[tuple[int, Future[Result]], ...] = ()
+    due: int = 0
+
+    def at(self, n_blocks: int) -> Future[Result]:
+        """Return the result that is used after a number of blocks."""
+        return [result for first, result in self.known if first <= n_blocks][-1]
+
+    def after(self, n_blocks: int, find: Callable[[], Result], delay: int) -> "ScheduledResult[Result]":
+        """Return the schedule after a block. The result is computed again if it is due, and at once if there is none.
+
+        It is used `delay` blocks later. If it cannot be computed, the previous result stays.
+        """
+        due = n_blocks + max(LATER, n_blocks // LATER_PART)
+        if not self.known:
+            first: Future[Result] = Future()
+            first.set_result(find())
+            return ScheduledResult(((0, first),), due)
+        if n_blocks < self.due:
+            return self
+        previous = self.known[-1][1]
+
+        def find_again() -> Result:
+            # One after the other, for their memory
+            before = previous.result()
+            try:
+                return find()
+            except UsdenoiseError:
+                return before
+
+        again = (n_blocks + delay, run_in_background(find_again))
+        return ScheduledResult((self.known[-1], again), due)
 
 
 @dataclass(frozen=True)
@@ -135,6 +199,8 @@ class BlockAtWork:
         Frames of it.
     filtered : Future
         The measured block, and the removed clutter; an InputError for a block without data.
+    estimates : ScheduledResult
+        The estimates from which its clutter comes.
     """
 
     name: str
@@ -142,6 +208,7 @@ class BlockAtWork:
     file_time: FileTime
     sample: SampledFrames
     filtered: Future[tuple[MeasuredBlock | InputError, Clutter]]
+    estimates: ScheduledResult[SessionEstimate]
 
 
 @dataclass(frozen=True)
@@ -154,14 +221,19 @@ class LiveState:
         Clutter of the last block; None before the first one.
     series : Series
         The good blocks.
-    recent : tuple of (BlockLevel, float)
-        Level of the last blocks, and the power of their strongest component.
+    models : ScheduledResult
+        The weights of its blood map, by the number of good blocks.
+    estimates : ScheduledResult
+        The clutter, by the number of blocks.
+    recent : tuple of BlockLevel
+        Levels of the last blocks.
     sample : tuple of SampledFrames
         Frames from which the clutter is estimated.
     file_times : tuple of FileTime
         The time that the file of each block takes.
-    lengths, motion, bad : tuples of int, float and bool
-        Frames of each block, largest displacement of the image in it, and whether it is bad.
+    lengths, motion, strongest, bad : tuples of int, float, float and bool
+        Frames of each block, largest displacement of the image in it, power of its strongest component (NaN without
+        data), and whether it is bad.
     regions : mapping
         Name of a region -> its mean blood power in each block.
     images : tuple of arrays
@@ -170,11 +242,14 @@ class LiveState:
 
     clutter: Clutter | None = None
     series: Series = field(default_factory=Series)
-    recent: tuple[tuple[BlockLevel, float], ...] = ()
+    models: ScheduledResult[SeriesModel] = field(default_factory=ScheduledResult)
+    estimates: ScheduledResult[SessionEstimate] = field(default_factory=ScheduledResult)
+    recent: tuple[BlockLevel, ...] = ()
     sample: tuple[SampledFrames, ...] = ()
     file_times: tuple[FileTime, ...] = ()
     lengths: tuple[int, ...] = ()
     motion: tuple[float, ...] = ()
+    strongest: tuple[float, ...] = ()
     bad: tuple[bool, ...] = ()
     regions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     images: tuple[NDArray[np.float32], ...] = ()
@@ -183,26 +258,30 @@ class LiveState:
         """Return the state for a new clutter: previous blocks in its pixels, or none if it has other lags."""
         before = self.clutter or clutter
         if clutter.n_lags != before.n_lags:
-            return replace(self, clutter=clutter, series=Series(), recent=())
+            return replace(self, clutter=clutter, series=Series(), models=ScheduledResult(), recent=())
         if np.array_equal(clutter.grid.mask, before.grid.mask):
             return replace(self, clutter=clutter)
-        recent = [
-            (
-                replace(
-                    level,
-                    power=None
-                    if level.power is None
-                    else clutter.grid.at_signal(before.grid.everywhere(level.power)),
-                ),
-                strongest,
-            )
-            for level, strongest in self.recent
-        ]
+        recent = tuple(
+            level
+            if level.power is None
+            else replace(level, power=clutter.grid.at_signal(before.grid.everywhere(level.power)))
+            for level in self.recent
+        )
         series = self.series.moved(clutter, before)
-        return replace(self, clutter=clutter, series=series, recent=tuple(recent))
+        return replace(self, clutter=clutter, series=series, models=ScheduledResult(), recent=recent)
 
     def with_sample(self, sample: SampledFrames) -> "LiveState":
         """Return the state with frames of one more block in the sample, and fewer frames of the others."""
         share = LIVE_FRAMES / sum(self.lengths)
         parts = tuple(part.share(share) for part in (*self.sample, sample))
         return replace(self, sample=parts[::2] if len(parts) > LIVE_FRAMES else parts)
+
+    def usual_strongest(self, number: int) -> float:
+        """Return the usual power of the strongest component for a block; infinite if there are too few blocks before it.
+
+        Blocks that may be filtered side by side with it do not count, whether they are finished or not.
+        """
+        # The least number of finished blocks when it begins
+        n_finished = next(n for n in range(number + 1) if number - n < clutter_delay(n))
+        before = np.array(self.strongest[max(0, n_finished - REMEMBERED) : n_finished])
+        return float(np.nanmedian(before)) if np.isfinite(before).any() else np.inf

@@ -1,12 +1,11 @@
 """A session whose blocks are still to come: each is filtered as it comes, with the latest estimate."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,15 @@ from usdenoise.sessions.activation import Event, running_t
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, start_times, time_unit
 from usdenoise.sessions.filter_session import HELD_BLOCK
-from usdenoise.sessions.live_state import LIVE_FRAMES, BlockAtWork, LiveState, SampledFrames, SessionUpdate
+from usdenoise.sessions.live_state import (
+    LIVE_FRAMES,
+    REMEMBERED,
+    BlockAtWork,
+    LiveState,
+    SampledFrames,
+    SessionUpdate,
+    clutter_delay,
+)
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
 from usdenoise.sessions.session_estimate import SessionEstimate, check_method, estimate_session
@@ -31,49 +38,12 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.stack.random_streams import RandomStream
-from usdenoise.system.background import run_in_background
 from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import available_bytes
-
-Result = TypeVar("Result")
-
-LATER, LATER_PART, REST = 3, 8, 2.0
-"""An estimate from n blocks is repeated after n / 8 more blocks, at least 3, and after a pause of twice its computing
-time: estimates use at most a third of the time."""
 
 HELD_LIVE = 18.0
 """Bytes in memory for each byte of a block while one is filtered and the clutter is estimated. With blocks of 128 x 128 x
 300 sessions in control groups of 600 and 700 MiB were killed, and none of four in 800 to 1000 MiB."""
-
-REMEMBERED = 20
-"""Blocks with whose power and motion a new one is compared."""
-
-
-class _BackgroundResult(Generic[Result]):
-    """A result that is recomputed from the blocks so far, in the background, so that no block waits for it."""
-
-    def __init__(self) -> None:
-        self.found: Result | None = None
-        self._n_blocks, self._began, self._next = 0, 0.0, 0.0
-        self._future: Future[Result] | None = None
-
-    def current(self, n_blocks: int, find: Callable[[], Result]) -> Result:
-        """Return the latest result; compute it again from `n_blocks` blocks if that is due."""
-        now = time.monotonic()
-        if self.found is None:
-            self.found = find()
-        elif self._future is not None and self._future.done():
-            error = self._future.exception()
-            if error is None:
-                self.found = self._future.result()
-            elif not isinstance(error, UsdenoiseError):
-                raise error
-            self._future, self._next = None, now + REST * (now - self._began)
-        is_time = now >= self._next and n_blocks >= self._n_blocks + max(LATER, self._n_blocks // LATER_PART)
-        if self._future is None and is_time:
-            self._n_blocks, self._began = n_blocks, now
-            self._future = run_in_background(find)
-        return self.found
 
 
 class OnlineSession:
@@ -114,9 +84,13 @@ class OnlineSession:
         self._geometry: Geometry | None = None
         self._masks: dict[str, NDArray[np.bool_]] = {}
         self._state = self._before = LiveState()
-        self._estimates = _BackgroundResult[SessionEstimate]()
-        self._models = _BackgroundResult[SeriesModel]()
-        self.most_at_work = 1
+        self._most_in_memory = 1
+
+    @property
+    def most_at_work(self) -> int:
+        """Largest number of blocks that are filtered side by side: one until there is a clutter."""
+        n_blocks = len(self._state.lengths)
+        return min(self._most_in_memory, clutter_delay(n_blocks)) if self._state.estimates.known else 1
 
     def add(self, block: Acquisition | NDArray[Any], name: str = "") -> SessionUpdate:
         """Filter a block, and return the update after it.
@@ -136,7 +110,9 @@ class OnlineSession:
         stack = as_acquisition(block, *self._scales)
         return self.finish(self.begin(replace(stack, labels=None), name))
 
-    def begin(self, stack: Acquisition, name: str = "", file_time: FileTime | None = None) -> BlockAtWork:
+    def begin(
+        self, stack: Acquisition, name: str = "", file_time: FileTime | None = None, n_at_work: int = 0
+    ) -> BlockAtWork:
         """Begin to filter a block in the background. It counts when it is finished, and must not change until then.
 
         Parameters
@@ -147,6 +123,8 @@ class OnlineSession:
             Its name; none by default.
         file_time : FileTime, optional
             The time that its file takes; by default the time of these frames.
+        n_at_work : int
+            Blocks that have begun before it and are not finished, fewer than `most_at_work`; by default none.
 
         Raises
         ------
@@ -155,11 +133,9 @@ class OnlineSession:
         """
         state, geometry = self._state, replace(stack.geometry, labels=None)
         if not state.lengths:
-            self.most_at_work = _most_at_work(stack, self._options.precision)
+            self._most_in_memory = _most_in_memory(stack, self._options.precision)
             self._masks = region_masks(self._regions, geometry)
             self._geometry = geometry
-            # The first file was not whole: its results are not valid.
-            self._estimates = _BackgroundResult()
         assert self._geometry is not None
         check_alike(geometry, self._geometry, Path(name or "the block"))
         geometry = self._geometry
@@ -175,24 +151,26 @@ class OnlineSession:
         sample = SampledFrames(replace(block, chunks=[]), numbers, block.pick(numbers))
         file_time = file_time or FileTime.of(stack)
         failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()
-        if state.clutter is None:
+        estimates, number = state.estimates, len(state.lengths) + n_at_work
+        if not estimates.known:
             with ThreadExecutor(self._options.threads) as executor:
                 self._bad_pixels = noisy_pixels(block.read(), geometry, self._options, executor)
         try:
-            find = partial(self._estimate, state.sample or (sample,), state.clutter, geometry)
-            clutter = self._estimates.current(len(state.sample), find).clutter
+            if not estimates.known:
+                estimates = estimates.after(0, partial(self._estimate, (sample,), None, geometry), 0)
         except InputError as error:
             # For example, it is zero everywhere.
             failed.set_exception(error)
-            return BlockAtWork(name, geometry, file_time, sample, failed)
-        usual = float(np.median([strongest for _, strongest in state.recent])) if state.recent else np.inf
-        how = (clutter, self._options, geometry, (), False, usual, True)
+            return BlockAtWork(name, geometry, file_time, sample, failed, estimates)
+        usual = state.usual_strongest(number)
 
         def filtered() -> tuple[MeasuredBlock | InputError, Clutter]:
+            clutter = estimates.at(number).result().clutter
+            how = (clutter, self._options, geometry, (), False, usual, True)
             with ThreadExecutor(1) as executor:
                 return next(map_chunks(measure_block, [block], executor, *how)), clutter
 
-        return BlockAtWork(name, geometry, file_time, sample, self._pool.submit(filtered))
+        return BlockAtWork(name, geometry, file_time, sample, self._pool.submit(filtered), estimates)
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:
         """Wait for a block of :meth:`begin`, add it to the session, and return the update after it."""
@@ -218,30 +196,39 @@ class OnlineSession:
         except UsdenoiseError as error:
             block = MeasuredBlock(BlockFindings(error.cause))
         if block.lags is None:
-            state = replace(state, motion=(*state.motion, 0.0))
+            state = replace(state, motion=(*state.motion, 0.0), strongest=(*state.strongest, np.nan))
             return self._updated(state, begun, block.findings.problem)
         # Its clutter, with which the previous blocks are compared
-        before, state = state, state.with_clutter(clutter)
-        if before.clutter is not None and state.series is not before.series:
-            self._models = _BackgroundResult()
+        state = state.with_clutter(clutter)
         level = block.findings.level(block.power)
-        why = find_bad_blocks([*(before for before, _ in state.recent), level])[0][-1]
-        recent = (*state.recent[1 - REMEMBERED :], (replace(level, problem=why), block.strongest))
-        state = replace(state, motion=(*state.motion, level.moves_pixels), recent=recent)
-        state = state.with_sample(begun.sample)
+        why = find_bad_blocks([*state.recent, level])[0][-1]
+        state = replace(
+            state,
+            motion=(*state.motion, level.moves_pixels),
+            strongest=(*state.strongest, block.strongest),
+            recent=(*state.recent[1 - REMEMBERED :], replace(level, problem=why)),
+        ).with_sample(begun.sample)
+        # The clutter of the blocks so far, for blocks that have not begun
+        estimates, n_blocks = (
+            state.estimates if state.estimates.known else begun.estimates,
+            len(state.lengths),
+        )
+        find = partial(self._estimate, state.sample, clutter, begun.geometry)
+        estimates = estimates.after(n_blocks, find, clutter_delay(n_blocks))
+        state = replace(state, estimates=estimates)
         if not why:
             state = replace(state, series=state.series.added(block.lags, clutter))
         # Its blood, with the weights of the blocks so far
         blood, image = None, partial(signal_image, begun.geometry, clutter.grid)
-        if state.series.n_blocks:
-            series = state.series
+        series = state.series
+        if series.n_blocks:
 
-            def find() -> SeriesModel:
+            def model() -> SeriesModel:
                 with ThreadExecutor(1) as executor:
                     return series.model(clutter, executor)
 
-            model = self._models.current(series.n_blocks, find)
-            blood = image(model.blood_power(block.lags)[0])
+            state = replace(state, models=state.models.after(series.n_blocks, model, 1))
+            blood = image(state.models.at(series.n_blocks).result().blood_power(block.lags)[0])
         return self._updated(state, begun, why, blood, image(block.power))
 
     def _updated(
@@ -269,7 +256,8 @@ class OnlineSession:
         if self._events is not None and geometry.frame_rate_hz is not None:
             state = replace(state, images=(*state.images, blood))
             activation = running_t(np.stack(state.images), times, bad, self._events())
-        model, clutter = self._models.found, state.clutter
+        clutter, n_good = state.clutter, state.series.n_blocks
+        model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
         if model is not None and clutter is not None:
             mean, noise = (
@@ -313,7 +301,7 @@ class OnlineSession:
             )
 
 
-def _most_at_work(stack: Acquisition, precision: str) -> int:
+def _most_in_memory(stack: Acquisition, precision: str) -> int:
     """Return the largest number of blocks that are filtered side by side, for their memory.
 
     Raises
