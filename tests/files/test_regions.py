@@ -35,6 +35,23 @@ def test_numbers_follow_the_axes_of_the_image():
     assert region("circle:1,1,1,1", (4, 5, 6), "zxy", {}).sum() == 7
 
 
+@pytest.mark.parametrize(
+    ("fits", "beyond"),
+    [
+        ("rect:0,0,6,8", "rect:0,0,6,9"),
+        ("rect:2,3,6,8", "rect:2,-1,6,8"),
+        ("rect:0,0,0.6,1.6mm", "rect:0,0,0.6,2mm"),
+        ("circle:2,3,2", "circle:2,3,3"),
+        ("circle:3,5,2.9", "circle:3,5,3"),
+        ("circle:0.25,0.7,0.25mm", "circle:0.25,0.7,0.35mm"),
+    ],
+)
+def test_a_region_beyond_the_image_is_an_error(fits: str, beyond: str) -> None:
+    assert region(fits, (6, 8), "zx", SPACING).any()
+    with pytest.raises(OptionError, match="beyond the image"):
+        region(beyond, (6, 8), "zx", SPACING)
+
+
 @pytest.mark.parametrize("name", ["mask.png", "mask.tif", "mask.npy"])
 def test_masks_come_from_files(tmp_path, name):
     mask = np.random.default_rng(0).random((9, 7)) < 0.3

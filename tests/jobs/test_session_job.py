@@ -559,8 +559,7 @@ from usdenoise.files import spectra_store
 from usdenoise.jobs import run_job, session_blocks
 from usdenoise.report import result_pictures
 
-for name in ("power_doppler_picture", "panel_picture"):
-    setattr(result_pictures, name, lambda *arguments, **settings: b"picture")
+result_pictures.panel_picture = lambda *arguments, **settings: b"picture"
 path, out, n_blocks = sys.argv[1:4]
 sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks"]
 words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]

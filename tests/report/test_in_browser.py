@@ -129,6 +129,27 @@ def test_a_page_is_whole_without_network(
     assert places[name].stat().st_size < 3_000_000
 
 
+@pytest.mark.parametrize("width", [400, 800, 1120, 1280])
+@pytest.mark.parametrize("name", ["image", "live"])
+def test_no_tile_is_alone_in_a_row(
+    name: str, width: int, open_page: Callable[..., Page], places: dict[str, Path]
+) -> None:
+    page = open_page(places[name], width)
+    boxes = page.evaluate(
+        "[...document.querySelectorAll('.numbers div')].map((d) => [d.offsetTop, d.offsetWidth])"
+    )
+    rows = [[wide for top, wide in boxes if top == row] for row in dict.fromkeys(top for top, _ in boxes)]
+    whole = page.evaluate("document.querySelector('.numbers').offsetWidth")
+    assert all(len(row) > 1 or row[0] > 0.9 * whole for row in rows)
+
+
+@pytest.mark.parametrize("name", ["image", "volume"])
+def test_both_maps_have_one_size(name: str, open_page: Callable[..., Page], places: dict[str, Path]) -> None:
+    sizes = "[...document.images].slice(0, 2).map((i) => [i.width, i.height, i.naturalWidth])"
+    one, other = open_page(places[name]).evaluate(sizes)
+    assert one == other
+
+
 def test_light_and_dark_differ_and_paper_is_white(
     open_page: Callable[..., Page], places: dict[str, Path]
 ) -> None:

@@ -1,6 +1,7 @@
 """The activation map: nilearn's statistics, nothing where nothing reacts, and events that are wrong."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,17 @@ import nibabel
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from nilearn.glm import compute_contrast
 from nilearn.glm.first_level import make_first_level_design_matrix, run_glm
 from numpy.typing import NDArray
 
+import usdenoise
 from tests.cli.shared import cli, refused
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, session
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.sessions.activation import (
     ActivationMap,
     Event,
@@ -187,6 +190,29 @@ def test_a_session_has_the_activation_of_its_events(made: Scan) -> None:
     assert smooth.t[vessels & right].mean() > 1.2 * found.t[vessels & right].mean()
 
 
+def test_a_session_is_plotted_and_saved_as_a_scan_is(made: Scan, tmp_path: Path) -> None:
+    found = session(made.stack, LENGTH, events=TABLE, rank=12, low_cutoff=4)
+    figure = Figure()
+    axes = usdenoise.plot(found, "activation", ax=figure.subplots())
+    activation = found.activation["on"]
+    below, above = (np.ma.filled(image.get_array(), np.nan) for image in axes.images)
+    np.testing.assert_array_equal(np.isfinite(above), activation.active)
+    np.testing.assert_array_equal(above[activation.active], activation.t[activation.active])
+    assert np.isfinite(below).all()
+    # One colour bar each for the blood and for t.
+    assert [bar.get_ylim()[0] < 0 < bar.get_ylim()[1] for bar in figure.axes[1:]] == [False, True]
+    tsnr = usdenoise.plot(found, "tsnr", ax=Figure().subplots()).images[0].get_array()
+    np.testing.assert_allclose(tsnr[found.tsnr > 1], 20 * np.log10(found.tsnr[found.tsnr > 1]), rtol=0.1)
+    for image, trial_type in (("activation", "off"), ("velocity", None)):
+        with pytest.raises(OptionError, match="is not known; choose one of"):
+            usdenoise.plot(found, image, trial_type=trial_type)
+    plain = session(made.stack, LENGTH, rank=12, low_cutoff=4)
+    with pytest.raises(OptionError, match="no activation map; give events"):
+        usdenoise.plot(plain, "activation")
+    with h5py.File(usdenoise.save(found, tmp_path / "x.h5")) as file:
+        np.testing.assert_array_equal(file["activation/on/t"][()], activation.t)
+
+
 def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Path) -> None:
     about = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
     path = write_stack(tmp_path / "s.h5", made.iq, **about)
@@ -195,7 +221,10 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     events.write_text(f"onset\tduration\ttrial_type\n{rows}\n")
     out = tmp_path / "out"
     report = json.loads(
-        cli("session", path, "--window", LENGTH, "-o", out, "--events", events, "--nifti", "--json").stdout
+        cli(
+            *("session", path, "--window", LENGTH, "-o", out, "--events", events),
+            *("--nifti", "--json", "--figure-format", "svg"),
+        ).stdout
     )
     with h5py.File(report["output"]["sequence"]) as file:
         t, change = file["activation/on 1/t"][()], file["activation/on 1/change"]
@@ -210,6 +239,16 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     page = Path(report["output"]["report_html"]).read_text()
     assert "Activation: on 1" in page
     assert f"{int(wanted.active.sum())} pixels with |t| of" in page
+    assert (out / "s_tsnr.svg").exists()
+    assert not (out / "s_tsnr.png").exists()
+    # Each course over the blocks has the five events.
+    courses = [
+        svg
+        for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+        if "polyline" in svg and "time (s)" in svg
+    ]
+    assert [svg.count('class="event"') for svg in courses] == [5] * len(courses)
+    assert len(courses) >= 4
 
 
 def test_events_and_blocks_whose_times_are_not_sure_are_doubts(made: Scan, tmp_path: Path) -> None:
@@ -298,6 +337,7 @@ def test_the_live_page_shows_the_activation(made: Scan, tmp_path: Path) -> None:
     result = cli("session", folder, "-o", out, "--live", "--until-idle", 2, "--events", events, "-q")
     assert result.exit_code == 0, result.stderr
     assert iio.imread(out / "activation.png").ndim == 3
+    assert (out / "live.html").read_text().count('class="event"') >= 2
     assert "Activation: on" in (out / "live.html").read_text()
     with h5py.File(out / "blocks_sequence.h5") as file:
         assert file["activation/on/t"].shape == made.iq.shape[1:]

@@ -68,7 +68,7 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
 @shared.flags_of(Output, "nifti")
 @shared.bids_option
 @shared.dask_option
-@shared.flags_of(Display, "dynamic_range")
+@shared.flags_of(Display, "dynamic_range", "figure_formats")
 @shared.messages
 def command(
     paths: tuple[Path, ...],

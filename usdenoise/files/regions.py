@@ -76,7 +76,7 @@ def region(
     ------
     OptionError
         If the text has none of these forms, the region is in mm and a pixel pitch is missing, or the region holds no
-        pixel.
+        pixel, or a pixel beyond the image.
     InputError
         If a mask image cannot be read or has another shape.
     """
@@ -138,16 +138,28 @@ def _drawn(
     pitch = [spacing_mm[letter] if metric else 1.0 for letter in axes]
     # In pixels, pixel i is at i, so that rectangles slice as arrays do; in mm it is at its centre.
     offset = 0.5 if metric else 0.0
+    # One pixel more at each edge, which shows whether the region is beyond the image.
     grid_axes = np.meshgrid(
-        *[(np.arange(n) + offset) * step for n, step in zip(shape, pitch, strict=True)], indexing="ij"
+        *[(np.arange(-1, n + 1) + offset) * step for n, step in zip(shape, pitch, strict=True)],
+        indexing="ij",
     )
-    mask = np.ones(shape, bool)
+    mask = np.ones(grid_axes[0].shape, bool)
     if kind == "rect":
         for grid_axis, first, last in zip(grid_axes, numbers, numbers[len(shape) :], strict=False):
             mask &= (grid_axis >= first) & (grid_axis < last)
-        return mask
-    squares = sum((grid_axis - centre) ** 2 for grid_axis, centre in zip(grid_axes, numbers, strict=False))
-    return np.asarray(squares <= numbers[-1] ** 2)
+    else:
+        squares = sum(
+            (grid_axis - centre) ** 2 for grid_axis, centre in zip(grid_axes, numbers, strict=False)
+        )
+        mask = np.asarray(squares <= numbers[-1] ** 2)
+    inside = mask[(slice(1, -1),) * len(shape)]
+    if inside.any() and np.count_nonzero(mask) > np.count_nonzero(inside):
+        size = " x ".join(f"{n * step:g}" for n, step in zip(shape, pitch, strict=True))
+        raise OptionError(
+            f"region '{text}' reaches beyond the image of {size} {'mm' if metric else 'pixels'} ({axes}); "
+            "correct its numbers"
+        )
+    return inside
 
 
 def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -251,10 +251,18 @@ def _charts(update: SessionUpdate) -> list[Chart]:
                 change.tolist(),
                 flagged=bad,
                 least_span=5.0,
+                events=update.events,
             )
         )
     motion = Chart(
-        "Motion in each block", along, "pixels", times, update.motion.tolist(), flagged=bad, least_span=0.2
+        "Motion in each block",
+        along,
+        "pixels",
+        times,
+        update.motion.tolist(),
+        flagged=bad,
+        least_span=0.2,
+        events=update.events,
     )
     return [*charts, motion]
 

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.plot import HasSeries
 from usdenoise.report.series import ResultSeries, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import unpack
@@ -185,15 +186,29 @@ def write_block(job: Job, folder: Path, source: Path, number: int, first: int, s
     write_one_file(folder / block_file_name(job, source, number), content, overwrite=True)
 
 
+class SavedSession(HasSeries, Protocol):
+    """The result of :func:`usdenoise.session`."""
+
+    @property
+    def options(self) -> SessionOptions:
+        """Window and stride of the session."""
+
+
 def save(
-    result: DenoiseResult, path: str | Path, *, image: str = "blood_power", overwrite: bool = False
+    result: DenoiseResult | SavedSession,
+    path: str | Path,
+    *,
+    image: str = "blood_power",
+    overwrite: bool = False,
 ) -> Path:
-    """Write a filtered stack and its images to a file, as `usdenoise run` writes them, or an image as NIfTI.
+    """Write a result to a file, as `usdenoise run` and `usdenoise session` write it, or an image of it as NIfTI.
+
+    The file of a filtered stack holds the stack and its images, the file of a session its series.
 
     Parameters
     ----------
-    result : DenoiseResult
-        From :func:`usdenoise.denoise`.
+    result : DenoiseResult or SessionResult
+        From :func:`usdenoise.denoise` or :func:`usdenoise.session`.
     path : str or Path
         File to write: .h5 or .hdf5, .mat, .zarr (needs the package zarr), or .nii.gz with a sidecar .json (needs nibabel).
     image : str
@@ -224,10 +239,14 @@ def save(
     """
     check_path(path, OutputError)
     check_suffix(Path(path))
-    series = series_of_stack(result, ())
+    if isinstance(result, DenoiseResult):
+        series, options = series_of_stack(result, ()), SessionOptions()
+        content = _stack_content(result, series.means, result.provenance)
+    else:
+        series, options = result.series, result.options
+        content = sequence_content(series, options.window, None, to_json(record(None, {}, {})))
     if is_nifti(path):
-        return save_nifti(series, SessionOptions(), path, image, overwrite)
-    content = _stack_content(result, series.means, result.provenance)
+        return _save_nifti(series, options, path, image, overwrite)
     return write_one_file(Path(path), content, overwrite)
 
 
@@ -236,7 +255,7 @@ def is_nifti(path: str | Path) -> bool:
     return str(path).lower().endswith(NIFTI)
 
 
-def save_nifti(
+def _save_nifti(
     series: ResultSeries, session: SessionOptions, path: str | Path, image: str, overwrite: bool
 ) -> Path:
     """Write a power image of a series as NIfTI, with its sidecar beside it, and return its path.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import POWER_IMAGES
-from usdenoise.errors import InputError, OptionError, OutputError, check_path
+from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.bids import bids_name
 from usdenoise.files.known_formats import is_zarr
@@ -22,7 +22,7 @@ from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import follow
 from usdenoise.jobs.live_session import EventSource, events_of, live_session
-from usdenoise.jobs.main_file import check_suffix, is_nifti, save_nifti, sequence_content, write_one_file
+from usdenoise.jobs.main_file import save
 from usdenoise.jobs.progress import NoProgress, Watcher
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_blocks import series_of_blocks
@@ -36,7 +36,7 @@ from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.result import LONG_NAMES
-from usdenoise.report.plot import check_image, plot_power
+from usdenoise.report.plot import plot
 from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table
 from usdenoise.sessions.activation import ActivationMap
@@ -49,7 +49,6 @@ from usdenoise.stack.data_arrays import series_to_dataset
 from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.system.lock import locked
-from usdenoise.system.provenance import record, to_json
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,37 +167,12 @@ class SessionResult:
         return series_to_dataset(images, geometry, Coordinate(self.time, None, attributes), self.time_unit)
 
     def save(self, path: str | Path, *, image: str = "blood_power", overwrite: bool = False) -> Path:
-        """Write the series to a file, as ``usdenoise session`` writes it, and return its path.
-
-        Parameters
-        ----------
-        path : str or Path
-            File to write: .h5 or .hdf5, .mat, .zarr (needs the package zarr), or .nii.gz with a sidecar .json (needs
-            nibabel).
-        image : str
-            The image of a NIfTI file: "blood_power" (the default) or "power_doppler".
-        overwrite : bool
-            Whether an existing file may be replaced; by default False.
-
-        Raises
-        ------
-        OutputError
-            If the file exists, its suffix is not of a format that is written, or it cannot be written.
-        OptionError
-            If the image is not known, or a package is missing.
-        """
-        check_path(path, OutputError)
-        check_suffix(Path(path))
-        if is_nifti(path):
-            return save_nifti(self.series, self.options, path, image, overwrite)
-        provenance = to_json(record(None, {}, {}))
-        content = sequence_content(self.series, self.options.window, None, provenance)
-        return write_one_file(Path(path), content, overwrite)
+        """Write the series to a file, as :func:`usdenoise.save` does, and return its path."""
+        return save(self, path, image=image, overwrite=overwrite)
 
     def plot(self, image: str = "blood_power", **settings: Any) -> Any:
-        """Draw the mean of an image over the good blocks, as :func:`usdenoise.plot` does, and return the axes."""
-        check_image(image)
-        return plot_power(self.series.means[image], self.series.geometry, image, **settings)
+        """Draw an image of the session, as :func:`usdenoise.plot` does, and return the axes."""
+        return plot(self, image, **settings)
 
 
 @overload

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import decibels
-from usdenoise.report.figures import ColorScale
-from usdenoise.report.panels import panel_picture, panels_of
+from usdenoise.report.figures import ColorScale, encoded
+from usdenoise.report.panels import Panel, panel_figure, panels_of
 from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE, ActivationMap
 
 BLOOD_RANGE_DB = 30.0
 """Range of the blood map below an activation, and below the outlines of regions."""
 
-_GREYS = 256
+BLOOD_SCALE = ColorScale("gray", -BLOOD_RANGE_DB, 0.0, "blood power (dB re maximum)")
 
 
 def activation_title(trial_type: str, activation: ActivationMap) -> str:
@@ -59,26 +59,19 @@ def activation_picture(
     bytes
         The encoded picture.
     """
-    from matplotlib import colormaps
-    from matplotlib.colors import ListedColormap
+    panels, overlay = activation_layers(t, active, blood_power, axes)
+    figure = panel_figure(panels, BLOOD_SCALE, spacing_mm or {}, title, overlay=overlay)
+    return encoded(figure, kind, crop=False)
 
-    grey = np.clip(1 + decibels(blood_power, 10.0, None) / BLOOD_RANGE_DB, 0, 1 - 1 / _GREYS)
-    spacing_mm = spacing_mm or {}
+
+def activation_layers(
+    t: NDArray[Any], active: NDArray[np.bool_], blood_power: NDArray[Any], axes: str
+) -> tuple[list[Panel], tuple[list[Panel], ColorScale] | None]:
+    """Return the panels of the blood map, and of t with its scale, NaN in other pixels; None without an active pixel."""
+    levels = np.maximum(decibels(blood_power, 10.0, None), -BLOOD_RANGE_DB)
     if not active.any():
-        greys = ColorScale("gray", 0.0, 1.0, "blood power", {0.0: f"-{BLOOD_RANGE_DB:.0f} dB", 1.0: "0 dB"})
-        return panel_picture(panels_of(grey, axes), greys, spacing_mm, title, kind)
+        return panels_of(levels, axes), None
     largest = float(np.abs(t[active]).max())
-    # One scale: greys from 0 to 1, colours of t from 1 to 2.
-    shown = np.where(active, 1.5 + 0.499 * np.nan_to_num(t) / largest, grey)
-    weight = np.where(active, 1 + np.abs(np.nan_to_num(t)), grey)
-    part = np.linspace(0, 1, _GREYS)
-    colours = np.concatenate([colormaps["gray"](0.8 * part), colormaps["coolwarm"](part)])
-    ticks = {
-        0.0: f"-{BLOOD_RANGE_DB:.0f} dB",
-        1.0: f"0 dB, t {-largest:.1f}",
-        1.5: "t 0",
-        2.0: f"t {largest:.1f}",
-    }
-    label = "grey: blood power; colour: t of active pixels"
-    scale = ColorScale(ListedColormap(colours), 0.0, 2.0, label, ticks)
-    return panel_picture(panels_of(shown, axes, weight), scale, spacing_mm, title, kind)
+    shown, weight = np.where(active, t, np.nan), np.where(active, np.abs(t), -1.0)
+    scale = ColorScale("coolwarm", -largest, largest, "t of active pixels")
+    return panels_of(levels, axes), (panels_of(shown, axes, weight), scale)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from usdenoise.report.page_templates import template
+from usdenoise.sessions.activation import Event
 
 _WIDTH, _HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 626, 12, 210
@@ -47,6 +48,8 @@ class Chart:
         points beyond it are drawn at its end.
     least_span : float
         Smallest range of the y axis, so that small differences do not look large; by default 0.
+    events : sequence of Event
+        Events that are shaded, in the unit of the horizontal axis; by default none.
     """
 
     title: str
@@ -60,6 +63,7 @@ class Chart:
     level_label: str = ""
     flagged: Sequence[float] = ()
     least_span: float = 0.0
+    events: Sequence[Event] = ()
 
     @property
     def points(self) -> list[tuple[float, float]]:
@@ -88,6 +92,9 @@ class Chart:
             more = len(self.flagged) - _MOST_NAMED
             named = ", ".join(map(_number, self.flagged[:_MOST_NAMED]))
             words += f"; marked at {named}" + (f" and {more} more" if more > 0 else "")
+        if self.events:
+            types = ", ".join(dict.fromkeys(event.trial_type for event in self.events))
+            words += f"; {len(self.events)} events are shaded: {types}"
         return words
 
     @cached_property
@@ -103,15 +110,25 @@ class Chart:
         levels = [] if self.level is None else [self.level]
         y_ticks = ticks(min(ys + levels) - spare, max(ys + levels) + spare)
         points = [(x, min(max(y, y_ticks[0]), y_ticks[-1])) for x, y in points]
+        x_ticks = ticks(min(xs + marked), max(xs + marked))
         return _drawing(
             "chart.svg",
             self,
-            ticks(min(xs + marked), max(xs + marked)),
+            x_ticks,
             y_ticks=y_ticks,
             down=_scale(y_ticks, _BOTTOM, _TOP),
             line=_thinned(points),
             dots=points if len(points) <= _MOST_DOTS else (),
             flagged=[point for point in points if point[0] in flagged],
+            shaded=[
+                (
+                    event.trial_type,
+                    max(event.onset, x_ticks[0]),
+                    min(event.onset + event.duration, x_ticks[-1]),
+                )
+                for event in self.events
+                if event.onset <= x_ticks[-1] and event.onset + event.duration >= x_ticks[0]
+            ],
         )
 
 

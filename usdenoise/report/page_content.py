@@ -103,7 +103,9 @@ def _activation(series: ResultSeries, trial_type: str, png: bytes) -> Activation
     title = activation_title(trial_type, activation)
     along = f"time ({series.time_unit})"
     bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
-    charts = [Chart("Expected response", along, "", times, activation.expected.tolist(), least_span=1.0)]
+    events = [event for event in series.events if event.trial_type == trial_type]
+    expected = activation.expected.tolist()
+    charts = [Chart("Expected response", along, "", times, expected, least_span=1.0, events=events)]
     if activation.threshold is not None:
         course = _known(activation.course - 100)
         charts.append(
@@ -115,6 +117,7 @@ def _activation(series: ResultSeries, trial_type: str, png: bytes) -> Activation
                 course,
                 flagged=bad,
                 least_span=5.0,
+                events=events,
             )
         )
     picture = Picture(title, png, title, "t of the active pixels over the blood map.")
@@ -144,7 +147,7 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
         lines["Gain, before correction"] = ("dB", [block.gain_db for block in series.blocks], 0.5)
     bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
     charts: list[Chart | Carpet] = [
-        Chart(title, along, unit, times, values, flagged=bad, least_span=span)
+        Chart(title, along, unit, times, values, flagged=bad, least_span=span, events=series.events)
         for title, (unit, values, span) in lines.items()
     ]
     if not is_blood.any():
@@ -158,6 +161,7 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
         _known(change),
         flagged=bad,
         least_span=5.0,
+        events=series.events,
     )
     return [of_vessels, *charts, _carpet_of_blocks(blood[:, is_blood] / mean[is_blood], series)]
 

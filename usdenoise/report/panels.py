@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ _WIDEST, _HIGHEST, _LEAST = 4.6, 6.5, 0.45
 
 _GAP, _BAR_GAP, _BAR = 0.32, 0.12, 0.14
 """Inches between panels, between the panels and the colour bar, and of the colour bar."""
+
+_BAR_STEP = 0.85
+"""Inches from one colour bar to the next: its ticks and its label."""
 
 _LEAST_BAR = 1.6
 """Least height of the colour bar in inches: its label has to fit."""
@@ -146,6 +149,8 @@ def panel_figure(
     spacing_mm: Mapping[str, float],
     title: str,
     dots_per_inch: int = DPI,
+    overlay: tuple[Sequence[Panel], ColorScale] | None = None,
+    other_title: str = "",
 ) -> Any:
     """Return a matplotlib figure of one panel, or of the front, side and top of a volume on one scale.
 
@@ -163,6 +168,10 @@ def panel_figure(
         Text above the panels; empty for none.
     dots_per_inch : int
         Resolution of the figure, 150 by default.
+    overlay : (sequence of Panel, ColorScale), optional
+        Panels that are drawn over them, transparent where they are NaN, with a colour bar of their own; by default none.
+    other_title : str
+        Title of a figure of the same panels that is to have the same size; by default none.
 
     Returns
     -------
@@ -191,7 +200,10 @@ def panel_figure(
         rectangles += [(across[0] + _GAP, 0.0, across[1], down[0]), (0.0, down[0] + _GAP, across[0], down[1])]
     for number, (panel, where) in enumerate(zip(panels, rectangles, strict=True)):
         subplot = add_axes(*where)
-        drawn = draw_panel(subplot, panel, scale, spacing_mm, aspect="auto")
+        bars = [(draw_panel(subplot, panel, scale, spacing_mm, aspect="auto"), scale)]
+        if overlay is not None:
+            above = draw_panel(subplot, overlay[0][number], overlay[1], spacing_mm, aspect="auto")
+            bars.append((above, overlay[1]))
         is_front = number == 0 and len(panels) == 3
         subplot.set_xlabel("" if is_front else axis_label(panel.columns, spacing_mm))
         subplot.set_ylabel("" if number == 1 else axis_label(panel.rows, spacing_mm))
@@ -203,22 +215,35 @@ def panel_figure(
                 loc="left",
                 pad=3,
             )
-    bar = add_axes(width + _BAR_GAP, 0.0, _BAR, max(down[0], min(_LEAST_BAR, height)))
-    add_colorbar(figure, drawn, scale, cax=bar)
+    for number, (drawn, scale_of_bar) in enumerate(bars):
+        left, high = width + _BAR_GAP + number * _BAR_STEP, max(down[0], min(_LEAST_BAR, height))
+        label = scale_of_bar.label
+        if len(label) > high * _LETTERS_AN_INCH:
+            label = label.replace(" (", "\n(")
+        bar = add_axes(left, 0.0, _BAR, high)
+        add_colorbar(figure, drawn, replace(scale_of_bar, label=label), cax=bar)
     if title:
-        lines = textwrap.wrap(printable(title), max(int((width + 0.8) * _LETTERS_AN_INCH), 24))
-        above = 0.12 if len(panels) == 1 else 0.34
-        figure.text(0, 1 + above / height, "\n".join(lines), va="bottom", fontsize="medium", parse_math=False)
+        letters = max(int((width + 0.8) * _LETTERS_AN_INCH), 24)
+        lines, others = (textwrap.wrap(printable(text), letters) for text in (title, other_title))
+        lines = [""] * (len(others) - len(lines)) + lines
+        gap = 0.12 if len(panels) == 1 else 0.34
+        figure.text(0, 1 + gap / height, "\n".join(lines), va="bottom", fontsize="medium", parse_math=False)
     FigureCanvasAgg(figure)
     _fit_margins(figure)
     return figure
 
 
 def panel_picture(
-    panels: Sequence[Panel], scale: ColorScale, spacing_mm: Mapping[str, float], title: str, kind: str
+    panels: Sequence[Panel],
+    scale: ColorScale,
+    spacing_mm: Mapping[str, float],
+    title: str,
+    kind: str,
+    other_title: str = "",
 ) -> bytes:
     """Return the figure of :func:`panel_figure` in a file format."""
-    return encoded(panel_figure(panels, scale, spacing_mm, title), kind, crop=False)
+    figure = panel_figure(panels, scale, spacing_mm, title, other_title=other_title)
+    return encoded(figure, kind, crop=False)
 
 
 def _fit_margins(figure: Any) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from usdenoise.blood.power_doppler import decibels
-from usdenoise.report.activation_picture import BLOOD_RANGE_DB
-from usdenoise.report.figures import LINE_COLORS, ColorScale, add_title, encoded
+from usdenoise.report.activation_picture import BLOOD_RANGE_DB, BLOOD_SCALE
+from usdenoise.report.figures import LINE_COLORS, add_title, encoded
 from usdenoise.report.panels import axis_label, draw_panel, front_view
 from usdenoise.report.series import ResultSeries
 from usdenoise.sessions.regions import WHOLE_IMAGE, relative_change
@@ -35,19 +35,35 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
     image, lines = figure.subplots(1, 2, width_ratios=(1, 2))
     _draw_map(image, series)
-    is_bad = series.is_bad
+    is_bad, labelled = series.is_bad, set[str]()
     for name, region in series.regions.items():
-        change = relative_change(region.blood_power, is_bad)
+        # The scale is the one of the good blocks.
+        change = np.where(is_bad, np.nan, relative_change(region.blood_power, is_bad))
         label = f"{name} ({int(region.mask.sum())} pixels)"
         lines.plot(
             series.times, change, label=label, marker=".", markersize=4, linewidth=1.3, **_style(name, series)
         )
     for number, time in enumerate(series.times[is_bad]):
         lines.axvline(time, color="0.8", linewidth=3, zorder=0, label="bad block" if number == 0 else None)
+    types = list(dict.fromkeys(event.trial_type for event in series.events))
+    for event in series.events:
+        number, is_first = types.index(event.trial_type), event.trial_type not in labelled
+        labelled.add(event.trial_type)
+        lines.axvspan(
+            event.onset,
+            event.onset + event.duration,
+            color=LINE_COLORS[-2 - number % (len(LINE_COLORS) - 1)],
+            alpha=0.15,
+            zorder=-1,
+            label=event.trial_type if is_first else None,
+        )
+    if len(series.times) > 1:
+        interval = float(np.median(np.diff(series.times)))
+        lines.set_xlim(series.times[0] - interval, series.times[-1] + interval)
     lines.set_xlabel(f"time ({series.time_unit})")
     lines.set_ylabel("blood power (% from its mean)")
     lines.grid(alpha=0.3)
-    lines.legend(fontsize="small")
+    figure.legend(loc="outside lower center", ncols=4, fontsize="small")
     add_title(figure, title)
     return encoded(figure, kind, crop=False)
 
@@ -56,8 +72,7 @@ def _draw_map(subplot: Any, series: ResultSeries) -> None:
     geometry = series.geometry
     levels = np.maximum(decibels(series.means["blood_power"], 10.0, None), -BLOOD_RANGE_DB)
     panel = front_view(levels, geometry.spatial_axes)
-    scale = ColorScale("gray", -BLOOD_RANGE_DB, 0.0, "")
-    draw_panel(subplot, panel, scale, geometry.spacing_mm)
+    draw_panel(subplot, panel, BLOOD_SCALE, geometry.spacing_mm)
     pitch = [geometry.spacing_mm.get(letter, 1.0) for letter in (panel.rows, panel.columns)]
     for name, region in series.regions.items():
         if name != WHOLE_IMAGE:

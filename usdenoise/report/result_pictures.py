@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,12 +15,11 @@ from usdenoise.options.job_options import Display, DynamicRange
 from usdenoise.report.doppler_pictures import (
     Drawing,
     directional_drawing,
-    power_doppler_picture,
     velocity_drawing,
 )
-from usdenoise.report.figures import shortened, suitable_range_db
+from usdenoise.report.figures import ColorScale, power_scale, shortened, suitable_range_db
 from usdenoise.report.film import movie
-from usdenoise.report.panels import panel_picture
+from usdenoise.report.panels import panel_picture, panels_of
 from usdenoise.report.series import ResultSeries
 
 QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
@@ -107,11 +106,6 @@ def _title(series: ResultSeries, stem: str, quantity: str) -> str:
     return figure_title(stem, quantity, low, series.high_cutoff, n_good if series.is_session else None)
 
 
-def _common(series: ResultSeries, stem: str, quantity: str) -> dict[str, Any]:
-    geometry, title = series.geometry, _title(series, stem, quantity)
-    return {"axes": geometry.spatial_axes, "spacing_mm": geometry.spacing_mm, "title": title}
-
-
 def _common_range(series: ResultSeries, display: Display) -> DynamicRange:
     """Return the range of both power images, so that they can be compared: the wider one unless it is given."""
     if display.dynamic_range is not None:
@@ -120,28 +114,29 @@ def _common_range(series: ResultSeries, display: Display) -> DynamicRange:
 
 
 def _power(name: str, series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
-    return power_doppler_picture(
-        shown_levels(series.means[name], display),
-        kind=kind,
-        dynamic_range_db=_common_range(series, display),
-        color_map=display.color_map,
-        quantity=QUANTITIES[name],
-        **_common(series, stem, QUANTITIES[name]),
-    )
+    levels, geometry = shown_levels(series.means[name], display), series.geometry
+    scale = power_scale(levels, _common_range(series, display), display.color_map, QUANTITIES[name])
+    panels = panels_of(np.clip(levels, scale.lowest, scale.highest), geometry.spatial_axes)
+    # Both maps have the size of the one with the longer title.
+    titles = {quantity: _title(series, stem, quantity) for quantity in QUANTITIES.values()}
+    title, longest = titles[QUANTITIES[name]], max(titles.values(), key=len)
+    return panel_picture(panels, scale, geometry.spacing_mm, title, kind, longest)
 
 
-def _tsnr(series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
+def tsnr_levels(series: ResultSeries, display: Display) -> tuple[NDArray[np.float32], ColorScale]:
+    """Return the tSNR in dB, and its colours."""
     levels = decibels(np.maximum(series.means["tsnr"], 0) ** 2, display.db_factor, 1.0)
     finite = levels[np.isfinite(levels)]
     brightest = float(np.percentile(finite, BRIGHTEST_PERCENT)) if finite.size else 0.0
-    return power_doppler_picture(
-        levels,
-        kind=kind,
-        dynamic_range_db=(0.0, max(LEAST_TSNR_DB, TSNR_STEP_DB * math.ceil(brightest / TSNR_STEP_DB))),
-        color_map=display.color_map,
-        quantity="tSNR",
-        **_common(series, stem, "mean over standard deviation"),
-    )
+    limits = (0.0, max(LEAST_TSNR_DB, TSNR_STEP_DB * math.ceil(brightest / TSNR_STEP_DB)))
+    scale = power_scale(levels, limits, display.color_map, "tSNR")
+    return np.clip(levels, *limits), replace(scale, label="tSNR (dB)")
+
+
+def _tsnr(series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
+    levels, scale = tsnr_levels(series, display)
+    panels, spacing = panels_of(levels, series.geometry.spatial_axes), series.geometry.spacing_mm
+    return panel_picture(panels, scale, spacing, _title(series, stem, "tSNR"), kind)
 
 
 def _velocity(series: ResultSeries, display: Display) -> Drawing:

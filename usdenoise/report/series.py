@@ -79,6 +79,7 @@ class ResultSeries:
     blocks: tuple[BlockRecord, ...]
     activation: Mapping[str, ActivationMap] = field(default_factory=dict)
     event_doubts: tuple[Doubt, ...] = ()
+    events: tuple[Event, ...] = ()
     regions: Mapping[str, RegionSeries] = field(default_factory=dict)
 
     @property
@@ -241,7 +242,12 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
         else displacement_columns(series.shifts, series.geometry)[1]["framewise_displacement"]
     )
     activation = activation_maps(values, in_vessels, series.times, series.is_bad, events, moved, options.hrf)
-    return replace(series, activation=activation, event_doubts=tuple(_event_doubts(series, events)))
+    return replace(
+        series,
+        activation=activation,
+        events=tuple(events),
+        event_doubts=tuple(_event_doubts(series, events)),
+    )
 
 
 def _event_doubts(series: ResultSeries, events: Sequence[Event]) -> list[Doubt]:

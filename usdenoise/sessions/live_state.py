@@ -12,6 +12,7 @@ from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Block
 from usdenoise.pipeline.series import Series, SeriesModel
+from usdenoise.sessions.activation import Event
 from usdenoise.sessions.bad_blocks import BlockLevel
 from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.measured_block import MeasuredBlock
@@ -120,6 +121,8 @@ class SessionUpdate:
         Axes and scales of all blocks, and the number of frames of the first one.
     activation : mapping
         Type of event -> t of the response so far, by least squares; empty without events, and while there are few blocks.
+    events : tuple of Event
+        The events so far; empty without any.
     """
 
     name: str
@@ -137,6 +140,7 @@ class SessionUpdate:
     low_cutoff: int
     geometry: Geometry
     activation: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    events: tuple[Event, ...] = ()
 
     @property
     def number(self) -> int:

@@ -252,10 +252,11 @@ class OnlineSession:
         starts = start_times(state.file_times, frame_time, self._session.block_interval_s)
         offsets = np.array([file.offset for file in state.file_times])
         times = starts + (offsets + (np.array(state.lengths) - 1) / 2) * frame_time
-        bad, activation = np.array(state.bad), {}
+        bad, activation, events = np.array(state.bad), {}, tuple[Event, ...]()
         if self._events is not None and geometry.frame_rate_hz is not None:
             state = replace(state, images=(*state.images, blood))
-            activation = running_t(np.stack(state.images), times, bad, self._events())
+            events = tuple(self._events())
+            activation = running_t(np.stack(state.images), times, bad, events)
         clutter, n_good = state.clutter, state.series.n_blocks
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
@@ -280,6 +281,7 @@ class OnlineSession:
             low_cutoff=0 if clutter is None else clutter.low,
             geometry=geometry,
             activation=activation,
+            events=events,
         )
 
     def _estimate(
