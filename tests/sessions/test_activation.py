@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.errors import InputError, OptionError
+from usdenoise.report.record import Report
+from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.sessions.activation import (
     ActivationMap,
     Event,
@@ -190,6 +193,24 @@ def test_a_session_has_the_activation_of_its_events(made: Scan) -> None:
     assert smooth.t[vessels & right].mean() > 1.2 * found.t[vessels & right].mean()
 
 
+def test_smoothing_is_proposed_where_far_more_pixels_would_be_active(made: Scan) -> None:
+    weak, still = (scan(30, rise=rise, blood=2.0, resolution=0.8) for rise in (0.1, 0.0))
+
+    def found_in(stack: usdenoise.Acquisition, **more: Any) -> ActivationMap:
+        return session(stack, LENGTH, events=TABLE, rank=12, low_cutoff=4, **more).activation["on"]
+
+    found = found_in(weak.stack)
+    assert found.smoothing_mm == 0.4
+    smoothed = found_in(weak.stack, smoothing_mm=found.smoothing_mm)
+    n_active = int(smoothed.active.sum())
+    assert found.n_active_smoothed == n_active > 4 * int(found.active.sum())
+    # They are where the blood changes.
+    assert smoothed.active[:, 12:].sum() > 0.9 * n_active
+    assert smoothed.smoothing_mm is None
+    for stack in (made.stack, still.stack, replace(weak.stack, spacing_mm={})):
+        assert found_in(stack).smoothing_mm is None
+
+
 def test_a_session_is_plotted_and_saved_as_a_scan_is(made: Scan, tmp_path: Path) -> None:
     found = session(made.stack, LENGTH, events=TABLE, rank=12, low_cutoff=4)
     figure = Figure()
@@ -239,6 +260,18 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     page = Path(report["output"]["report_html"]).read_text()
     assert "Activation: on 1" in page
     assert f"{int(wanted.active.sum())} pixels with |t| of" in page
+    sequence = Report.from_json(report).sequence
+    (record,) = sequence.activation
+    assert (record.trial_type, record.n_active) == ("on 1", int(wanted.active.sum()))
+    assert record.threshold == pytest.approx(wanted.threshold, rel=1e-4)
+    # The columns of the model are named, and cosines only where there are some.
+    assert tuple(sequence.design) == wanted.columns
+    assert "on 1, constant" in page or "on 1, framewise displacement, constant" in page
+    assert "cosine" not in page
+    slow = replace(sequence, design=("on 1", "drift_1", "drift_2", "constant"))
+    section = ActivationSection("on 1", Picture("", b"", "", ""), [])
+    longer = scan_page("s", replace(Report.from_json(report), sequence=slow), [], [], activations=[section])
+    assert "on 1, constant, 2 cosines" in longer
     assert (out / "s_tsnr.svg").exists()
     assert not (out / "s_tsnr.png").exists()
     # Each course over the blocks has the five events.

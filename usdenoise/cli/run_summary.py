@@ -55,6 +55,11 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         ("time", _time(report.timings_s)),
         ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
+    if sequence is not None:
+        rows += [
+            ("activation", "; ".join(filter(None, (f"{each.trial_type}: {each.sentence}", each.proposal))))
+            for each in sequence.activation
+        ]
     rows += [
         ("wrote", name)
         for key, name in report.output.items()

@@ -129,7 +129,7 @@ class LivePages:
         """Write the page and the series."""
         if self._shown is not update:
             self._draw(update)
-        words = f"Blood of block {update.number}"
+        words = f"Blood of block {update.number}, counted from 0"
         caption, n_good = "Blood power without the noise.", _n_good(update)
         if n_good < SETTLED_BLOCKS:
             caption += f" It settles over {SETTLED_BLOCKS} blocks: until then it can be wrong by half."
@@ -194,7 +194,7 @@ class LivePages:
         power = update.mean_blood_power if of_mean else update.blood_power
         geometry = update.geometry
         n_good = _n_good(update)
-        caption = f"mean of {n_good} blocks" if of_mean else f"block {update.number}"
+        caption = f"mean of {n_good} blocks" if of_mean else f"block {update.number}, counted from 0"
         if n_good < SETTLED_BLOCKS:
             caption += ", still settling"
         return power_doppler_picture(
@@ -216,7 +216,7 @@ def _n_good(update: SessionUpdate) -> int:
 def _figures(update: SessionUpdate, blocks: LiveBlocks) -> list[tuple[str, str, str]]:
     """Return the numbers at the top of the page: name, value, and meaning."""
     steady, blood = update.unsteadiness, update.blood_to_noise_db
-    last = update.name or f"block {update.number}"
+    last = update.name or f"block {update.number}, counted from 0"
     return [
         ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
         ("Waiting", str(blocks.n_waiting), "files that wait for the filter"),

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from usdenoise.blood.power_doppler import decibels
 from usdenoise.report.figures import ColorScale, encoded
 from usdenoise.report.panels import Panel, panel_figure, panels_of
-from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE, ActivationMap
+from usdenoise.report.record import ActivationRecord
+from usdenoise.sessions.activation import ActivationMap
 
 BLOOD_RANGE_DB = 30.0
 """Range of the blood map below an activation, and below the outlines of regions."""
@@ -19,13 +20,7 @@ BLOOD_SCALE = ColorScale("gray", -BLOOD_RANGE_DB, 0.0, "blood power (dB re maxim
 
 def activation_title(trial_type: str, activation: ActivationMap) -> str:
     """Return the title of the picture of an activation map."""
-    n_active = int(activation.active.sum())
-    if activation.threshold is None:
-        return f"{trial_type}: no pixel is significant (false discovery rate {FALSE_DISCOVERY_RATE})"
-    return (
-        f"{trial_type}: {n_active} pixels with |t| of {activation.threshold:.2f} or more (false discovery rate "
-        f"{FALSE_DISCOVERY_RATE})"
-    )
+    return f"{trial_type}: {ActivationRecord.of(trial_type, activation).sentence}"
 
 
 def activation_picture(

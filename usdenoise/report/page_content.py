@@ -14,7 +14,7 @@ from usdenoise.report.activation_picture import activation_title
 from usdenoise.report.carpets import BLOCKS_DB, CARPET_DB, carpet_png
 from usdenoise.report.charts import Carpet, Chart
 from usdenoise.report.panels import AXIS_NAMES
-from usdenoise.report.record import Report
+from usdenoise.report.record import ActivationRecord, Report
 from usdenoise.report.region_picture import REGIONS
 from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
@@ -121,7 +121,8 @@ def _activation(series: ResultSeries, trial_type: str, png: bytes) -> Activation
             )
         )
     picture = Picture(title, png, title, "t of the active pixels over the blood map.")
-    return ActivationSection(trial_type, picture, charts)
+    proposal = ActivationRecord.of(trial_type, activation).proposal
+    return ActivationSection(trial_type, picture, charts, f"{proposal.capitalize()}." if proposal else "")
 
 
 def block_charts(series: ResultSeries) -> list[Chart | Carpet]:

@@ -11,6 +11,7 @@ from usdenoise.completion.solve import Iteration
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.fit_quality import Verdict
 from usdenoise.pipeline.result import verdict_parts
+from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE, ActivationMap
 from usdenoise.system.plain_records import from_plain, plain
 from usdenoise.system.provenance import software
 
@@ -180,6 +181,57 @@ class BlockRecord:
 
 
 @dataclass(frozen=True)
+class ActivationRecord:
+    """The activation by a type of event.
+
+    Attributes
+    ----------
+    trial_type : str
+        The type.
+    n_active : int
+        Number of significant pixels.
+    threshold : float or None
+        Least absolute t of these; None without any.
+    smoothing_mm, n_active_smoothed : float or None, int or None
+        As for :class:`usdenoise.sessions.activation.ActivationMap`.
+    """
+
+    trial_type: str
+    n_active: int
+    threshold: float | None
+    smoothing_mm: float | None = None
+    n_active_smoothed: int | None = None
+
+    @classmethod
+    def of(cls, trial_type: str, activation: ActivationMap) -> Self:
+        """Return the record of an activation map."""
+        return cls(
+            trial_type,
+            int(activation.active.sum()),
+            activation.threshold,
+            activation.smoothing_mm,
+            activation.n_active_smoothed,
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The number of active pixels and their threshold, in words."""
+        if self.threshold is None:
+            return f"no pixel is significant (false discovery rate {FALSE_DISCOVERY_RATE})"
+        return (
+            f"{self.n_active} pixels with |t| of {self.threshold:.2f} or more (false discovery rate "
+            f"{FALSE_DISCOVERY_RATE})"
+        )
+
+    @property
+    def proposal(self) -> str:
+        """The smoothing that would show more, in words; empty if there is none."""
+        if self.smoothing_mm is None:
+            return ""
+        return f"with --smoothing {self.smoothing_mm:g}, {self.n_active_smoothed} pixels are active"
+
+
+@dataclass(frozen=True)
 class SequenceRecord:
     """The blocks of a session.
 
@@ -195,6 +247,8 @@ class SequenceRecord:
         Frames of the sample that the clutter was estimated from.
     design : tuple of str
         Columns of the general linear model of the activation; empty without events.
+    activation : tuple of ActivationRecord
+        The activation by each type of event; empty without events.
     alignment : str
         What was compensated for in which blocks, in words; empty if nothing was.
     """
@@ -209,6 +263,7 @@ class SequenceRecord:
     blocks: tuple[BlockRecord, ...]
     alignment: str = ""
     design: tuple[str, ...] = ()
+    activation: tuple[ActivationRecord, ...] = ()
 
 
 @dataclass(frozen=True)

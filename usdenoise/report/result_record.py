@@ -11,6 +11,7 @@ from usdenoise.clutter.cutoff_reason import CutoffReason
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.report.record import (
+    ActivationRecord,
     BlockRecord,
     BloodRecord,
     CutoffRecord,
@@ -177,6 +178,7 @@ def _of_session(report: Report, series: ResultSeries, session: SessionOptions) -
             n_bad=int(series.is_bad.sum()),
             alignment=_alignment(series),
             design=next((found.columns for found in series.activation.values()), ()),
+            activation=tuple(ActivationRecord.of(name, found) for name, found in series.activation.items()),
             blocks=blocks,
         ),
     )
@@ -218,6 +220,8 @@ def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
     ]
     if (more := len(sentences) - MOST_NAMED) > 0:
         sentences[MOST_NAMED:] = [f"and {more} more block{'' if more == 1 else 's'}"]
+    if sentences:
+        sentences.append("blocks are counted from 0")
     n_left_out = sum(quality.n_left_out for quality in frames)
     if n_left_out:
         sentences.insert(0, f"{n_left_out} bad frames are excluded")

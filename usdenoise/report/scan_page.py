@@ -88,11 +88,14 @@ class ActivationSection:
         The map.
     charts : sequence of Chart
         The expected response, and the course of the active pixels.
+    proposal : str
+        A sentence on the smoothing that would show more; empty if there is none.
     """
 
     trial_type: str
     picture: Picture
     charts: Sequence[Chart]
+    proposal: str = ""
 
 
 def scan_page(
@@ -158,6 +161,7 @@ def scan_page(
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,
         activations=activations,
+        model=_model(report),
         is_cutoff_low="cutoff-low" in codes,
         frame_charts=frame_charts,
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
@@ -187,6 +191,18 @@ def _figures(report: Report) -> dict[str, str]:
         "repeatability": "" if agreement is None else f"{agreement:.2f}",
         "tissue": "" if blood.tissue_share is None else f"{100 * blood.tissue_share:.0f} %",
     }
+
+
+def _model(report: Report) -> str:
+    """Return the columns of the model of the activation, in words; empty without events."""
+    columns = () if report.sequence is None else report.sequence.design
+    n_drifts, n_bad = (sum(name.startswith(start) for name in columns) for start in ("drift", "bad_block"))
+    words = [name.replace("_", " ") for name in columns if not name.startswith(("drift", "bad_block"))]
+    if n_drifts:
+        words.append(f"{n_drifts} cosine{'s' * (n_drifts > 1)} for slow drifts")
+    if n_bad:
+        words.append(f"{'one for the bad block' if n_bad == 1 else f'one for each of {n_bad} bad blocks'}")
+    return ", ".join(words)
 
 
 def _cutoff_charts(report: Report) -> list[Chart]:

@@ -34,6 +34,10 @@ from usdenoise.stack.geometry import Geometry
 FWHM = 2.3548
 """Full width at half maximum of a Gaussian of standard deviation 1."""
 
+PROPOSED_PIXELS, MORE_ACTIVE, LEAST_ACTIVE = 2, 2, 20
+"""Width of the Gaussian that is tried for the activation, in pixels, and how many times more active pixels, and how many at
+least, it must give to be proposed."""
+
 
 @dataclass(frozen=True, repr=False)
 class ResultSeries:
@@ -227,21 +231,29 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
         )
     check_events(events, float(series.times[-1]))
     blood, spacing = series.images["blood_power"], series.geometry.spacing_mm
-    values: NDArray[np.floating] = blood
-    if options.smoothing_mm:
-        axes = series.geometry.spatial_axes
-        if any(letter not in spacing for letter in axes):
-            raise OptionError(
-                "smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}"
-            )
-        values = smoothed_series(blood, [options.smoothing_mm / (FWHM * spacing[letter]) for letter in axes])
+    pitches = [spacing.get(letter) for letter in series.geometry.spatial_axes]
+    if options.smoothing_mm and None in pitches:
+        raise OptionError("smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}")
     in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"])
     moved = (
         None
         if series.shifts is None
         else displacement_columns(series.shifts, series.geometry)[1]["framewise_displacement"]
     )
-    activation = activation_maps(values, in_vessels, series.times, series.is_bad, events, moved, options.hrf)
+
+    def maps(smoothing_mm: float) -> dict[str, ActivationMap]:
+        values: NDArray[np.floating] = blood
+        if smoothing_mm:
+            values = smoothed_series(blood, [smoothing_mm / (FWHM * pitch) for pitch in pitches if pitch])
+        return activation_maps(values, in_vessels, series.times, series.is_bad, events, moved, options.hrf)
+
+    activation = maps(options.smoothing_mm)
+    if not options.smoothing_mm and None not in pitches:
+        width = float(f"{PROPOSED_PIXELS * max(pitch for pitch in pitches if pitch):.2g}")
+        for name, smoothed in maps(width).items():
+            found, n_smoothed = activation[name], int(smoothed.active.sum())
+            if n_smoothed >= max(MORE_ACTIVE * int(found.active.sum()), LEAST_ACTIVE):
+                activation[name] = replace(found, smoothing_mm=width, n_active_smoothed=n_smoothed)
     return replace(
         series,
         activation=activation,

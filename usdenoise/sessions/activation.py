@@ -61,6 +61,10 @@ class ActivationMap:
         Mean blood power of the active pixels in per cent of their mean; NaN without any.
     columns : tuple of str
         Columns of the model.
+    smoothing_mm : float or None
+        Full width of a Gaussian with which far more pixels would be active; None (the default) for none.
+    n_active_smoothed : int or None
+        Number of these pixels; None (the default) without such a width.
     """
 
     t: NDArray[np.float32]
@@ -70,6 +74,8 @@ class ActivationMap:
     expected: NDArray[np.float64]
     course: NDArray[np.float64]
     columns: tuple[str, ...] = ()
+    smoothing_mm: float | None = None
+    n_active_smoothed: int | None = None
 
     def __repr__(self) -> str:
         """Describe the content in one line."""
