@@ -38,6 +38,13 @@ def test_a_summary_and_a_file(tmp_path: Path) -> None:
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (0, "", "")
 
 
+def test_a_session_shows_its_progress(tmp_path: Path) -> None:
+    done = cli("simulate", tmp_path / "s", "--session", 3, *SMALL)
+    assert done.stderr.splitlines() == [f"{n} of 3 blocks are simulated" for n in (1, 2, 3)]
+    quiet = cli("simulate", tmp_path / "q", "--session", 3, *SMALL, "-q")
+    assert (quiet.exit_code, quiet.stderr) == (0, "")
+
+
 def test_an_existing_file_or_none_that_can_be_made(tmp_path: Path) -> None:
     out = tmp_path / "p.h5"
     out.write_text("precious")

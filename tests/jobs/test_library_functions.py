@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,25 @@ def test_help_of_load_names_its_options() -> None:
         "z": 0.3,
         "x": 0.3,
     }
+
+
+def test_the_log_has_the_cutoff_the_blocks_and_the_doubts(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "usdenoise"):
+        result = denoise(small(), **OPTIONS)
+        usdenoise.session(small(), 20, **OPTIONS)
+    assert "cutoff 1" in caplog.records[0].getMessage()
+    assert [record.getMessage() for record in caplog.records if "blocks are" in record.getMessage()][-1:] == [
+        "3 of 3 blocks are filtered"
+    ]
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert result.doubts
+    assert [text.partition(": ")[2] for text in warned[: len(result.doubts)]] == [
+        doubt.sentence for doubt in result.doubts
+    ]
+    caplog.clear()
+    right = denoise(load(SAMPLE))
+    assert not right.doubts
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.parametrize("window", [None, 20])

@@ -1,22 +1,44 @@
 """An option is declared once: from its field come the flag, the key of the file, the check, the errors and the help."""
 
+import inspect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+import usdenoise
 from usdenoise.cli.config_file import config_option
 from usdenoise.cli.option_groups import GroupedCommand
 from usdenoise.cli.shared_options import flags_of, keys_of, requested
 from usdenoise.errors import OptionError
+from usdenoise.jobs.compare.clutter_filters import SHARED, SharedKeywords
+from usdenoise.jobs.session_call import SessionKeywords
 from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions
 from usdenoise.options.declaration import Group, Options, option
+from usdenoise.options.denoise_options import DenoiseKeywords
 from usdenoise.options.kinds import NAMES
+from usdenoise.options.reading_options import SCALE_NAMES, ScaleKeywords
+
+
+def test_the_typed_keyword_arguments_are_the_declared_options() -> None:
+    def types(hint: Any) -> set[Any]:
+        # A tuple is stored, and any sequence is taken.
+        return {Sequence[int] if each == tuple[int, ...] else each for each in get_args(hint) or (hint,)}
+
+    declared = get_type_hints(DenoiseOptions)
+    wanted = {name: types(declared[name]) | {type(None)} for name in DenoiseOptions.declared}
+    assert {name: types(hint) for name, hint in get_type_hints(DenoiseKeywords).items()} == wanted
+    shared = {name: types(hint) for name, hint in get_type_hints(SharedKeywords).items()}
+    assert shared == {name: wanted[name] for name in SHARED}
+    named = inspect.signature(usdenoise.session).parameters
+    assert set(SessionKeywords.__annotations__) == set(named) - {"source", "window", "stride", "live"}
+    assert set(ScaleKeywords.__annotations__) == set(SCALE_NAMES.values())
 
 
 @dataclass(frozen=True)

@@ -193,6 +193,23 @@ def test_a_session_has_the_activation_of_its_events(made: Scan) -> None:
     assert smooth.t[vessels & right].mean() > 1.2 * found.t[vessels & right].mean()
 
 
+def test_events_may_be_a_data_frame(made: Scan) -> None:
+    table = pd.DataFrame(TABLE, columns=["onset", "duration", "trial_type"])
+    quick: dict[str, Any] = {"rank": 12, "low_cutoff": 4}
+    wanted = session(made.stack, LENGTH, events=TABLE, **quick).activation["on"]
+    found = session(made.stack, LENGTH, events=table, **quick).activation["on"]
+    np.testing.assert_array_equal(found.t, wanted.t)
+    plain = session(made.stack, LENGTH, events=table.assign(trial_type=np.nan), **quick).activation
+    np.testing.assert_array_equal(plain["event"].t, wanted.t)
+    for wrong, sentence in (
+        (table.drop(columns="duration"), "has no column duration"),
+        (table.assign(duration=-1.0), "row 0: the onset must be finite and the duration positive"),
+        (table[:0], "has no events"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            session(made.stack, LENGTH, events=wrong, **quick)
+
+
 def test_smoothing_is_proposed_where_far_more_pixels_would_be_active(made: Scan) -> None:
     weak, still = (scan(30, rise=rise, blood=2.0, resolution=0.8) for rise in (0.1, 0.0))
 

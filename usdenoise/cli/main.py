@@ -1,5 +1,6 @@
 """The group of commands. Each command is imported when it is called, so that --help stays fast."""
 
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -26,6 +27,9 @@ COMMANDS = {
     "reproduce": "Repeat the paper's experiments, and check its claims.",
 }
 """Commands with the texts of `usdenoise --help`, which must not import the commands."""
+
+NO_LOG = logging.NullHandler()
+"""The console has the messages of the commands, and not the log of the library."""
 
 FAILED, DIVERGED, BROKEN_PIPE = 1, 3, 141
 
@@ -122,3 +126,4 @@ def main() -> None:
     Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed with an
     error message, 2 wrong usage, 3 the solver diverged.
     """
+    logging.getLogger("usdenoise").addHandler(NO_LOG)

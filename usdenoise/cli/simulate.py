@@ -59,13 +59,20 @@ def command(
     settings = PhantomSettings(**shared.requested(PhantomSettings, {**values, **dict(values["set"])}))
     began = time.perf_counter()
     console.begin("frames", settings.n_frames)
+
+    def show_progress(done: int) -> None:
+        console.advance(done)
+        block, rest = divmod(done, settings.frames_a_block)
+        if settings.session is not None and not rest and not console.is_animated:
+            console.say(f"{block} of {settings.n_blocks} blocks are simulated")
+
     summary = simulate_to_file(
         out,
         settings,
         threads=threads,
         overwrite=overwrite,
         command=typed_command(),
-        on_frames=console.advance,
+        on_frames=show_progress,
     )
     letters = "zxyt" if settings.is_volume else "zxt"
     shape = ", ".join(f"{letter} {n}" for letter, n in zip(letters, settings.shape, strict=True))

@@ -2,7 +2,10 @@
 
 import csv
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from usdenoise.errors import InputError
 from usdenoise.files.damage import readable
@@ -30,22 +33,44 @@ def read_events(path: Path) -> list[Event]:
             rows = list(csv.DictReader(file, delimiter="\t"))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
+    return events_of_rows(rows, str(path), "line", 2)
+
+
+def events_of_rows(rows: Sequence[Mapping[str, Any]], name: str, unit: str, first: int) -> list[Event]:
+    """Return the events of the rows of a table.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        The values of each row by their columns, as in :func:`read_events`.
+    name, unit : str
+        What errors call the table and a row.
+    first : int
+        Number of the first row in errors.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, or a value is not valid.
+    """
     if not rows:
-        raise InputError(f"{path} has no events")
-    missing = [name for name in REQUIRED if name not in rows[0]]
+        raise InputError(f"{name} has no events")
+    missing = [column for column in REQUIRED if column not in rows[0]]
     if missing:
         raise InputError(
-            f"{path} has no column {' and no column '.join(missing)}",
+            f"{name} has no column {' and no column '.join(missing)}",
             remedy="give a table separated by tabs, with onset and duration in s",
         )
-    return [_event(path, number, row) for number, row in enumerate(rows, 2)]
-
-
-def _event(path: Path, line: int, row: dict[str, str]) -> Event:
-    try:
-        onset, duration = (float(row[name]) for name in REQUIRED)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{path}, line {line}: onset and duration must be numbers") from error
-    if not (math.isfinite(onset) and math.isfinite(duration) and duration > 0):
-        raise InputError(f"{path}, line {line}: the onset must be finite and the duration positive")
-    return Event(onset, duration, (row.get("trial_type") or "event").strip())
+    events = []
+    for number, row in enumerate(rows, first):
+        try:
+            onset, duration = (float(row[column]) for column in REQUIRED)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{name}, {unit} {number}: onset and duration must be numbers") from error
+        if not (math.isfinite(onset) and math.isfinite(duration) and duration > 0):
+            raise InputError(f"{name}, {unit} {number}: the onset must be finite and the duration positive")
+        trial_type = row.get("trial_type")
+        # A DataFrame has NaN for a missing text.
+        is_missing = trial_type is None or trial_type != trial_type
+        events.append(Event(onset, duration, "" if is_missing else str(trial_type).strip()))
+    return [event if event.trial_type else replace(event, trial_type="event") for event in events]

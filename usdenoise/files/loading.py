@@ -4,12 +4,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from usdenoise.errors import InputError
 from usdenoise.files.contents import Candidate
 from usdenoise.files.open_input import open_contents, open_input, pick
-from usdenoise.options.reading_options import reading_options
+from usdenoise.options.reading_options import ScaleKeywords, reading_options
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.metadata import Metadata
 
@@ -56,7 +56,7 @@ def load(  # noqa: PLR0913
     spacing: float | Sequence[float] | None = None,
     center_frequency: float | None = None,
     on_part: Callable[[int, int], None] | None = None,
-    **unknown: Any,
+    **unknown: Unpack[ScaleKeywords],
 ) -> Acquisition:
     """Read an acquisition from a file or a folder.
 

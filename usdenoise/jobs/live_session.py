@@ -3,22 +3,31 @@
 import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Unpack, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.events import read_events
+from usdenoise.files.events import events_of_rows, read_events
 from usdenoise.files.regions import drawn_regions
-from usdenoise.options.denoise_options import DenoiseOptions, shows_options
+from usdenoise.options.denoise_options import DenoiseKeywords, DenoiseOptions, shows_options
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.sessions.activation import Event
 from usdenoise.sessions.online_session import OnlineSession
 
-EventSource = str | Path | Sequence[tuple[float, float, str]]
-"""A BIDS table of events, or (onset, duration, trial_type) of each."""
+
+@runtime_checkable
+class EventTable(Protocol):
+    """A pandas.DataFrame with the columns of a BIDS table of events."""
+
+    def to_dict(self, orient: Any) -> Any:
+        """Return the rows for "records"."""
+
+
+EventSource = str | Path | Sequence[tuple[float, float, str]] | EventTable
+"""A BIDS table of events, a DataFrame of its columns, or (onset, duration, trial_type) of each."""
 
 
 class Session(OnlineSession):
@@ -33,7 +42,7 @@ class Session(OnlineSession):
         One letter for each axis of the blocks, for example "tzx"; needed for arrays.
     frame_rate, spacing : float; float or sequence of float, optional
         Frames per second, and pixel pitch in mm, as for :func:`usdenoise.denoise`.
-    events : str, Path or sequence of (onset, duration, trial_type), optional
+    events : str, Path, pandas.DataFrame or sequence of (onset, duration, trial_type), optional
         Events in s from the first frame, as for :func:`usdenoise.session`. A file may grow while the session runs. By
         default there are none.
     preset, options, **requested_options
@@ -76,7 +85,7 @@ class Session(OnlineSession):
         gain_correction: bool = True,
         regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
         events: EventSource | None = None,
-        **requested_options: Any,
+        **requested_options: Unpack[DenoiseKeywords],
     ) -> None:
         super().__init__(
             drawn_regions(regions),
@@ -121,13 +130,15 @@ class _EventsSoFar:
 
 
 def events_of(source: EventSource) -> list[Event]:
-    """Return the events of a table, or of tuples.
+    """Return the events of a table or a DataFrame, or of tuples.
 
     Raises
     ------
     InputError
         As for :func:`usdenoise.files.events.read_events`.
     """
-    return (
-        read_events(Path(source)) if isinstance(source, str | Path) else [Event(*event) for event in source]
-    )
+    if isinstance(source, str | Path):
+        return read_events(Path(source))
+    if isinstance(source, EventTable):
+        return events_of_rows(source.to_dict("records"), "the table of events", "row", 0)
+    return [Event(*event) for event in source]

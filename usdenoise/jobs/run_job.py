@@ -1,5 +1,6 @@
 """Run a job: an acquisition file in, a folder of results out."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,6 +26,8 @@ from usdenoise.report.page_content import page_of
 from usdenoise.report.result_record import report_of
 from usdenoise.system.memory import release_freed_memory
 from usdenoise.system.provenance import record, requested, software, to_json
+
+logger = logging.getLogger(__name__)
 
 ZARR = "zarr"
 """Key of the series as Zarr, beside the main file."""
@@ -167,6 +170,8 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             job.path.stem, series, report, pictures_on_page(results), activations_on_page(series, results)
         )
         written = results.commit(report, page)
+    for doubt in report.doubts:
+        logger.warning("%s: %s", job.path, doubt.sentence)
     if job.is_session:
         remove_spectra(job)
     if job.bids is not None:

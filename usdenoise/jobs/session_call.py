@@ -1,11 +1,12 @@
 """Sessions of many blocks: the library call, and the job behind ``usdenoise session``."""
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ from usdenoise.jobs.session_blocks import series_of_blocks
 from usdenoise.jobs.session_inputs import BlocksOfFiles, with_own_window
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.linalg.executor import Executor
-from usdenoise.options.denoise_options import DenoiseOptions, shows_options
+from usdenoise.options.denoise_options import DenoiseKeywords, DenoiseOptions, shows_options
 from usdenoise.options.job_options import Display, Output
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
@@ -49,6 +50,8 @@ from usdenoise.stack.data_arrays import series_to_dataset
 from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.system.lock import locked
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,6 +178,28 @@ class SessionResult:
         return plot(self, image, **settings)
 
 
+class SessionKeywords(DenoiseKeywords, total=False):
+    """The keyword arguments of :func:`usdenoise.session` besides `live`, for type checkers and editors."""
+
+    axes: str | None
+    frame_rate: float | None
+    spacing: float | Sequence[float] | None
+    preset: str | None
+    options: DenoiseOptions | None
+    reading: Mapping[str, Any] | None
+    block_interval_s: float | None
+    skip_bad_files: bool
+    registration: bool
+    gain_correction: bool
+    events: EventSource | None
+    hrf: str
+    smoothing_mm: float
+    until_idle_s: float | None
+    regions: Mapping[str, NDArray[np.bool_] | str] | None
+    dask: str | None
+    on_block: Callable[[int, int], None] | None
+
+
 @overload
 def session(
     source: Any,
@@ -182,7 +207,7 @@ def session(
     stride: int | None = None,
     *,
     live: Literal[True],
-    **read_options: Any,
+    **arguments: Unpack[SessionKeywords],
 ) -> Iterator[SessionUpdate]: ...
 
 
@@ -193,7 +218,7 @@ def session(
     stride: int | None = None,
     *,
     live: Literal[False] = False,
-    **read_options: Any,
+    **arguments: Unpack[SessionKeywords],
 ) -> SessionResult: ...
 
 
@@ -221,7 +246,7 @@ def session(  # noqa: PLR0913
     regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
     dask: str | None = None,
     on_block: Callable[[int, int], None] | None = None,
-    **requested_options: Any,
+    **requested_options: Unpack[DenoiseKeywords],
 ) -> SessionResult | Iterator[SessionUpdate]:
     """Filter the blocks of a session, and return their time series.
 
@@ -255,9 +280,9 @@ def session(  # noqa: PLR0913
     registration, gain_correction : bool
         Whether blocks are shifted to where the image is in most of them, and divided by the gain of the tissue; by default
         both.
-    events : str, Path or sequence of (onset, duration, trial_type), optional
-        Events in s from the first frame: a BIDS table, or tuples. The result then has the activation map of each type
-        (needs the package nilearn); by default none.
+    events : str, Path, pandas.DataFrame or sequence of (onset, duration, trial_type), optional
+        Events in s from the first frame: a BIDS table, a DataFrame with its columns, or tuples. The result then has the
+        activation map of each type (needs the package nilearn); by default none.
     hrf : str
         Shape of the response: "boxcar" (the default), "glover" or "spm".
     smoothing_mm : float
@@ -319,7 +344,12 @@ def session(  # noqa: PLR0913
         )
     if until_idle_s is not None:
         raise OptionError("until_idle_s requires live=True")
-    known, region_definitions = events_of(events or ()), drawn_regions(regions)
+    known, region_definitions = [] if events is None else events_of(events), drawn_regions(regions)
+
+    def log_block(done: int, total: int) -> None:
+        logger.info("%d of %d blocks are filtered", done, total)
+        if on_block is not None:
+            on_block(done, total)
 
     def series_of(
         recording: Recording,
@@ -335,11 +365,15 @@ def session(  # noqa: PLR0913
             store,
             known,
             region_definitions,
-            progress=(None, on_block),
+            progress=(None, log_block),
             executor=executor,
             doubts=doubts,
         )
-        return SessionResult(series, blocks_options, is_labelled)
+        result = SessionResult(series, blocks_options, is_labelled)
+        logger.info("cutoff %d; %r", result.low_cutoff, result)
+        for doubt in result.doubts:
+            logger.warning("%s", doubt.sentence)
+        return result
 
     if isinstance(source, str | Path | list | tuple):
         # A session from files may be longer than memory.

@@ -1,10 +1,10 @@
 """The options of the denoiser, and the presets."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import Group, Options, option
@@ -191,6 +191,29 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
                 option="low_cutoff",
                 remedy=f"raise {{{name}}} or lower {{low_cutoff}}",
             )
+
+
+class DenoiseKeywords(TypedDict, total=False):
+    """The fields of :class:`DenoiseOptions` as keyword arguments, for type checkers and editors; None is the default."""
+
+    method: str | None
+    rank: int | str | None
+    sampling: float | None
+    seed: int | None
+    iterations: int | None
+    decay: float | None
+    damping: float | None
+    step: float | None
+    alpha: float | None
+    ridge: float | str | None
+    init: str | None
+    patience: int | None
+    low_cutoff: int | str | None
+    high_cutoff: int | str | None
+    refit: str | None
+    bad_frames: str | Sequence[int] | None
+    precision: str | None
+    threads: int | None
 
 
 PAPER = MappingProxyType(

@@ -1,8 +1,8 @@
 """The options of reading: what to read from a file, and metadata that override the metadata of the file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from usdenoise.errors import check_names
 from usdenoise.options.declaration import Group, Options, option
@@ -14,6 +14,14 @@ SCALE_NAMES = {
     "center_frequency": "center_frequency_hz",
 }
 """Names of the scales in calls of the library, which have no units -> fields."""
+
+
+class ScaleKeywords(TypedDict, total=False):
+    """The scales with their units, as keyword arguments; None keeps the metadata of the file."""
+
+    frame_rate_hz: float | None
+    spacing_mm: float | Sequence[float] | None
+    center_frequency_hz: float | None
 
 
 @dataclass(frozen=True)

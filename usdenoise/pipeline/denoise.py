@@ -1,10 +1,11 @@
 """The library call: a stack in, the filtered stack and a description of the estimate out."""
 
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import interpolated
-from usdenoise.options.denoise_options import DenoiseOptions, make_options, shows_options
+from usdenoise.options.denoise_options import DenoiseKeywords, DenoiseOptions, make_options, shows_options
 from usdenoise.pipeline.dask_executor import (
     DaskExecutor,
     LazyExecutor,
@@ -33,6 +34,8 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import is_dask_array, pack
 from usdenoise.stack.given_stack import as_acquisition
 
+logger = logging.getLogger(__name__)
+
 
 @shows_options
 def denoise(  # noqa: PLR0913
@@ -48,7 +51,7 @@ def denoise(  # noqa: PLR0913
     in_place: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_progress: Callable[[str, int, int], None] | None = None,
-    **requested_options: Any,
+    **requested_options: Unpack[DenoiseKeywords],
 ) -> DenoiseResult:
     """Estimate the leading components of a stack from a sample of its entries, and keep a band of them.
 
@@ -129,7 +132,12 @@ def denoise(  # noqa: PLR0913
     else:
         recording, target = array_recording(stack, chosen.precision, in_place)
         result = denoise_frames(recording, chosen, factors, target, on_iteration, on_progress)
-    return result if stack.labels is None else LabelledResult.from_result(result)
+    if stack.labels is not None:
+        result = LabelledResult.from_result(result)
+    logger.info("%s: cutoff %s; %s", stack.name, result.options.low_cutoff, result.verdict)
+    for doubt in result.doubts:
+        logger.warning("%s: %s", stack.name, doubt.sentence)
+    return result
 
 
 def denoise_frames(
@@ -222,7 +230,7 @@ def map_scan(recording: Recording, options: DenoiseOptions, executor: Executor) 
 
 
 def chosen_options(
-    preset: str | None, options: DenoiseOptions | None, requested_options: dict[str, Any]
+    preset: str | None, options: DenoiseOptions | None, requested_options: Mapping[str, Any]
 ) -> DenoiseOptions:
     """Return all options at once, or the options of a preset with single ones.
 

@@ -1,5 +1,6 @@
 """A session whose blocks are still to come: each is filtered as it comes, with the latest estimate."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -44,6 +45,8 @@ from usdenoise.system.memory import available_bytes
 HELD_LIVE = 18.0
 """Bytes in memory for each byte of a block while one is filtered and the clutter is estimated. With blocks of 128 x 128 x
 300 sessions in control groups of 600 and 700 MiB were killed, and none of four in 800 to 1000 MiB."""
+
+logger = logging.getLogger(__name__)
 
 
 class OnlineSession:
@@ -176,6 +179,7 @@ class OnlineSession:
         """Wait for a block of :meth:`begin`, add it to the session, and return the update after it."""
         self._before = self._state
         self._state, update = self._step(self._state, begun)
+        logger.info("block %d %s: %s", update.number, update.name, update.why or "good")
         return update
 
     def take_back(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,19 @@ from usdenoise.stack.random_streams import RandomStream
 
 SHARED = ("rank", "sampling", "low_cutoff", "high_cutoff", "seed", "precision", "threads")
 """Options of the denoiser that all compared filters share."""
+
+
+class SharedKeywords(TypedDict, total=False):
+    """These options as keyword arguments, for type checkers and editors; None is the default."""
+
+    rank: int | str | None
+    sampling: float | None
+    low_cutoff: int | str | None
+    high_cutoff: int | str | None
+    seed: int | None
+    precision: str | None
+    threads: int | None
+
 
 PAPER_TAU = 0.32
 """The paper's step as tau = 2 alpha / (n_pixels n_frames), with its alpha 1e7 and its stack of 26000 x 2400. Unlike

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,11 @@ from usdenoise.jobs.compare.clutter_filters import (
     SHARED,
     USUAL,
     Filtered,
+    SharedKeywords,
     run_filter,
 )
 from usdenoise.jobs.compare.figures_of_merit import FIGURES, PICTURES, figures_of_merit, relative_distance
-from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.stack.acquisition import Acquisition
 
 NUMBERS = ("rank", "low_cutoff", "iterations", "passes", "held_out_rmse")
@@ -75,7 +76,7 @@ def compare(
     background: NDArray[np.bool_] | None = None,
     truth: Truth | None = None,
     on_start: Callable[[str], None] | None = None,
-    **requested_options: Any,
+    **requested_options: Unpack[SharedKeywords],
 ) -> Comparison:
     """Filter one acquisition by several methods, one after the other.
 
@@ -129,7 +130,7 @@ def compare(
     (12, 10)
     """
     check_names(requested_options, SHARED)
-    options = DenoiseOptions(**requested_options)
+    options = make_options(**requested_options)
     names = _checked_names(methods)
     signal, background = _regions(acquisition, signal, background, truth)
     exact: NDArray[Any] | None = None
