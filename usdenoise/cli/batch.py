@@ -14,6 +14,7 @@ from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.cli.option_types import PathType
 from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.options.declaration import Group
+from usdenoise.options.job_options import NO_PRODUCTS
 
 if TYPE_CHECKING:
     from usdenoise.jobs.batch import BatchReport
@@ -70,7 +71,8 @@ if TYPE_CHECKING:
     Group.OUTPUTS,
     "--flat",
     is_flag=True,
-    help="Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else.",
+    help="Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else. "
+    "With --method svd, pictures, pages and doubts about blood require --products.",
 )
 @shared.flags_of(Display, "dynamic_range")
 @shared.resource_options
@@ -93,6 +95,9 @@ def command(
     that run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
     DIR; the page can be opened while the batch runs. --json prints a line for each scan, then a summary.
     """
+    if flat and values["method"] == "svd" and values["products"] is None:
+        # Exact stacks in one folder are for localisation, where no map of the blood is judged.
+        values["products"] = NO_PRODUCTS
     arguments = shared.job_arguments(values)
     dask = arguments.pop("dask", None)
     selection: dict[str, Any] = {

@@ -48,7 +48,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         ("method", f"{report.method}, rank {report.rank}{_sampled(report)}"),
         ("clutter", _clutter(report)),
         ("kept", _kept(report)),
-        ("blood", conditional(report.blood.sentence, report)),
+        *([("blood", conditional(report.blood.sentence, report))] if report.blood.sentence else []),
         ("estimate", _estimate(report, warned)),
         ("error", _error(report)),
         ("stopped", _stopped(report)),

@@ -55,7 +55,8 @@ class Product:
 
     def is_on_page(self, job: Job) -> bool:
         """Return whether the page of the job shows it: always the power images, other pictures if they are requested."""
-        return self.name in PICTURES and (self.name in QUANTITIES or self.is_requested(job))
+        is_shown = self.name in PICTURES and (self.name in QUANTITIES or self.is_requested(job))
+        return is_shown and job.output.judges_blood
 
     def write(self, series: ResultSeries, results: Results) -> None:
         """Write its files, and keep its picture for the page."""

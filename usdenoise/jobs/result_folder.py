@@ -48,7 +48,8 @@ class Results:
         self.pictures: dict[str, bytes] = {}
         self.notes: list[str] = []
         self._folder = folder
-        endings = {**files, PAGE: "report.html", REPORT: "report.json"}
+        page = {PAGE: "report.html"} if job.output.judges_blood else {}
+        endings = {**files, **page, REPORT: "report.json"}
         self._places = {key: folder.reserve(f"{job.stem}_{ending}") for key, ending in endings.items()}
 
     def has(self, key: str) -> bool:
@@ -75,15 +76,15 @@ class Results:
         """Key -> final path of each file, as the report has them."""
         return {key: str(final) for key, final in zip(self._places, self._folder.finals, strict=True)}
 
-    def commit(self, report: Report, page: str) -> dict[str, Any]:
-        """Write the page and the report, and give all files their final names.
+    def commit(self, report: Report, page: str | None) -> dict[str, Any]:
+        """Write the page, if there is one, and the report, and give all files their final names.
 
         Parameters
         ----------
         report : Report
             The report.
-        page : str
-            The page.
+        page : str or None
+            The page; None without one.
 
         Returns
         -------
@@ -91,7 +92,8 @@ class Results:
             The report as it is written: with the bytes of each file, from which a later batch checks that the results are
             complete.
         """
-        self._places[PAGE].write_text(page, encoding="utf-8")
+        if page is not None:
+            self._places[PAGE].write_text(page, encoding="utf-8")
         # Files that were not reserved here are in the folder already.
         sizes = {
             key: size_on_disk(self._places.get(key, Path(name)))

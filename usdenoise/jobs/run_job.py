@@ -166,9 +166,10 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             requested(**job.requested_options),
             job.session,
         )
-        page = page_of(
-            job.path.stem, series, report, pictures_on_page(results), activations_on_page(series, results)
-        )
+        page = None
+        if job.output.judges_blood:
+            shown, activations = pictures_on_page(results), activations_on_page(series, results)
+            page = page_of(job.path.stem, series, report, shown, activations)
         written = results.commit(report, page)
     for doubt in report.doubts:
         logger.warning("%s: %s", job.path, doubt.sentence)

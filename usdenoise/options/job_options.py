@@ -7,7 +7,9 @@ from usdenoise.errors import OptionError
 from usdenoise.options.declaration import Group, Options, option
 from usdenoise.options.kinds import LEVELS, NAMES
 
-PRODUCT_NAMES = ("power", "blood", "directional", "signed", "velocity")
+PRODUCT_NAMES = ("power", "blood", "directional", "signed", "velocity", "none")
+
+NO_PRODUCTS = ("none",)
 
 COLOR_MAPS = ("inferno", "magma", "viridis", "cividis", "gray", "hot")
 """Colour maps for power, dark to bright, the default first. All but "hot" are perceptually uniform: equal steps in dB look
@@ -50,15 +52,22 @@ class Output(Options, group=Group.OUTPUTS):
     products: tuple[str, ...] = option(
         ("power", "blood"),
         "Pictures to make: power, blood, directional, signed, velocity (in mm/s with {center_frequency_hz}, which the "
-        "file may have).",
+        "file may have). none writes the stack without pictures, page and doubts about blood, for localisation.",
         kind=NAMES,
         choices=PRODUCT_NAMES,
     )
     """The result file holds the power and the blood map in any case, and the arrays of the other named products."""
     nifti: bool = option(False, "Write the power images as NIfTI with a JSON sidecar.")
 
+    @property
+    def judges_blood(self) -> bool:
+        """Whether there are pictures, a page, and doubts about blood."""
+        return self.products != NO_PRODUCTS
+
     def check(self) -> None:
-        """Check the name of the stack."""
+        """Check the name of the stack, and that no product stands beside none."""
+        if "none" in self.products and self.judges_blood:
+            raise OptionError("none excludes other products", option="products")
         if self.stack_name is not None:
             if re.fullmatch(r"[A-Za-z]\w{0,62}", self.stack_name, re.ASCII) is None:
                 raise OptionError(

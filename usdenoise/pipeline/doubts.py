@@ -52,6 +52,13 @@ class Doubt:
     sentence: str
 
 
+ABOUT_BLOOD = (
+    *("few-frames", "cutoff-unsure", "cutoff-low", "cutoff-high"),
+    *("no-blood", "tissue", "repeatability", "vessels-everywhere"),
+)
+"""Codes of doubts about blood and its maps, which do not apply to stacks for localisation."""
+
+
 def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Doubt, ...]:
     """Return the doubts about a result; none if it has blood, a cutoff that suits the data, and repeats.
 

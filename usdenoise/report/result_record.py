@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from usdenoise.clutter.cutoff_reason import CutoffReason
+from usdenoise.options.job_options import NO_PRODUCTS
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.doubts import ABOUT_BLOOD
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.report.record import (
     ActivationRecord,
@@ -85,6 +87,7 @@ def report_of(
         Options of a session; None for a run.
     """
     result, picture = series.fit, series.picture_quality
+    judges_blood = tuple(requested.get("output", {}).get("products", ())) != NO_PRODUCTS
     solution, options, fit = result.solution, result.options, result.fit_quality
     first = series.blocks[0]
     report = Report(
@@ -101,7 +104,7 @@ def report_of(
         held_out_allowed=fit.allowed_rmse,
         held_out_ratio=fit.held_out_ratio,
         residual_rms=fit.residual_rms,
-        blood=BloodRecord(**asdict(picture), sentence=picture.sentence),
+        blood=BloodRecord(**asdict(picture), sentence=picture.sentence if judges_blood else ""),
         reproducibility=picture.reproducibility,
         bad_frames=first.bad_frames,
         frames=first.frames,
@@ -109,7 +112,7 @@ def report_of(
         estimate=fit.sentence,
         start_caution=fit.start_caution,
         verdict="",
-        doubts=series.doubts,
+        doubts=tuple(doubt for doubt in series.doubts if judges_blood or doubt.code not in ABOUT_BLOOD),
         cutoff=_cutoff(result),
         noise_floor=result.noise_floor,
         n_sampled=result.n_sampled,

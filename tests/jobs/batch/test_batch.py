@@ -18,6 +18,7 @@ import usdenoise
 from tests.cli.shared import cli, refused
 from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, ROOT, column, rows, shell, write_scan
 from tests.results import differences
+from tests.stacks import write_stack
 from usdenoise import __version__
 from usdenoise.jobs.batch import Decision, Row, Scan, plan_batch, run_batch
 from usdenoise.jobs.batch.executors import ScansHere
@@ -297,6 +298,31 @@ def test_the_flat_folder_holds_the_filtered_stacks_under_the_names_of_the_inputs
     # Of another batch the folder holds results, unless it is named.
     assert len(plan_batch([scans.parent], scans.parent / "new")) == 4
     assert len(plan_batch([out / "stacks"], scans.parent / "new")) == 2
+
+
+def test_stacks_for_localisation_have_no_pages_and_no_doubts_about_blood(tmp_path: Path) -> None:
+    """Noise has no blood: this is a doubt where a map of it is made."""
+    noise = np.random.default_rng(0).standard_normal((40, 12, 10)).astype(np.float32)
+    write_stack(tmp_path / "scans/x.h5", noise, axes="tzx", frame_rate_hz=500.0)
+    flags = ("--method", "svd", "--flat", "--low-cutoff", 4)
+    for name, more in (("bare", ()), ("whole", ("--products", "power,blood"))):
+        done = cli("batch", tmp_path / "scans", "-o", tmp_path / name, *flags, *more)
+        assert done.exit_code == 0, done.stderr
+        again = cli("batch", tmp_path / "scans", "-o", tmp_path / name, *flags, *more, "--dry-run")
+        assert again.stdout.startswith("skip")
+    reports = {
+        name: json.loads((next((tmp_path / name).rglob("x_report.json"))).read_text())
+        for name in ("bare", "whole")
+    }
+    codes = {name: {doubt["code"] for doubt in report["doubts"]} for name, report in reports.items()}
+    assert "no-blood" in codes["whole"]
+    assert codes["bare"] == set()
+    assert "blood" not in reports["bare"]["verdict"]
+    files = {name: {path.suffix for path in (tmp_path / name).rglob("x_*")} for name in reports}
+    assert {".html", ".png"} <= files["whole"]
+    assert not {".html", ".png", ".tif"} & files["bare"]
+    stacks = [usdenoise.load(tmp_path / name / "stacks/x.h5").iq for name in reports]
+    np.testing.assert_array_equal(*stacks)
 
 
 def test_the_flat_folder_has_copies_where_the_file_system_has_no_links(
