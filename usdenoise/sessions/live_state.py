@@ -24,9 +24,12 @@ from usdenoise.system.background import run_in_background
 LIVE_FRAMES = 600
 """Frames from which the clutter is estimated, half as many as for a finished session: it is done again and again."""
 
-LATER, LATER_PART, LEAST_DELAY = 3, 8, 2
-"""A result from n blocks is computed again after n / 8 more blocks, at least 3: about 30 times in 200 blocks. A clutter is
-used n / 8 blocks later, at least 2: as many blocks are filtered side by side."""
+LATER, LATER_PART = 3, 3
+"""A result from n blocks is computed again after n / 3 more blocks, at least 3: 14 times in 200 blocks. With n / 8, blocks
+of 64 x 64 x 300 every 0.5 s on two busy cores fell behind by 4 s (`python -m benchmarks.live`)."""
+
+LEAST_DELAY, DELAY_PART = 2, 8
+"""A result from n blocks is used n / 8 blocks later, at least 2. As many blocks are filtered side by side."""
 
 REMEMBERED = 20
 """Blocks with whose power and motion a new one is compared."""
@@ -34,9 +37,9 @@ REMEMBERED = 20
 Result = TypeVar("Result")
 
 
-def clutter_delay(n_blocks: int) -> int:
-    """Return the number of blocks after which the clutter of `n_blocks` blocks is used."""
-    return max(LEAST_DELAY, n_blocks // LATER_PART)
+def delay_blocks(n_blocks: int) -> int:
+    """Return the number of blocks after which a result from `n_blocks` blocks is used."""
+    return max(LEAST_DELAY, n_blocks // DELAY_PART)
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,10 @@ class ScheduledResult(Generic[Result]):
         """Return the result that is used after a number of blocks."""
         return [result for first, result in self.known if first <= n_blocks][-1]
 
-    def after(self, n_blocks: int, find: Callable[[], Result], delay: int) -> "ScheduledResult[Result]":
+    def after(self, n_blocks: int, find: Callable[[], Result]) -> "ScheduledResult[Result]":
         """Return the schedule after a block. The result is computed again if it is due, and at once if there is none.
 
-        It is used `delay` blocks later. If it cannot be computed, the previous result stays.
+        If it cannot be computed, the previous result stays.
         """
         due = n_blocks + max(LATER, n_blocks // LATER_PART)
         if not self.known:
@@ -83,7 +86,7 @@ class ScheduledResult(Generic[Result]):
             except UsdenoiseError:
                 return before
 
-        again = (n_blocks + delay, run_in_background(find_again))
+        again = (n_blocks + delay_blocks(n_blocks), run_in_background(find_again))
         return ScheduledResult((self.known[-1], again), due)
 
 
@@ -285,7 +288,7 @@ class LiveState:
 
         Blocks that may be filtered side by side with it do not count, whether they are finished or not.
         """
-        # The least number of finished blocks when it begins
-        n_finished = next(n for n in range(number + 1) if number - n < clutter_delay(n))
+        # The least number of finished blocks when it begins; the first block is always filtered alone.
+        n_finished = next(n for n in range(min(number, 1), number + 1) if number - n < delay_blocks(n))
         before = np.array(self.strongest[max(0, n_finished - REMEMBERED) : n_finished])
         return float(np.nanmedian(before)) if np.isfinite(before).any() else np.inf

@@ -29,7 +29,7 @@ from usdenoise.sessions.live_state import (
     LiveState,
     SampledFrames,
     SessionUpdate,
-    clutter_delay,
+    delay_blocks,
 )
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
@@ -93,7 +93,7 @@ class OnlineSession:
     def most_at_work(self) -> int:
         """Largest number of blocks that are filtered side by side: one until there is a clutter."""
         n_blocks = len(self._state.lengths)
-        return min(self._most_in_memory, clutter_delay(n_blocks)) if self._state.estimates.known else 1
+        return min(self._most_in_memory, delay_blocks(n_blocks)) if self._state.estimates.known else 1
 
     def add(self, block: Acquisition | NDArray[Any], name: str = "") -> SessionUpdate:
         """Filter a block, and return the update after it.
@@ -160,7 +160,7 @@ class OnlineSession:
                 self._bad_pixels = noisy_pixels(block.read(), geometry, self._options, executor)
         try:
             if not estimates.known:
-                estimates = estimates.after(0, partial(self._estimate, (sample,), None, geometry), 0)
+                estimates = estimates.after(0, partial(self._estimate, (sample,), None, geometry))
         except InputError as error:
             # For example, it is zero everywhere.
             failed.set_exception(error)
@@ -218,7 +218,7 @@ class OnlineSession:
             len(state.lengths),
         )
         find = partial(self._estimate, state.sample, clutter, begun.geometry)
-        estimates = estimates.after(n_blocks, find, clutter_delay(n_blocks))
+        estimates = estimates.after(n_blocks, find)
         state = replace(state, estimates=estimates)
         if not why:
             state = replace(state, series=state.series.added(block.lags, clutter))
@@ -231,7 +231,7 @@ class OnlineSession:
                 with ThreadExecutor(1) as executor:
                     return series.model(clutter, executor)
 
-            state = replace(state, models=state.models.after(series.n_blocks, model, 1))
+            state = replace(state, models=state.models.after(series.n_blocks, model))
             blood = image(state.models.at(series.n_blocks).result().blood_power(block.lags)[0])
         return self._updated(state, begun, why, blood, image(block.power))
 
