@@ -78,7 +78,7 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
         suggested = "".join([*spatial[:time_index], "t", *spatial[time_index:]])
         sentence = f"the axes look wrong: the stack was read as '{axes}'; the data suggest '{suggested}'"
         doubts.append(("axes", sentence))
-    doubts += fit.value_doubts
+    doubts += fit.stack_doubts
     doubts += _of_cutoff(fit)
     if fit.dominance > DOMINANT:
         sentence = (

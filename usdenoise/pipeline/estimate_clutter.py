@@ -16,6 +16,7 @@ from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.bad_pixels import COHERENT, BadPixels, power_and_coherence, standing_out
 from usdenoise.clutter.clutter_cutoff import Band, CutoffChoice, choose_low_cutoff
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
+from usdenoise.clutter.similarity import DOMINANT, dominance, noise_energy
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
@@ -23,7 +24,7 @@ from usdenoise.estimate.rank import least_rank
 from usdenoise.frames.displacement import displacements, middle_part
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
 from usdenoise.frames.real_values import value_doubts
-from usdenoise.frames.time_axis import time_axis
+from usdenoise.frames.time_axis import order_doubts, time_axis
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import unobserved_normal
 from usdenoise.linalg.low_rank import LowRank
@@ -53,6 +54,22 @@ MORE, SUFFICIENT_CUTOFFS, FAR_BELOW = 1.12, 2, 0.5
 """How much the cutoff is raised at a time, and consecutive cutoffs without too much leaked tissue of which the first is
 chosen. In a session whose tissue stretched, 9 components left a share of 0.39 of the tissue, 8 and 11 left 0.52 and 0.62,
 and 129 were needed. A share below half of the bound is enough by itself: in eleven sessions the next cutoff left less."""
+
+
+@dataclass(frozen=True)
+class ConsecutiveFrames:
+    """What consecutive frames show, and a sample of the frames of a session does not.
+
+    Attributes
+    ----------
+    bad_pixels : (n_pixels,) boolean array
+        Pixels that are excluded for their noise.
+    doubts : tuple of (str, str)
+        Code and sentence of each reason why the stack may not be what it is read as.
+    """
+
+    bad_pixels: NDArray[np.bool_]
+    doubts: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -89,8 +106,8 @@ class ClutterEstimate:
         Letter of the axis that is time by the data; None if that is not clear.
     bad_pixels : BadPixels
         Pixels that are excluded for their noise.
-    value_doubts : tuple of (str, str)
-        Code and sentence of each reason why real values may not be RF; empty for complex values.
+    consecutive : ConsecutiveFrames
+        What consecutive frames show.
     """
 
     model: LowRank
@@ -107,7 +124,7 @@ class ClutterEstimate:
     is_complete: bool
     time_letter: str | None
     bad_pixels: BadPixels
-    value_doubts: tuple[tuple[str, str], ...]
+    consecutive: ConsecutiveFrames
 
     @property
     def excluded(self) -> NDArray[np.bool_]:
@@ -152,7 +169,7 @@ def estimate_clutter(
     start: Factors | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_checked: Callable[[], None] = lambda: None,
-    bad_pixels: NDArray[np.bool_] | None = None,
+    consecutive: ConsecutiveFrames | None = None,
 ) -> ClutterEstimate:
     """Estimate the clutter of a recording from its chunks.
 
@@ -174,23 +191,27 @@ def estimate_clutter(
         Called with each line of the trace.
     on_checked : callable, optional
         Called after the frames were checked.
-    bad_pixels : (n_pixels,) boolean array, optional
-        Pixels that are excluded for their noise; by default those that show in consecutive frames.
+    consecutive : ConsecutiveFrames, optional
+        What consecutive frames show, if those of the recording are none; by default they are looked at.
 
     Raises
     ------
     UsdenoiseError
         As for :func:`usdenoise.denoise`.
     """
-    bad = np.zeros(recording.geometry.n_pixels, bool) if bad_pixels is None else bad_pixels
+    known = consecutive or look_at_middle(recording, executor)
+    bad = known.bad_pixels
     found = _estimated(recording, options, executor, start, on_iteration, on_checked, bad)
-    for _ in range(BAD_PIXEL_ROUNDS if bad_pixels is None else 0):
+    for _ in range(BAD_PIXEL_ROUNDS if consecutive is None else 0):
         more = _noisy_pixels(recording, executor, found)
         if not more.any() or np.count_nonzero(found.grid.mask.ravel() & ~more) < len(found.singular_values):
             break
         bad = bad | more
         found = _estimated(recording, options, executor, start, on_iteration, on_checked, bad)
-    return found
+    noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
+    if dominance(found.singular_values, noise) > DOMINANT:
+        known = replace(known, doubts=tuple(doubt for doubt in known.doubts if doubt[0] != "filtered-before"))
+    return replace(found, consecutive=replace(known, bad_pixels=bad))
 
 
 def _estimated(
@@ -215,7 +236,6 @@ def _estimated(
     envelopes = inspection.envelopes.reshape(-1, *middle)
     axis = time_axis(envelopes)
     time_letter = None if axis is None else ("t" + geometry.pixel_axes)[axis]
-    doubtful = () if geometry.is_complex else doubts_of_values(recording, executor)
     moved = _displacements(recording, executor, envelopes, grid)
     # In long stacks the envelopes and the sample take much memory.
     none = np.zeros((0, 0), np.float32)
@@ -261,7 +281,7 @@ def _estimated(
         is_complete=frames.sample.is_complete,
         time_letter=time_letter,
         bad_pixels=BadPixels.of((has_signal & bad).reshape(grid.shape), has_signal.reshape(grid.shape)),
-        value_doubts=doubtful,
+        consecutive=ConsecutiveFrames(bad, ()),
     )
 
 
@@ -334,19 +354,19 @@ def _signal_mask(
     return find_signal_pixels(sample, energy, least_rank(options), lambda: fast_power(recording, executor))
 
 
-def doubts_of_values(recording: Recording, executor: Executor) -> tuple[tuple[str, str], ...]:
-    """Return why the real values of a recording may not be RF, by the chunk in its middle."""
+def look_at_middle(recording: Recording, executor: Executor) -> ConsecutiveFrames:
+    """Return what the chunk in the middle of a recording shows, but for bad pixels."""
     geometry, middle = recording.geometry, len(recording.chunks) // 2
     chunks = recording.chunks[middle : middle + 1]
-    found: tuple[tuple[str, str], ...] = next(
-        map_chunks(doubts_of_chunk, chunks, executor, geometry.axes, geometry.pixel_shape)
-    )
-    return found
+    (doubts,) = map_chunks(doubts_of_chunk, chunks, executor, geometry.axes, geometry.pixel_shape)
+    return ConsecutiveFrames(np.zeros(geometry.n_pixels, bool), doubts)
 
 
 def doubts_of_chunk(chunk: Chunk, axes: str, shape: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
-    """Return why the real values of a chunk may not be RF."""
-    return value_doubts(chunk.read(), axes, shape)
+    """Return why consecutive frames may not be what they are read as: a code and a sentence for each reason."""
+    x = chunk.read()
+    of_values = () if np.iscomplexobj(x) else value_doubts(x, axes, shape)
+    return (*order_doubts(x, axes, shape), *of_values)
 
 
 def nonzero_counts(chunk: Chunk) -> NDArray[np.intp]:

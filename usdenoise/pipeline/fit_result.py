@@ -35,8 +35,8 @@ class FitResult:
         Whether the low cutoff was given.
     time_letter : str or None
         Letter of the axis that is time by the data; None if that is not clear.
-    value_doubts : tuple of (str, str)
-        Code and sentence of each reason why real values may not be RF; empty for complex values.
+    stack_doubts : tuple of (str, str)
+        Code and sentence of each reason why the stack may not be what it is read as.
     fit_quality : FitQuality
         The held-out error against the one that the sample allows, and the verdict.
     noise_floor : float
@@ -63,7 +63,7 @@ class FitResult:
     cutoff: CutoffChoice
     is_cutoff_given: bool
     time_letter: str | None
-    value_doubts: tuple[tuple[str, str], ...]
+    stack_doubts: tuple[tuple[str, str], ...]
     fit_quality: FitQuality
     noise_floor: float
     n_frames: int
@@ -124,7 +124,7 @@ def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptio
         cutoff=found.cutoff,
         is_cutoff_given=not isinstance(options.low_cutoff, str),
         time_letter=found.time_letter,
-        value_doubts=found.value_doubts,
+        stack_doubts=found.consecutive.doubts,
         fit_quality=_judge(found, measures, singular_values, gained_energy, options),
         noise_floor=estimate.noise_rms,
         n_frames=measures.n_frames,

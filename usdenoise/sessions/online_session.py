@@ -34,7 +34,7 @@ from usdenoise.sessions.live_state import (
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
 from usdenoise.sessions.session_estimate import SessionEstimate, check_method, estimate_session
-from usdenoise.sessions.session_sample import Sample, noisy_pixels
+from usdenoise.sessions.session_sample import Sample, look_at_block
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
@@ -157,7 +157,7 @@ class OnlineSession:
         estimates, number = state.estimates, len(state.lengths) + n_at_work
         if not estimates.known:
             with ThreadExecutor(self._options.threads) as executor:
-                self._bad_pixels = noisy_pixels(block.read(), geometry, self._options, executor)
+                self._consecutive = look_at_block(block.read(), geometry, self._options, executor)
         try:
             if not estimates.known:
                 estimates = estimates.after(0, partial(self._estimate, (sample,), None, geometry))
@@ -298,7 +298,7 @@ class OnlineSession:
             numbers=list(range(len(parts))),
             frames=[part.numbers[order] for part, order in zip(parts, orders, strict=True)],
             values=np.concatenate([part.values[order] for part, order in zip(parts, orders, strict=True)]),
-            bad_pixels=self._bad_pixels,
+            consecutive=self._consecutive,
         )
         reference = None if before is None else before.reference
         with ThreadExecutor(self._options.threads) as executor:

@@ -169,7 +169,7 @@ def _fit(
     """
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     options = replace(options, bad_frames=bad_frames)
-    found = estimate_clutter(recording, options, executor, None, on_iteration, bad_pixels=sample.bad_pixels)
+    found = estimate_clutter(recording, options, executor, None, on_iteration, consecutive=sample.consecutive)
     if not sample.is_shifted or options.low_cutoff != "auto" or not found.band.low:
         return found
     values = found.singular_values

@@ -21,7 +21,7 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.row_blocks import third_difference_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.pipeline.estimate_clutter import estimate_clutter
+from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clutter, look_at_middle
 from usdenoise.pipeline.inspection import SCALES, dead_pixels, largest_part
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
 from usdenoise.sessions.bad_blocks import WEAK_DB
@@ -52,8 +52,8 @@ class Sample:
         Numbers of the frames in each block.
     values : (n, n_pixels) array
         The frames of all blocks, one block after the other.
-    bad_pixels : (n_pixels,) boolean array
-        Pixels that are excluded for their noise.
+    consecutive : ConsecutiveFrames
+        What the frames of one of the blocks show.
     is_shifted : bool
         Whether some were shifted back; by default not.
     """
@@ -62,7 +62,7 @@ class Sample:
     numbers: list[int]
     frames: list[NDArray[np.intp]]
     values: NDArray[np.inexact]
-    bad_pixels: NDArray[np.bool_]
+    consecutive: ConsecutiveFrames
     is_shifted: bool = False
 
     @property
@@ -188,7 +188,7 @@ def draw_sample(
     items = [(blocks[number], good) for number, good in chosen]
     # All in one array: a frame is in memory once
     values = np.empty((sum(len(good) for _, good in chosen), recording.geometry.n_pixels), recording.dtype)
-    sample, n_read = Sample([], [], [], values, np.zeros(values.shape[1], bool)), 0
+    sample, n_read = Sample([], [], [], values, ConsecutiveFrames(np.zeros(values.shape[1], bool), ())), 0
     for (number, good), part in zip(chosen, map_chunks(picked_frames, items, executor), strict=True):
         if isinstance(part, InputError):
             mark_missing(recording, session, number, part)
@@ -199,20 +199,22 @@ def draw_sample(
         values[n_read : n_read + len(good)] = part
         n_read += len(good)
     sample = replace(sample, values=values[:n_read])
-    if not sample.blocks:
-        return sample
-    # The blocks have their noisy pixels in common.
-    middle = sample.blocks[len(sample.blocks) // 2]
-    own = own_options(options, middle)
-    return replace(sample, bad_pixels=noisy_pixels(middle.read(), recording.geometry, own, executor.local))
+    # The blocks are of one kind, and have their noisy pixels in common
+    middle = sample.blocks[len(sample.blocks) // 2 :][:1]
+    with suppress(InputError):
+        for block in middle:
+            own = own_options(options, block)
+            found = look_at_block(block.read(), recording.geometry, own, executor.local)
+            sample = replace(sample, consecutive=found)
+    return sample
 
 
-def noisy_pixels(
+def look_at_block(
     x: NDArray[Any], geometry: Geometry, options: DenoiseOptions, executor: Executor
-) -> NDArray[np.bool_]:
-    """Return the pixels of a block, (n_pixels,), that are far noisier than their neighbours.
+) -> ConsecutiveFrames:
+    """Return what the frames of a block show.
 
-    They are looked for by the estimate of a scan if they stand out in the third differences over time.
+    Noisy pixels are looked for by the estimate of a scan if they stand out in the third differences over time.
 
     Parameters
     ----------
@@ -225,17 +227,15 @@ def noisy_pixels(
     executor : Executor
         Makes the estimate.
     """
-    none, dtype = np.zeros(x.shape[1], bool), x.dtype
-    known = np.where(np.isfinite(x), x, np.zeros((), dtype))
+    frames = ArrayFrames(x, "tz", x.dtype, geometry.name)
+    scan = Recording.of_chunks(geometry.of_frames(len(x)), x.dtype, frames.chunks())
+    known = np.where(np.isfinite(x), x, np.zeros((), x.dtype))
     power = third_difference_norms(np.ascontiguousarray(known.T)).reshape(geometry.pixel_shape)
-    if not any(True for _ in standing_out(power, power > 0)):
-        return none
-    frames = ArrayFrames(x, "tz", dtype, geometry.name)
-    scan = Recording.of_chunks(geometry.of_frames(len(x)), dtype, frames.chunks())
-    # The block may be empty, or too short for the options.
-    with suppress(UsdenoiseError):
-        return estimate_clutter(scan, options, executor).bad_pixels.mask.ravel()
-    return none
+    if any(True for _ in standing_out(power, power > 0)):
+        # The block may be empty, or too short for the options.
+        with suppress(UsdenoiseError):
+            return estimate_clutter(scan, options, executor).consecutive
+    return look_at_middle(scan, executor)
 
 
 def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -284,8 +284,8 @@ def aligned_sample(
     before : Reference, optional
         An earlier reference of the session.
     """
-    if sample.bad_pixels.any():
-        bad, nearest = nearest_good(sample.bad_pixels.reshape(geometry.pixel_shape))
+    if sample.consecutive.bad_pixels.any():
+        bad, nearest = nearest_good(sample.consecutive.bad_pixels.reshape(geometry.pixel_shape))
         sample.values[:, bad] = sample.values[:, nearest]
     dead = np.stack([dead_pixels(part) for part in sample.parts])
     # Blocks without any data stay as they are.

@@ -1,0 +1,89 @@
+"""Doubts about the order of frames: angles that were not compounded, frames that are there twice, blocks read as an axis of
+space, and stacks that were filtered before."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+import usdenoise
+from tests.conftest import all_frames
+from usdenoise.phantom import PhantomSettings
+from usdenoise.pipeline.denoise import denoise
+
+ABOUT_ORDER = ("axes", "periodic", "filtered-before")
+
+
+@pytest.fixture(scope="module")
+def iq():
+    return all_frames(PhantomSettings((40, 36, 99), seed=81))[1].iq
+
+
+def doubts(stack, axes="tzx"):
+    """Doubts about the order: code -> sentence."""
+    found = {doubt.code: doubt.sentence for doubt in denoise(stack, axes=axes).doubts}
+    return {code: found[code] for code in ABOUT_ORDER if code in found}
+
+
+@cache
+def seen_at(angle):
+    """Each angle has a speckle of its own."""
+    return all_frames(PhantomSettings((24, 20, 99), seed=90 + angle))[1].iq
+
+
+def angles(n):
+    return np.stack([seen_at(frame % n)[frame] for frame in range(99)])
+
+
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_angles_that_were_not_compounded_repeat(n):
+    found = doubts(angles(n))
+    assert f"period {n}," in found["periodic"]
+    assert f"0::{n}" in found["periodic"]
+
+
+def test_a_session_of_such_angles_and_one_of_usual_frames(iq):
+    def codes(stack):
+        return [doubt.code for doubt in usdenoise.session(stack, 33, axes="tzx").series.doubts]
+
+    assert "periodic" in codes(angles(3))
+    assert "periodic" not in codes(iq)
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_frames_that_are_there_several_times(iq, times):
+    assert f"0::{times}" in doubts(np.repeat(iq[:60], times, axis=0))["periodic"]
+
+
+def test_blocks_and_ensembles_are_no_axis_of_space():
+    settings = PhantomSettings((24, 20, 12), seed=7, session=10, block_interval_s=0.5)
+    blocks = all_frames(settings)[1].iq.reshape(10, 12, 24, 20)
+    for stack, axes, letter in (
+        (blocks, "tzxy", "z"),
+        (blocks.transpose(0, 2, 1, 3), "tzxy", "x"),
+        (blocks.transpose(2, 3, 1, 0), "zxyt", "y"),
+    ):
+        assert doubts(np.ascontiguousarray(stack), axes)["axes"].startswith(f"{letter} looks like frames")
+    # Depth that is sampled finely is none.
+    volume = all_frames(PhantomSettings((20, 16, 12, 64), seed=8))[1].iq
+    assert not doubts(volume, "tzxy")
+    fine = np.repeat(volume[:, :12], 3, axis=1)
+    fine = (np.roll(fine, 1, axis=1) + fine + np.roll(fine, -1, axis=1)) / 3
+    assert not doubts(fine.astype(np.complex64), "tzxy")
+
+
+def test_a_stack_that_was_filtered_before(iq):
+    first = denoise(iq, axes="tzx")
+    assert not first.doubts
+    assert list(doubts(first.stack)) == ["filtered-before"]
+    # Tissue that turns evenly is not static either, and is tissue.
+    turning = iq * np.exp(0.4j * np.pi * np.arange(len(iq)))[:, None, None]
+    assert not doubts(turning.astype(np.complex64))
+
+
+def test_usual_stacks_are_in_order():
+    for more in ({}, {"jerk_pixels": 1.5}, {"breathing": (1.0, 0.2)}, {"real": True}, {"bad_frames": 4}):
+        assert not doubts(all_frames(PhantomSettings((40, 36, 120), seed=6, **more))[1].iq)
+    _, terms = all_frames(PhantomSettings((40, 36, 120), seed=6))
+    assert not doubts(terms.blood + terms.noise)
+    assert not doubts(terms.noise)
