@@ -178,7 +178,7 @@ def local_cutoffs(model: LowRank, low: int, blood: BloodMap, grid: Neighbourhood
     # No component has more blood and noise than the stack, and one below the cutoff not much more than the first one above
     # it: the rest is tissue, however little it looks like the map.
     energy = np.full(stop - first, len(model.right) * float(np.sum(blood.blood_power + blood.noise_power)))
-    if low < stop:
+    if low < stop and np.isfinite(noise):
         energy[: low - first] = np.minimum(
             energy[: low - first], MOST_OF_NEXT * model.singular_values[low] ** 2
         )

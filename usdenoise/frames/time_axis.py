@@ -39,8 +39,8 @@ PERIODIC, LEAST_UNLIKE = 3.0, 0.01
 LONGEST_PERIOD, PERIOD_PIXELS, PERIOD_FRAMES = 32, 256, 256
 """Longest period, and pixels and frames by which it is found."""
 
-REPEATED = 0.4
-"""Share of frames that equal the one before from which frames are there several times."""
+REPEATED, MOST_REPEATED = 0.4, 0.9
+"""Share of frames that equal the one before from which frames are there several times, and from which nothing changes."""
 
 STATIC, STATIC_FRAMES = 0.5, 32
 """Energy of the mean frame over its energy in white noise below which nothing is static, and least number of frames. Tissue
@@ -180,9 +180,9 @@ def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -
     chosen = spread_rows(frames.shape[1], PERIOD_PIXELS)
     x = (frames[:PERIOD_FRAMES, chosen] / scale).astype(np.complex128)
     n_copies = int(np.count_nonzero((x[1:] == x[:-1]).all(axis=1)))
-    if n_copies > REPEATED * len(x):
+    if REPEATED * len(x) < n_copies < MOST_REPEATED * len(x):
         n = round(len(x) / (len(x) - n_copies))
-        doubts.append(("periodic", f"each frame is there {n} times: read every one once (frames 0::{n})"))
+        doubts.append(("periodic", f"each frame is there {n} times: read each once (frames 0::{n})"))
     elif not doubts:
         unlike_at = [_unlikeness_at(x, lag) for lag in range(1, min(LONGEST_PERIOD, len(x) // 3) + 1)]
         least = min(unlike_at)

@@ -80,7 +80,7 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
         doubts.append(("axes", sentence))
     doubts += fit.stack_doubts
     doubts += _of_cutoff(fit)
-    if fit.dominance > DOMINANT:
+    if fit.dominance > DOMINANT and "cutoff-low" not in dict(doubts):
         sentence = (
             f"one component has {100 * fit.dominance:.0f} % of what remains above the noise: it is not blood"
         )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.picture_quality import ROUNDING
 from usdenoise.clutter.bad_pixels import COHERENT, BadPixels, power_and_coherence, standing_out
 from usdenoise.clutter.clutter_cutoff import Band, CutoffChoice, choose_low_cutoff
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
@@ -305,6 +306,8 @@ def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstima
         middle = recording.chunks[len(recording.chunks) // 2 :][:1]
         found_in = map_chunks(filtered_power, middle, executor, left, signal.shape, found.excluded)
         ((power, *coherence),) = found_in
+        # Without noise, rounding errors are left.
+        signal &= (power > ROUNDING * energy).reshape(signal.shape)
         groups = list(standing_out(power.reshape(signal.shape), signal))
         # A single pixel has nothing in common with its neighbours in any case.
         in_time, in_both = coherence[0], np.minimum(*coherence)
