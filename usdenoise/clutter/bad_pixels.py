@@ -107,12 +107,21 @@ def standing_out(power: NDArray[np.floating], signal: NDArray[np.bool_]) -> Iter
             # At an edge, and beside masked pixels, one neighbour decides; without any, nothing is known.
             ratio = np.divide(image, beside, out=np.zeros(image.shape), where=beside > 0)
             single |= (ratio > PIXEL) & (step == 1)
-            for number in range(length):
-                line = np.take(signal, number, axis=axis)
-                values = np.take(ratio, number, axis=axis)[line]
-                if image.ndim > 1 and values.size >= LEAST_LINE and np.median(values) > LINE:
-                    yield np.take(numbers, number, axis=axis)[line]
+            lines, known = (values.swapaxes(0, axis).reshape(length, -1) for values in (ratio, signal))
+            if not known.all():
+                lines = np.where(known, lines, np.nan)
+            enough = known.sum(axis=1) >= LEAST_LINE
+            strong = np.flatnonzero(enough)[_medians(lines[enough]) > LINE]
+            for number in strong.tolist():
+                yield numbers.swapaxes(0, axis)[number][signal.swapaxes(0, axis)[number]]
     yield from np.flatnonzero(single)[:, None]
+
+
+def _medians(lines: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of each line without NaN."""
+    whole = np.isfinite(lines).all()
+    medians: NDArray[np.float64] = np.median(lines, axis=1) if whole else np.nanmedian(lines, axis=1)
+    return medians
 
 
 def power_and_coherence(

@@ -36,7 +36,7 @@ PERIODIC, LEAST_UNLIKE = 3.0, 0.01
 """Unlikeness of neighbouring frames over the unlikeness of frames n apart from which they repeat, and least unlikeness. In
 44 phantoms and recordings the ratio was at most 1.0, with three and eleven angles that were not compounded 17 to 400."""
 
-LONGEST_PERIOD, PERIOD_PIXELS, PERIOD_FRAMES = 32, 256, 256
+LONGEST_PERIOD, PERIOD_PIXELS, PERIOD_FRAMES = 32, 128, 200
 """Longest period, and pixels and frames by which it is found."""
 
 REPEATED, MOST_REPEATED = 0.4, 0.9
@@ -158,15 +158,18 @@ def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -
     shape : sequence of int
         Number of pixels along z, x and y.
     """
-    finite = np.isfinite(frames)
-    frames = frames if finite.all() else np.where(finite, frames, np.zeros((), frames.dtype))
-    scale = float(np.abs(frames).max(initial=0))
-    if len(frames) < 4 or not scale:
+    chosen = spread_rows(frames.shape[1], PERIOD_PIXELS)
+    x = frames[:PERIOD_FRAMES, chosen].astype(np.complex128)
+    x = np.where(np.isfinite(x), x, 0)
+    scale = float(np.abs(x).max(initial=0))
+    if len(x) < 4 or not scale:
         return ()
+    x /= scale
     doubts, letters = [], [letter for letter in "zxy" if letter in axes]
-    middle = middle_part(np.ones(shape, bool))
-    envelopes = np.abs(frames[:LOOKED_AT].reshape(-1, *shape)[:, *middle]).astype(np.float64) / scale
-    if len(shape) == len("zxy") and min(envelopes.shape) > 1:
+    if len(shape) == len("zxy") and min(shape) > 1:
+        middle = middle_part(np.ones(shape, bool))
+        envelopes = np.abs(frames[:LOOKED_AT].reshape(-1, *shape)[:, *middle]).astype(np.float64) / scale
+        envelopes = np.where(np.isfinite(envelopes), envelopes, 0)
         (unlike, rank), *others = (unlikeness_and_rank(envelopes, axis) for axis in range(envelopes.ndim))
         most = max(CLEARLY * unlike, AS_UNLIKE)
         doubts += [
@@ -177,8 +180,6 @@ def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -
             for letter, (of_axis, along) in zip(letters, others, strict=True)
             if of_axis < most and along < AS_ONE and unlike < MOST_UNLIKE and rank < MOST_RANK
         ]
-    chosen = spread_rows(frames.shape[1], PERIOD_PIXELS)
-    x = (frames[:PERIOD_FRAMES, chosen] / scale).astype(np.complex128)
     n_copies = int(np.count_nonzero((x[1:] == x[:-1]).all(axis=1)))
     if REPEATED * len(x) < n_copies < MOST_REPEATED * len(x):
         n = round(len(x) / (len(x) - n_copies))
