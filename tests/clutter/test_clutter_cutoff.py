@@ -254,7 +254,8 @@ def tissue_then_blood(n_tissue, n_edge, noise=0.0, seed=0):
     power = shares * tissue[:, None] + (1 - shares) * vessels[:, None] + noise
     left = np.sqrt(power) * gaussian(rng, (n_pixels, rank), np.complex128)
     slow = np.exp(1j * np.outer(np.linspace(0, 1, 200), np.arange(rank))) / np.sqrt(200)
-    return LowRank(left / np.linalg.norm(left, axis=0), np.geomspace(1e4, 1, rank), slow)
+    values = np.append(np.geomspace(1e4, 1e2, n_tissue + n_edge), np.linspace(90, 30, rank))[:rank]
+    return LowRank(left / np.linalg.norm(left, axis=0), values, slow)
 
 
 @pytest.mark.parametrize("n_tissue", [6, 12, 20])

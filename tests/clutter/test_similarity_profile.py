@@ -35,21 +35,22 @@ def test_a_fall_has_to_last():
 
 
 def test_the_dominance_is_the_share_of_the_first_component_above_the_noise():
-    values = np.array([9.0, 4, 3, 2, 1])
+    values = np.array([19.0, 4, 3, 2, 2, 1])
     noise = noise_energy(1.0, (4, 40))
-    expected = (81 - 40) / sum(max(value**2 - 40, 0) for value in values)
+    expected = (361 - 40) / sum(max(value**2 - 40, 0) for value in values)
     assert dominance(values, noise) == pytest.approx(expected)
-    assert dominance(values, 0.0) == pytest.approx(81 / 111)
+    assert dominance(values, 0.0) == pytest.approx(361 / 395)
     # Few components and few frames say nothing.
     assert dominance(values[:3], 0.0) == dominance(values, noise_energy(1.0, (400, 31))) == 0
 
 
-def test_components_that_dominate_are_no_references():
-    """A constant, two tissue components that are alike, and blood that is not."""
-    similarity = np.full((12, 12), 0.02)
-    similarity[1:3, 1:3] = 0.5
+@pytest.mark.parametrize(("n_tissue", "first"), [(1, 0), (2, 0), (4, 1)])
+def test_components_that_dominate_are_clutter_and_many_of_them_are_references(n_tissue, first):
+    """A constant, tissue components that are alike, and blood that is not."""
+    similarity = np.full((20, 20), 0.02)
+    similarity[1 : 1 + n_tissue, 1 : 1 + n_tissue] = 0.5
     np.fill_diagonal(similarity, 1)
-    values = np.array([1e4, 1e2, 50, *np.linspace(2, 1, 9)])
+    values = np.array([1e5, *np.geomspace(1e3, 1e2, n_tissue), *np.linspace(4, 2, 19 - n_tissue)])
     assert SimilarityProfile.from_similarity(similarity, values).first_below(0.2) == 1
     profile = SimilarityProfile.from_similarity(similarity, values, noise=0.1)
-    assert (profile.first, profile.first_below(0.2)) == (1, 3)
+    assert (profile.first, profile.first_below(0.2)) == (first, 1 + n_tissue)

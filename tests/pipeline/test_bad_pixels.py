@@ -131,10 +131,10 @@ def test_lines_stand_out_at_edges_and_beside_masked_pixels():
     signal, power = np.ones((10, 9), bool), np.ones((10, 9))
     signal[:, 5] = False
     power[:, [0, 4]], power[2, 7] = 50, 50
-    groups = [sorted(group.tolist()) for group in standing_out(power, signal) if len(group) > 1]
+    groups = [sorted(group.tolist()) for _, group in standing_out(power, signal) if len(group) > 1]
     numbers = np.arange(90).reshape(10, 9)
     assert groups.count(numbers[:, 0].tolist()) >= 1
     assert numbers[:, 4].tolist() in groups
-    single = {int(group[0]) for group in standing_out(power, signal) if len(group) == 1}
+    single = {int(group[0]) for _, group in standing_out(power, signal) if len(group) == 1}
     assert single == {*numbers[:, 0].tolist(), *numbers[:, 4].tolist(), numbers[2, 7]}
     assert BadPixels.of(power > 10, signal).lines == ((1, 0), (1, 4))

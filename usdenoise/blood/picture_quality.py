@@ -49,7 +49,7 @@ class PictureQuality:
     tissue_share : float or None
         Share of leaked tissue in the power above the noise after the filter; None (the default) if it is not known.
     noisy_share : float
-        Share of pixels that show no flow in the power that stands out from its surroundings; by default 0.
+        Share of noise in the power that stands out from its surroundings; by default 0.
     """
 
     vessel_share: float

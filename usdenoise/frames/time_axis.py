@@ -28,9 +28,10 @@ MOST_UNLIKE, MOST_RANK = 0.05, 1.25
 1.7 to 2.1 along the other axes, blood 1.5, and noise 1.6."""
 
 
-AS_ONE, AS_UNLIKE = 1.05, 2e-3
-"""Largest rank along a spatial axis of a volume that is like time, and least bound of its unlikeness: blocks of a session,
-read as y, had 1.00 and 0.000; depth of a carotid that was sampled finely 1.20 and 0.009."""
+AS_ONE, AS_UNLIKE = 1.05, 0.03
+"""Largest rank along a spatial axis that is like time, and largest unlikeness of it over the other spatial axis. Blocks of
+sessions, read as y or x, had ranks of 1.00 to 1.01 and at most 0.03; the depth of a carotid that was sampled finely 1.20 and
+0.16."""
 
 PERIODIC, LEAST_UNLIKE = 3.0, 0.01
 """Unlikeness of neighbouring frames over the unlikeness of frames n apart from which they repeat, and least unlikeness. In
@@ -41,10 +42,6 @@ LONGEST_PERIOD, PERIOD_PIXELS, PERIOD_FRAMES = 32, 128, 200
 
 REPEATED, MOST_REPEATED = 0.4, 0.9
 """Share of frames that equal the one before from which frames are there several times, and from which nothing changes."""
-
-STATIC, STATIC_FRAMES = 0.5, 32
-"""Energy of the mean frame over its energy in white noise below which nothing is static, and least number of frames. Tissue
-had 12 to 540, a rotating disk 1.2, and a stack that was filtered 0.00."""
 
 MOST_UNLIKE_ENDS = 0.1
 """Largest unlikeness of the values along time if only the first and the last axis are compared. It was at most 0.044 on
@@ -146,8 +143,8 @@ def time_axis(envelopes: NDArray[np.floating]) -> int | None:
 def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
     """Return why consecutive frames may not be what they are read as: a code and a sentence for each reason.
 
-    `axes`: another axis of a volume is like time, such as blocks or ensembles. `periodic`: frames are like later ones, and
-    unlike the next one. `filtered-before`: nothing is static.
+    `axes`: another axis is like time, such as blocks or ensembles. `periodic`: frames are like later ones, and unlike the
+    next one.
 
     Parameters
     ----------
@@ -166,20 +163,23 @@ def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -
         return ()
     x /= scale
     doubts, letters = [], [letter for letter in "zxy" if letter in axes]
-    if len(shape) == len("zxy") and min(shape) > 1:
+    if len(shape) > 1 and min(shape) > 1:
         middle = middle_part(np.ones(shape, bool))
         envelopes = np.abs(frames[:LOOKED_AT].reshape(-1, *shape)[:, *middle]).astype(np.float64) / scale
         envelopes = np.where(np.isfinite(envelopes), envelopes, 0)
         (unlike, rank), *others = (unlikeness_and_rank(envelopes, axis) for axis in range(envelopes.ndim))
-        most = max(CLEARLY * unlike, AS_UNLIKE)
-        doubts += [
-            (
-                "axes",
-                f"{letter} looks like frames or blocks, not like space: join it with t, or give other axes",
-            )
+        most = max(CLEARLY * unlike, AS_UNLIKE * max(of_axis for of_axis, _ in others))
+        alike = [
+            letter
             for letter, (of_axis, along) in zip(letters, others, strict=True)
             if of_axis < most and along < AS_ONE and unlike < MOST_UNLIKE and rank < MOST_RANK
         ]
+        # An image without detail is alike along all axes.
+        for letter in alike if len(alike) < len(letters) else []:
+            sentence = (
+                f"{letter} looks like frames or blocks, not like space: join it with t, or give other axes"
+            )
+            doubts.append(("axes", sentence))
     n_copies = int(np.count_nonzero((x[1:] == x[:-1]).all(axis=1)))
     if REPEATED * len(x) < n_copies < MOST_REPEATED * len(x):
         n = round(len(x) / (len(x) - n_copies))
@@ -194,10 +194,6 @@ def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -
                 f"or read one of them (frames 0::{period})"
             )
             doubts.append(("periodic", sentence))
-    energy = float(np.sum(np.abs(x) ** 2)) / len(x)
-    if len(x) >= STATIC_FRAMES and len(x) * np.sum(np.abs(x.mean(axis=0)) ** 2) < STATIC * energy:
-        sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
-        doubts.append(("filtered-before", sentence))
     return tuple(doubts)
 
 

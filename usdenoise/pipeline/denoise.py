@@ -23,7 +23,7 @@ from usdenoise.pipeline.dask_executor import (
     lazy_recording,
     lazy_stack,
 )
-from usdenoise.pipeline.estimate_clutter import estimate_clutter
+from usdenoise.pipeline.estimate_clutter import checked_noise, estimate_clutter
 from usdenoise.pipeline.filter_chunk import filter_block, filtered_frames
 from usdenoise.pipeline.fit_result import fit_result
 from usdenoise.pipeline.recording import Recording, array_recording, map_chunks
@@ -192,6 +192,8 @@ def denoise_frames(
         measures = filter_block(recording.chunks, clutter, found.excluded, mapper, target)
         # Blood and noise
         maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
+        middle = recording.chunks[len(recording.chunks) // 2]
+        quality = checked_noise(maps.quality, middle, clutter, found.excluded, mapper)
         fit = fit_result(found, measures, options)
     frames: Any = None if target is None else geometry.as_stack(target)
     if lazy is not None:
@@ -208,7 +210,7 @@ def denoise_frames(
         blood_power=image(maps.blood_power),
         noise_power=image(maps.noise_power),
         model=replace(interpolated(found.model, found.excluded), left=clutter.left),
-        picture_quality=maps.quality,
+        picture_quality=quality,
         frame_quality=found.frames,
         observed=None if measures.n_unused == 0 else pack(measures.finite.T),
         n_unobserved=measures.n_unused,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
 from usdenoise.clutter.similarity import DOMINANT
 from usdenoise.pipeline.fit_result import FitResult
@@ -15,9 +16,8 @@ suggested cutoff and rounded; above it by 2 at least. On four phantoms the blood
 UNKNOWN = (CutoffReason.MOVED, CutoffReason.RANK_TOO_LOW)
 """Reasons of a suggested cutoff that do not apply to the given one."""
 
-MOST_NOISY, MOST_BAD_PIXELS = 0.3, 0.05
-"""Share of noisy pixels in the power that stands out, and share of the image that is excluded for its noise, above which the
-pictures are doubtful. On 44 phantoms and recordings without noisy pixels both were 0."""
+MOST_BAD_PIXELS = 0.05
+"""Share of the image that is excluded for its noise above which the pictures are doubtful."""
 
 MOST_TISSUE = 0.5
 """Share of tissue in the power above the noise above which the pictures are doubtful. With the automatic cutoff it was 0 to

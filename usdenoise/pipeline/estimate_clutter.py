@@ -13,8 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.picture_quality import ROUNDING
-from usdenoise.clutter.bad_pixels import COHERENT, BadPixels, power_and_coherence, standing_out
+from usdenoise.blood.picture_quality import ROUNDING, PictureQuality
+from usdenoise.clutter.bad_pixels import (
+    COHERENT,
+    MOST_NOISY,
+    BadPixels,
+    is_noise,
+    own_entries,
+    power_and_coherence,
+    share_of_noise,
+    standing_out,
+)
 from usdenoise.clutter.clutter_cutoff import Band, CutoffChoice, choose_low_cutoff
 from usdenoise.clutter.cutoff_reason import CutoffCertainty
 from usdenoise.clutter.similarity import DOMINANT, dominance, noise_energy
@@ -29,21 +38,22 @@ from usdenoise.frames.time_axis import order_doubts, time_axis
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import unobserved_normal
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.row_blocks import envelope
+from usdenoise.linalg.row_blocks import envelope, row_squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
+from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Recording, map_chunks
 from usdenoise.stack.pixel_sample import PixelSample
 
 Tried = TypeVar("Tried")
 
-OWN_COMPONENT, OWN_PART = 0.5, 0.05
-"""Sum of |u_k|^2 over the removed components in one pixel from which some of them describe this pixel, and |u_k|^2 of these.
-In 1920 pixels without noisy ones the largest sum was 0.05; in noisy ones it was 1."""
-
 BAD_PIXEL_ROUNDS, AT_ONCE = 3, 0.01
 """Largest number of estimates that are repeated, each without the bad pixels that the one before showed, and power over the
 noisiest one from which pixels are found at once."""
+
+STATIC, STATIC_FRAMES, STATIC_PIXELS = 0.5, 32, 256
+"""Energy of the mean frame over its energy in white noise below which nothing is static, least number of frames, and number
+of pixels. Tissue had 12 to 540, a rotating disk 1.2, and stacks that were filtered 0.00."""
 
 COMPONENTS_BEYOND_CUTOFF = 8
 """Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""
@@ -107,6 +117,8 @@ class ClutterEstimate:
         Letter of the axis that is time by the data; None if that is not clear.
     bad_pixels : BadPixels
         Pixels that are excluded for their noise.
+    is_static : bool
+        Whether the mean frame has as much energy as in white noise, or more.
     consecutive : ConsecutiveFrames
         What consecutive frames show.
     """
@@ -125,6 +137,7 @@ class ClutterEstimate:
     is_complete: bool
     time_letter: str | None
     bad_pixels: BadPixels
+    is_static: bool
     consecutive: ConsecutiveFrames
 
     @property
@@ -210,8 +223,13 @@ def estimate_clutter(
         bad = bad | more
         found = _estimated(recording, options, executor, start, on_iteration, on_checked, bad)
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
-    if dominance(found.singular_values, noise) > DOMINANT:
-        known = replace(known, doubts=tuple(doubt for doubt in known.doubts if doubt[0] != "filtered-before"))
+    if (
+        not found.is_static
+        and found.n_used_frames >= STATIC_FRAMES
+        and dominance(found.singular_values, noise) <= DOMINANT
+    ):
+        sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
+        known = replace(known, doubts=(*known.doubts, ("filtered-before", sentence)))
     return replace(found, consecutive=replace(known, bad_pixels=bad))
 
 
@@ -249,6 +267,10 @@ def _estimated(
     frames = check_frames(sample, moved, options)
     excluded, is_sample = frames.search.excluded, sample.n_pixels == grid.n_pixels
     on_checked()
+    few = frames.sample.spread(STATIC_PIXELS).values
+    static = np.abs(few.sum(axis=1, dtype=np.complex128)) ** 2
+    is_static = bool(static.sum() >= STATIC * row_squared_norms(few).sum())
+    del few
     # The components of the sample. If the residual is kept, those above the low cutoff do not change the result, unless they
     # fill unobserved entries.
     if start is not None:
@@ -282,6 +304,7 @@ def _estimated(
         is_complete=frames.sample.is_complete,
         time_letter=time_letter,
         bad_pixels=BadPixels.of((has_signal & bad).reshape(grid.shape), has_signal.reshape(grid.shape)),
+        is_static=is_static,
         consecutive=ConsecutiveFrames(bad, ()),
     )
 
@@ -293,8 +316,8 @@ def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstima
         energy = energy - sum(map_chunks(energy_of_frames, recording.chunks, executor, found.excluded))
     left = found.grid.everywhere(found.model.left[:, :low]).copy()
     squares = np.abs(left) ** 2
-    # A noisy pixel that has a component nearly for itself is judged with it: the filter removes its noise, too.
-    own = (squares.sum(axis=1, keepdims=True) > OWN_COMPONENT) & (squares > OWN_PART)
+    # Noise that has components for itself is judged with them.
+    own = own_entries(squares, found.grid.shape)
     left[own], squares[own] = 0, 0
     removed = squares @ found.model.singular_values[:low] ** 2
     # What a pixel with unobserved entries has left is not known.
@@ -305,17 +328,11 @@ def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstima
         # Where tissue is 60 dB above the residual, this difference has rounding errors, and consecutive frames do not.
         middle = recording.chunks[len(recording.chunks) // 2 :][:1]
         found_in = map_chunks(filtered_power, middle, executor, left, signal.shape, found.excluded)
-        ((power, *coherence),) = found_in
+        ((power, in_time, in_space),) = found_in
         # Without noise, rounding errors are left.
         signal &= (power > ROUNDING * energy).reshape(signal.shape)
         groups = list(standing_out(power.reshape(signal.shape), signal))
-        # A single pixel has nothing in common with its neighbours in any case.
-        in_time, in_both = coherence[0], np.minimum(*coherence)
-        noisy = [
-            group
-            for group in groups
-            if np.median((in_time if len(group) == 1 else in_both)[group]) < COHERENT
-        ]
+        noisy = [pixels for axis, pixels in groups if is_noise(axis, pixels, in_time, in_space)]
         # Beside very noisy pixels the components are wrong, and others may stand out for that: weaker ones come later.
         levels = [float(np.median(power[group])) for group in noisy]
         for group, level in zip(noisy, levels, strict=True):
@@ -335,6 +352,38 @@ def filtered_power(
 ) -> tuple[NDArray[np.float64], ...]:
     """Return the power of each pixel in a filtered chunk and its correlations, as :func:`power_and_coherence` does."""
     return power_and_coherence(chunk.read(), left, shape, ~excluded[chunk.first : chunk.stop])
+
+
+def checked_noise(
+    quality: PictureQuality,
+    chunk: Chunk,
+    clutter: Clutter,
+    excluded: NDArray[np.bool_],
+    executor: Executor,
+) -> PictureQuality:
+    """Return the quality of a picture whose share of noise is due to noise, and not to flow that is faster than the frames.
+
+    Parameters
+    ----------
+    quality : PictureQuality
+        The quality, by which neighbouring frames are uncorrelated.
+    chunk : Chunk
+        Consecutive frames, in which neighbouring pixels of flow are correlated.
+    clutter : Clutter
+        Their clutter.
+    excluded : (n_frames,) boolean array
+        Excluded frames of the block of the chunk.
+    executor : Executor
+        Filters the chunk.
+    """
+    if quality.noisy_share <= MOST_NOISY:
+        return quality
+    grid, left = clutter.grid, clutter.left[:, : clutter.low]
+    found_in = map_chunks(filtered_power, [chunk], executor, left, grid.shape, excluded)
+    ((power, in_time, in_space),) = found_in
+    noise = np.maximum(in_time, in_space.max(axis=0)) < COHERENT
+    share = share_of_noise(grid.at_signal(power), grid.at_signal(noise), grid)
+    return replace(quality, noisy_share=share)
 
 
 def _signal_mask(

@@ -19,7 +19,7 @@ from usdenoise.blood.leaked_tissue import WIDE, leaked_tissue, share_above_noise
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise_map import noise_map
 from usdenoise.blood.picture_quality import PictureQuality, judge_picture
-from usdenoise.clutter.bad_pixels import noisy_share
+from usdenoise.clutter.bad_pixels import COHERENT, share_of_noise
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.pipeline.measures import Clutter, Measures
@@ -345,7 +345,7 @@ class Series:
             share = share_above_noise(leak[:, 0], power, blood.noise_power * white)
             n_frames = round(float(np.max(self.last.observed)))
             quality = judge_picture(blood, n_frames, clutter.power, share)
-            quality = replace(quality, noisy_share=noisy_share(self.last.lags, grid))
+            quality = replace(quality, noisy_share=_share_of_white(self.last.lags, grid))
             return SeriesMaps(blood.blood_power, blood.noise_power, quality)
         mean = self._mean(clutter)
         fade = 1 - np.arange(projection.n_lags) / projection.n_frames
@@ -354,7 +354,7 @@ class Series:
         blood = map_blood(LagSums(np.stack(sums), counts), projection, grid, executor)
         share = share_above_noise(mean.leak[:, 0].real, mean.lags[:, 0].real, mean.noise * white)
         quality = judge_picture(blood, round(self.frames_a_block * self.n_blocks), clutter.power, share)
-        quality = replace(quality, noisy_share=noisy_share(mean.lags, grid))
+        quality = replace(quality, noisy_share=_share_of_white(mean.lags, grid))
         return SeriesMaps(blood.blood_power, blood.noise_power, quality, mean)
 
     def leak_share(self, clutter: Clutter) -> float:
@@ -438,6 +438,12 @@ def signal_image(
 def _leak(above_noise: NDArray[Any], clutter: Clutter) -> NDArray[Any]:
     speckle = np.stack([clutter.grid.at_signal(half) for half in clutter.speckle])
     return leaked_tissue(above_noise, speckle, clutter.grid)
+
+
+def _share_of_white(lags: NDArray[Any], grid: Neighbourhood) -> float:
+    """Return the share of pixels whose neighbouring frames are uncorrelated in the power that stands out."""
+    power = lags[:, 0].real
+    return share_of_noise(power, np.abs(lags[:, 1]) < COHERENT * power, grid)
 
 
 def _quiet_bands(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -14,15 +14,17 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.blood.power_doppler import POWER_IMAGES
+from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.errors import InputError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.dask_executor import DaskExecutor
 from usdenoise.pipeline.denoise import map_scan
+from usdenoise.pipeline.estimate_clutter import checked_noise
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import ArrayFrames, Block, Recording, map_chunks
+from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
 from usdenoise.pipeline.series import Series, SeriesMaps, signal_image
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import mark_missing
@@ -239,7 +241,8 @@ def _filtered_session(
     )
     is_bad = np.array([bool(reason) for reason in why], bool)
     if is_bad.all():
-        raise InputError(f"no block of the session is good; the first one: {why[0]}")
+        doubts = "".join(f"; {sentence}" for _, sentence in estimate.fit.stack_doubts)
+        raise InputError(f"no block of the session is good; the first one: {why[0]}{doubts}")
     # Sums over the good blocks, the maps of their mean, and the weights of the lags
     counting, series = np.flatnonzero(_apart(recording.blocks, ~is_bad)).tolist(), Series()
     for number in counting:
@@ -248,6 +251,12 @@ def _filtered_session(
     if len(counting) == 1:
         alone = _maps_of_block(recording, counting[0], findings, clutter, options, threads)
     model = series.model(clutter, threads, alone)
+    quality = model.maps.quality
+    if quality.noisy_share > MOST_NOISY:
+        x = recording.blocks[counting[len(counting) // 2]].read()
+        x = x if clutter.reference is None else clutter.reference.align(x)[0]
+        chunk = Chunk(0, ArrayFrames(x, "tz", x.dtype, recording.geometry.name))
+        quality = checked_noise(quality, chunk, clutter, np.zeros(len(x), bool), threads)
     # The blood power of each block
     blood = dict(
         zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)
@@ -279,7 +288,7 @@ def _filtered_session(
     means["tsnr"] = _tsnr(stacked["blood_power"][good], observed)
     return FilteredSession(
         fit=estimate.fit,
-        picture_quality=model.maps.quality,
+        picture_quality=quality,
         geometry=geometry,
         frame_time=recording.frame_time,
         blocks=recording.blocks,
