@@ -194,8 +194,8 @@ def test_packed_netcdf_of_xarray_is_read_as_xarray_reads_it(tmp_path: Path) -> N
 
 def test_a_session_names_the_unwritten_frames_of_its_files(tmp_path: Path) -> None:
     files = [tmp_path / f"{n}.h5" for n in range(3)]
-    for path, stop in zip(files, (40, 30, 40), strict=True):
-        values = low_rank((stop, 6, 5))
+    for number, (path, stop) in enumerate(zip(files, (40, 30, 40), strict=True)):
+        values = low_rank((stop, 6, 5), seed=number)
         with h5py.File(path, "w") as file:
             file.create_dataset("iq", (60, 6, 5), "c8", chunks=(5, 6, 5))[:stop] = values
             file["iq"].attrs.update({"axes": "tzx", "frame_rate_hz": 500.0})
