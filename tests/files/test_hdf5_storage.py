@@ -167,6 +167,56 @@ def test_times_of_frames_that_were_not_written_do_not_count(tmp_path: Path) -> N
     np.testing.assert_array_equal(stack.coordinates["t"].values, TIMES[:STOP])
 
 
+PAUSED = TIMES + (np.arange(N_FRAMES) >= STOP)
+"""Times in s whose first STOP are even."""
+
+
+@pytest.mark.parametrize(
+    ("times", "stop", "rate", "is_rate"),
+    [
+        (PAUSED, None, None, False),
+        (PAUSED, STOP, None, True),
+        (TIMES, None, 0.5, True),
+        (TIMES, None, 400.0, False),
+    ],
+    ids=["uneven", "selected", "rate in kHz", "rate in Hz"],
+)
+def test_times_in_another_unit_are_not_used_even_if_they_give_no_rate(
+    times: Any, stop: int | None, rate: float | None, is_rate: bool, tmp_path: Path
+) -> None:
+    for unit, is_known in ((1, True), (1e3, False)):
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file["iq"], file["time"] = IQ, 0.25 + times * unit
+            file["iq"].attrs.update(
+                {"axes": "tzx"} if rate is None else {"axes": "tzx", "frame_rate_hz": rate}
+            )
+        stack = load(tmp_path / "x.h5", frames=slice(0, stop))
+        wanted = 500 if is_known and is_rate else 400 if rate == 400 else None
+        assert stack.frame_rate_hz == (wanted and pytest.approx(wanted))
+        assert ("t" in stack.coordinates) == is_known
+        assert sum("is not used" in note for note in stack.assumptions) == (not is_known)
+        given = load(tmp_path / "x.h5", frames=slice(0, stop), frame_rate=300)
+        assert (given.frame_rate_hz, given.assumptions) == (300, ())
+
+
+def test_positions_in_another_unit_are_not_used_even_if_they_give_no_pitch(tmp_path: Path) -> None:
+    lateral = LATERAL + (np.arange(4) == 3) * 0.05
+    for unit, is_known in (("mm", True), ("m", False)):
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            file["iq"] = IQ
+            for axis, (name, values) in enumerate(
+                {"time": TIMES, "depth": DEPTHS, "lateral": lateral}.items()
+            ):
+                file[name] = values
+                file[name].attrs["units"] = unit if axis else "s"
+                file[name].make_scale(name)
+                file["iq"].dims[axis].attach_scale(file[name])
+        stack = load(tmp_path / "x.h5")
+        assert (stack.axes, stack.spacing_mm, stack.frame_rate_hz) == ("tzx", {}, pytest.approx(500))
+        assert set(stack.coordinates) == ({"t", "z", "x"} if is_known else {"t"})
+        assert sum("is not used" in note for note in stack.assumptions) == (not is_known)
+
+
 def test_packed_netcdf_of_xarray_is_read_as_xarray_reads_it(tmp_path: Path) -> None:
     rf = IQ.real.copy()
     rf[2, 3, 1] = np.nan

@@ -34,7 +34,14 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.coordinates import check_order
 from usdenoise.stack.geometry import Geometry, check_axes, shape_text
 from usdenoise.stack.labels import FROM_TIMES, frame_rate
-from usdenoise.stack.metadata import Metadata, add_verasonics, interpret, with_options
+from usdenoise.stack.metadata import (
+    Metadata,
+    add_verasonics,
+    implausible,
+    interpret,
+    with_options,
+    without_implausible,
+)
 from usdenoise.system.background import run_in_background
 
 SAMPLED = {3: 64, 4: 24}
@@ -161,6 +168,7 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
         stack = replace(stack, assumptions=(*stack.assumptions, note))
     stack = replace(stack, frames=frame_slice(selected, n_frames))
     metadata = _with_times(metadata, shape[axes.index("t")], stack.frames)
+    metadata = without_implausible(metadata, slice(stack.frames.start, stack.frames.stop))
     if read_options.dataset is None:
         check_not_power(stack, str(path))
     return stack, metadata
@@ -479,7 +487,7 @@ def _with_times(metadata: Metadata, n_frames: int, frames: slice) -> Metadata:
     if times is None:
         return metadata
     values, sources = dict(metadata.values), dict(metadata.sources)
-    coordinates = dict(metadata.coordinates)
+    coordinates, ignored = dict(metadata.coordinates), dict(metadata.ignored)
     if len(times.values) != n_frames:
         del coordinates["t"]
         if sources.get("frame_rate_hz") == f"file: {FROM_TIMES}":
@@ -491,9 +499,10 @@ def _with_times(metadata: Metadata, n_frames: int, frames: slice) -> Metadata:
             "the frames are in order and their times wrong",
         )
         rate = frame_rate(times.values[frames.start : frames.stop])
-        if rate and "frame_rate_hz" not in values:
+        if rate and "frame_rate_hz" not in values and not implausible("frame_rate_hz", rate, FROM_TIMES):
             values["frame_rate_hz"], sources["frame_rate_hz"] = rate, f"file: {FROM_TIMES}"
-    return replace(metadata, values=values, sources=sources, coordinates=coordinates)
+            ignored.pop("frame_rate_hz", None)
+    return replace(metadata, values=values, sources=sources, coordinates=coordinates, ignored=ignored)
 
 
 def _middle(stored: StoredArray) -> NDArray[Any]:

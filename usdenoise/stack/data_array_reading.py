@@ -13,7 +13,7 @@ from usdenoise.stack.coordinates import check_order
 from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes
 from usdenoise.stack.geometry import check_axes, shape_text
 from usdenoise.stack.labels import Label, labelled_metadata
-from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options
+from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options, without_implausible
 
 _NO_VALUE = np.float32(0)
 
@@ -63,7 +63,7 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
             times.values,
             "sort the array by its times, or drop them with drop_vars if the frames are in order and their times wrong",
         )
-    return metadata
+    return without_implausible(metadata)
 
 
 def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquisition:

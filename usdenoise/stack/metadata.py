@@ -1,7 +1,7 @@
 """Metadata: the names of scales and axes in files, and the options that override them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -222,11 +222,7 @@ def with_options(
     frame_rate_hz, spacing_mm = scales.get("frame_rate_hz"), scales.get("spacing_mm")
     ignored = {name: reason for name, reason in sources.items() if name not in values}
     values, sources, attributes = dict(values), {name: sources[name] for name in values}, dict(attributes)
-    coordinates = {
-        letter: coordinate
-        for letter, coordinate in attributes.pop("coordinates", {}).items()
-        if ("frame_rate_hz" if letter == "t" else "spacing_mm") not in ignored
-    }
+    coordinates = attributes.pop("coordinates", {})
     stated = values.get("axes")
     if isinstance(stated, AmbiguousAxes) and axes is None:
         raise InputError(stated.sentence)
@@ -261,6 +257,39 @@ def with_options(
     )
     ignored = {name: reason for name, reason in ignored.items() if name not in values}
     return Metadata(values, sources, attributes, coordinates, contradiction, ignored)
+
+
+def without_implausible(metadata: Metadata, frames: slice = slice(None)) -> Metadata:
+    """Return metadata without positions and times of frames in another unit, and with the reasons.
+
+    They are in another unit if their median step is not plausible; uneven ones give no scale that would show it.
+
+    Parameters
+    ----------
+    metadata : Metadata
+        The metadata; times that go back were refused.
+    frames : slice
+        The frames whose times count; by default all.
+    """
+    coordinates, ignored = dict(metadata.coordinates), dict(metadata.ignored)
+    for letter, coordinate in metadata.coordinates.items():
+        is_time = letter == "t"
+        steps = np.abs(np.diff(coordinate.values[frames] if is_time else coordinate.values))
+        steps = steps[np.isfinite(steps) & (steps > 0)]
+        if len(steps) == 0:
+            continue
+        name, source = (
+            ("frame_rate_hz", "times of the frames")
+            if is_time
+            else ("spacing_mm", f"positions along {letter}")
+        )
+        step = np.median(steps)
+        # Positions in single precision have no more than 7 significant digits.
+        reason = implausible(name, float(f"{1 / step if is_time else step:.7g}"), source)
+        if reason:
+            del coordinates[letter]
+            ignored.setdefault(name, reason)
+    return replace(metadata, coordinates=coordinates, ignored=ignored)
 
 
 def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] | None:
