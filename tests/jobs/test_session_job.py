@@ -237,7 +237,10 @@ def test_a_block_that_cannot_be_read_whole_is_a_gap_where_the_cutoff_is_tried(
             return self.frames.pick(numbers)
 
     def damaged_session(session: SessionOptions) -> Recording:
-        recording = stack_session(scan(8).stack, session, "single")
+        stack, rng = scan(8).stack, np.random.default_rng(0)
+        iq = stack.iq.copy()
+        iq[:, :, 11] += 10 * rng.standard_normal(iq[:, :, 11].shape)
+        recording = stack_session(replace(stack, iq=iq), session, "single")
         blocks = [
             replace(block, chunks=[Chunk(0, Damaged(block.chunks[0].frames, block.window.start))])
             for block in recording.blocks
@@ -251,6 +254,8 @@ def test_a_block_that_cannot_be_read_whole_is_a_gap_where_the_cutoff_is_tried(
     assert found.fit.options.low_cutoff == 4
     assert [bool(block.problem) for block in recording.blocks] == [[LENGTH * n] == damaged for n in range(8)]
     assert found.is_bad.tolist() == [[LENGTH * n] == damaged for n in range(8)]
+    # Another block shows the noisy line.
+    assert found.fit.bad_pixels.lines == ((1, 11),)
     damaged.clear()
     strict = SessionOptions(window=LENGTH)
     with pytest.raises(InputError, match=r"^the disk is damaged$"):

@@ -199,13 +199,13 @@ def draw_sample(
         values[n_read : n_read + len(good)] = part
         n_read += len(good)
     sample = replace(sample, values=values[:n_read])
-    # The blocks are of one kind, and have their noisy pixels in common
-    middle = sample.blocks[len(sample.blocks) // 2 :][:1]
-    with suppress(InputError):
-        for block in middle:
+    # The blocks are of one kind, and have their noisy pixels in common: the one nearest to the middle that can be read
+    middle = len(sample.blocks) // 2
+    for _, block in sorted(enumerate(sample.blocks), key=lambda item: abs(item[0] - middle)):
+        with suppress(InputError):
             own = own_options(options, block)
             found = look_at_block(block.read(), recording.geometry, own, executor.local)
-            sample = replace(sample, consecutive=found)
+            return replace(sample, consecutive=found)
     return sample
 
 
