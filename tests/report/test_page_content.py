@@ -56,6 +56,8 @@ def test_the_noise_is_averaged_over_each_depth() -> None:
     (chart,) = noise_over_depth(np.arange(1.0, 7.0) * np.ones((4, 1)), turned)
     assert chart.y == pytest.approx([10 * np.log10(k) for k in range(1, 7)])
     assert chart.x_label == "depth (pixels)"
+    across = Acquisition(RNG.standard_normal((5, 6, 4)), axes="tyx")
+    assert noise_over_depth(np.ones((6, 4)), across) == []
 
 
 def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:

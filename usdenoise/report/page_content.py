@@ -228,7 +228,7 @@ def described_image(name: str, values: NDArray[Any], stack: GriddedStack, unit: 
 
 
 def noise_over_depth(noise: NDArray[Any], stack: GriddedStack) -> list[Chart]:
-    """Return the chart of the mean noise power over the depth; none without noise.
+    """Return the chart of the mean noise power over the depth; none without noise, or in a plane across the depth.
 
     Parameters
     ----------
@@ -237,10 +237,10 @@ def noise_over_depth(noise: NDArray[Any], stack: GriddedStack) -> list[Chart]:
     stack : Geometry or Acquisition
         Where axes and spacing come from.
     """
-    depth = stack.spatial_axes.index("z")
+    depth = stack.spatial_axes.find("z")
     others = tuple(axis for axis in range(noise.ndim) if axis != depth)
     mean = noise.mean(axis=others, dtype=np.float64)
-    if not (mean > 0).any():
+    if depth < 0 or not (mean > 0).any():
         return []
     pitch = stack.spacing_mm.get("z")
     levels = _levels(mean)
