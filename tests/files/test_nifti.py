@@ -73,6 +73,18 @@ def test_nibabel_sees_lateral_depth_and_elevation_in_mm(tmp_path: Path) -> None:
     assert sidecar["FrameAcquisitionDuration"] == pytest.approx(0.04, rel=1e-4)
 
 
+def test_planes_along_any_two_axes_are_slices(tmp_path: Path) -> None:
+    block = {"low_cutoff": 1, "complete": True, "n_frames": 20}
+    power = np.arange(60, dtype=np.float32).reshape(3, 5, 4)
+    for axes, shape in (("tyx", (4, 1, 5)), ("tzx", (4, 5, 1)), ("tzy", (1, 5, 4))):
+        stack = Acquisition(power, axes=axes, spacing_mm=dict.fromkeys(axes[1:], 0.1))
+        fields = write_nifti(tmp_path / "x.nii.gz", power, stack, np.arange(3), "frames", 20, 20, [block] * 3)
+        image = nibabel.load(tmp_path / "x.nii.gz")
+        assert image.shape == (*shape, 3)
+        np.testing.assert_array_equal(np.asarray(image.dataobj)[..., 2].max(), 59)
+        assert fields["PixelPitchUnknown"] == [*set("xzy").difference(axes)]
+
+
 @pytest.mark.parametrize("n_slices", [1, N_Y])
 def test_a_single_image_has_the_duration_and_the_start_of_its_frames(n_slices: int, tmp_path: Path) -> None:
     data = voxel_data(n_slices)

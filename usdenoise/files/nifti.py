@@ -80,7 +80,7 @@ def write_nifti(
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "sec" if unit == "s" else "unknown")
     _write(path, image)
     unknown = [x for x in spatial if x not in stack.spacing_mm]
-    unknown += ["y"] if "y" not in spatial and slice_thickness_mm(stack) is None else []
+    unknown += [x for x in _ORDER if x not in spatial and slice_thickness_mm(stack, x) is None]
     return _sidecar(stack, starts, window, stride, blocks, unknown)
 
 
@@ -113,8 +113,8 @@ def _image(values: NDArray[np.float32], stack: GriddedStack, with_time: bool) ->
     present = "".join(letter for letter in _ORDER if letter in spatial)
     time = "t" if with_time else ""
     ordered = in_axes(values, time + spatial, present + time)
-    if "y" not in spatial:
-        ordered = ordered[:, :, None]
+    for axis, letter in enumerate(_ORDER):
+        ordered = ordered if letter in spatial else np.expand_dims(ordered, axis)
     grid = grid_attributes(stack)
     # ConfUSIus has the axes in reverse.
     world = np.flip(grid["voxel_to_world"][:3, :3]), np.flip(grid["voxel_to_world"][:3, 3])
