@@ -17,7 +17,9 @@ def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRan
 
     They give the L of the given rank that minimises |M - L|_F, as the clutter filter of Demene et al. uses it. The
     temporal singular vectors are the leading eigenvectors of the Gram matrix M^H M. A Gram matrix squares the dynamic
-    range, so it is formed in double precision: singular values are accurate down to 140 dB below the largest one.
+    range, so it is formed in double precision: singular values are accurate down to 140 dB below the largest one. The
+    singular vectors stay in double precision, also for a matrix in single precision: tissue 55 dB above the blood that is
+    subtracted by vectors in single precision leaves errors of 2e-4 of the blood.
     A matrix with fewer pixels than frames is factorised directly.
 
     Parameters
@@ -32,14 +34,10 @@ def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRan
     wide = np.result_type(matrix.dtype, np.float64)
     if matrix.shape[0] < matrix.shape[1]:
         left, singular, right_h = np.linalg.svd(matrix.astype(wide), full_matrices=False)
-        return LowRank(
-            left[:, :rank].astype(matrix.dtype),
-            singular[:rank],
-            np.ascontiguousarray(right_h[:rank].conj().T, dtype=matrix.dtype),
-        )
+        return LowRank(left[:, :rank], singular[:rank], np.ascontiguousarray(right_h[:rank].conj().T))
 
     total = frame_gram(matrix, executor, wide)
     n = len(total)
-    right = eigenvectors(total, subset_by_index=[n - rank, n - 1]).astype(matrix.dtype)
+    right = eigenvectors(total, subset_by_index=[n - rank, n - 1])
     parts = executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))
     return LowRank.from_factors(np.concatenate(list(parts)), right)
