@@ -124,6 +124,27 @@ def test_t_is_divided_by_its_root_mean_square_at_other_times() -> None:
     assert found > 1.5
 
 
+def test_motion_with_the_events_is_no_response_and_other_motion_takes_none() -> None:
+    rng = np.random.default_rng(8)
+    locked = 0.1 + DESIGN + 0.1 * rng.standard_normal(N)
+    moving = noise(8)
+    moving[:, :, :6] += 0.2 * locked[:, None, None]
+    assert found_in(moving).active.mean() > 0.4
+    found = found_in(moving, confounds={"motion": locked})
+    assert found.active.mean() < 0.02
+    assert found.columns == ("on", "motion", "constant")
+    # Another motion, far from 0 in all blocks, leaves the response and the baseline.
+    breathing = 5 + 0.1 * np.cos(1.7 * np.arange(N))
+    found = found_in(moving, confounds={"motion": breathing})
+    assert found.active[:, :6].mean() > 0.95 * found_in(moving).active[:, :6].mean()
+    assert found.change[:, :6].mean() == pytest.approx(20, abs=1)
+    # So in a live session.
+    live = [running_t(moving, TIMES, NONE_BAD, EVENTS, motion)["on"] for motion in (None, locked, breathing)]
+    t, without, beside = (np.median(one[:, :6]) for one in live)
+    assert without < 0.2 * t
+    assert beside > 0.9 * t
+
+
 def test_bad_blocks_and_blocks_without_data_do_not_count() -> None:
     series = noise(2)
     series[DESIGN, :, :6] += 0.2
@@ -191,6 +212,32 @@ def test_a_session_has_the_activation_of_its_events(made: Scan) -> None:
     assert np.nanmedian(found.change[vessels & right]) == pytest.approx(60, abs=15)
     smooth = session(made.stack, LENGTH, events=TABLE, smoothing_mm=0.3).activation["on"]
     assert smooth.t[vessels & right].mean() > 1.2 * found.t[vessels & right].mean()
+
+
+def test_activation_that_is_motion_or_appears_outside_the_vessels_is_doubtful(made: Scan) -> None:
+    """Activation in a still image, and with jerks at other times, is not."""
+    on = tuple(number for number in range(30) if number // 3 % 2)
+    still = scan(30, blood=2.0, resolution=0.8)
+    # A patch of flow where no vessel is, in the active blocks.
+    patch, flow = still.iq.copy(), scan(30, tissue=0, blood=4.0, noise=0, seed=7).iq
+    for number in on:
+        block = slice(number * LENGTH, (number + 1) * LENGTH)
+        patch[block, 16:20, :10] += flow[block, 6:10, :10]
+
+    def found_in(one: Scan) -> tuple[set[str], int]:
+        found = session(one.stack, LENGTH, events=TABLE)
+        codes = {doubt.code for doubt in found.doubts} & {"locked-motion", "active-outside", "large-changes"}
+        return codes, int(found.activation["on"].active.sum())
+
+    vessels = int((made.blood_power[0, :, 12:] > 0).sum())
+    for right in (made, scan(30, rise=0.6, blood=2.0, resolution=0.8, bursts=(1, 4, 7, 12, 15, 16, 20, 27))):
+        codes, n_active = found_in(right)
+        assert codes == set()
+        assert n_active > 0.5 * vessels
+    codes, n_active = found_in(scan(30, blood=2.0, resolution=0.8, bursts=on))
+    assert "locked-motion" in codes
+    assert n_active < 0.1 * vessels
+    assert found_in(replace(still, iq=patch))[0] == {"active-outside", "large-changes"}
 
 
 def test_events_may_be_a_data_frame(made: Scan) -> None:
@@ -283,7 +330,7 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     assert record.threshold == pytest.approx(wanted.threshold, rel=1e-4)
     # The columns of the model are named, and cosines only where there are some.
     assert tuple(sequence.design) == wanted.columns
-    assert "on 1, constant" in page or "on 1, framewise displacement, constant" in page
+    assert "on 1, motion, framewise displacement, constant" in page or "on 1, motion, constant" in page
     assert "cosine" not in page
     slow = replace(sequence, design=("on 1", "drift_1", "drift_2", "constant"))
     section = ActivationSection("on 1", Picture("", b"", "", ""), [])

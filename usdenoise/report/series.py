@@ -38,6 +38,14 @@ PROPOSED_PIXELS, MORE_ACTIVE, LEAST_ACTIVE = 2, 2, 20
 """Width of the Gaussian that is tried for the activation, in pixels, and how many times more active pixels, and how many at
 least, it must give to be proposed."""
 
+MOST_LOCKED, LOCKED_ERRORS = 0.5, 2.6
+"""Correlation of the response with the motion of the image above which an activation is doubtful, and the same in standard
+errors of a correlation by chance, 1 / sqrt(n_blocks): 1 % of short sessions without such motion have a higher one."""
+
+MOST_CHANGE, MOST_DOUBTFUL = 100.0, 0.5
+"""Change of the blood power in per cent, and share of the active pixels with a larger one, or outside the vessels at rest,
+above which an activation is doubtful."""
+
 
 @dataclass(frozen=True, repr=False)
 class ResultSeries:
@@ -235,17 +243,18 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
     if options.smoothing_mm and None in pitches:
         raise OptionError("smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}")
     in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"])
-    moved = (
-        None
-        if series.shifts is None
-        else displacement_columns(series.shifts, series.geometry)[1]["framewise_displacement"]
-    )
+    confounds = {"motion": np.array([block.frames.moves_pixels for block in series.blocks])}
+    if series.shifts is not None:
+        moved = displacement_columns(series.shifts, series.geometry)[1]
+        confounds["framewise_displacement"] = moved["framewise_displacement"]
 
     def maps(smoothing_mm: float) -> dict[str, ActivationMap]:
         values: NDArray[np.floating] = blood
         if smoothing_mm:
             values = smoothed_series(blood, [smoothing_mm / (FWHM * pitch) for pitch in pitches if pitch])
-        return activation_maps(values, in_vessels, series.times, series.is_bad, events, moved, options.hrf)
+        return activation_maps(
+            values, in_vessels, series.times, series.is_bad, events, confounds, options.hrf
+        )
 
     activation = maps(options.smoothing_mm)
     if not options.smoothing_mm and None not in pitches:
@@ -258,7 +267,7 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
         series,
         activation=activation,
         events=tuple(events),
-        event_doubts=tuple(_event_doubts(series, events)),
+        event_doubts=(*_event_doubts(series, events), *_activation_doubts(series, activation, confounds)),
     )
 
 
@@ -270,6 +279,45 @@ def _event_doubts(series: ResultSeries, events: Sequence[Event]) -> list[Doubt]:
         doubts.append(Doubt("block-times", NO_STARTS))
     if n_outside:
         doubts.append(Doubt("events-outside", f"{n_outside} of {len(events)} events are outside the session"))
+    return doubts
+
+
+def _activation_doubts(
+    series: ResultSeries,
+    activation: Mapping[str, ActivationMap],
+    confounds: Mapping[str, NDArray[np.float64]],
+) -> list[Doubt]:
+    """Return the doubts about activations: motion of the image with the events, and active pixels that are no vessels."""
+    good, noise = ~series.is_bad, series.means["noise_power"]
+    responses = {name: found.expected for name, found in activation.items()}
+    is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses.values()], axis=0)
+    bound = max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(np.count_nonzero(good)))
+    doubts = []
+    for name, found in activation.items():
+        for confound, values in confounds.items():
+            known = good & np.isfinite(values)
+            if not (np.ptp(values[known]) and np.ptp(found.expected[known])):
+                continue
+            correlation = float(np.corrcoef(values[known], found.expected[known])[0, 1])
+            if abs(correlation) > bound:
+                sentence = (
+                    f"the {confound.replace('_', ' ')} of the image correlates with the response to '{name}' by "
+                    f"{correlation:.2f}: moving tissue and activation cannot be distinguished"
+                )
+                doubts.append(Doubt("locked-motion", sentence))
+        n_active, change = int(found.active.sum()), found.change[found.active]
+        if n_active and is_rest.any():
+            rest = np.nanmean(series.images["blood_power"][is_rest], axis=0)
+            n_outside = int((found.active & ~blood_pixels(rest, noise)).sum())
+            if n_outside > MOST_DOUBTFUL * n_active:
+                sentence = f"{n_outside} of {n_active} active pixels of '{name}' are outside the vessels in blocks at rest"
+                doubts.append(Doubt("active-outside", sentence))
+        n_large = n_active - int((np.abs(change) <= MOST_CHANGE).sum())
+        if n_large > MOST_DOUBTFUL * n_active:
+            sentence = (
+                f"{n_large} of {n_active} active pixels of '{name}' change by more than {MOST_CHANGE:.0f} %"
+            )
+            doubts.append(Doubt("large-changes", sentence))
     return doubts
 
 

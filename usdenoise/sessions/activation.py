@@ -121,16 +121,16 @@ def activation_maps(
     times: NDArray[np.float64],
     is_bad: NDArray[np.bool_],
     events: Sequence[Event],
-    moved: NDArray[np.float64] | None = None,
+    confounds: Mapping[str, NDArray[np.float64]] | None = None,
     hrf: str = "boxcar",
 ) -> dict[str, ActivationMap]:
     """Fit a general linear model to the series of a session, and return a map for each type of event.
 
-    The model has a column for each type, cosines for slow drifts, the framewise displacement, and a column for each bad
-    block. Its noise is autoregressive of order 1, with one coefficient for the image: with one for each pixel, as nilearn
-    estimates it, t has a standard deviation of 1.09 in white noise of 40 blocks, and 20 % of the maps have active pixels.
-    t is divided by its root mean square for the same events at other times, if this is above 1: leaked tissue has slow
-    changes that the model does not have.
+    The model has a column for each type, cosines for slow drifts, the confounds, and a column for each bad block. Its noise
+    is autoregressive of order 1, with one coefficient for the image: with one for each pixel, as nilearn estimates it, t has
+    a standard deviation of 1.09 in white noise of 40 blocks, and 20 % of the maps have active pixels. t is divided by its
+    root mean square for the same events at other times, if this is above 1: leaked tissue has slow changes that the model
+    does not have.
 
     Parameters
     ----------
@@ -144,8 +144,9 @@ def activation_maps(
         Bad blocks.
     events : sequence of Event
         The events.
-    moved : (n_blocks,) array, optional
-        Framewise displacement; by default it is not in the model.
+    confounds : mapping, optional
+        Name -> values of each block, (n_blocks,), that change the series besides the events, such as its motion; by default
+        none. NaN counts as 0, and a constant one is not in the model.
     hrf : str
         "boxcar", "glover" or "spm"; by default "boxcar".
 
@@ -164,7 +165,7 @@ def activation_maps(
     from scipy.stats import t as student_t
 
     glm = _import_nilearn()
-    design = _design(times, is_bad, events, moved, hrf)
+    design = _design(times, is_bad, events, confounds or {}, hrf)
     shape = block_powers.shape[1:]
     values = _filled(block_powers.reshape(len(block_powers), -1), is_bad)
     good = values[~is_bad]
@@ -212,8 +213,9 @@ def running_t(
     times: NDArray[np.float64],
     is_bad: NDArray[np.bool_],
     events: Sequence[Event],
+    motion: NDArray[np.float64] | None = None,
 ) -> dict[str, NDArray[np.float32]]:
-    """Return t of the response to each type of event so far, by least squares on boxcars and a line.
+    """Return t of the response to each type of event so far, by least squares on boxcars, a line and the motion.
 
     Parameters
     ----------
@@ -221,6 +223,8 @@ def running_t(
         Blood power of the blocks so far.
     times, is_bad, events
         As for :func:`activation_maps`.
+    motion : (n_blocks,) array, optional
+        Motion of the image within each block; by default it is not in the model.
 
     Returns
     -------
@@ -234,7 +238,8 @@ def running_t(
         during = ((at >= event.onset) & (at < event.onset + event.duration)).astype(float)
         courses[event.trial_type] = np.maximum(courses.get(event.trial_type, 0.0), during)
     courses = {name: course for name, course in courses.items() if np.ptp(course) > 0} if len(at) else {}
-    design = np.stack([*courses.values(), np.ones(len(at)), at], axis=1)
+    moved = [motion[good]] if motion is not None and len(at) and np.ptp(motion[good]) > 0 else []
+    design = np.stack([*courses.values(), np.ones(len(at)), at, *moved], axis=1)
     n_free = len(at) - design.shape[1]
     if not courses or n_free < LEAST_FREE:
         return {}
@@ -285,19 +290,21 @@ def _design(
     times: NDArray[np.float64],
     is_bad: NDArray[np.bool_],
     events: Sequence[Event],
-    moved: NDArray[np.float64] | None,
+    confounds: Mapping[str, NDArray[np.float64]],
     hrf: str,
 ) -> Any:
     """Return the design matrix, a DataFrame."""
     import pandas as pd
     from nilearn.glm.first_level import make_first_level_design_matrix
 
-    columns: dict[str, NDArray[np.float64]] = {}
-    if moved is not None and np.ptp(np.nan_to_num(moved)) > 0:
-        columns["framewise_displacement"] = np.nan_to_num(moved)
+    # Around their mean, so that the constant, the baseline of the change, is not extrapolated to an image at rest.
+    known = {name: np.nan_to_num(values) for name, values in confounds.items()}
+    columns = {
+        name: values - values[~is_bad].mean() for name, values in known.items() if np.ptp(values[~is_bad]) > 0
+    }
     for block in np.flatnonzero(is_bad):
         columns[f"bad_block_{block}"] = (np.arange(len(times)) == block).astype(float)
-    confounds = np.stack(list(columns.values()), axis=1) if columns else None
+    regressors = np.stack(list(columns.values()), axis=1) if columns else None
     table = pd.DataFrame([vars(event) for event in events])
     return make_first_level_design_matrix(
         times,
@@ -305,7 +312,7 @@ def _design(
         hrf_model=None if hrf == "boxcar" else hrf,
         drift_model="cosine",
         high_pass=_high_pass(events),
-        add_regs=confounds,
+        add_regs=regressors,
         add_reg_names=list(columns) or None,
     )
 

@@ -260,7 +260,7 @@ class OnlineSession:
         if self._events is not None and geometry.frame_rate_hz is not None:
             state = replace(state, images=(*state.images, blood))
             events = tuple(self._events())
-            activation = running_t(np.stack(state.images), times, bad, events)
+            activation = running_t(np.stack(state.images), times, bad, events, np.array(state.motion))
         clutter, n_good = state.clutter, state.series.n_blocks
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
