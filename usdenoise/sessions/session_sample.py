@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.clutter.bad_pixels import standing_out
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, mean_envelope, reference_of
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.row_blocks import third_difference_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clutter, look_at_middle
@@ -212,9 +210,7 @@ def draw_sample(
 def look_at_block(
     x: NDArray[Any], geometry: Geometry, options: DenoiseOptions, executor: Executor
 ) -> ConsecutiveFrames:
-    """Return what the frames of a block show.
-
-    Noisy pixels are looked for by the estimate of a scan if they stand out in the third differences over time.
+    """Return what the frames of a block show, by its estimate as a scan.
 
     Parameters
     ----------
@@ -229,12 +225,9 @@ def look_at_block(
     """
     frames = ArrayFrames(x, "tz", x.dtype, geometry.name)
     scan = Recording.of_chunks(geometry.of_frames(len(x)), x.dtype, frames.chunks())
-    known = np.where(np.isfinite(x), x, np.zeros((), x.dtype))
-    power = third_difference_norms(np.ascontiguousarray(known.T)).reshape(geometry.pixel_shape)
-    if any(True for _ in standing_out(power, power > 0)):
-        # The block may be empty, or too short for the options.
-        with suppress(UsdenoiseError):
-            return estimate_clutter(scan, options, executor).consecutive
+    # The block may be empty, or too short for the options.
+    with suppress(UsdenoiseError):
+        return estimate_clutter(scan, options, executor).consecutive
     return look_at_middle(scan, executor)
 
 
