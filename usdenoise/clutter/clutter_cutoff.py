@@ -193,9 +193,13 @@ def choose_low_cutoff(
         decision = _edge_of_clutter(model, rows, noise_rms, noise, similarity, profile, squares)
         if nothing is not None and nothing.reason is CutoffReason.MOVED:
             decision = replace(decision, certainty=CutoffCertainty.UNSURE)
-    sentence = decision.reason.value.format(low=decision.low, level=100 * USUAL, **decision.figures)
+    plural = "" if decision.low == 1 else "s"
+    sentence = decision.reason.value.format(
+        low=decision.low, plural=plural, level=100 * USUAL, **decision.figures
+    )
     if first:
-        sentence += f"; the first {first} are no reference: they dominate the rest, and are unlike it"
+        leading = "first one is" if first == 1 else f"first {first} are"
+        sentence += f"; the {leading} not compared, being stronger than the rest and unlike it"
     return CutoffChoice(
         min(decision.low, highest),
         decision.reason,

@@ -31,8 +31,10 @@ class CutoffReason(CodedEnum):
     )
     BEYOND_RANK = "tissue reaches to the last component estimated; raise the rank, and the sampling if it limits the rank"
     SIMILARITY_FALLS = (
-        "after {low} components, the similarity to the leading components is below {level:g} % of the similarity "
+        "after {low} component{plural}, the similarity to the leading components is below {level:g} % of the similarity "
         "among them"
     )
     TISSUE_SQUARE = "the first {low} components resemble each other, as tissue speckle does"
-    BLOOD_MAP = "with more than {low} components removed, the power Doppler fits the blood map less well"
+    BLOOD_MAP = (
+        "with more than {low} component{plural} removed, the power Doppler fits the blood map less well"
+    )

@@ -28,6 +28,9 @@ MANY = 3
 """Components that dominate, one after the other, from which they are the references. One or two may be mixed with blood: on
 four of 26 random stacks blood was like them, and 10 to 30 components were removed for 5 to 14."""
 
+UNLIKE = 0.3
+"""Similarity of a component to the other references, over the similarity among these, below which it is none."""
+
 TIMES_MEAN, DOMINATED_FRAMES = 4.0, 32
 """Least ratio of the share of a component to the mean share, and least number of frames, with which it may dominate: the few
 components of few frames have large shares."""
@@ -134,6 +137,10 @@ class SimilarityProfile:
             Energy of noise in a component, from :func:`noise_energy`. By default infinite: none dominates.
         """
         first, most, least = 0, REFERENCES, 0
+        # Neither is a first one, such as a constant, that is unlike those after it which dominate, too.
+        n_after = min(dominant_components(singular_values[1:], noise, DOMINANT), REFERENCES)
+        if dominance(singular_values, noise) > DOMINANT and _is_unlike(similarity, n_after):
+            first, most = 1, n_after
         while True:
             profile = cls._from(similarity, singular_values, first, most)
             profile.values[:least] = 1
@@ -171,6 +178,15 @@ class SimilarityProfile:
         crossings = np.flatnonzero(below[: len(self.values)] & (counts >= FALL_LENGTH - 1))
         crossings = crossings[crossings > self.first]
         return int(crossings[0]) if len(crossings) else None
+
+
+def _is_unlike(similarity: NDArray[np.float64], n_after: int) -> bool:
+    """Return whether the first component is unlike some components after it, which are like each other."""
+    if n_after < MANY:
+        return False
+    others = similarity[1 : 1 + n_after, 1 : 1 + n_after]
+    among = (others.sum() - n_after) / (n_after * (n_after - 1))
+    return bool(similarity[0, 1 : 1 + n_after].mean() < UNLIKE * among)
 
 
 def two_squares(similarity: NDArray[np.float64]) -> tuple[int, int, float]:
