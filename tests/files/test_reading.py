@@ -341,8 +341,10 @@ def scales_of(stack: Acquisition) -> dict[str, Any]:
         (v5(IQ=ZXT, UF={"TwFreq": 15e6}), "center_frequency_hz", "not used"),
         (hdf5({"spacing_mm": [5e-5, 1e-4]}, iq=IQ), "spacing_mm", "0.05, 0.1 mm"),
         (hdf5({"spacing_mm": 100.0}, iq=IQ), "spacing_mm", "0.1 mm"),
+        (hdf5({"frame_rate": "500 Hz"}, iq=IQ), "frame_rate_hz", "'500 Hz'"),
+        (hdf5({"spacing_mm": "0.05, 0.1"}, iq=IQ), "spacing_mm", "'0.05, 0.1'"),
     ],
-    ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um"],
+    ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um", "text", "list"],
 )
 def test_a_scale_in_another_unit_is_not_used_and_the_reason_is_given(
     write: Write, name: str, right: str, tmp_path: Path

@@ -248,6 +248,9 @@ def test_events_may_be_a_data_frame(made: Scan) -> None:
     np.testing.assert_array_equal(found.t, wanted.t)
     plain = session(made.stack, LENGTH, events=table.assign(trial_type=np.nan), **quick).activation
     np.testing.assert_array_equal(plain["event"].t, wanted.t)
+    # An event without a type is of no condition beside others.
+    table.loc[len(table)] = (0.0, 1.0, "n/a")
+    assert list(session(made.stack, LENGTH, events=table, **quick).activation) == ["on"]
     for wrong, sentence in (
         (table.drop(columns="duration"), "has no column duration"),
         (table.assign(duration=-1.0), "row 0: the onset must be finite and the duration positive"),

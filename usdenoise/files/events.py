@@ -20,8 +20,8 @@ def read_events(path: Path) -> list[Event]:
     Parameters
     ----------
     path : Path
-        A table as BIDS has it, with the columns onset and duration in s from the first frame, and trial_type; without
-        trial_type all events are of the type "event".
+        A table as BIDS has it, with the columns onset and duration in s from the first frame, and trial_type. Rows
+        without a type, or with n/a, do not count; if no row has one, all are of the type "event".
 
     Raises
     ------
@@ -70,7 +70,9 @@ def events_of_rows(rows: Sequence[Mapping[str, Any]], name: str, unit: str, firs
         if not (math.isfinite(onset) and math.isfinite(duration) and duration > 0):
             raise InputError(f"{name}, {unit} {number}: the onset must be finite and the duration positive")
         trial_type = row.get("trial_type")
-        # A DataFrame has NaN for a missing text.
-        is_missing = trial_type is None or trial_type != trial_type
-        events.append(Event(onset, duration, "" if is_missing else str(trial_type).strip()))
-    return [event if event.trial_type else replace(event, trial_type="event") for event in events]
+        # A DataFrame has NaN for a missing text, and BIDS n/a.
+        text = "" if trial_type is None or trial_type != trial_type else str(trial_type).strip()
+        events.append(Event(onset, duration, "" if text.lower() == "n/a" else text))
+    # Beside events of some types, one without a type is of no condition.
+    typed = [event for event in events if event.trial_type]
+    return typed or [replace(event, trial_type="event") for event in events]

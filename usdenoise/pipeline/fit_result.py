@@ -13,8 +13,11 @@ from usdenoise.completion.solve import Solution
 from usdenoise.linalg.gram_matrices import gram
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate
-from usdenoise.pipeline.fit_quality import FitQuality, judge_fit, start_caution
+from usdenoise.pipeline.fit_quality import FitQuality, Verdict, judge_fit, start_caution
 from usdenoise.pipeline.measures import Measures
+
+SEPARATED = 1.02
+"""Ratio of the singular values at the cutoff from which the removed components are determined."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,6 +184,13 @@ def _judge(
         gained_energy=gained_energy,
         advice=found.frames.advice,
     )
+    low = found.band.low
+    at_cutoff = singular_values[max(low - 1, 0) : low + 1]
+    # Which of two components that are equally strong is removed is chance in the SVD, too.
+    is_apart = low == 0 or len(at_cutoff) < 2 or at_cutoff[0] > SEPARATED * at_cutoff[1]
+    if quality.verdict is Verdict.AS_FULL_SVD and not is_apart:
+        sentence = f"{quality.sentence}, but the components at the cutoff are about equally strong"
+        quality = replace(quality, sentence=sentence)
     if estimate.samples_per_pixel is None:
         return quality
     doubt = start_caution(options.init, estimate.samples_per_pixel / len(singular_values))

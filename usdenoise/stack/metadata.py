@@ -91,6 +91,15 @@ def implausible(name: str, value: Any, source: str) -> str:
     )
 
 
+def _unreadable(name: str, value: Any, source: str) -> str:
+    """Return why a scale is not used whose value is a text with digits, such as "500 Hz"; empty for any other value."""
+    text = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
+    if not isinstance(text, str) or not any(letter.isdigit() for letter in text):
+        return ""
+    words, unit, *_ = PLAUSIBLE[name]
+    return f"the {words} '{text}' ({source}) is not a number in {unit}, and is not used"
+
+
 _KNOWN = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
 
 
@@ -141,7 +150,9 @@ def interpret(
             numbers = scale_numbers(value)
             usable = bool(numbers)
             known = numbers if key == "spacing_mm" else next(iter(numbers), None)
-        reason = implausible(key, known, source) if usable and key != "axes" else ""
+        reason = ""
+        if key != "axes":
+            reason = implausible(key, known, source) if usable else _unreadable(key, value, source)
         if reason:
             sources[key] = reason
         elif usable:
