@@ -172,7 +172,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             page = page_of(job.path.stem, series, report, shown, activations)
         written = results.commit(report, page)
     for doubt in report.doubts:
-        logger.warning("%s: %s", job.path, doubt.sentence)
+        logger.warning("%r: %s", str(job.path), doubt.sentence)
     if job.is_session:
         remove_spectra(job)
     if job.bids is not None:

@@ -134,9 +134,9 @@ def denoise(  # noqa: PLR0913
         result = denoise_frames(recording, chosen, factors, target, on_iteration, on_progress)
     if stack.labels is not None:
         result = LabelledResult.from_result(result)
-    logger.info("%s: cutoff %s; %s", stack.name, result.options.low_cutoff, result.verdict)
+    logger.info("%r: cutoff %s; %s", stack.name, result.options.low_cutoff, result.verdict)
     for doubt in result.doubts:
-        logger.warning("%s: %s", stack.name, doubt.sentence)
+        logger.warning("%r: %s", stack.name, doubt.sentence)
     return result
 
 

@@ -179,7 +179,7 @@ class OnlineSession:
         """Wait for a block of :meth:`begin`, add it to the session, and return the update after it."""
         self._before = self._state
         self._state, update = self._step(self._state, begun)
-        logger.info("block %d %s: %s", update.number, update.name, update.why or "good")
+        logger.info("block %d %r: %s", update.number, update.name, update.why or "good")
         return update
 
     def take_back(self) -> None:
