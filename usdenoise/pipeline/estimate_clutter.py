@@ -33,8 +33,7 @@ from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.rank import least_rank
 from usdenoise.frames.displacement import displacements, middle_part
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
-from usdenoise.frames.real_values import value_doubts
-from usdenoise.frames.time_axis import order_doubts, time_axis
+from usdenoise.frames.time_axis import time_axis
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import unobserved_normal
 from usdenoise.linalg.low_rank import LowRank
@@ -213,8 +212,7 @@ def estimate_clutter(
     UsdenoiseError
         As for :func:`usdenoise.denoise`.
     """
-    known = consecutive or look_at_middle(recording, executor)
-    bad = known.bad_pixels
+    bad = np.zeros(recording.geometry.n_pixels, bool) if consecutive is None else consecutive.bad_pixels
     found = _estimated(recording, options, executor, start, on_iteration, on_checked, bad)
     for _ in range(BAD_PIXEL_ROUNDS if consecutive is None else 0):
         more = _noisy_pixels(recording, executor, found)
@@ -222,6 +220,7 @@ def estimate_clutter(
             break
         bad = bad | more
         found = _estimated(recording, options, executor, start, on_iteration, on_checked, bad)
+    known = consecutive or ConsecutiveFrames(bad, found.inspection.doubts)
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
     if (
         not found.is_static
@@ -404,21 +403,6 @@ def _signal_mask(
         counts: Any = sum(map_chunks(nonzero_counts, recording.chunks, executor))
         energy = np.where(counts < least, 0, energy)
     return find_signal_pixels(sample, energy, least_rank(options), lambda: fast_power(recording, executor))
-
-
-def look_at_middle(recording: Recording, executor: Executor) -> ConsecutiveFrames:
-    """Return what the chunk in the middle of a recording shows, but for bad pixels."""
-    geometry, middle = recording.geometry, len(recording.chunks) // 2
-    chunks = recording.chunks[middle : middle + 1]
-    (doubts,) = map_chunks(doubts_of_chunk, chunks, executor, geometry.axes, geometry.pixel_shape)
-    return ConsecutiveFrames(np.zeros(geometry.n_pixels, bool), doubts)
-
-
-def doubts_of_chunk(chunk: Chunk, axes: str, shape: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
-    """Return why consecutive frames may not be what they are read as: a code and a sentence for each reason."""
-    x = chunk.read()
-    of_values = () if np.iscomplexobj(x) else value_doubts(x, axes, shape)
-    return (*order_doubts(x, axes, shape), *of_values)
 
 
 def nonzero_counts(chunk: Chunk) -> NDArray[np.intp]:

@@ -13,6 +13,8 @@ from usdenoise.clutter.local_cutoffs import lattice_places
 from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
 from usdenoise.frames.displacement import displacements, middle_part
+from usdenoise.frames.real_values import value_doubts
+from usdenoise.frames.time_axis import order_doubts
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.row_blocks import (
     envelope,
@@ -69,12 +71,19 @@ class Gathered:
         Pixels of the first blood map.
     lattice_frames : (int, int)
         Its frames.
+    axes, shape : str and tuple of int
+        Axes of the stack, and pixels along z, x and y.
+    middle_frame : int
+        Frame in whose chunk the order of the frames is checked; none by default.
     """
 
     sample: NDArray[np.intp]
     middle: NDArray[np.intp]
     lattice: NDArray[np.intp]
     lattice_frames: tuple[int, int] = (0, 0)
+    axes: str = ""
+    shape: tuple[int, ...] = ()
+    middle_frame: int = -1
 
 
 @dataclass
@@ -95,6 +104,8 @@ class Inspection:
         Envelopes of the middle of the image.
     lattice : (n_lattice, n_lattice_frames) array
         Values of the lattice.
+    doubts : tuple of (str, str)
+        Code and sentence of each reason why the chunk in the middle may not be what it is read as.
     """
 
     energy: NDArray[np.float64]
@@ -104,6 +115,7 @@ class Inspection:
     sample: NDArray[Any]
     envelopes: NDArray[np.float32]
     lattice: NDArray[Any]
+    doubts: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def empty(cls, n_frames: int, n_pixels: int, gathered: Gathered, dtype: np.dtype[Any]) -> "Inspection":
@@ -172,12 +184,16 @@ def inspect(
         middle=numbers[middle_part(np.ones(shape, bool))].ravel(),
         lattice=lattice,
         lattice_frames=((n_frames - length) // 2, (n_frames - length) // 2 + length),
+        axes=geometry.axes,
+        shape=tuple(shape),
+        middle_frame=n_frames // 2,
     )
     total = Inspection.empty(n_frames, n_pixels, gathered, recording.dtype)
     found = map_chunks(inspect_chunk, recording.chunks, executor, gathered, Here(total))
     for first, stop, chunk in found:
         total.energy += chunk.energy
         total.missing += chunk.missing
+        total.doubts += chunk.doubts
         if chunk.frame_energy.base is not total.frame_energy:
             # It comes from another process.
             into = total.part(gathered, first, stop)
@@ -217,6 +233,9 @@ def look(x: NDArray[Any], gathered: Gathered, into: Inspection, first: int = 0) 
             )
             frame_energy, energy = squared_norms(np.where(finite, x, np.zeros((), x.dtype)))
     into.frame_energy[:], into.energy[:] = frame_energy, energy
+    if first <= gathered.middle_frame < first + len(x):
+        of_values = () if np.iscomplexobj(x) else value_doubts(x, gathered.axes, gathered.shape)
+        into.doubts = (*order_doubts(x, gathered.axes, gathered.shape), *of_values)
     # Some frames at a time take less memory.
     for frames in row_blocks(len(x), PICKED_FRAMES):
         into.sample[:, frames] = x[frames][:, gathered.sample].T

@@ -19,7 +19,7 @@ from usdenoise.frames.alignment import Reference, mean_envelope, reference_of
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
-from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clutter, look_at_middle
+from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clutter
 from usdenoise.pipeline.inspection import SCALES, dead_pixels, largest_part
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
 from usdenoise.sessions.bad_blocks import WEAK_DB
@@ -228,7 +228,7 @@ def look_at_block(
     # The block may be empty, or too short for the options.
     with suppress(UsdenoiseError):
         return estimate_clutter(scan, options, executor).consecutive
-    return look_at_middle(scan, executor)
+    return ConsecutiveFrames(np.zeros(x.shape[1], bool), ())
 
 
 def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
