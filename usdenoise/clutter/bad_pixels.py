@@ -28,8 +28,8 @@ COHERENT, THE_SAME = 0.3, 0.9
 are the same. Of noise it is about 0."""
 
 OWN, FEWEST_LINES = 0.5, 16
-"""Share of a removed component in one pixel, or in one line of at least so many, from which it describes this one. A single
-pixel may have it from several components."""
+"""A removed component describes a line, of FEWEST_LINES or more, if it has more than this share there. Several components
+may describe one pixel: their shares in it count together."""
 
 OWN_PART = 0.05
 """Share of a component in a pixel from which it is one of these. In 1920 pixels without noisy ones the sum over the removed

@@ -137,7 +137,7 @@ class SimilarityProfile:
             Energy of noise in a component, from :func:`noise_energy`. By default infinite: none dominates.
         """
         first, most, least = 0, REFERENCES, 0
-        # Neither is a first one, such as a constant, that is unlike those after it which dominate, too.
+        # A first component, such as a constant, is no reference if it is unlike the next ones that dominate.
         n_after = min(dominant_components(singular_values[1:], noise, DOMINANT), REFERENCES)
         if dominance(singular_values, noise) > DOMINANT and _is_unlike(similarity, n_after):
             first, most = 1, n_after
@@ -156,7 +156,7 @@ class SimilarityProfile:
     def _from(
         cls, similarity: NDArray[np.float64], singular_values: NDArray[np.float64], first: int, most: int
     ) -> Self:
-        """Return the profile with at most so many references from the component `first` on."""
+        """Return the profile whose references are the components from `first` on, `most` at most."""
         similarity, singular_values = similarity[first:, first:], singular_values[first:]
         close = np.count_nonzero(singular_values > CLUTTER_REACH * singular_values[0])
         n_references = int(np.clip(close, 1, most))

@@ -113,11 +113,9 @@ def unlikeness_and_rank(values: NDArray[Any], axis: int) -> tuple[float, float]:
         The axis.
     """
     lines = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
-    together = np.abs(np.sum(lines[1:] * lines[:-1].conj(), axis=0)).sum()
-    energy = (np.sum(np.abs(lines[1:]) ** 2) + np.sum(np.abs(lines[:-1]) ** 2)) / 2
     gram = lines @ lines.conj().T
     rank = np.trace(gram).real ** 2 / max(np.sum(np.abs(gram) ** 2), TINY)
-    return 1 - float(together / max(float(energy), TINY)), float(rank)
+    return _unlikeness_at(lines, 1), float(rank)
 
 
 def time_axis(envelopes: NDArray[np.floating]) -> int | None:
@@ -197,8 +195,8 @@ def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -
     return tuple(doubts)
 
 
-def _unlikeness_at(x: NDArray[np.complex128], lag: int) -> float:
-    """Return the unlikeness of frames, (n, n_pixels), that are some frames apart, as :func:`unlikeness_and_rank` has it."""
+def _unlikeness_at(x: NDArray[Any], lag: int) -> float:
+    """Return the unlikeness of frames, (n, n_pixels), that are some frames apart, as in :func:`unlikeness_and_rank`."""
     together = np.abs(np.sum(x[lag:] * x[:-lag].conj(), axis=0)).sum()
     energy = (np.sum(np.abs(x[lag:]) ** 2) + np.sum(np.abs(x[:-lag]) ** 2)) / 2
     return 1 - float(together / max(float(energy), TINY))

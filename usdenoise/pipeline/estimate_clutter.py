@@ -205,7 +205,7 @@ def estimate_clutter(
     on_checked : callable, optional
         Called after the frames were checked.
     consecutive : ConsecutiveFrames, optional
-        What consecutive frames show, if those of the recording are none; by default they are looked at.
+        What consecutive frames show, for a recording whose own frames are not consecutive. By default they are.
 
     Raises
     ------
