@@ -37,7 +37,7 @@ from usdenoise.frames.time_axis import time_axis
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import unobserved_normal
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.row_blocks import envelope, row_squared_norms
+from usdenoise.linalg.row_blocks import envelope, row_squared_norms, squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
 from usdenoise.pipeline.measures import Clutter
@@ -339,11 +339,14 @@ def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstima
     return bad
 
 
-def energy_of_frames(chunk: Chunk, frames: NDArray[np.bool_]) -> NDArray[np.float64]:
+def energy_of_frames(chunk: Chunk, frames: NDArray[np.bool_]) -> NDArray[np.float64] | float:
     """Return the energy of each pixel in some frames of the recording that are in a chunk, with 0 for what is not finite."""
-    x = chunk.read()[frames[chunk.first : chunk.stop]].astype(np.complex128)
-    energy: NDArray[np.float64] = np.sum(np.where(np.isfinite(x), np.abs(x) ** 2, 0), axis=0)
-    return energy
+    picked = frames[chunk.first : chunk.stop]
+    if not picked.any():
+        # A chunk without any is not read.
+        return 0.0
+    x = chunk.read()[picked]
+    return squared_norms(np.where(np.isfinite(x), x, np.zeros((), x.dtype)))[1]
 
 
 def filtered_power(
