@@ -30,7 +30,7 @@ def read_events(path: Path) -> list[Event]:
     """
     try:
         with readable(path), path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, delimiter="\t"))
+            rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     return events_of_rows(rows, str(path), "line", 2)

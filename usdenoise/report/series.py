@@ -243,6 +243,7 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
     if options.smoothing_mm and None in pitches:
         raise OptionError("smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}")
     in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"])
+    durations = np.array([block.n_frames for block in series.blocks]) / (series.geometry.frame_rate_hz or 1.0)
     confounds = {"motion": np.array([block.frames.moves_pixels for block in series.blocks])}
     if series.shifts is not None:
         moved = displacement_columns(series.shifts, series.geometry)[1]
@@ -253,7 +254,7 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
         if smoothing_mm:
             values = smoothed_series(blood, [smoothing_mm / (FWHM * pitch) for pitch in pitches if pitch])
         return activation_maps(
-            values, in_vessels, series.times, series.is_bad, events, confounds, options.hrf
+            values, in_vessels, series.times, series.is_bad, events, confounds, options.hrf, durations
         )
 
     activation = maps(options.smoothing_mm)
@@ -294,6 +295,10 @@ def _activation_doubts(
     bound = max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(np.count_nonzero(good)))
     doubts = []
     for name, found in activation.items():
+        if not np.ptp(found.expected[good]):
+            sentence = f"no good block is within an event of '{name}', or all are: it has no activation map"
+            doubts.append(Doubt("events-outside", sentence))
+            continue
         for confound, values in confounds.items():
             known = good & np.isfinite(values)
             if not (np.ptp(values[known]) and np.ptp(found.expected[known])):

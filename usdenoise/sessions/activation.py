@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -19,6 +19,15 @@ LEAST_FREE = 4
 
 LEAST_APART = 0.5
 """Energy of a response at another time outside the design, over the median of all such responses, from which it counts."""
+
+LEAST_OWN = 1e-6
+"""Energy of a response that no other column has, over its energy, from which it can be fitted."""
+
+ROUNDING_S = 1e-6
+"""Time in s by which two events may overlap: 0.1 + 0.2 is above 0.3."""
+
+TIMES_A_BLOCK = 9
+"""Times at which the response of a block is computed if it is no boxcar."""
 
 SLOWEST_HZ, PERIODS = 0.01, 2.0
 """Cosines are drift below SLOWEST_HZ, or below 1 / (PERIODS x longest time between onsets of one type) if that is lower."""
@@ -109,7 +118,7 @@ def check_events(events: Sequence[Event], last: float) -> None:
             remedy="give the onsets in s from the first frame",
         )
     for one, other in combinations(sorted(events, key=lambda event: event.onset), 2):
-        if one.trial_type != other.trial_type and other.onset < one.onset + one.duration:
+        if one.trial_type != other.trial_type and other.onset < one.onset + one.duration - ROUNDING_S:
             raise InputError(
                 f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s overlap"
             )
@@ -123,6 +132,7 @@ def activation_maps(
     events: Sequence[Event],
     confounds: Mapping[str, NDArray[np.float64]] | None = None,
     hrf: str = "boxcar",
+    durations: NDArray[np.float64] | None = None,
 ) -> dict[str, ActivationMap]:
     """Fit a general linear model to the series of a session, and return a map for each type of event.
 
@@ -149,11 +159,13 @@ def activation_maps(
         none. NaN counts as 0, and a constant one is not in the model.
     hrf : str
         "boxcar", "glover" or "spm"; by default "boxcar".
+    durations : (n_blocks,) array, optional
+        Duration of each block, in s, over which its response is averaged; by default it is the response at its middle.
 
     Raises
     ------
     InputError
-        If there are too few blocks for the model, or no event is in the session.
+        If there are too few blocks for the model.
     OptionError
         If nilearn is not installed.
 
@@ -164,46 +176,60 @@ def activation_maps(
     """
     from scipy.stats import t as student_t
 
-    glm = _import_nilearn()
-    design = _design(times, is_bad, events, confounds or {}, hrf)
-    shape = block_powers.shape[1:]
-    values = _filled(block_powers.reshape(len(block_powers), -1), is_bad)
-    good = values[~is_bad]
-    known = np.ptp(good, axis=0) > 0
-    tested = known & in_vessels.ravel()
-    types = list(dict.fromkeys(event.trial_type for event in events))
-    if len(times) <= design.shape[1] or not known.any():
+    glm, durations = _import_nilearn(), np.zeros(len(times)) if durations is None else durations
+    responses = {
+        name: _response(_of_type(events, name), times, durations, hrf)
+        for name in dict.fromkeys(event.trial_type for event in events)
+    }
+    # A type whose events no good block sees has no response to fit.
+    seen = {name: course for name, course in responses.items() if np.ptp(course[~is_bad]) > 0}
+    columns, matrix = _design(seen, times, is_bad, events, confounds or {})
+    powers = block_powers.reshape(len(block_powers), -1)
+    values = _filled(powers, is_bad)
+    known = np.ptp(values[~is_bad], axis=0) > 0
+    if len(times) <= matrix.shape[1] or not known.any():
         raise InputError(
-            f"{len(times)} blocks are too few for an activation model of {design.shape[1]} columns",
+            f"{len(times)} blocks are too few for an activation model of {matrix.shape[1]} columns",
             remedy="take more or shorter blocks, or fewer trial types",
         )
     # The scale of the data is not the one that numerical tolerances expect.
-    scale = float(np.abs(values[:, known]).max())
-    matrix, scaled = design.to_numpy(), values[:, known] / scale
-    rho = _autocorrelation(scaled, matrix)
-    white, columns = _whitened(scaled, rho), _whitened(matrix, rho)
-    labels, fitted = glm.first_level.run_glm(white, columns, noise_model="ols")
-    baseline = _effects(glm, labels, fitted, design, "constant").effect_size().ravel()
-    maps = {}
-    for name in types:
-        effect = _effects(glm, labels, fitted, design, name)
-        t, p = np.full(values.shape[1], np.nan), np.ones(values.shape[1])
-        change = np.full(values.shape[1], np.nan)
-        elsewhere = _whitened(_at_other_times(design[name].to_numpy()), rho)
-        t[known] = effect.stat() / _inflation(white[:, tested[known]], columns, elsewhere)
-        p[known] = 2 * student_t.sf(np.abs(t[known]), len(matrix) - np.linalg.matrix_rank(matrix))
-        change[known] = 100 * effect.effect_size().ravel() / np.where(baseline > 0, baseline, np.nan)
-        change[~tested] = np.nan
-        active = _significant(p, tested)
-        course = values[:, active].mean(axis=1) if active.any() else np.full(len(block_powers), np.nan)
+    scaled = values / float(np.abs(values[:, known]).max())
+    groups = _groups(powers, is_bad, np.flatnonzero(known), matrix, len(seen))
+    tested, rho, inflation = np.zeros(len(known), bool), 0.0, dict[str, float]()
+    t, change = ({name: np.full(len(known), np.nan) for name in responses} for _ in range(2))
+    p = {name: np.ones(len(known)) for name in responses}
+    for pixels, design in groups:
+        if not inflation:
+            rho = _autocorrelation(scaled[:, pixels], design)
+        white, whitened = _whitened(scaled[:, pixels], rho), _whitened(design, rho)
+        labels, fitted = glm.first_level.run_glm(white, whitened, noise_model="ols")
+        effects = [
+            glm.compute_contrast(labels, fitted, one, stat_type="t")
+            for one in np.eye(design.shape[1])[[*range(len(seen)), matrix.shape[1] - 1]]
+        ]
+        baseline = effects[-1].effect_size().ravel()
+        n_free = len(design) - np.linalg.matrix_rank(design)
+        tested[pixels] = in_vessels.ravel()[pixels]
+        for name, effect in zip(seen, effects, strict=False):
+            if name not in inflation:
+                elsewhere = _whitened(_at_other_times(seen[name]), rho)
+                inflation[name] = _inflation(white[:, tested[pixels]], whitened, elsewhere)
+            t[name][pixels] = effect.stat() / inflation[name]
+            p[name][pixels] = 2 * student_t.sf(np.abs(t[name][pixels]), n_free)
+            part = effect.effect_size().ravel() / np.where(baseline > 0, baseline, np.nan)
+            change[name][pixels] = np.where(tested[pixels], 100 * part, np.nan)
+    maps, shape = {}, block_powers.shape[1:]
+    for name, expected in responses.items():
+        active = _significant(p[name], tested)
+        course = values[:, active].mean(axis=1) if active.any() else np.full(len(powers), np.nan)
         maps[name] = ActivationMap(
-            t=t.reshape(shape).astype(np.float32),
-            change=change.reshape(shape).astype(np.float32),
+            t=t[name].reshape(shape).astype(np.float32),
+            change=change[name].reshape(shape).astype(np.float32),
             active=active.reshape(shape),
-            threshold=float(np.abs(t[active]).min()) if active.any() else None,
-            expected=design[name].to_numpy(),
+            threshold=float(np.abs(t[name][active]).min()) if active.any() else None,
+            expected=expected,
             course=100 * course / course[~is_bad].mean() if active.any() else course,
-            columns=tuple(map(str, design.columns)),
+            columns=columns,
         )
     return maps
 
@@ -214,6 +240,7 @@ def running_t(
     is_bad: NDArray[np.bool_],
     events: Sequence[Event],
     motion: NDArray[np.float64] | None = None,
+    durations: NDArray[np.float64] | None = None,
 ) -> dict[str, NDArray[np.float32]]:
     """Return t of the response to each type of event so far, by least squares on boxcars, a line and the motion.
 
@@ -225,38 +252,47 @@ def running_t(
         As for :func:`activation_maps`.
     motion : (n_blocks,) array, optional
         Motion of the image within each block; by default it is not in the model.
+    durations : (n_blocks,) array, optional
+        As for :func:`activation_maps`.
 
     Returns
     -------
     dict
-        Type -> t; without the types that have not changed yet, and empty while there are too few blocks.
+        Type -> t, NaN where too few blocks have data; without the types that have not changed yet, and empty while there are
+        too few blocks.
     """
     good = np.flatnonzero(~is_bad)
-    at = times[good]
-    courses: dict[str, NDArray[np.float64]] = {}
-    for event in events:
-        during = ((at >= event.onset) & (at < event.onset + event.duration)).astype(float)
-        courses[event.trial_type] = np.maximum(courses.get(event.trial_type, 0.0), during)
-    courses = {name: course for name, course in courses.items() if np.ptp(course) > 0} if len(at) else {}
+    at, lengths = times[good], np.zeros(len(good)) if durations is None else durations[good]
+    names = dict.fromkeys(event.trial_type for event in events)
+    courses = {name: _response(_of_type(events, name), at, lengths, "boxcar") for name in names}
+    courses = {name: course for name, course in courses.items() if len(at) and np.ptp(course) > 0}
     moved = [motion[good]] if motion is not None and len(at) and np.ptp(motion[good]) > 0 else []
-    design = np.stack([*courses.values(), np.ones(len(at)), at, *moved], axis=1)
-    n_free = len(at) - design.shape[1]
-    if not courses or n_free < LEAST_FREE:
+    design = np.stack([*courses.values(), *moved, at, np.ones(len(at))], axis=1)
+    if not courses or len(at) - design.shape[1] < LEAST_FREE:
         return {}
-    values = _filled(block_powers[good].reshape(len(good), -1), np.zeros(len(good), bool))
-    effects = np.linalg.lstsq(design, values)[0]
-    variance = np.sum((values - design @ effects) ** 2, axis=0) / n_free
-    of_effects = np.diag(np.linalg.pinv(design.T @ design))
-    maps = {}
-    for row, name in enumerate(courses):
-        spread = np.sqrt(of_effects[row] * variance)
-        t = np.divide(effects[row], spread, out=np.zeros(values.shape[1]), where=spread > 0)
-        maps[name] = t.reshape(block_powers.shape[1:]).astype(np.float32)
-    return maps
+    powers = block_powers[good].reshape(len(good), -1)
+    values = _filled(powers, np.zeros(len(good), bool))
+    t = np.full((len(courses), values.shape[1]), np.nan)
+    for pixels, fit in _groups(
+        powers, np.zeros(len(good), bool), np.arange(values.shape[1]), design, len(courses)
+    ):
+        effects = np.linalg.lstsq(fit, values[:, pixels])[0]
+        residual = values[:, pixels] - fit @ effects
+        variance = np.sum(residual**2, axis=0) / (len(fit) - np.linalg.matrix_rank(fit))
+        spread = np.sqrt(np.outer(np.diag(np.linalg.pinv(fit.T @ fit)), variance))[: len(courses)]
+        t[:, pixels] = np.divide(
+            effects[: len(courses)], spread, out=np.zeros(spread.shape), where=spread > 0
+        )
+    return {
+        name: t[row].reshape(block_powers.shape[1:]).astype(np.float32) for row, name in enumerate(courses)
+    }
 
 
 def smoothed_series(block_powers: NDArray[np.floating], sigmas: Sequence[float]) -> NDArray[np.float64]:
     """Return a series, (n_blocks, spatial), smoothed over its pixels by a Gaussian; pixels that are always 0 stay so.
+
+    The mean of each pixel and the changes from it are smoothed apart, each over the pixels that have them: a vessel
+    without data in some blocks changes nothing in its neighbours. A pixel without data in a block is NaN in it.
 
     Parameters
     ----------
@@ -267,11 +303,19 @@ def smoothed_series(block_powers: NDArray[np.floating], sigmas: Sequence[float])
     """
     from scipy.ndimage import gaussian_filter
 
-    has_values = np.any(np.nan_to_num(block_powers) != 0, axis=0)
-    weights = gaussian_filter(has_values.astype(float), sigmas)
-    smooth = gaussian_filter(np.nan_to_num(block_powers.astype(np.float64)), (0, *sigmas))
-    smooth = np.where(has_values, smooth / np.maximum(weights, 1e-12), 0)
-    smooth[np.isnan(block_powers).all(axis=tuple(range(1, block_powers.ndim)))] = np.nan
+    values = block_powers.astype(np.float64)
+    is_known = np.isfinite(values)
+    has_values = np.any(np.where(is_known, values, 0) != 0, axis=0)
+    counts = np.maximum(np.count_nonzero(is_known, axis=0), 1)
+    mean = np.sum(values, axis=0, where=is_known) / counts
+    counted = is_known & has_values
+    weights = gaussian_filter(counted.astype(float), (0, *sigmas))
+    changes = gaussian_filter(np.where(counted, values - mean, 0), (0, *sigmas)) / np.maximum(weights, 1e-12)
+    of_mean = gaussian_filter(mean, sigmas) / np.maximum(
+        gaussian_filter(has_values.astype(float), sigmas), 1e-12
+    )
+    smooth: NDArray[np.float64] = np.where(has_values, of_mean + changes, 0)
+    smooth[~is_known] = np.nan
     return smooth
 
 
@@ -286,35 +330,89 @@ def _import_nilearn() -> Any:
     return nilearn.glm
 
 
+def _of_type(events: Sequence[Event], name: str) -> list[Event]:
+    """Return the events of a type in the order of time, those that overlap as one."""
+    joined: list[Event] = []
+    for event in sorted((one for one in events if one.trial_type == name), key=lambda one: one.onset):
+        if joined and event.onset <= joined[-1].onset + joined[-1].duration:
+            stop = max(event.onset + event.duration, joined[-1].onset + joined[-1].duration)
+            joined[-1] = replace(joined[-1], duration=stop - joined[-1].onset)
+        else:
+            joined.append(event)
+    return joined
+
+
+def _response(
+    events: Sequence[Event], times: NDArray[np.float64], durations: NDArray[np.float64], hrf: str
+) -> NDArray[np.float64]:
+    """Return the mean response of each block to events that do not overlap: for a boxcar, its share within events."""
+    durations = np.maximum(durations, ROUNDING_S)
+    begins, ends = times - durations / 2, times + durations / 2
+    if hrf == "boxcar":
+        within = np.zeros(len(times))
+        for event in events:
+            inside = np.minimum(ends, event.onset + event.duration) - np.maximum(begins, event.onset)
+            within += np.maximum(inside, 0) / durations
+        return np.round(within, 9)
+    from nilearn.glm.first_level import compute_regressor
+
+    onsets, lengths = ([getattr(event, name) for event in events] for name in ("onset", "duration"))
+    at = np.linspace(begins, ends, TIMES_A_BLOCK, axis=1).ravel()
+    order = np.argsort(at, kind="stable")
+    course = np.empty(len(at))
+    course[order] = compute_regressor((onsets, lengths, np.ones(len(events))), hrf, at[order])[0][:, 0]
+    mean: NDArray[np.float64] = course.reshape(len(times), -1).mean(axis=1)
+    return mean
+
+
 def _design(
+    responses: Mapping[str, NDArray[np.float64]],
     times: NDArray[np.float64],
     is_bad: NDArray[np.bool_],
     events: Sequence[Event],
     confounds: Mapping[str, NDArray[np.float64]],
-    hrf: str,
-) -> Any:
-    """Return the design matrix, a DataFrame."""
-    import pandas as pd
+) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """Return the names of the columns of the design, and the design: first the responses, last the constant."""
     from nilearn.glm.first_level import make_first_level_design_matrix
 
     # Around their mean, so that the constant, the baseline of the change, is not extrapolated to an image at rest.
     known = {name: np.nan_to_num(values) for name, values in confounds.items()}
-    columns = {
+    own = {
         name: values - values[~is_bad].mean() for name, values in known.items() if np.ptp(values[~is_bad]) > 0
     }
     for block in np.flatnonzero(is_bad):
-        columns[f"bad_block_{block}"] = (np.arange(len(times)) == block).astype(float)
-    regressors = np.stack(list(columns.values()), axis=1) if columns else None
-    table = pd.DataFrame([vars(event) for event in events])
-    return make_first_level_design_matrix(
-        times,
-        table,
-        hrf_model=None if hrf == "boxcar" else hrf,
-        drift_model="cosine",
-        high_pass=_high_pass(events),
-        add_regs=regressors,
-        add_reg_names=list(columns) or None,
-    )
+        own[f"bad_block_{block}"] = (np.arange(len(times)) == block).astype(float)
+    drift = make_first_level_design_matrix(times, None, drift_model="cosine", high_pass=_high_pass(events))
+    columns = {**own, **{str(name): drift[name].to_numpy() for name in drift.columns}}
+    # A type of event may have any name.
+    names = (*responses, *(f"{name}{'_' * (name in responses)}" for name in columns))
+    return names, np.stack([*responses.values(), *columns.values()], axis=1)
+
+
+def _groups(
+    powers: NDArray[np.floating],
+    is_bad: NDArray[np.bool_],
+    pixels: NDArray[np.intp],
+    design: NDArray[np.float64],
+    n_responses: int,
+) -> list[tuple[NDArray[np.intp], NDArray[np.float64]]]:
+    """Return the pixels without data in the same blocks, and their design, in which these blocks have a column each.
+
+    The group with most pixels is the first. Pixels with too few blocks for the responses, the first columns, are in none.
+    """
+    missing = ~np.isfinite(powers[:, pixels]) & ~is_bad[:, None]
+    patterns, which, counts = np.unique(missing.T, axis=0, return_inverse=True, return_counts=True)
+    groups, energies = [], np.sum(design[:, :n_responses] ** 2, axis=0)
+    for number in np.argsort(-counts, kind="stable").tolist():
+        columns = np.hstack([design, np.eye(len(design))[:, patterns[number]]])
+        if patterns[number].any():
+            others = np.linalg.qr(columns[:, n_responses:])[0]
+            own = columns[:, :n_responses] - others @ (others.T @ columns[:, :n_responses])
+            is_seen = np.sum(own**2, axis=0) > LEAST_OWN * energies
+            if len(columns) - columns.shape[1] < LEAST_FREE or not is_seen.all():
+                continue
+        groups.append((pixels[which.ravel() == number], columns))
+    return groups
 
 
 def _filled(values: NDArray[np.floating], is_bad: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -382,11 +480,6 @@ def _inflation(
     unit = elsewhere_residual[:, counts] / np.sqrt(energies[counts])
     squares = (unit.T @ residual[:, has_noise]) ** 2 / powers[has_noise]
     return max(1.0, math.sqrt((len(values) - basis.shape[1]) * float(squares.mean())))
-
-
-def _effects(glm: Any, labels: Any, fitted: Mapping[Any, Any], design: Any, name: str) -> Any:
-    weights = (design.columns == name).astype(float)
-    return glm.compute_contrast(labels, fitted, weights, stat_type="t")
 
 
 def _significant(p: NDArray[np.float64], tested: NDArray[np.bool_]) -> NDArray[np.bool_]:
