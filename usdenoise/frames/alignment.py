@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.registration import SPECKLE_PIXELS, Registration, Shift
+from usdenoise.frames.registration import SPECKLE_PIXELS, TINY, Registration, Shift
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.row_blocks import envelope, row_blocks
 from usdenoise.stack.sampling import spread_rows
 
@@ -37,13 +38,21 @@ DEPTH_BANDS, UNEVEN_DB = 4, 0.5
 LEAST_PIXELS = 12
 """Pixels along every axis of an image that is registered."""
 
-EDGE, EDGE_SHARE = 2, 20
+EDGE, EDGE_SHARE, FAR_SHIFT = 2, 20, 0.25
 """Pixels at the edge of the image that are masked if a block is shifted, at most, and this part of the image: there the
-interpolation has no data beyond the edge."""
+interpolation has no data beyond the edge. Below FAR_SHIFT pixels it is one pixel; with none, 1 to 9 of 24 blocks were bad in
+three of four fits of a session whose tissue was 50 dB over the blood."""
 
 REFERENCE_BLOCKS, REFERENCE_ROUNDS = 32, 3
 """Least number of blocks, spread over the session, whose median is the reference, and number of registrations of them to the
 median of the aligned blocks."""
+
+FRAMES_A_COMPONENT, MOST_FILLING = 8, 32
+"""Frames for each temporal component that fills missing entries, and most components. On sessions of blocks of 150 frames,
+with tissue 35 to 50 dB over the blood and up to 5 % of the entries missing, the error was the power of blood and noise."""
+
+FILL_PIXELS, MOST_ENERGY = 1024, 4.0
+"""Pixels from which these components come, and energy of a frame over the median above which it has none: interference."""
 
 CHUNK_FRAMES = 8
 """Frames that are shifted together: 1 MB of 128 x 128 pixels, which stays in the cache."""
@@ -134,14 +143,66 @@ class Reference:
             is_uneven=is_like and gain.is_uneven,
         )
 
-    def apply(self, x: NDArray[Any], alignment: Alignment) -> NDArray[Any]:
-        """Return a chunk, (n, n_pixels), shifted back and without the gain; itself if nothing changes."""
+    def apply(
+        self, x: NDArray[Any], alignment: Alignment, missing: NDArray[np.bool_] | None = None
+    ) -> NDArray[Any]:
+        """Return a chunk, (n, n_pixels), shifted back and without the gain; itself if nothing changes.
+
+        `missing` are entries that are filled in the chunk, and NaN in the result; by default those that are not finite.
+        """
         if alignment.is_shifted:
-            x = shifted(x.reshape(len(x), *self.image.shape), np.array(alignment.shift)).reshape(x.shape)
+            if missing is None:
+                x, missing = completed(x)
+            shape, shift = (len(x), *self.image.shape), np.array(alignment.shift)
+            x = shifted(x.reshape(shape), shift).reshape(x.shape)
+            missing = None if missing is None else _nearest(missing.reshape(shape), shift).reshape(x.shape)
+        if missing is not None and missing.any():
+            x[missing] = np.nan
         if alignment.is_scaled:
             with np.errstate(invalid="ignore"):
                 x = x * x.real.dtype.type(10 ** (-alignment.gain_db / 20))
         return x
+
+
+def completed(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+    """Return frames with values for the entries that are not finite, and which entries these are; None without any.
+
+    They are what the leading temporal components of these frames have there: interpolation in space would spread any other
+    value at the level of the tissue over the neighbours. The components come from some pixels, whose missing entries are
+    filled by ever more of them: too many at once would fit the gaps. A frame or a pixel without a finite entry gets 0.
+
+    Parameters
+    ----------
+    x : (n, n_pixels) array
+        The frames.
+    """
+    from scipy.linalg import eigh
+
+    missing = ~np.isfinite(x)
+    if not missing.any():
+        return x, None
+    x, n_missing = np.where(missing, 0, x), np.count_nonzero(missing, axis=1)
+    if not ((n_missing > 0) & (n_missing < x.shape[1])).any():
+        return x, missing
+    n, highest = len(x), min(max(len(x) // FRAMES_A_COMPONENT, 1), MOST_FILLING)
+    pixels = spread_rows(x.shape[1], FILL_PIXELS)
+    some, gaps = x[:, pixels].astype(np.result_type(x, np.float64)), missing[:, pixels]
+    energies = np.vecdot(some, some).real
+    if not energies.any():
+        return x, missing
+    some[energies > MOST_ENERGY * np.median(energies[energies > 0])] = 0
+    q = 0
+    while q < highest:
+        q = min(q + max(1, q // 3), highest)
+        powers, v = eigh(some @ some.conj().T, subset_by_index=(n - q, n - 1))
+        rest = max(np.vdot(some, some).real - powers.sum(), 0.0) / n
+        np.copyto(some, v @ (v.conj().T @ some), where=gaps)
+    # Least squares of each pixel; the more a component is above the rest, the less its coefficient is pulled to 0.
+    conjugate, ridge = v.conj().astype(x.dtype), rest / np.maximum(powers, TINY)
+    fitted = fit_gapped_rows(x.T @ conjugate, ~missing.T, conjugate, ridge)
+    for tile in row_blocks(x.shape[1], FILL_PIXELS):
+        np.copyto(x[:, tile], v.astype(x.dtype) @ fitted[tile].T, where=missing[:, tile])
+    return x, missing
 
 
 def mean_envelope(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.float32]:
@@ -209,11 +270,12 @@ def reference_of(
 
 
 def _corrected(found: Sequence[Shift], to_median: bool) -> NDArray[np.float64]:
-    """Return the shifts of blocks that are corrected, 0 for other blocks; on request against the median shift."""
+    """Return the shifts of blocks that are corrected, 0 for other blocks; on request against that nearest to the median."""
     is_like = np.array([one.likeness >= LEAST_LIKENESS for one in found])
     shifts = np.where(is_like[:, None], [one.pixels for one in found], 0.0)
     if to_median:
-        shifts -= np.median(shifts, axis=0)
+        # The median of two groups is between them, where no block is.
+        shifts -= shifts[np.argmin(np.abs(shifts - np.median(shifts, axis=0)).sum(axis=1))]
     shifts[[not _matters(shift, one.error) for shift, one in zip(shifts, found, strict=True)]] = 0
     return shifts
 
@@ -229,7 +291,7 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
     Parameters
     ----------
     frames : (n, pixels along z, x, y) array
-        The frames. A value that is not finite is replaced by the mean of its pixel, and is missing again in the result.
+        The frames.
     shift : (n_axes,) array
         Shift in pixels.
 
@@ -238,13 +300,6 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
     J. F. Kaiser, Nonrecursive digital filter design using the I0-sinh window function. IEEE Int. Symp. Circuits and Systems,
     1974.
     """
-    # NaN and infinities show in the sum of the squares.
-    with np.errstate(over="ignore", invalid="ignore"):
-        is_finite = bool(np.isfinite(np.vdot(frames, frames)))
-    if not is_finite:
-        finite = np.isfinite(frames)
-        known = np.where(finite, frames, 0)
-        frames = np.where(finite, frames, known.sum(axis=0) / np.maximum(finite.sum(axis=0), 1))
     result = np.empty(frames.shape, frames.dtype)
     kernels = [
         (axis, *_kernel(n, d))
@@ -257,8 +312,6 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
         for axis, taps, places in kernels:
             part = _along(part, axis, taps, places, is_compiled)
         result[chunk] = part
-    if not is_finite:
-        result[_nearest(~finite, shift)] = np.nan
     return result
 
 
@@ -313,7 +366,8 @@ def _nearest(values: NDArray[Any], shift: NDArray[np.float64], edge: int = 0) ->
         n = values.shape[axis]
         positions = np.arange(n) + along
         values = values.take(np.clip(np.rint(positions).astype(int), 0, n - 1), axis=axis)
-        margin = min(edge, n // EDGE_SHARE) * (abs(along) >= LEAST_SHIFT)
+        margin = min(edge, n // EDGE_SHARE, 1 if abs(along) < FAR_SHIFT else edge)
+        margin *= abs(along) >= LEAST_SHIFT
         outside = (positions < margin - 0.5) | (positions > n - 0.5 - margin)
         np.moveaxis(values, axis, 0)[outside] = 0
     return values

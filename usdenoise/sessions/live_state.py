@@ -175,19 +175,22 @@ class SampledFrames:
     numbers : array of int
         Their numbers in the block.
     values : (n, n_pixels) array
-        The frames.
+        The frames, with values for missing entries.
+    missing : (n, n_pixels) boolean array
+        Which entries these are.
     """
 
     block: Block
     numbers: NDArray[np.intp]
     values: NDArray[Any]
+    missing: NDArray[np.bool_]
 
     def share(self, share: float) -> "SampledFrames":
         """Return at most this share of the frames of the block, one at least."""
         n = max(1, round(share * self.block.n_frames))
         if n >= len(self.numbers):
             return self
-        return SampledFrames(self.block, self.numbers[:n], self.values[:n].copy())
+        return SampledFrames(self.block, self.numbers[:n], self.values[:n].copy(), self.missing[:n].copy())
 
 
 @dataclass(frozen=True)

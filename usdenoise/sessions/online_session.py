@@ -34,7 +34,7 @@ from usdenoise.sessions.live_state import (
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
 from usdenoise.sessions.session_estimate import SessionEstimate, check_method, estimate_session
-from usdenoise.sessions.session_sample import Sample, look_at_block
+from usdenoise.sessions.session_sample import Sample, look_at_block, pick_completed
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
@@ -151,7 +151,7 @@ class OnlineSession:
             numbers = numbers[~np.isin(numbers, known_bad)]
         share = LIVE_FRAMES / (sum(state.lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
-        sample = SampledFrames(replace(block, chunks=[]), numbers, block.pick(numbers))
+        sample = SampledFrames(replace(block, chunks=[]), numbers, *pick_completed(block, numbers))
         file_time = file_time or FileTime.of(stack)
         failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()
         estimates, number = state.estimates, len(state.lengths) + n_at_work
@@ -260,7 +260,10 @@ class OnlineSession:
         if self._events is not None and geometry.frame_rate_hz is not None:
             state = replace(state, images=(*state.images, blood))
             events = tuple(self._events())
-            activation = running_t(np.stack(state.images), times, bad, events, np.array(state.motion))
+            durations = np.array(state.lengths) * frame_time
+            activation = running_t(
+                np.stack(state.images), times, bad, events, np.array(state.motion), durations
+            )
         clutter, n_good = state.clutter, state.series.n_blocks
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
@@ -292,12 +295,13 @@ class OnlineSession:
         self, parts: Sequence[SampledFrames], before: Clutter | None, geometry: Geometry
     ) -> SessionEstimate:
         """Estimate the clutter of blocks that are not in the sample."""
-        orders = [np.argsort(part.numbers) for part in parts]
+        ordered = [(part, np.argsort(part.numbers)) for part in parts]
         sample = Sample(
             blocks=[part.block for part in parts],
             numbers=list(range(len(parts))),
-            frames=[part.numbers[order] for part, order in zip(parts, orders, strict=True)],
-            values=np.concatenate([part.values[order] for part, order in zip(parts, orders, strict=True)]),
+            frames=[part.numbers[order] for part, order in ordered],
+            values=np.concatenate([part.values[order] for part, order in ordered]),
+            missing=np.concatenate([part.missing[order] for part, order in ordered]),
             consecutive=self._consecutive,
         )
         reference = None if before is None else before.reference

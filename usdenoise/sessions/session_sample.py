@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.errors import InputError, UsdenoiseError
-from usdenoise.frames.alignment import Reference, mean_envelope, reference_of
+from usdenoise.frames.alignment import Reference, completed, mean_envelope, reference_of
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
@@ -36,6 +36,10 @@ JOINED_FRAMES = 128
 """Frames of a chunk of the sample, about: products with a few frames of each block are slow."""
 
 
+MOST_FILLED = 0.2
+"""Largest share of the frames of a block in which a pixel may be missing if it is filled in for the estimate."""
+
+
 @dataclass(frozen=True)
 class Sample:
     """Sampled frames of blocks.
@@ -50,6 +54,8 @@ class Sample:
         Numbers of the frames in each block.
     values : (n, n_pixels) array
         The frames of all blocks, one block after the other.
+    missing : (n, n_pixels) boolean array
+        Entries that are filled in and do not count: NaN after the blocks are aligned.
     consecutive : ConsecutiveFrames
         What the frames of one of the blocks show.
     is_shifted : bool
@@ -60,6 +66,7 @@ class Sample:
     numbers: list[int]
     frames: list[NDArray[np.intp]]
     values: NDArray[np.inexact]
+    missing: NDArray[np.bool_]
     consecutive: ConsecutiveFrames
     is_shifted: bool = False
 
@@ -71,19 +78,24 @@ class Sample:
     @property
     def parts(self) -> list[NDArray[np.inexact]]:
         """The frames of each block, (n, n_pixels), views of `values`."""
-        return [self.values[first:stop] for first, stop in pairwise(self.edges.tolist())]
+        return self.parts_of(self.values)
+
+    def parts_of(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return views of the entries of each block."""
+        return [values[first:stop] for first, stop in pairwise(self.edges.tolist())]
 
     def only(self, chosen: NDArray[np.bool_]) -> "Sample":
         """Return the sample of some blocks; itself if that is all of them."""
         if chosen.all():
             return self
-        kept = np.flatnonzero(chosen).tolist()
+        kept, frames = np.flatnonzero(chosen).tolist(), np.repeat(chosen, np.diff(self.edges))
         return replace(
             self,
             blocks=[self.blocks[k] for k in kept],
             numbers=[self.numbers[k] for k in kept],
             frames=[self.frames[k] for k in kept],
-            values=self.values[np.repeat(chosen, np.diff(self.edges))],
+            values=self.values[frames],
+            missing=self.missing[frames],
         )
 
     def recording(self, geometry: Geometry) -> Recording:
@@ -186,7 +198,11 @@ def draw_sample(
     items = [(blocks[number], good) for number, good in chosen]
     # All in one array: a frame is in memory once
     values = np.empty((sum(len(good) for _, good in chosen), recording.geometry.n_pixels), recording.dtype)
-    sample, n_read = Sample([], [], [], values, ConsecutiveFrames(np.zeros(values.shape[1], bool), ())), 0
+    missing = np.zeros(values.shape, bool)
+    sample, n_read = (
+        Sample([], [], [], values, missing, ConsecutiveFrames(np.zeros(values.shape[1], bool), ())),
+        0,
+    )
     for (number, good), part in zip(chosen, map_chunks(picked_frames, items, executor), strict=True):
         if isinstance(part, InputError):
             mark_missing(recording, session, number, part)
@@ -194,9 +210,10 @@ def draw_sample(
         sample.blocks.append(blocks[number])
         sample.numbers.append(number)
         sample.frames.append(good)
-        values[n_read : n_read + len(good)] = part
-        n_read += len(good)
-    sample = replace(sample, values=values[:n_read])
+        read = slice(n_read, n_read + len(good))
+        values[read], missing[read] = part
+        n_read = read.stop
+    sample = replace(sample, values=values[:n_read], missing=missing[:n_read])
     # The blocks are of one kind, and have their noisy pixels in common: the one nearest to the middle that can be read
     middle = len(sample.blocks) // 2
     for _, block in sorted(enumerate(sample.blocks), key=lambda item: abs(item[0] - middle)):
@@ -237,11 +254,35 @@ def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.i
     return np.flatnonzero(bad), Neighbourhood(~bad).filled(good)[bad.ravel()].astype(np.intp)
 
 
-def picked_frames(item: tuple[Block, NDArray[np.intp]]) -> NDArray[np.inexact] | InputError:
-    """Return some frames of a block, or the error if they cannot be read or their power does not fit in single precision."""
+def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[NDArray[np.inexact], NDArray[np.bool_]]:
+    """Return some frames of a block with values for missing entries, and which of these do not count, (n, n_pixels).
+
+    Frames without data do not count, nor do pixels that miss more than MOST_FILLED of the others. The other values count
+    like observed ones: with some of its entries missing, a bad frame is harder to find, and the components to fit.
+    """
+    x = block.pick(numbers)
+    missing = ~np.isfinite(x)
+    if not missing.any():
+        return x, missing
+    # Some of the frames do not have the components that fill them.
+    x, gaps = completed(block.read())
+    missing = np.zeros(x.shape, bool) if gaps is None else gaps
+    has_data = ~missing.all(axis=1)
+    n_missing = np.count_nonzero(missing[has_data], axis=0)
+    missing[np.ix_(has_data, n_missing <= MOST_FILLED * np.count_nonzero(has_data))] = False
+    return x[numbers], missing[numbers]
+
+
+def picked_frames(
+    item: tuple[Block, NDArray[np.intp]],
+) -> tuple[NDArray[np.inexact], NDArray[np.bool_]] | InputError:
+    """Return some frames of a block with values for missing entries, and which these are.
+
+    It returns the error if they cannot be read, or if their power does not fit in single precision.
+    """
     block, numbers = item
     try:
-        x = block.pick(numbers)
+        x, missing = pick_completed(block, numbers)
     except InputError as error:
         return error
     if (largest := largest_part(x)) > SCALES[1]:
@@ -250,7 +291,7 @@ def picked_frames(item: tuple[Block, NDArray[np.intp]]) -> NDArray[np.inexact] |
             "precision",
             remedy=f"scale the stack to at most {SCALES[1]:g}",
         )
-    return x
+    return x, missing
 
 
 def aligned_sample(
@@ -262,7 +303,8 @@ def aligned_sample(
 ) -> tuple[Sample, Reference | None]:
     """Return the sampled frames of each block as they are in the reference of the session, and the reference.
 
-    Blocks without tissue are excluded. Pixels that are dead in a block, and have a signal in another one, are unobserved.
+    Blocks without data or without tissue are excluded. Pixels that are dead in a block, and have a signal in another one,
+    are unobserved.
 
     Parameters
     ----------
@@ -279,25 +321,29 @@ def aligned_sample(
     """
     if sample.consecutive.bad_pixels.any():
         bad, nearest = nearest_good(sample.consecutive.bad_pixels.reshape(geometry.pixel_shape))
-        sample.values[:, bad] = sample.values[:, nearest]
+        sample.values[:, bad], sample.missing[:, bad] = sample.values[:, nearest], sample.missing[:, nearest]
     dead = np.stack([dead_pixels(part) for part in sample.parts])
-    # Blocks without any data stay as they are.
-    is_empty = dead.all(axis=1)
-    dead &= ~dead[~is_empty].all(axis=0)
-    dead[is_empty] = False
-    if dead.any():
-        sample.values[np.repeat(dead, np.diff(sample.edges), axis=0)] = np.nan
-    images = [mean_envelope(part, geometry.pixel_shape) for part in sample.parts]
-    found = reference_of(images, executor.local, session.registration, session.gain_correction, before)
-    if found is None:
-        return sample, None
-    reference, alignments = found
-    has_tissue = np.array([alignment.gain_db >= WEAK_DB for alignment in alignments])
-    sample = sample.only(has_tissue)
-    alignments = [alignments[number] for number in np.flatnonzero(has_tissue)]
-    if not any(alignment.is_shifted or alignment.is_scaled for alignment in alignments):
-        return sample, reference
-    items = zip(sample.parts, alignments, strict=True)
+    has_data = np.array([not pixels.all() for pixels in dead], bool)
+    if has_data.any():
+        sample, dead = sample.only(has_data), dead[has_data]
+        dead &= ~dead.all(axis=0)
+    else:
+        dead[:] = False
+    for part, pixels in zip(sample.parts_of(sample.missing), dead, strict=True):
+        part[:, pixels] = True
+    while True:
+        images = [mean_envelope(part, geometry.pixel_shape) for part in sample.parts]
+        found = reference_of(images, executor.local, session.registration, session.gain_correction, before)
+        if found is None:
+            sample.values[sample.missing] = np.nan
+            return sample, None
+        reference, alignments = found
+        has_tissue = np.array([alignment.gain_db >= WEAK_DB for alignment in alignments], bool)
+        if has_tissue.all() or not has_tissue.any():
+            break
+        # The median of all blocks is weaker than those with tissue.
+        sample = sample.only(has_tissue)
+    items = zip(sample.parts, alignments, sample.parts_of(sample.missing), strict=True)
     for part, aligned in executor.local.map(lambda item: (item[0], reference.apply(*item)), items):
         part[:] = aligned
     sample.values[:, ~reference.mask.ravel()] = 0
