@@ -12,6 +12,9 @@ NAMED_PIXELS = 4
 MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
 """Displacement and gain of a block, against most blocks, from which a doubt reports that they were not corrected."""
 
+MOST_BAD, MOST_WEAKER = 0.4, 0.2
+"""Shares of the blocks with data that may be bad, and bad with less power than usual, without a doubt."""
+
 
 def cautions(report: Report) -> list[str]:
     """Return the sentences of the doubts about the results, and then the remarks."""
@@ -73,6 +76,17 @@ def uncorrected(blocks: Sequence[BlockRecord]) -> list[Doubt]:
     if changed:
         sentences.append(f"the gain of {len(changed)} blocks differs, by up to {max(changed):.1f} dB")
     return [Doubt("uncorrected", f"{sentence}; this was not corrected") for sentence in sentences]
+
+
+def many_bad(blocks: Sequence[BlockRecord]) -> list[Doubt]:
+    """Return the doubt about a session in which so many blocks are bad that the others may be the unusual ones."""
+    known = [block for block in blocks if block.leftover is not None]
+    bad = [block for block in known if block.is_bad]
+    weaker = [block for block in bad if (block.leftover or 0.0) < 0]
+    if len(bad) <= MOST_BAD * len(known) and len(weaker) <= MOST_WEAKER * len(known):
+        return []
+    sentence = f"{len(bad)} of {len(known)} blocks are bad: whether they are, or the others, is not known"
+    return [Doubt("many-bad-blocks", sentence)]
 
 
 def remark(report: Report) -> str:

@@ -16,7 +16,7 @@ from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.cautions import uncorrected
+from usdenoise.report.cautions import many_bad, uncorrected
 from usdenoise.report.record import BadFrameRecord, BlockRecord, FramesRecord
 from usdenoise.sessions.activation import (
     ActivationMap,
@@ -121,7 +121,7 @@ class ResultSeries:
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons not to trust the pictures; empty if there are none."""
         doubts = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
-        return (*doubts, *uncorrected(self.blocks), *self.event_doubts)
+        return (*doubts, *uncorrected(self.blocks), *many_bad(self.blocks), *self.event_doubts)
 
     @property
     def is_session(self) -> bool:

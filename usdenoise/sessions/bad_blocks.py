@@ -42,6 +42,13 @@ FEW_PIXELS, USUAL_TIMES = 2, 3
 """A block is bad if it has more pixels with an artefact than FEW_PIXELS + USUAL_TIMES x the median over the blocks: with
 contrast agent, every block has pixels in which a bubble passes."""
 
+APART_SPREADS, APART_RATIO = 4.5, 2.0
+"""Blocks fall into two groups if the means of the logarithms of a power differ by APART_SPREADS standard deviations within
+the groups, and by a ratio of APART_RATIO. The best split of values from one normal distribution gives 2.7."""
+
+MOST_UNUSUAL = 0.6
+"""Largest share of the blocks in the upper group for which the lower one is usual."""
+
 MOSTLY_BAD = "more than a fifth of its frames are bad"
 MOTION = "more power remains than usual: the image moved more than in other blocks, or the gain was higher"
 LOST = "less than half of the usual power remains: the gain was lower, or nothing was recorded"
@@ -119,34 +126,65 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
     if not good.any():
         return why, spread
     powers = np.stack([np.asarray(blocks[number].power, np.float32) for number in known])
-    relative = _relative(powers, good[known])
-    levels = np.full(len(blocks), np.nan)
-    levels[known] = np.log(np.maximum(np.percentile(relative, BAD_PERCENT, axis=1), TINY))
     # Relative standard deviations of the power in shorter and longer blocks, over the usual ones
     lengths = np.array([block.n_frames for block in blocks], float)
-    usual = np.median(lengths[good & (lengths > 0)]) if (good & (lengths > 0)).any() else 1.0
-    scales = np.sqrt(usual / np.where(lengths > 0, lengths, usual))
+    length = np.median(lengths[good & (lengths > 0)]) if (good & (lengths > 0)).any() else 1.0
+    scales = np.sqrt(length / np.where(lengths > 0, lengths, length))
+    usual, levels = good, np.full(len(blocks), np.nan)
+    for _ in range(2):
+        relative = _relative(powers, usual[known])
+        levels[known] = np.log(np.maximum(np.percentile(relative, BAD_PERCENT, axis=1), TINY))
+        # Where many blocks have far more power, the others are usual.
+        upper = upper_group(np.where(good, levels / scales, np.nan))
+        if upper.sum() <= MOST_UNUSUAL * good.sum():
+            usual = good & ~upper
     scaled = levels / scales
-    middle = np.median(scaled[good])
-    spread = (scaled - middle) / (1.4826 * np.median(np.abs(scaled[good] - middle)) + SPREAD_FLOOR)
+    middle = np.median(scaled[usual])
+    spread = (scaled - middle) / (1.4826 * np.median(np.abs(scaled[usual] - middle)) + SPREAD_FLOOR)
     if good.sum() < FEWEST_BLOCKS:
         return why, spread
     artefacts = np.zeros(len(blocks), int)
-    artefacts[known] = _pixels_with_artefacts(relative, good[known], scales[known])
-    most = FEW_PIXELS + USUAL_TIMES * np.median(artefacts[good])
-    usual_motion = float(np.median(np.array([block.moves_pixels for block in blocks])[good]))
+    artefacts[known] = _pixels_with_artefacts(relative, usual[known], scales[known])
+    most = FEW_PIXELS + USUAL_TIMES * np.median(artefacts[usual])
+    usual_motion = float(np.median(np.array([block.moves_pixels for block in blocks])[usual]))
     for number in np.flatnonzero(good).tolist():
         block = blocks[number]
         moved = block.moves_pixels > MOVED_RATIO * usual_motion
         if block.gain_db < WEAK_DB:
             why[number] = WEAK
-        elif spread[number] > (MOVED_SPREADS if moved else BAD_SPREADS):
+        elif not usual[number] or spread[number] > (MOVED_SPREADS if moved else BAD_SPREADS):
             why[number] = MOTION
         elif levels[number] < middle + np.log(LOST_POWER):
             why[number] = LOST
         elif artefacts[number] > most:
             why[number] = ARTEFACT.format(n=artefacts[number])
     return why, spread
+
+
+def upper_group(logs: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which blocks are in the upper one of two groups by the logarithm of a power; none without two groups.
+
+    They are split where the variance between the groups is largest (Otsu, IEEE Trans. Syst. Man Cybern. 9, 1979).
+
+    Parameters
+    ----------
+    logs : (n_blocks,) array
+        Logarithms; NaN is in no group.
+    """
+    known = np.sort(logs[np.isfinite(logs)])
+    n, none = len(known), np.zeros(len(logs), bool)
+    if n < FEWEST_BLOCKS:
+        return none
+    below = np.arange(1, n)
+    sums = np.cumsum(known)
+    apart = (sums[-1] - sums[:-1]) / (n - below) - sums[:-1] / below
+    split = int(np.argmax(below * (n - below) * apart**2))
+    low, high = known[: split + 1], known[split + 1 :]
+    within = np.sqrt((len(low) * low.var() + len(high) * high.var()) / n) + SPREAD_FLOOR
+    if apart[split] < max(APART_SPREADS * within, np.log(APART_RATIO)):
+        return none
+    with np.errstate(invalid="ignore"):
+        return np.asarray(logs > low[-1], bool)
 
 
 def _relative(powers: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[np.float32]:

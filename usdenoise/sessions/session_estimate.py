@@ -28,6 +28,7 @@ from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.scan_clutter import components_only
 from usdenoise.pipeline.series import Series
+from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
 from usdenoise.sessions.measured_block import MeasuredBlock
 from usdenoise.sessions.session_sample import Sample, SessionFrames, aligned_sample, nearest_good
 from usdenoise.sessions.unusual_blocks import calm_blocks, usual_blocks
@@ -122,7 +123,8 @@ def estimate_session(
     for more in reversed(range(1 if measure is None else MOST_ROUNDS)):
         recording = sample.recording(geometry)
         found = _fit(recording, options, sample, threads, on_iteration)
-        if not more or (usual := usual_blocks(found, sample)).all():
+        usual = usual_blocks(found, sample)
+        if not more or usual.all() or usual.mean() < 1 - MOST_UNUSUAL:
             break
         sample = sample.only(usual)
 
