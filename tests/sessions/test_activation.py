@@ -12,6 +12,7 @@ import nibabel
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.io
 from matplotlib.figure import Figure
 from nilearn.glm import compute_contrast
 from nilearn.glm.first_level import make_first_level_design_matrix, run_glm
@@ -23,6 +24,7 @@ from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.errors import InputError, OptionError
+from usdenoise.jobs import products
 from usdenoise.report.record import Report
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.sessions.activation import (
@@ -403,6 +405,68 @@ def test_the_running_t_is_that_of_least_squares() -> None:
     # Before the first event, and without degrees of freedom, there is nothing.
     assert running_t(series[:5], TIMES[:5], bad[:5], EVENTS) == {}
     assert running_t(series[:6], TIMES[:6], bad[:6], EVENTS) == {}
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_types_that_differ_have_files_and_arrays_of_their_own(
+    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on file systems that do not distinguish case, and in MATLAB. Other names stay as they are."""
+    types = [
+        "\N{CJK UNIFIED IDEOGRAPH-5DE6}",
+        "\N{CJK UNIFIED IDEOGRAPH-53F3}",
+        "f+1",
+        "f-1",
+        "a/b",
+        "a_b",
+        "a-b",
+    ]
+    types += ["On", "on", "$x^$", "..", "x" * 120 + "1", "x" * 120 + "2"]
+    about = {"axes": "zxt", "frame_rate_hz": RATE_HZ}
+    monkeypatch.setattr(products, "activation_picture", lambda *_, **__: b"picture")
+    path, events = (
+        write_stack(tmp_path / "s.h5", made.iq.transpose(1, 2, 0), **about),
+        tmp_path / "events.tsv",
+    )
+    rows = "\n".join(f"{0.2 * n + 0.2}\t0.2\t{name}" for n, name in enumerate(types))
+    events.write_text(f"onset\tduration\ttrial_type\n{rows}\n", encoding="utf-8")
+    regions = [f"--region={name}=rect:0,0,5,5" for name in ("a b", "a_b", "V1", "v1", "$x^$")]
+    command = (
+        "session",
+        path,
+        "--window",
+        LENGTH // 2,
+        "--events",
+        events,
+        "--low-cutoff",
+        4,
+        "--nifti",
+        "--json",
+        *regions,
+    )
+    done = cli(*command, "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    for end in (".png", ".nii.gz"):
+        names = [path.name for path in (tmp_path / "out").glob(f"s_activation_*{end}")]
+        assert len({name.casefold() for name in names}) == len(types)
+        plain = {
+            name.removeprefix("s_activation_").split("_stat-t")[0].removesuffix(".png") for name in names
+        }
+        assert {*types[:4], "a_b", "a-b", "On"} <= plain
+    with h5py.File(report["output"]["sequence"]) as file:
+        keys = {item["t"].attrs["trial_type"]: name for name, item in file["activation"].items()}
+    assert keys.keys() == {*types}
+    assert len({key.casefold() for key in keys.values()}) == len(types)
+    assert [keys[name] for name in types[:4]] == types[:4]
+    head = Path(report["output"]["regions_tsv"]).read_text().splitlines()[0].split("\t")
+    assert len({column.casefold() for column in head}) == len(head) == 8
+    assert {"blood_a_b", "blood_V1", "blood_whole_image"} <= {*head}
+    found = session(path, LENGTH // 2, events=events, rank=12, low_cutoff=4)
+    in_matlab = scipy.io.loadmat(usdenoise.save(found, tmp_path / "x.mat"), simplify_cells=True)["activation"]
+    assert sorted(item["t_trial_type"] for item in in_matlab.values()) == sorted(types)
+    twice = cli("session", path, "--window", LENGTH, "-o", tmp_path / "b", regions[0], regions[0])
+    assert twice.exit_code == 2
 
 
 def test_a_live_session_has_the_activation_so_far(made: Scan, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
         name, equals, region = text.partition("=")
         if not (name and equals and region):
             raise click.BadParameter(f"'{text}' is not NAME=REGION, for example cortex=rect:10,20,30,60")
+        if name in regions:
+            raise click.BadParameter(f"there are two regions '{name}'")
         regions[name] = region
     return regions
 

@@ -26,7 +26,7 @@ from usdenoise.report.pages import live_page
 from usdenoise.report.result_pictures import shown_levels
 from usdenoise.report.scan_page import Picture
 from usdenoise.sessions.live_state import SessionUpdate
-from usdenoise.sessions.regions import relative_change
+from usdenoise.sessions.regions import region_columns, relative_change
 from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated
 
@@ -272,7 +272,7 @@ def _content(update: SessionUpdate) -> ResultFile:
     spatial = update.geometry.spatial_axes
     images = {name: getattr(update, name) for name in (*POWER_IMAGES, "mean_blood_power")}
     lines = {"time": update.times, "motion": update.motion, "bad": update.bad.astype(np.uint8)}
-    lines |= {f"blood_{name.replace(' ', '_')}": values for name, values in update.series.items()}
+    lines |= {column: update.series[name] for name, column in region_columns(update.series).items()}
     attributes: dict[str, Mapping[str, Any]] = {
         "time": {"unit": update.time_unit},
         "motion": {"unit": "pixels"},

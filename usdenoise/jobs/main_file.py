@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from usdenoise.report.plot import HasSeries
 from usdenoise.report.series import ResultSeries, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import unpack
+from usdenoise.system.names import distinct_names, plain_name
 from usdenoise.system.provenance import record, to_json
 
 POWER_NAMES = ("power_doppler", "blood_power")
@@ -113,11 +115,12 @@ def sequence_content(
         "complete": np.array([block.complete for block in blocks], np.uint8),
         "bad": series.is_bad.astype(np.uint8),
     }
-    maps = {
-        f"activation/{name}/{quantity}": getattr(activation, quantity)
-        for name, activation in series.activation.items()
-        for quantity in ACTIVATION
-    }
+    keys = distinct_names((event.trial_type for event in series.events), partial(plain_name, space=" "))
+    maps, of_maps = dict[str, Any](), dict[str, Mapping[str, str]]()
+    for name, activation in series.activation.items():
+        for quantity, described in ACTIVATION.items():
+            place = f"activation/{keys[name]}/{quantity}"
+            maps[place], of_maps[place] = getattr(activation, quantity), {**described, "trial_type": name}
     arrays |= maps
     length = series.frames_a_block(window)
     attributes: dict[str, Mapping[str, Any]] = {
@@ -135,7 +138,7 @@ def sequence_content(
         },
         "complete": {"meaning": "0 if the block is shorter than the window"},
         "bad": {"meaning": "1 if the block is excluded from means and weights"},
-        **{name: ACTIVATION[name.rpartition("/")[2]] for name in maps},
+        **of_maps,
     }
     images = dict.fromkeys([*means, "tsnr", *maps], stack.spatial_axes)
     axes = dict.fromkeys(arrays, "t") | dict.fromkeys(series.images, "t" + stack.spatial_axes) | images

@@ -5,8 +5,7 @@ row in :data:`usdenoise.report.result_pictures.PICTURES`. The names of --product
 :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.flow`.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,8 @@ from usdenoise.report.region_picture import REGIONS, region_picture
 from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
 from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table, frame_table, region_table
+from usdenoise.sessions.activation import Event
+from usdenoise.system.names import distinct_names
 from usdenoise.system.provenance import to_json
 
 
@@ -80,7 +81,8 @@ def pictures_on_page(results: Results) -> dict[str, bytes]:
 
 def activations_on_page(series: ResultSeries, results: Results) -> dict[str, bytes]:
     """Return the pictures of the activation by each type of event, as PNG."""
-    return {name: results.pictures[f"{_activation_name(name)}_png"] for name in series.activation}
+    names = _activation_names(series.events)
+    return {trial_type: results.pictures[f"{names[trial_type]}_png"] for trial_type in series.activation}
 
 
 _FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
@@ -128,18 +130,16 @@ def _picture_formats(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("png", *job.display.figure_formats)))
 
 
-def _event_types(job: Job) -> list[str]:
-    assert job.session_options.events is not None
-    return list(dict.fromkeys(event.trial_type for event in read_events(Path(job.session_options.events))))
-
-
-def _activation_name(trial_type: str) -> str:
-    return f"activation_{re.sub(r'[^A-Za-z0-9]+', '-', trial_type)}"
+def _activation_names(events: Iterable[Event]) -> dict[str, str]:
+    """Return the name of the activation of each type of event, with which its files begin."""
+    types = distinct_names(event.trial_type for event in events)
+    return {trial_type: f"activation_{name}" for trial_type, name in types.items()}
 
 
 def _activation_files(job: Job) -> dict[str, str]:
+    assert job.session_options.events is not None
     named: dict[str, str] = {}
-    for name in map(_activation_name, _event_types(job)):
+    for name in _activation_names(read_events(Path(job.session_options.events))).values():
         named |= {f"{name}_{kind}": f"{name}.{kind}" for kind in _picture_formats(job)}
         if job.output.nifti:
             named[f"{name}_nifti"] = f"{name}_stat-t_statmap.nii.gz"
@@ -147,9 +147,9 @@ def _activation_files(job: Job) -> dict[str, str]:
 
 
 def _write_activation(series: ResultSeries, results: Results) -> None:
-    job, stack = results.job, series.geometry
+    job, stack, names = results.job, series.geometry, _activation_names(series.events)
     for trial_type, activation in series.activation.items():
-        name = _activation_name(trial_type)
+        name = names[trial_type]
         for kind in _picture_formats(job):
             drawn = activation_picture(
                 activation.t,

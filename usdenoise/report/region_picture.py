@@ -63,7 +63,8 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     lines.set_xlabel(f"time ({series.time_unit})")
     lines.set_ylabel("blood power (% from its mean)")
     lines.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=4, fontsize="small")
+    for text in figure.legend(loc="outside lower center", ncols=4, fontsize="small").get_texts():
+        text.set_parse_math(False)
     add_title(figure, title)
     return encoded(figure, kind, crop=False)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.power_doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.series import ResultSeries, displacement_columns
+from usdenoise.sessions.regions import region_columns
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def region_table(series: ResultSeries) -> Table:
     """Return the table of the regions of a session: their mean blood power in each block."""
     columns: dict[str, NDArray[Any]] = {"time": series.times}
     described = {"time": (_BLOCK_COLUMNS["time"][0], series.time_unit), "bad": _BLOCK_COLUMNS["bad"]}
-    for name, region in series.regions.items():
-        column = f"blood_{name.replace(' ', '_')}"
+    for name, column in region_columns(series.regions).items():
+        region = series.regions[name]
         columns[column] = region.blood_power
         described[column] = (f"Mean blood power in {name}, {int(region.mask.sum())} pixels", POWER_UNIT)
     columns["bad"] = series.is_bad.astype(np.int64)

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.geometry import Geometry, shape_text
+from usdenoise.system.names import distinct_names
 
 Region = NDArray[np.bool_] | Callable[[Geometry], NDArray[np.bool_]]
 """A mask of an image, or a function that makes one for the geometry of the blocks."""
@@ -49,6 +50,12 @@ def check_region_names(names: Iterable[str]) -> None:
                 f"a region cannot have the name '{name}': it is the name of a result, or not printable, or has a slash",
                 remedy="choose another one",
             )
+
+
+def region_columns(names: Iterable[str]) -> dict[str, str]:
+    """Return the column of each region, of which no two are the same."""
+    columns = distinct_names(names, lambda name: name.replace(" ", "_"))
+    return {name: f"blood_{column}" for name, column in columns.items()}
 
 
 def region_masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str, NDArray[np.bool_]]:

@@ -3,7 +3,7 @@
 import re
 import struct
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from usdenoise.files.matlab.matlab_copies import (
     other_fields,
     other_variables_of_v5,
 )
+from usdenoise.system.names import distinct_names
 
 V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
 """Largest variable of a version 5 file: its 2 GiB less 1 MiB for the header."""
@@ -38,7 +39,7 @@ def write_matlab(
 
     The file has the version of `source`. It is of version 7.3 where a variable is not in memory, or too large for version 5.
     A slash in a name makes a struct with that field. A character that MATLAB does not allow in a name becomes an
-    underscore.
+    underscore; names that would become the same are numbered.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ def write_matlab(
     list of str
         Names of the variables of `source` that could not be copied.
     """
-    named = {"/".join(_plain(part) for part in name.split("/")): value for name, value in variables.items()}
+    named = {place: variables[name] for name, place in _matlab_names(variables).items()}
     replaced = {*replaced, *named}
     if source is not None and h5py.is_hdf5(source):
         return write_v73(path, named, source, replaced)
@@ -166,6 +167,20 @@ def _write_reversed(file: h5py.File, name: str, value: NDArray[Any]) -> h5py.Dat
     )
     write_values(dataset, reverse)
     return dataset
+
+
+def _matlab_names(names: Iterable[str]) -> dict[str, str]:
+    """Return a distinct name for each name, every part of which MATLAB allows."""
+    parts = {name: name.split("/") for name in names}
+    fields: dict[str, list[str]] = {}
+    for name in parts:
+        for depth, part in enumerate(parts[name]):
+            fields.setdefault("/".join(parts[name][:depth]), []).append(part)
+    plain = {struct_name: distinct_names(inside, _plain, key=str) for struct_name, inside in fields.items()}
+    return {
+        name: "/".join(plain["/".join(parts[name][:depth])][part] for depth, part in enumerate(parts[name]))
+        for name in parts
+    }
 
 
 def _plain(name: str) -> str:

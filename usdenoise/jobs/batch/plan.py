@@ -1,7 +1,6 @@
 """The scans of a batch: which files, in which order, and the folder of each one's results."""
 
 import os
-import unicodedata
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from usdenoise.errors import check_path
 from usdenoise.files.acquisition_files import BATCH_RECORD, STACKS, acquisition_files, natural_key
 from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.output_folder import remove_leftovers
+from usdenoise.system.names import alike
 
 
 class BatchFile(StrEnum):
@@ -117,13 +117,8 @@ def _folders(names: Iterable[str]) -> list[PurePath]:
         spelt = path.with_name(f"{path.stem}-{path.suffix[1:]}")
         numbered = (spelt.with_name(f"{spelt.name}-{number}") for number in range(2, len(used_names) + 3))
         folder = next(
-            candidate for candidate in (plain, spelt, *numbered) if _alike(candidate) not in used_names
+            candidate for candidate in (plain, spelt, *numbered) if alike(str(candidate)) not in used_names
         )
-        used_names.add(_alike(folder))
+        used_names.add(alike(str(folder)))
         folders.append(folder)
     return folders
-
-
-def _alike(path: PurePath) -> str:
-    """Return a key that is equal for names that some file systems do not distinguish."""
-    return unicodedata.normalize("NFC", str(path)).casefold()
