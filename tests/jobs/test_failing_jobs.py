@@ -5,12 +5,14 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 import pytest
 
 import usdenoise.jobs.run_job as run_job
-from tests.jobs.inputs import write_npy
+from tests.jobs.inputs import stack, write_npy
 from usdenoise.errors import OutputError
 from usdenoise.jobs.products import Product
+from usdenoise.jobs.progress import NoProgress
 
 
 def test_no_picture_is_begun_after_the_main_file_has_failed(tmp_path: Path, monkeypatch: Any) -> None:
@@ -34,3 +36,21 @@ def test_no_picture_is_begun_after_the_main_file_has_failed(tmp_path: Path, monk
         run_job.run(write_npy(tmp_path), tmp_path / "out", reading={"axes": "tzx"})
     assert begun in ([], ["first"])
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_second_run_of_the_same_results_is_refused_and_another_one_is_not(tmp_path: Path) -> None:
+    path, other = write_npy(tmp_path), tmp_path / "y.npy"
+    np.save(other, stack(seed=1))
+    arguments: dict[str, Any] = {"reading": {"axes": "tzx"}, "overwrite": True}
+
+    class Second(NoProgress):
+        def stage(self, name: str) -> None:
+            if name == "write":
+                with pytest.raises(OutputError, match=f"another .* '{path.stem}' is writing to the folder"):
+                    run_job.run(path, tmp_path / "out", **arguments)
+                run_job.run(other, tmp_path / "out", **arguments)
+
+    run_job.run(path, tmp_path / "out", **arguments, watcher=Second())
+    assert len(list((tmp_path / "out").glob("*_report.json"))) == 2
+    assert not list((tmp_path / "out").glob(".*"))

@@ -24,6 +24,7 @@ from usdenoise.options.job_options import Display, Output
 from usdenoise.report.figures import load_libraries
 from usdenoise.report.page_content import page_of
 from usdenoise.report.result_record import report_of
+from usdenoise.system.lock import locked
 from usdenoise.system.memory import release_freed_memory
 from usdenoise.system.provenance import record, requested, software, to_json
 
@@ -116,7 +117,9 @@ def run(  # noqa: PLR0913
         memory,
         dask,
     )
-    return carry_out(job, overwrite, watcher or NoProgress())
+    # Other acquisitions may be filtered into the same folder at the same time.
+    with locked(job.folder, job.stem):
+        return carry_out(job, overwrite, watcher or NoProgress())
 
 
 def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:

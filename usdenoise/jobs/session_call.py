@@ -546,7 +546,8 @@ def run_session(  # noqa: PLR0913
         notes=() if live_pages is None else tuple(live_pages.remarks),
     )
     report = None
-    with locked(job.folder):
+    # A run of the long file of a session writes to the same names.
+    with locked(job.folder), locked(job.folder, job.stem):
         try:
             report = carry_out(job, overwrite, watcher)
         finally:

@@ -31,11 +31,13 @@ def end_with_batch():
     os._exit(1)
 threading.Thread(target=end_with_batch, daemon=True).start()
 from usdenoise.__main__ import main
+from usdenoise.system import lock
+lock.WAIT_S += {GRACE_S}
 main()
 """
 """The program ``usdenoise``, which ends when the batch has ended, also when the batch is killed: its parent is then another.
 The signal lets it remove its temporary files. Should the exception of the signal be lost, or leave a lock behind, the
-process still ends."""
+process still ends. The process of the same scan in a batch that was killed a moment ago holds the lock until it ends."""
 
 
 def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
