@@ -13,11 +13,13 @@ import zarr
 from tests.programs import python
 from tests.stacks import low_rank, run_in_windows
 from usdenoise.errors import OutputError
+from usdenoise.files import output_folder
 from usdenoise.files.file_state import files_of_report
 from usdenoise.files.output_folder import OutputFolder, remove_leftovers
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
+from usdenoise.system.lock import locked
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -40,16 +42,26 @@ def write(folder: Path, name: str = "a", overwrite: bool = False) -> None:
         outputs.commit()
 
 
-@pytest.mark.parametrize(("age_s", "kept"), [(DAY_S - 600, True), (DAY_S + 600, False)])
-def test_temporary_files_of_a_killed_process_are_removed_after_a_day(
-    age_s: float, kept: bool, tmp_path: Path
+@pytest.mark.parametrize(
+    ("age_s", "has_locks", "kept"),
+    [(0, True, False), (DAY_S - 600, False, True), (DAY_S + 600, False, False)],
+)
+def test_temporary_files_of_a_killed_process_are_removed(
+    age_s: float, has_locks: bool, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """At once, and after a day on file systems without locks."""
+    if not has_locks:
+        monkeypatch.setattr(output_folder, "lock", lambda descriptor: None)
     assert python(KILLED_BEFORE_THE_COMMIT, tmp_path).returncode == -signal.SIGKILL
     (left,) = tmp_path.iterdir()
     assert left.name.startswith(".")
     for path in (*left.iterdir(), left):
         os.utime(path, (time.time() - age_s,) * 2)
+    lock_file = tmp_path / ".usdenoise.x.lock"
+    lock_file.touch()
     write(tmp_path)
+    assert lock_file.exists() is not has_locks
+    lock_file.unlink(missing_ok=True)
     assert {path.name for path in tmp_path.iterdir()} == {"a", *([left.name] if kept else [])}
     remove_leftovers(tmp_path, age_s=0)
     assert os.listdir(tmp_path) == ["a"]
@@ -57,7 +69,10 @@ def test_temporary_files_of_a_killed_process_are_removed_after_a_day(
 
 
 def test_two_writers_in_one_folder_keep_their_files_apart(tmp_path: Path) -> None:
-    with OutputFolder(tmp_path) as one, OutputFolder(tmp_path) as other:
+    with locked(tmp_path, "a"), OutputFolder(tmp_path) as one, OutputFolder(tmp_path) as other:
+        # The folders are held, however old they are.
+        remove_leftovers(tmp_path, age_s=0)
+        assert len(os.listdir(tmp_path)) == 3
         one.reserve("a").write_text("one")
         other.reserve("a").write_text("other")
         one.commit()

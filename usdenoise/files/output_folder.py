@@ -12,13 +12,15 @@ from typing import Self
 
 from usdenoise.errors import OutputError, check_path
 from usdenoise.files.zarr.zarr_writing import is_our_group
+from usdenoise.system.lock import LOCKS, lock
 from usdenoise.system.signals import uninterrupted
 
 _PREFIX = ".usdenoise-partial-"
 """Beginning of the names of temporary folders."""
 
 _ABANDONED_S = 24 * 3600.0
-"""Age in s from which a temporary folder belongs to a process that was killed: a stack is written within minutes."""
+"""Age in s from which a temporary folder belongs to a process that was killed, on a file system without locks: a stack is
+written within minutes."""
 
 
 class OutputFolder:
@@ -52,6 +54,7 @@ class OutputFolder:
         self.folder = folder
         self.overwrite = overwrite
         self._temporary: Path | None = None
+        self._held = -1
         self._new_folders: list[Path] = []
         self._reserved: dict[Path, Path] = {}
 
@@ -62,7 +65,15 @@ class OutputFolder:
             self._new_folders = [folder for folder in above if not folder.exists()]
             self.folder.mkdir(parents=True, exist_ok=True)
             remove_leftovers(self.folder)
-            self._temporary = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self.folder))
+            # Another process may take it for a leftover until it is locked.
+            while self._temporary is None:
+                temporary = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self.folder))
+                with suppress(FileNotFoundError):
+                    self._held = os.open(temporary, os.O_RDONLY)
+                    if lock(self._held) is not False and temporary.exists():
+                        self._temporary = temporary
+                    else:
+                        os.close(self._held)
         except OSError as error:
             self._remove_new_folders()
             raise OutputError(
@@ -158,6 +169,7 @@ class OutputFolder:
         with uninterrupted():
             if self._temporary is not None:
                 shutil.rmtree(self._temporary, ignore_errors=True)
+                os.close(self._held)
                 self._temporary = None
             if kind is not None:
                 self._remove_new_folders()
@@ -169,21 +181,28 @@ class OutputFolder:
 
 
 def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> None:
-    """Remove the temporary folders that killed processes left in a folder.
+    """Remove the temporary folders and locked files that killed processes left in a folder.
 
     Parameters
     ----------
     folder : Path
         The folder; nothing happens if it does not exist.
     age_s : float
-        Seconds without a change after which a temporary folder is removed; a day by default.
+        Seconds without a change after which a temporary folder is removed on a file system without locks; a day by default.
     """
-    for old_folder in folder.glob(f"{_PREFIX}*"):
-        # The temporary folders of other users cannot be removed.
+    for leftover in [*folder.glob(f"{_PREFIX}*"), *folder.glob(LOCKS)]:
+        # Those of other users cannot be removed.
         with suppress(OSError):
-            newest = max(path.lstat().st_mtime for path in [old_folder, *old_folder.rglob("*")])
-            if time.time() - newest >= age_s:
-                shutil.rmtree(old_folder)
+            held = os.open(leftover, os.O_RDONLY)
+            try:
+                is_free = lock(held)
+                if is_free is None and leftover.is_dir():
+                    newest = max(path.lstat().st_mtime for path in [leftover, *leftover.rglob("*")])
+                    is_free = time.time() - newest >= age_s
+                if is_free:
+                    remove(leftover)
+            finally:
+                os.close(held)
 
 
 def remove(path: Path) -> None:

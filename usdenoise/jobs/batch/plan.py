@@ -49,7 +49,7 @@ class Scan:
 
     def clear(self) -> None:
         """Remove what killed processes left in the folder, and the folder if nothing else is in it."""
-        # The lock of the batch shows that no other one writes here.
+        # On a file system without locks, no other batch writes here as long as this one does.
         remove_leftovers(self.folder, age_s=0)
         with suppress(OSError):
             self.folder.rmdir()
