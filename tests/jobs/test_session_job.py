@@ -22,14 +22,15 @@ from tests.programs import python
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan, two_sided
 from tests.stacks import write_stack
 from usdenoise import load, session
-from usdenoise.errors import InputError, OptionError, OutputError
+from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError
 from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameSearch, FrameTreatment
 from usdenoise.frames.movement import Movement
-from usdenoise.jobs import main_file, run_job
+from usdenoise.jobs import main_file, run_job, workers
 from usdenoise.jobs.session_call import run_session
+from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.options.session_options import SessionOptions
@@ -646,14 +647,36 @@ def test_a_session_that_is_killed_goes_on_and_gives_the_same_bytes(long: Path, t
     assert lines[-2:] == ["0", "0"]
     assert results["undisturbed"].splitlines() == [str(N_BLOCKS), "0"]
     names = sorted(path.name for path in (tmp_path / "undisturbed").iterdir())
-    left = [path.name for path in (tmp_path / "killed").iterdir()]
-    # What a killed process leaves is removed a day later.
-    assert sorted(name for name in left if not name.startswith(".usdenoise-partial")) == names
+    # The next process removes what a killed one left.
+    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == names
     assert "long_block_00003_denoised.h5" in names
     # The report and its page have the times and the memory of the run.
     for name in set(names) - {"long_report.json", "long_report.html"}:
         one, other = (tmp_path / folder / name for folder in ("undisturbed", "killed"))
         assert one.read_bytes() == other.read_bytes(), name
+
+
+@pytest.mark.parametrize("error", [OptionError, UnreadableError])
+def test_blocks_stay_unless_the_same_command_would_fail_again(
+    error: type[Exception], copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error("the disk is gone")
+
+    folder = tmp_path / "out/mouse_spectra"
+    monkeypatch.setattr(workers, "CONNECT_S", 0.5)
+    with monkeypatch.context() as patched:
+        patched.setattr(BlocksOfFiles, "check_unchanged", fail)
+        with pytest.raises(error):
+            run(copied, out=tmp_path / "out")
+    assert len(list(folder.glob("block_*"))) == (0 if error is OptionError else N_BLOCKS)
+    # The workers are not there.
+    with pytest.raises(OptionError, match="no Dask scheduler"):
+        run(copied, out=tmp_path / "out", dask="tcp://127.0.0.1:9")
+    assert folder.exists() is (error is UnreadableError)
+    n_filtered = filtered_blocks(monkeypatch)
+    run(copied, out=tmp_path / "out")
+    assert len(n_filtered) == (N_BLOCKS if error is OptionError else 0)
 
 
 MEMORY = """

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from usdenoise.errors import OutputError, UsdenoiseError
+from usdenoise.errors import OutputError, UnreadableError, UsdenoiseError
 from usdenoise.files.events import read_events
 from usdenoise.files.file_state import sha256
 from usdenoise.files.output_folder import OutputFolder
@@ -67,32 +67,32 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
         paths = [str(path) for path in job.paths]
         provenance = {"requested": requested(**job.requested_options), "software": software()}
         key = to_json({**provenance, "paths": paths, "files": blocks.states})
-        store = SpectraStore(_spectra_folder(job), key)
         watcher.stage("solve")
-        try:
-            with clock.stage("filter"):
-                with dask_executor(job.dask) as executor:
-                    series = series_of_blocks(
-                        recording,
-                        session,
-                        job.options,
-                        store,
-                        events,
-                        drawn_regions(job.regions),
-                        products=job.output.products,
-                        sink=_StackFiles(job, blocks, store.folder) if session.stacks else None,
-                        progress=(watcher.iteration, watcher.blocks),
-                        executor=executor,
-                        doubts=blocks.doubts,
-                    )
+        # The errors of workers that are lost pass through: what is stored stays, and the same command resumes.
+        with clock.stage("filter"), dask_executor(job.dask) as executor:
+            store = SpectraStore(_spectra_folder(job), key)
+            try:
+                series = series_of_blocks(
+                    recording,
+                    session,
+                    job.options,
+                    store,
+                    events,
+                    drawn_regions(job.regions),
+                    products=job.output.products,
+                    sink=_StackFiles(job, blocks, store.folder) if session.stacks else None,
+                    progress=(watcher.iteration, watcher.blocks),
+                    executor=executor,
+                    doubts=blocks.doubts,
+                )
                 blocks.check_unchanged()
-        except OutputError:
-            # The same command resumes when the disk has space.
-            raise
-        except UsdenoiseError:
-            # The same command would fail again.
-            SpectraStore.remove(store.folder)
-            raise
+            except (OutputError, UnreadableError):
+                # So it does when the disk has space, or the files are there again.
+                raise
+            except UsdenoiseError:
+                # The same command would fail again.
+                SpectraStore.remove(store.folder)
+                raise
         with clock.stage("load"):
             return series, _record_of_files(job, blocks, None if digest is None else digest.result())
 

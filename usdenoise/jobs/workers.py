@@ -44,7 +44,8 @@ def dask_client(where: str) -> Iterator[Any]:
     Raises
     ------
     OptionError
-        If Dask is not installed, no scheduler answers, the workers do not come up, or the scheduler is lost in the block.
+        If Dask is not installed, no scheduler answers, the workers do not come up, or the scheduler is lost in the block, or
+        all workers that begin a task are killed.
     """
     if not where.strip() or (where.isdecimal() and not int(where)):
         raise OptionError(
@@ -57,6 +58,7 @@ def dask_client(where: str) -> Iterator[Any]:
             option="dask",
             remedy="run pip install 'usdenoise[dask]'",
         )
+    from distributed import KilledWorker
     from distributed.comm import CommClosedError
 
     client = None
@@ -76,6 +78,11 @@ def dask_client(where: str) -> Iterator[Any]:
                 _wait_for_workers(client, where, signals)
             yield client
         except (Exception, CancelledError) as error:
+            if isinstance(error, KilledWorker):
+                raise OptionError(
+                    "a part of the work killed every Dask worker that began it, probably because memory ran out",
+                    remedy="give {dask} fewer workers, or give the workers more memory",
+                ) from error
             is_lost = isinstance(error, CommClosedError) or (client and client.status != "running")
             if isinstance(error, UsdenoiseError) or not is_lost:
                 raise

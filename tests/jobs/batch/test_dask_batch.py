@@ -28,6 +28,8 @@ from tests.stacks import write_stack
 from usdenoise.errors import OptionError
 from usdenoise.jobs import workers
 from usdenoise.jobs.batch import executors
+from usdenoise.jobs.progress import NoProgress
+from usdenoise.jobs.session_call import run_session
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.jobs.workers import DEATHS, dask_client
 from usdenoise.phantom import PhantomSettings
@@ -297,6 +299,43 @@ def test_a_scheduler_that_is_killed_is_one_sentence(command, scans, tmp_path, mo
         summary = json.loads((tmp_path / "batch.json").read_text())["summary"]
         assert summary["done"] >= 1
         assert summary["not_run"] >= 1
+
+
+def test_a_session_whose_scheduler_is_killed_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "CONNECT_S", 3)
+    for number, block in enumerate(scan(12).blocks):
+        write_stack(tmp_path / f"mouse/{number}.h5", block, frame_rate_hz=500.0)
+    out, seen = tmp_path / "out", []
+
+    class Watch(NoProgress):
+        def blocks(self, n_done, n_blocks):
+            seen.append(n_done)
+            if n_done == 4:
+                process.kill()
+
+    with scheduler(1) as (process, where):
+        # Also at the next try, before the scheduler is started again.
+        for says in ("was lost; start it", "no Dask scheduler"):
+            with pytest.raises(OptionError, match=says):
+                run_session([tmp_path / "mouse"], out, dask=where, watcher=Watch(), **NO_PAGE)
+    n_done = len(list(out.glob("mouse_spectra/block_*.h5")))
+    assert 4 <= n_done < 12
+    seen.clear()
+    report = run_session([tmp_path / "mouse"], out, watcher=Watch(), **NO_PAGE)
+    assert seen == list(range(n_done + 1, 13))
+    assert len(report["sequence"]["blocks"]) == 12
+    assert not (out / "mouse_spectra").exists()
+
+
+def test_work_that_kills_its_workers_is_said(cluster):
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    says = "killed every Dask worker that began it.*; give dask fewer workers"
+    with pytest.raises(OptionError, match=says), dask_client(cluster.scheduler_address) as client:
+        client.submit(die).result()
+    with pytest.raises(ZeroDivisionError), dask_client(cluster.scheduler_address) as client:
+        client.submit(lambda: 1 / 0).result()
 
 
 def test_a_scheduler_without_workers_is_said_and_can_be_left(scans, tmp_path, monkeypatch):
