@@ -1,5 +1,6 @@
 """Live sessions: blocks that come one after the other, as arrays and as files that may be damaged, late or gone."""
 
+import json
 import os
 import re
 import shutil
@@ -561,6 +562,81 @@ def test_a_live_session_on_the_command_line(
     assert link not in page
     assert 'http-equiv="refresh"' not in page
     assert str(out / "live.html") in done.stderr
+
+
+TABLES = {
+    "missing": (None, "No such file"),
+    "empty": ("", "has no events"),
+    "contradictory": ("onset\tduration\ttrial_type\n0.2\t0.4\ta\n0.4\t0.4\tb\n", "overlap"),
+    # They are known to be too few when all have come.
+    "few blocks": ("onset\tduration\n0.2\t0.2\n", ""),
+}
+
+
+@pytest.mark.usefixtures("fast", "no_pictures")
+@pytest.mark.parametrize("what", TABLES)
+def test_events_that_are_wrong_are_reported_at_once_and_take_no_series(
+    what: str, made: Scan, tmp_path: Path
+) -> None:
+    folder, out, events = tmp_path / "mouse", tmp_path / "out", tmp_path / "events.tsv"
+    text, says = TABLES[what]
+    if text is not None:
+        events.write_text(text)
+    for number in range(3):
+        drop(folder, number, made.blocks[number])
+    remarks: list[list[str]] = []
+
+    class Watch(NoProgress):
+        def live(self, update: SessionUpdate, blocks: live_files.LiveBlocks) -> None:
+            remarks.append(blocks.remarks)
+
+    live = SessionOptions(live=True, until_idle_s=0.3, events=str(events))
+    quick: dict[str, Any] = {"options": FOUR, "output": BARE}
+    report = run_session([folder], out, session_options=live, watcher=Watch(), **quick)
+    assert [len(each) for each in remarks] == [bool(says)] * 3
+    assert all(says in remark for each in remarks for remark in each)
+    assert ("does not show the current events" in (out / "live.html").read_text()) is bool(says)
+    (note,) = report["notes"]
+    assert says in note
+    assert note.startswith("there is no activation map: ")
+    plain = SessionOptions(skip_bad_files=True)
+    run_session([folder], tmp_path / "plain", session_options=plain, **quick)
+    series = [(place / "mouse_sequence.h5").read_bytes() for place in (out, tmp_path / "plain")]
+    assert series[0] == series[1]
+
+
+@pytest.mark.usefixtures("fast", "no_pictures")
+@pytest.mark.parametrize("when", ["live", "final"])
+def test_live_results_are_the_results_if_blocks_are_removed(
+    when: str, made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = tmp_path / "mouse", tmp_path / "out"
+    paths = [drop(folder, number, made.blocks[number]) for number in range(4)]
+    show = live_job.LivePages.show
+
+    def show_and_remove(self: Any, update: SessionUpdate, blocks: Any) -> None:
+        show(self, update, blocks)
+        if update.number == 2:
+            paths[0].unlink()
+
+    def remove_and_fail(*_: Any) -> Any:
+        paths[0].unlink()
+        raise InputError("a file changed")
+
+    if when == "live":
+        monkeypatch.setattr(live_job.LivePages, "show", show_and_remove)
+    else:
+        monkeypatch.setattr(session_call, "carry_out", remove_and_fail)
+    done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--json")
+    assert done.exit_code == 0, done.stderr
+    result = json.loads(done.stdout)
+    (note,) = result["notes"]
+    assert note.startswith("1 of 4 block files")
+    assert "The result is mouse_live.h5" in done.stderr.splitlines()[-1]
+    assert "The result is mouse_live.h5" in (out / "live.html").read_text()
+    with h5py.File(result["output"]["live"]) as file:
+        assert file["blood_whole_image"].shape == (4,)
+    assert sorted(path.name for path in out.iterdir()) == ["latest.png", "live.html", "mouse_live.h5"]
 
 
 def refuse(*_: Any) -> Any:

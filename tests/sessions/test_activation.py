@@ -27,6 +27,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs import products
 from usdenoise.report.record import Report
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
+from usdenoise.sessions import online_session
 from usdenoise.sessions.activation import (
     ActivationMap,
     Event,
@@ -469,8 +470,18 @@ def test_types_that_differ_have_files_and_arrays_of_their_own(
     assert twice.exit_code == 2
 
 
-def test_a_live_session_has_the_activation_so_far(made: Scan, tmp_path: Path) -> None:
-    """The table grows while the session runs."""
+def test_a_live_session_has_the_activation_so_far(
+    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table grows while the session runs, and the memory of the model does not."""
+    sizes, images = [], []
+
+    def noted(series: NDArray[np.floating], *arguments: Any) -> dict[str, NDArray[np.float32]]:
+        sizes.append(series.size)
+        return running_t(series, *arguments)
+
+    monkeypatch.setattr(online_session, "TILE_ENTRIES", 1000)
+    monkeypatch.setattr(online_session, "running_t", noted)
     table = tmp_path / "events.tsv"
     table.write_text("onset\tduration\ttrial_type\n")
     live = Session(axes="tzx", frame_rate=RATE_HZ, events=table)
@@ -480,9 +491,14 @@ def test_a_live_session_has_the_activation_so_far(made: Scan, tmp_path: Path) ->
                 with table.open("a") as file:
                     file.write(f"{onset}\t{duration}\t{kind}\n")
         update = live.add(block)
+        images.append(update.blood_power)
+        assert ("no events" in update.events_problem) is not bool(update.events)
         if number < 3:
             assert update.activation == {}
+    assert max(sizes) <= 1000
     t = update.activation["on"]
+    wanted = running_t(np.stack(images), update.times, update.bad, update.events, update.motion)["on"]
+    np.testing.assert_allclose(t, wanted, rtol=1e-4, atol=1e-4)
     vessels = made.blood_power[0] > 0
     assert np.median(t[:, 12:][vessels[:, 12:]]) > 3
     assert np.abs(t[:, :12]).mean() < 1.5
@@ -502,6 +518,7 @@ def test_the_live_page_shows_the_activation(made: Scan, tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert iio.imread(out / "activation.png").ndim == 3
     assert (out / "live.html").read_text().count('class="event"') >= 2
+    assert "does not show the current events" not in (out / "live.html").read_text()
     assert "Activation: on" in (out / "live.html").read_text()
     with h5py.File(out / "blocks_sequence.h5") as file:
         assert file["activation/on/t"].shape == made.iq.shape[1:]

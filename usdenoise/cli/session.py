@@ -7,7 +7,7 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.config_file import config_option
-from usdenoise.cli.console import Console, typed_command
+from usdenoise.cli.console import Console, two_columns, typed_command
 from usdenoise.cli.option_groups import GroupedCommand, flag_option
 from usdenoise.cli.option_types import PathType
 from usdenoise.cli.run import ProgressView
@@ -107,4 +107,10 @@ def command(
         command=typed_command(),
         watcher=ProgressView(console, arguments["options"].iterations),
     )
-    show_summary(console, report)
+    if "sequence" in report:
+        show_summary(console, report)
+        return
+    # The files of a live session were removed before its end.
+    for sentence in report["notes"]:
+        console.warn(sentence)
+    console.show(report, lambda: two_columns(("wrote", path) for path in report["output"].values()))

@@ -84,6 +84,8 @@ class LiveBlocks:
         Seconds from when the file of the last block had changed for the last time until it was filtered.
     passed_over : dict
         Path -> why the file is not accepted as a block, in words.
+    filtered : list of Path
+        The files of the blocks.
 
     Raises
     ------
@@ -122,7 +124,9 @@ class LiveBlocks:
         self._changed: set[Path] = set()
         self._last: Path | None = None
         self._n_done, self._usual_bytes = 0, 0
+        self._events_problem = ""
         self.passed_over: dict[Path, str] = {}
+        self.filtered: list[Path] = []
         self.seconds = 0.0
 
     @property
@@ -132,6 +136,16 @@ class LiveBlocks:
 
     @property
     def remarks(self) -> list[str]:
+        """Sentences on the files, and on events that cannot be used."""
+        if not self._events_problem:
+            return self.file_remarks
+        return [
+            *self.file_remarks,
+            f"the activation does not show the current events: {self._events_problem}",
+        ]
+
+    @property
+    def file_remarks(self) -> list[str]:
         """Sentences on files that were skipped, that changed after they were filtered, and on an old end file."""
         remarks = [f"{path.name} is skipped: {why}" for path, why in self.passed_over.items()]
         remarks += [
@@ -202,6 +216,7 @@ class LiveBlocks:
             if path == self._last and not self._at_work:
                 self._session.take_back()
                 self._n_done, self._last = self._n_done - 1, None
+                self.filtered.pop()
                 self._candidates[path] = _Candidate(path, state, now)
                 self._done.pop(path, None)
             else:
@@ -269,6 +284,8 @@ class LiveBlocks:
         assert candidate.state is not None
         self._n_done, self._usual_bytes = self._n_done + 1, candidate.state["bytes"]
         self._done[candidate.path], self._last = candidate, candidate.path
+        self.filtered.append(candidate.path)
         update = self._session.finish(block)
+        self._events_problem = update.events_problem
         self.seconds = time.monotonic() - candidate.since
         return update

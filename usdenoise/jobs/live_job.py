@@ -81,9 +81,9 @@ def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watche
     except KeyboardInterrupt as error:
         if isinstance(error, Terminated) and error.number != signal.SIGINT:
             raise
+    pages.filtered, pages.file_remarks = blocks.filtered, blocks.file_remarks
     if update is not None:
         pages.write(update, blocks, is_running=False)
-    pages.remarks = blocks.remarks
     return pages
 
 
@@ -97,8 +97,10 @@ class LivePages:
 
     Attributes
     ----------
-    remarks : list of str
+    file_remarks : list of str
         A sentence on each file that is not a block, when the session has ended.
+    filtered : list of Path
+        Files of the blocks, when the session has ended.
     """
 
     def __init__(self, stem: str, folder: Path, display: Display) -> None:
@@ -106,7 +108,28 @@ class LivePages:
         self._latest, self._drawn, self._next_page = b"", -MOST_LATE_S, 0.0
         self._shown: SessionUpdate | None = None
         self._page: Callable[..., str] | None = None
-        self.remarks: list[str] = []
+        self._remarks: list[str] = []
+        self.file_remarks: list[str] = []
+        self.filtered: list[Path] = []
+
+    @property
+    def missing(self) -> str:
+        """What a final series would lack, in a sentence: files of blocks that were removed; empty if all are there."""
+        gone = [path for path in self.filtered if not path.exists()]
+        if not gone:
+            return ""
+        left = "" if len(gone) == len(self.filtered) else "; a session of the folder filters the other files"
+        return (
+            f"{len(gone)} of {len(self.filtered)} block files, from {gone[0].name} to {gone[-1].name}, were removed after "
+            f"they were filtered, so there is no final series. The result is {self._stem}{SERIES}: the courses of the "
+            f"regions and the mean, without an image of each block and a final activation map{left}"
+        )
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The live results as a report, with what is missing."""
+        output = {"live": str(self._folder / f"{self._stem}{SERIES}"), "live_html": str(self._folder / PAGE)}
+        return {"output": output, "notes": [*self._remarks, *filter(None, [self.missing])]}
 
     def show(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
         """Draw the last block, unless others wait and one was drawn a moment ago."""
@@ -149,17 +172,17 @@ class LivePages:
             for name, png in drawn.items()
         ]
         report = f"{self._stem}_report.html"
+        self._remarks = blocks.remarks
         self._page = partial(
             live_page,
             self._stem,
             _figures(update, blocks),
             pictures,
             _charts(update),
-            blocks.remarks,
-            None if is_running else report,
+            report=None if is_running else report,
         )
         with OutputFolder(self._folder, overwrite=True) as outputs:
-            outputs.reserve(PAGE).write_text(self._page(), encoding="utf-8")
+            outputs.reserve(PAGE).write_text(self._page(remarks=self._remarks), encoding="utf-8")
             write_result(outputs.reserve(self._stem + SERIES), ".h5", _content(update))
             if drawn:
                 outputs.reserve(ACTIVATION).write_bytes(next(iter(drawn.values())))
@@ -168,8 +191,10 @@ class LivePages:
     def end(self, is_finished: bool) -> None:
         """Write the page for the last time, when the final series is finished or has failed."""
         if self._page is not None:
+            remarks = self._remarks if is_finished else self.result["notes"]
+            page = self._page(remarks=remarks, is_finished=is_finished)
             with OutputFolder(self._folder, overwrite=True) as outputs:
-                outputs.reserve(PAGE).write_text(self._page(is_finished), encoding="utf-8")
+                outputs.reserve(PAGE).write_text(page, encoding="utf-8")
                 outputs.commit()
 
     def _draw(self, update: SessionUpdate) -> None:

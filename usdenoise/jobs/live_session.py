@@ -1,6 +1,6 @@
 """The session to which a Python program adds blocks."""
 
-import contextlib
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Unpack, runtime_checkable
@@ -8,13 +8,13 @@ from typing import Any, Protocol, Unpack, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, cause_of
 from usdenoise.files.events import events_of_rows, read_events
 from usdenoise.files.regions import drawn_regions
 from usdenoise.options.denoise_options import DenoiseKeywords, DenoiseOptions, shows_options
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
-from usdenoise.sessions.activation import Event
+from usdenoise.sessions.activation import Event, check_events
 from usdenoise.sessions.online_session import OnlineSession
 
 
@@ -118,15 +118,20 @@ def live_session(
 
 
 class _EventsSoFar:
-    """The events of a session, from the current content of a file, or from its last content that could be read."""
+    """The events of a session, from the current content of a file, or from its last content that was right."""
 
     def __init__(self, events: EventSource) -> None:
         self._source, self._known = events, list[Event]()
 
-    def __call__(self) -> list[Event]:
-        with contextlib.suppress(InputError):
-            self._known = events_of(self._source)
-        return self._known
+    def __call__(self) -> tuple[list[Event], str]:
+        try:
+            events = events_of(self._source)
+            # Events may still be to come.
+            check_events(events, math.inf)
+        except InputError as error:
+            return self._known, cause_of(error)
+        self._known = events
+        return events, ""
 
 
 def events_of(source: EventSource) -> list[Event]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import POWER_IMAGES
-from usdenoise.errors import InputError, OptionError, check_path
+from usdenoise.errors import InputError, OptionError, cause_of, check_path
 from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.bids import bids_name
 from usdenoise.files.known_formats import is_zarr
@@ -21,7 +21,7 @@ from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
-from usdenoise.jobs.live_job import follow
+from usdenoise.jobs.live_job import LivePages, follow
 from usdenoise.jobs.live_session import EventSource, events_of, live_session
 from usdenoise.jobs.main_file import save
 from usdenoise.jobs.progress import NoProgress, Watcher
@@ -476,7 +476,8 @@ def run_session(  # noqa: PLR0913
     Returns
     -------
     dict
-        The report, as written to ``<name>_report.json``.
+        The report, as written to ``<name>_report.json``. If files of a live session were removed before its end, only
+        `output`, the paths of the live results, and `notes`, with what is missing.
 
     Raises
     ------
@@ -522,6 +523,9 @@ def run_session(  # noqa: PLR0913
             live_pages = follow(blocks, stem, root, display, watcher)
         # The sample and the sums of the live session are as large as the ones that follow.
         del blocks, follower
+        if live_pages.missing:
+            live_pages.end(is_finished=False)
+            return live_pages.result
         # Files that are not blocks are missing blocks, and are reported.
         session_options = replace(session_options, live=False, until_idle_s=None, skip_bad_files=True)
     elif session_options.until_idle_s is not None:
@@ -543,17 +547,33 @@ def run_session(  # noqa: PLR0913
         session=session_options,
         paths=tuple(files),
         regions=regions or {},
-        notes=() if live_pages is None else tuple(live_pages.remarks),
+        notes=() if live_pages is None else tuple(live_pages.file_remarks),
     )
-    report = None
     # A run of the long file of a session writes to the same names.
     with locked(job.folder), locked(job.folder, job.stem):
-        try:
-            report = carry_out(job, overwrite, watcher)
-        finally:
-            if live_pages is not None:
-                live_pages.end(is_finished=report is not None)
-    return report
+        if live_pages is None:
+            return carry_out(job, overwrite, watcher)
+        return _final_series(job, overwrite, watcher, live_pages)
+
+
+def _final_series(job: Job, overwrite: bool, watcher: Watcher, live_pages: LivePages) -> dict[str, Any]:
+    """Return the report of the final series of a live session, or its live results if its files are removed meanwhile.
+
+    Events that are wrong take no series: it is then without activation maps.
+    """
+    report = None
+    try:
+        report = carry_out(job, overwrite, watcher)
+    except (InputError, OptionError) as error:
+        if not live_pages.missing:
+            if job.session_options.events is None:
+                raise
+            without = replace(job.session_options, events=None)
+            notes = (*job.notes, f"there is no activation map: {cause_of(error)}")
+            report = carry_out(replace(job, session=without, notes=notes), overwrite, watcher)
+    finally:
+        live_pages.end(is_finished=report is not None)
+    return report or live_pages.result
 
 
 def _check_apart(input_folder: Path, output: Path) -> None:

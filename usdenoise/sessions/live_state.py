@@ -126,6 +126,8 @@ class SessionUpdate:
         Type of event -> t of the response so far, by least squares; empty without events, and while there are few blocks.
     events : tuple of Event
         The events so far; empty without any.
+    events_problem : str
+        Why the events cannot be used as they are now, in words; empty if they can.
     """
 
     name: str
@@ -144,6 +146,7 @@ class SessionUpdate:
     geometry: Geometry
     activation: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
+    events_problem: str = ""
 
     @property
     def number(self) -> int:

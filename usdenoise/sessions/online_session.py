@@ -46,6 +46,9 @@ HELD_LIVE = 18.0
 """Bytes in memory for each byte of a block while one is filtered and the clutter is estimated. With blocks of 128 x 128 x
 300 sessions in control groups of 600 and 700 MiB were killed, and none of four in 800 to 1000 MiB."""
 
+TILE_ENTRIES = 1 << 18
+"""Entries of the series of some pixels from which a running t is computed at a time."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -64,7 +67,8 @@ class OnlineSession:
         The interval of the blocks, and whether they are aligned; by default intervals come from the blocks, which are
         aligned.
     events : callable, optional
-        Returns the events so far, of which each update has the running activation; by default there are none.
+        Returns the events so far, of which each update has the running activation, and why they cannot be used as they are
+        now, in words; by default there are none.
     """
 
     def __init__(
@@ -76,7 +80,7 @@ class OnlineSession:
         frame_rate: float | None = None,
         spacing: float | Sequence[float] | None = None,
         session: SessionOptions | None = None,
-        events: Callable[[], Sequence[Event]] | None = None,
+        events: Callable[[], tuple[Sequence[Event], str]] | None = None,
     ) -> None:
         check_method(options)
         self._events, self._options = events, options
@@ -256,14 +260,32 @@ class OnlineSession:
         starts = start_times(state.file_times, frame_time, self._session.block_interval_s)
         offsets = np.array([file.offset for file in state.file_times])
         times = starts + (offsets + (np.array(state.lengths) - 1) / 2) * frame_time
-        bad, activation, events = np.array(state.bad), {}, tuple[Event, ...]()
-        if self._events is not None and geometry.frame_rate_hz is not None:
+        bad, motion = np.array(state.bad), np.array(state.motion)
+        activation: dict[str, NDArray[np.float32]] = {}
+        events, problem = tuple[Event, ...](), ""
+        if self._events is not None and geometry.frame_rate_hz is None:
+            problem = "events have times in s, and the frame rate is not known"
+        elif self._events is not None:
             state = replace(state, images=(*state.images, blood))
-            events = tuple(self._events())
+            known, problem = self._events()
+            events = tuple(known)
             durations = np.array(state.lengths) * frame_time
-            activation = running_t(
-                np.stack(state.images), times, bad, events, np.array(state.motion), durations
-            )
+            # In tiles of pixels: the series of all blocks is in memory once.
+            tile, pixels = max(1, TILE_ENTRIES // len(bad)), [image.ravel() for image in state.images]
+            tiles = [
+                running_t(
+                    np.stack([image[first : first + tile] for image in pixels]),
+                    times,
+                    bad,
+                    events,
+                    motion,
+                    durations,
+                )
+                for first in range(0, blood.size, tile)
+            ]
+            activation = {
+                name: np.concatenate([t[name] for t in tiles]).reshape(blood.shape) for name in tiles[0]
+            }
         clutter, n_good = state.clutter, state.series.n_blocks
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
@@ -281,7 +303,7 @@ class OnlineSession:
             times=times,
             time_unit=time_unit(geometry),
             series={region: np.array(values) for region, values in regions.items()},
-            motion=np.array(state.motion),
+            motion=motion,
             bad=bad,
             why=why,
             blood_to_noise_db=None if model is None else model.maps.quality.blood_to_noise_db,
@@ -289,6 +311,7 @@ class OnlineSession:
             geometry=geometry,
             activation=activation,
             events=events,
+            events_problem=problem,
         )
 
     def _estimate(
