@@ -354,6 +354,7 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     assert len(courses) >= 4
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_events_and_blocks_whose_times_are_not_sure_are_doubts(made: Scan, tmp_path: Path) -> None:
     """Files without start times are taken to follow each other: the timing of an activation depends on it."""
     for number, block in enumerate(made.blocks[:12]):
@@ -370,6 +371,19 @@ def test_events_and_blocks_whose_times_are_not_sure_are_doubts(made: Scan, tmp_p
     assert codes("plain", inside, block_interval_s=LENGTH / RATE_HZ) == set()
     assert codes("plain", inside) == {"block-times"}
     assert codes("timed", [*inside, late]) == {"events-outside"}
+    documented = (Path(__file__).parents[2] / "docs/quality-control.md").read_text()
+    assert all(f"| `{code}` |" in documented for code in ("block-times", "events-outside"))
+    # The sentence is a note, or a warning if there are events.
+    events = tmp_path / "events.tsv"
+    rows = "\n".join(f"{onset}\t{duration}" for onset, duration, _ in inside)
+    events.write_text(f"onset\tduration\n{rows}\n")
+    for kind, more in (("note", []), ("warning", ["--events", events])):
+        done = cli("session", tmp_path / "plain", "-o", tmp_path / kind, "--low-cutoff", 4, *more)
+        lines = [line for line in done.stderr.splitlines() if "no start times" in line]
+        assert [line.split(":")[0] for line in lines] == [kind]
+        report = json.loads((tmp_path / kind / "plain_report.json").read_text())
+        sentences = [*report["input"]["assumptions"], *(doubt["sentence"] for doubt in report["doubts"])]
+        assert len([sentence for sentence in sentences if "no start times" in sentence]) == 1
 
 
 @pytest.mark.parametrize(

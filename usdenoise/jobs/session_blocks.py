@@ -27,6 +27,7 @@ from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
 from usdenoise.report.series import ResultSeries, series_of_session, with_activation, with_regions
 from usdenoise.sessions.activation import Event, check_events
+from usdenoise.sessions.blocks import NO_STARTS
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockStore
 from usdenoise.sessions.regions import Region, region_masks
@@ -61,7 +62,10 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
         blocks = BlocksOfFiles(job.paths, job.reading, job.options.precision, session)
     recording = blocks.recording
     with blocks:
-        watcher.loaded(recording.geometry)
+        # Times without starts are no note, but a doubt, if there are events.
+        is_doubt = {NO_STARTS} if events else set[str]()
+        notes = tuple(note for note in recording.geometry.assumptions if note not in is_doubt)
+        watcher.loaded(replace(recording.geometry, assumptions=notes))
         one = len(job.paths) == 1
         digest = run_in_background(lambda: sha256(job.path)) if one else None
         paths = [str(path) for path in job.paths]

@@ -90,6 +90,10 @@ def report_of(
     judges_blood = tuple(requested.get("output", {}).get("products", ())) != NO_PRODUCTS
     solution, options, fit = result.solution, result.options, result.fit_quality
     first = series.blocks[0]
+    doubts = tuple(doubt for doubt in series.doubts if judges_blood or doubt.code not in ABOUT_BLOOD)
+    # A doubt is not an assumption besides.
+    doubted = {doubt.sentence for doubt in doubts}
+    assumptions = tuple(note for note in source.assumptions if note not in doubted)
     report = Report(
         method=options.method,
         rank=int(options.rank),
@@ -112,7 +116,7 @@ def report_of(
         estimate=fit.sentence,
         start_caution=fit.start_caution,
         verdict="",
-        doubts=tuple(doubt for doubt in series.doubts if judges_blood or doubt.code not in ABOUT_BLOOD),
+        doubts=doubts,
         cutoff=_cutoff(result),
         noise_floor=result.noise_floor,
         n_sampled=result.n_sampled,
@@ -127,7 +131,7 @@ def report_of(
         parameters=asdict(options),
         timings_s=dict(timings_s),
         peak_memory_bytes=peak_memory_bytes(),
-        input=source,
+        input=replace(source, assumptions=assumptions),
         output=dict(output),
         notes=tuple(notes),
         software=dict(software()),
