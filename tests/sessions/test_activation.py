@@ -534,5 +534,6 @@ def test_the_live_page_shows_the_activation(made: Scan, tmp_path: Path) -> None:
     assert (out / "live.html").read_text().count('class="event"') >= 2
     assert "does not show the current events" not in (out / "live.html").read_text()
     assert "Activation: on" in (out / "live.html").read_text()
-    with h5py.File(out / "blocks_sequence.h5") as file:
-        assert file["activation/on/t"].shape == made.iq.shape[1:]
+    for name in ("sequence", "live"):
+        with h5py.File(out / f"blocks_{name}.h5") as file:
+            assert file["activation/on/t"].shape == made.iq.shape[1:]

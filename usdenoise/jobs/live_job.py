@@ -1,5 +1,6 @@
 """A live session: pictures while the blocks come, and the series of a finished session at the end."""
 
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,8 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import write_result
 from usdenoise.jobs.live_files import LiveBlocks
+from usdenoise.jobs.main_file import ACTIVATION as ACTIVATION_IMAGES
+from usdenoise.jobs.main_file import activation_groups
 from usdenoise.jobs.progress import Watcher
 from usdenoise.options.job_options import Display
 from usdenoise.report.activation_picture import activation_picture
@@ -115,14 +118,14 @@ class LivePages:
     @property
     def missing(self) -> str:
         """What a final series would lack, in a sentence: files of blocks that were removed; empty if all are there."""
-        gone = [path for path in self.filtered if not path.exists()]
+        gone = [path for path in self.filtered if not os.path.exists(path)]
         if not gone:
             return ""
         left = "" if len(gone) == len(self.filtered) else "; a session of the folder filters the other files"
         return (
             f"{len(gone)} of {len(self.filtered)} block files, from {gone[0].name} to {gone[-1].name}, were removed after "
             f"they were filtered, so there is no final series. The result is {self._stem}{SERIES}: the courses of the "
-            f"regions and the mean, without an image of each block and a final activation map{left}"
+            f"regions and the maps so far, without an image of each block{left}"
         )
 
     @property
@@ -293,14 +296,16 @@ def _charts(update: SessionUpdate) -> list[Chart]:
 
 
 def _content(update: SessionUpdate) -> ResultFile:
-    """Return the file of the series so far: the regions over time, and the images of the mean and of the last block."""
-    spatial = update.geometry.spatial_axes
+    """Return the file of the series so far: the regions over time, images of the mean and of the last block, and t."""
+    spatial, groups = update.geometry.spatial_axes, activation_groups(update.events)
     images = {name: getattr(update, name) for name in (*POWER_IMAGES, "mean_blood_power")}
+    images |= {f"{groups[name]}/t": t for name, t in update.activation.items()}
     lines = {"time": update.times, "motion": update.motion, "bad": update.bad.astype(np.uint8)}
     lines |= {column: update.series[name] for name, column in region_columns(update.series).items()}
     attributes: dict[str, Mapping[str, Any]] = {
         "time": {"unit": update.time_unit},
         "motion": {"unit": "pixels"},
+        **{f"{groups[name]}/t": {**ACTIVATION_IMAGES["t"], "trial_type": name} for name in update.activation},
     }
     axes = dict.fromkeys(lines, "t") | dict.fromkeys(images, spatial)
     return ResultFile(update.geometry, {**lines, **images}, "{}", attributes, axes)

@@ -1,7 +1,7 @@
 """The main file of a job: the filtered stack with its images, or the images of all blocks as a sequence."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.plot import HasSeries
 from usdenoise.report.series import ResultSeries, series_of_stack
+from usdenoise.sessions.activation import Event
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import unpack
 from usdenoise.system.names import distinct_names, plain_name
@@ -115,11 +116,11 @@ def sequence_content(
         "complete": np.array([block.complete for block in blocks], np.uint8),
         "bad": series.is_bad.astype(np.uint8),
     }
-    keys = distinct_names((event.trial_type for event in series.events), partial(plain_name, space=" "))
+    groups = activation_groups(series.events)
     maps, of_maps = dict[str, Any](), dict[str, Mapping[str, str]]()
     for name, activation in series.activation.items():
         for quantity, described in ACTIVATION.items():
-            place = f"activation/{keys[name]}/{quantity}"
+            place = f"{groups[name]}/{quantity}"
             maps[place], of_maps[place] = getattr(activation, quantity), {**described, "trial_type": name}
     arrays |= maps
     length = series.frames_a_block(window)
@@ -150,6 +151,12 @@ def sequence_content(
         axes,
         source=source,
     )
+
+
+def activation_groups(events: Iterable[Event]) -> dict[str, str]:
+    """Return the group of a file in which the activation of each type of event is."""
+    names = distinct_names((event.trial_type for event in events), partial(plain_name, space=" "))
+    return {trial_type: f"activation/{name}" for trial_type, name in names.items()}
 
 
 def block_file_name(job: Job, source: Path, number: int) -> str:
