@@ -57,7 +57,7 @@ def test_temporary_files_of_a_killed_process_are_removed(
     assert left.name.startswith(".")
     for path in (*left.iterdir(), left):
         os.utime(path, (time.time() - age_s,) * 2)
-    lock_file = tmp_path / ".usdenoise.x.lock"
+    lock_file = tmp_path / ".usdenoise-partial-x.lock"
     lock_file.touch()
     write(tmp_path)
     assert lock_file.exists() is not has_locks

@@ -29,7 +29,7 @@ def test_results_of_other_names_are_written_side_by_side(tmp_path: Path) -> None
         held = sorted(path.name for path in tmp_path.iterdir())
         with pytest.raises(OutputError, match="another run or session of 'a'"):
             locked(tmp_path, "a").__enter__()
-    assert held == [".usdenoise.a.lock", ".usdenoise.b.lock", ".usdenoise.lock"]
+    assert held == [".usdenoise-partial-a.lock", ".usdenoise-partial-b.lock", ".usdenoise.lock"]
     assert list(tmp_path.iterdir()) == []
 
 

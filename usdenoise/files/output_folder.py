@@ -12,11 +12,8 @@ from typing import Self
 
 from usdenoise.errors import OutputError, check_path
 from usdenoise.files.zarr.zarr_writing import is_our_group
-from usdenoise.system.lock import LOCKS, lock
+from usdenoise.system.lock import PARTIAL, lock
 from usdenoise.system.signals import uninterrupted
-
-_PREFIX = ".usdenoise-partial-"
-"""Beginning of the names of temporary folders."""
 
 _ABANDONED_S = 24 * 3600.0
 """Age in s from which a temporary folder belongs to a process that was killed, on a file system without locks: a stack is
@@ -67,7 +64,7 @@ class OutputFolder:
             remove_leftovers(self.folder)
             # Another process may take it for a leftover until it is locked.
             while self._temporary is None:
-                temporary = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=self.folder))
+                temporary = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=self.folder))
                 with suppress(FileNotFoundError):
                     self._held = os.open(temporary, os.O_RDONLY)
                     if lock(self._held) is not False and temporary.exists():
@@ -190,7 +187,7 @@ def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> None:
     age_s : float
         Seconds without a change after which a temporary folder is removed on a file system without locks; a day by default.
     """
-    for leftover in [*folder.glob(f"{_PREFIX}*"), *folder.glob(LOCKS)]:
+    for leftover in folder.glob(f"{PARTIAL}*"):
         # Those of other users cannot be removed.
         with suppress(OSError):
             held = os.open(leftover, os.O_RDONLY)

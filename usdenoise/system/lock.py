@@ -12,8 +12,8 @@ from usdenoise.errors import OutputError, check_path
 LOCK = ".usdenoise.lock"
 """Name of the locked file."""
 
-LOCKS = ".usdenoise.*lock"
-"""Pattern of the names of all locked files of a folder."""
+PARTIAL = ".usdenoise-partial-"
+"""Beginning of the names of temporary folders, and of locked files for results: of killed processes, both are leftovers."""
 
 WAIT_S = 0.2
 """Seconds to wait for a lock: another process holds it for a moment while it looks whether its holder has ended."""
@@ -47,7 +47,7 @@ def locked(folder: Path, name: str = "") -> Iterator[Path]:
         If another process holds the lock, or the folder cannot be created or written.
     """
     check_path(folder, OutputError)
-    path = folder / (f".usdenoise.{name}.lock" if name else LOCK)
+    path = folder / (f"{PARTIAL}{name}.lock" if name else LOCK)
     created = [
         folder_path for folder_path in (folder, *folder.absolute().parents) if not folder_path.exists()
     ]
@@ -63,7 +63,7 @@ def locked(folder: Path, name: str = "") -> Iterator[Path]:
             if isinstance(error, FileNotFoundError) and time.monotonic() < deadline:
                 continue
             raise OutputError(
-                f"the folder {folder} cannot be created or written ({error.strerror})",
+                f"the folder {folder} cannot be written ({error.strerror})",
                 remedy="choose another output folder",
             ) from error
         # The previous holder may have removed the file after it was opened here.
