@@ -270,12 +270,11 @@ def reference_of(
 
 
 def _corrected(found: Sequence[Shift], to_median: bool) -> NDArray[np.float64]:
-    """Return the shifts of blocks that are corrected, 0 for other blocks; on request against that nearest to the median."""
+    """Return the shifts of blocks that are corrected, 0 for other blocks; on request against the median shift."""
     is_like = np.array([one.likeness >= LEAST_LIKENESS for one in found])
     shifts = np.where(is_like[:, None], [one.pixels for one in found], 0.0)
     if to_median:
-        # The median of two groups is between them, where no block is.
-        shifts -= shifts[np.argmin(np.abs(shifts - np.median(shifts, axis=0)).sum(axis=1))]
+        shifts -= np.median(shifts, axis=0)
     shifts[[not _matters(shift, one.error) for shift, one in zip(shifts, found, strict=True)]] = 0
     return shifts
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.report.record import BlockRecord, Report
+from usdenoise.sessions.bad_blocks import LOST
 
 NAMED_PIXELS = 4
 """Largest number of lines and pixels that a sentence names; the report lists all."""
@@ -82,7 +83,7 @@ def many_bad(blocks: Sequence[BlockRecord]) -> list[Doubt]:
     """Return the doubt about a session in which so many blocks are bad that the others may be the unusual ones."""
     known = [block for block in blocks if block.leftover is not None]
     bad = [block for block in known if block.is_bad]
-    weaker = [block for block in bad if (block.leftover or 0.0) < 0]
+    weaker = [block for block in bad if block.why == LOST]
     if len(bad) <= MOST_BAD * len(known) and len(weaker) <= MOST_WEAKER * len(known):
         return []
     sentence = f"{len(bad)} of {len(known)} blocks are bad: whether they are, or the others, is not known"

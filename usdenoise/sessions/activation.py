@@ -26,8 +26,8 @@ LEAST_OWN = 1e-6
 ROUNDING_S = 1e-6
 """Time in s by which two events may overlap: 0.1 + 0.2 is above 0.3."""
 
-TIMES_A_BLOCK = 9
-"""Times at which the response of a block is computed if it is no boxcar."""
+RESPONSE_STEP_S, TIMES_A_BLOCK = 0.1, 9
+"""Step in s in which a response is computed if it is no boxcar, and times whose mean is the response of a block."""
 
 SLOWEST_HZ, PERIODS = 0.01, 2.0
 """Cosines are drift below SLOWEST_HZ, or below 1 / (PERIODS x longest time between onsets of one type) if that is lower."""
@@ -357,11 +357,9 @@ def _response(
     from nilearn.glm.first_level import compute_regressor
 
     onsets, lengths = ([getattr(event, name) for event in events] for name in ("onset", "duration"))
-    at = np.linspace(begins, ends, TIMES_A_BLOCK, axis=1).ravel()
-    order = np.argsort(at, kind="stable")
-    course = np.empty(len(at))
-    course[order] = compute_regressor((onsets, lengths, np.ones(len(events))), hrf, at[order])[0][:, 0]
-    mean: NDArray[np.float64] = course.reshape(len(times), -1).mean(axis=1)
+    at = np.arange(begins.min(), ends.max() + 2 * RESPONSE_STEP_S, RESPONSE_STEP_S)
+    course = compute_regressor((onsets, lengths, np.ones(len(events))), hrf, at)[0][:, 0]
+    mean: NDArray[np.float64] = np.interp(np.linspace(begins, ends, TIMES_A_BLOCK), at, course).mean(axis=0)
     return mean
 
 

@@ -119,12 +119,12 @@ def estimate_session(
         )
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
     threads = executor.local
+
     # The components of the sample, without the blocks that are unlike the others
     for more in reversed(range(1 if measure is None else MOST_ROUNDS)):
         recording = sample.recording(geometry)
         found = _fit(recording, options, sample, threads, on_iteration)
-        usual = usual_blocks(found, sample)
-        if not more or usual.all() or usual.mean() < 1 - MOST_UNUSUAL:
+        if not more or (usual := usual_blocks(found, sample)).all() or usual.mean() < 1 - MOST_UNUSUAL:
             break
         sample = sample.only(usual)
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.blood_background import TINY
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate
 from usdenoise.sessions.bad_blocks import (
+    APART_RATIO,
     FEWEST_BLOCKS,
     MOST_UNUSUAL,
     SPREAD_FLOOR,
@@ -28,9 +29,10 @@ UNUSUAL_SPREADS = 4.0
 estimate. On two simulated sessions blocks in which the image moved by a pixel had 4.6 to 12, others 3 at most; with them
 the cutoff was 19 instead of 43, and 30 instead of 36."""
 
-STRONGEST_PART = 4
-"""Part of the components of the clutter that are its strongest. In 7 sessions of 24 blocks with 5 to 12 bursts of motion,
-and in 10 without, blocks fell into two groups by the power of the others exactly where there were bursts."""
+STRONGEST_PART, WEAK_RATIO = 4, 3.5
+"""Part of the components of the clutter that are its strongest, and ratio of the power of the others between two groups of
+blocks from which the upper group is unusual. In 8 of 10 sessions of 24 blocks with 5 to 12 bursts of motion there were such
+groups, with ratios of 4.8 to 10; in 20 sessions without there were two, with 2.2 and 2.8."""
 
 LOCAL_RATIO, LOCAL_AREA = 10.0, 0.2
 """A block has an artefact, and is not used for the estimate, if a component is above LOCAL_RATIO times its median power in
@@ -68,12 +70,16 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
     above = levels - np.nanmedian(levels)
     spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
     is_unusual: NDArray[np.bool_] = above > UNUSUAL_SPREADS * spread
-    # Where many blocks are unusual the spread is theirs, and so are many of the components.
-    for logs in (levels, np.log(_powers_of_weak_components(found, edges))):
-        upper = upper_group(logs)
-        if np.count_nonzero(upper) <= MOST_UNUSUAL * len(levels):
+    local = _local_components(found, edges)
+    is_unusual |= (local > LOCAL_RATIO * np.median(local, axis=0)).any(axis=1)
+    # Where many blocks are unusual, the spread is theirs, and so are many of the components.
+    weak = _powers_of_weak_components(found, edges)
+    powers = [(levels, APART_RATIO), (np.log(weak), WEAK_RATIO)]
+    powers += [(np.log(np.maximum(power, TINY)), LOCAL_RATIO / 2) for power in local.T]
+    for logs, ratio in powers:
+        upper = upper_group(logs, ratio)
+        if np.count_nonzero(upper) <= MOST_UNUSUAL * len(upper):
             is_unusual |= upper
-    is_unusual |= _own_local_components(found, edges) > 0
     is_unusual |= _have_artefacts(found, sample.parts)
     usual: NDArray[np.bool_] = ~is_unusual
     return usual
@@ -110,16 +116,13 @@ def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -
     return np.array([block.mean(axis=0) if len(block) else none for block in blocks], np.float64)
 
 
-def _own_local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the number of components in few pixels that are far stronger in a block than in most of them."""
+def _local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return the mean power in each block, (n_blocks, k), of the components in few pixels."""
     # All components: an artefact disturbs the cutoff, too.
     shares = np.abs(found.model.left) ** 2
     areas = shares.sum(axis=0) ** 2 / np.maximum((shares**2).sum(axis=0), TINY) / len(shares)
-    right = np.abs(found.model.right) ** 2
-    powers = np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
-    is_own = powers > LOCAL_RATIO * np.median(powers, axis=0)
-    n_own: NDArray[np.intp] = np.count_nonzero(is_own & (areas < LOCAL_AREA), axis=1)
-    return n_own
+    right = np.abs(found.model.right[:, areas < LOCAL_AREA]).astype(np.float64) ** 2
+    return np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
 
 
 def calm_blocks(found: ClutterEstimate, sample: Sample) -> list[int]:
