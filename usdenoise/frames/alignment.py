@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.frames.registration import SPECKLE_PIXELS, TINY, Registration, Shift
+from usdenoise.linalg.array_library import dtype_of, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.row_blocks import envelope, row_blocks
@@ -117,7 +118,7 @@ class Reference:
         """The image, prepared for the registration of blocks."""
         return Registration.of(self.image)
 
-    def align(self, x: NDArray[Any]) -> tuple[NDArray[Any], Alignment]:
+    def align(self, x: Any) -> tuple[Any, Alignment]:
         """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment; the mask is not applied."""
         alignment = self.alignment(mean_envelope(x, self.image.shape))
         return self.apply(x, alignment), alignment
@@ -143,24 +144,26 @@ class Reference:
             is_uneven=is_like and gain.is_uneven,
         )
 
-    def apply(
-        self, x: NDArray[Any], alignment: Alignment, missing: NDArray[np.bool_] | None = None
-    ) -> NDArray[Any]:
+    def apply(self, x: Any, alignment: Alignment, missing: NDArray[np.bool_] | None = None) -> Any:
         """Return a chunk, (n, n_pixels), shifted back and without the gain; itself if nothing changes.
 
         `missing` are entries that are filled in the chunk, and NaN in the result; by default those that are not finite.
         """
+        xp, is_on_host = namespace(x), isinstance(x, np.ndarray)
         if alignment.is_shifted:
-            if missing is None:
+            if not is_on_host and not xp.all(xp.isfinite(x)):
+                # Missing entries are filled on the host.
+                return to_library(self.apply(to_host(x), alignment), x)
+            if missing is None and is_on_host:
                 x, missing = completed(x)
-            shape, shift = (len(x), *self.image.shape), np.array(alignment.shift)
-            x = shifted(x.reshape(shape), shift).reshape(x.shape)
+            shape, shift = (x.shape[0], *self.image.shape), np.array(alignment.shift)
+            x = xp.reshape(shifted(xp.reshape(x, shape), shift), x.shape)
             missing = None if missing is None else _nearest(missing.reshape(shape), shift).reshape(x.shape)
         if missing is not None and missing.any():
             x[missing] = np.nan
         if alignment.is_scaled:
             with np.errstate(invalid="ignore"):
-                x = x * x.real.dtype.type(10 ** (-alignment.gain_db / 20))
+                x = x * float(10 ** (-alignment.gain_db / 20))
         return x
 
 
@@ -205,12 +208,17 @@ def completed(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     return x, missing
 
 
-def mean_envelope(x: NDArray[Any], shape: tuple[int, ...]) -> NDArray[np.float32]:
+def mean_envelope(x: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Return the mean envelope of some frames of a chunk, (n, n_pixels), without values that are not finite, as an image."""
-    subset = x[:: max(1, len(x) // ENVELOPE_FRAMES)]
-    finite = np.isfinite(subset)
-    counts: Any = len(subset) if finite.all() else np.maximum(np.count_nonzero(finite, axis=0), 1)
-    mean: NDArray[np.float32] = (envelope(subset).sum(axis=0, dtype=np.float64) / counts).astype(np.float32)
+    xp, subset = namespace(x), x[:: max(1, x.shape[0] // ENVELOPE_FRAMES), :]
+    finite = xp.isfinite(subset)
+    counts: Any = subset.shape[0]
+    if not xp.all(finite):
+        counts = np.maximum(to_host(xp.count_nonzero(finite, axis=0)), 1)
+    # Double precision, if the library has it
+    wide = xp.__array_namespace_info__().dtypes(kind="real floating").get("float64")
+    sums = to_host(xp.sum(envelope(subset), axis=0, dtype=wide))
+    mean: NDArray[np.float32] = (sums / counts).astype(np.float32)
     return mean.reshape(shape)
 
 
@@ -279,7 +287,7 @@ def _corrected(found: Sequence[Shift], to_median: bool) -> NDArray[np.float64]:
     return shifts
 
 
-def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
+def shifted(frames: Any, shift: NDArray[np.float64]) -> Any:
     """Return frames that are displaced by a shift as they are without it.
 
     Along each axis the image is interpolated by a sinc of 12 taps under a Kaiser window; beyond the edge it is mirrored. At
@@ -299,6 +307,8 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
     J. F. Kaiser, Nonrecursive digital filter design using the I0-sinh window function. IEEE Int. Symp. Circuits and Systems,
     1974.
     """
+    if not isinstance(frames, np.ndarray):
+        return _shifted_there(frames, shift)
     result = np.empty(frames.shape, frames.dtype)
     kernels = [
         (axis, *_kernel(n, d))
@@ -312,6 +322,19 @@ def shifted(frames: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
             part = _along(part, axis, taps, places, is_compiled)
         result[chunk] = part
     return result
+
+
+def _shifted_there(frames: Any, shift: NDArray[np.float64]) -> Any:
+    """Return frames of another library than NumPy as :func:`shifted` does, by products with matrices on their device."""
+    xp, shape = namespace(frames), frames.shape
+    for axis, (n, along) in enumerate(zip(shape[1:], shift, strict=True), 1):
+        if along:
+            matrix = to_library(_matrix(*_kernel(n, along)).astype(dtype_of(frames)), frames)
+            if axis == len(shape) - 1:
+                frames = frames @ matrix.T
+            else:
+                frames = xp.reshape(matrix @ xp.reshape(frames, (-1, n, math.prod(shape[axis + 1 :]))), shape)
+    return frames
 
 
 def _kernel(n: int, shift: float) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
@@ -349,11 +372,17 @@ def _along(
 
         (along_rows if columns >= TAPS else along_columns)(values, tuple(taps), places, into)
         return result
-    matrix = np.zeros((n, n), real)
+    np.matmul(_matrix(taps, places), values, out=into)
+    return result
+
+
+def _matrix(taps: NDArray[Any], places: NDArray[np.intp]) -> NDArray[Any]:
+    """Return the matrix that interpolates along an axis."""
+    n = len(places) - TAPS + 1
+    matrix = np.zeros((n, n), taps.dtype)
     for t, tap in enumerate(taps):
         np.add.at(matrix, (np.arange(n), places[t : t + n]), tap)
-    np.matmul(matrix, values, out=into)
-    return result
+    return matrix
 
 
 def _nearest(values: NDArray[Any], shift: NDArray[np.float64], edge: int = 0) -> NDArray[Any]:

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import dtype_of, namespace, to_host, to_library
+
 QUARTERS = 4
 """The columns are cut into four parts. Parts 1 and 3 are half 0, parts 2 and 4 are half 1."""
 
@@ -57,15 +59,13 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None) -> NDA
     return _products(padded, padded, n_lags, half_parts(n) if parts is None else parts)
 
 
-def column_lag_sums(
-    values: NDArray[Any], n_lags: int, parts: Parts, is_compiled: bool = False
-) -> NDArray[Any]:
+def column_lag_sums(values: Any, n_lags: int, parts: Parts, is_compiled: bool = False) -> NDArray[Any]:
     """Return the sums of :func:`lag_sums` of columns, (2, m, n_lags).
 
     Parameters
     ----------
     values : (n, m) array
-        The columns, whose rows are times.
+        The columns, whose rows are times; of any library.
     n_lags : int
         Number of lags.
     parts : list of (int, int, int)
@@ -73,11 +73,14 @@ def column_lag_sums(
     is_compiled : bool
         Whether compiled loops make the sums, in a third of the time; loading them takes half a second. By default not.
     """
-    if not is_compiled or n_lags == 0:
+    if isinstance(values, np.ndarray) and (not is_compiled or n_lags == 0):
         return lag_sums(values.T, n_lags, parts)
+    sums = np.zeros((2, values.shape[1], n_lags), np.result_type(dtype_of(values), np.float64))
+    if not isinstance(values, np.ndarray):
+        sums[: max(half for *_, half in parts) + 1] = _sums_by_products(values, n_lags, parts)
+        return sums
     from usdenoise.linalg.compiled_lags import complex_lags, real_lags
 
-    sums = np.zeros((2, values.shape[1], n_lags), np.result_type(values.dtype, np.float64))
     add = complex_lags if np.iscomplexobj(values) else real_lags
     add(values, np.array(parts, np.int64).reshape(-1, 3), sums)
     return sums
@@ -123,6 +126,21 @@ def _products(rows: NDArray[Any], lagged: NDArray[Any], n_lags: int, parts: Part
         windows = as_strided(lagged[:, first:], (len(rows), n_lags, last - first), (row, column, column))
         sums[half] += np.vecdot(rows[:, None, first:last], windows)
     return sums
+
+
+def _sums_by_products(values: Any, n_lags: int, parts: Parts) -> NDArray[Any]:
+    """Return the sums of columns of any library, (halves that have parts, m, n_lags), summed in their precision."""
+    xp, n = namespace(values), values.shape[0]
+    is_in_half = np.zeros((1 + max(half for *_, half in parts), n), dtype_of(values))
+    for first, last, half in parts:
+        is_in_half[half, first:last] = 1
+    weights, conjugate = to_library(is_in_half, values), xp.conj(values)
+    # The sums over the frames of both halves are one product, which reads the values once.
+    sums = [
+        weights[:, : max(n - lag, 0)] @ (values[lag:, :] * conjugate[: max(n - lag, 0), :])
+        for lag in range(n_lags)
+    ]
+    return to_host(xp.stack(sums, axis=-1))
 
 
 def quarter_edges(n: int) -> NDArray[np.int64]:

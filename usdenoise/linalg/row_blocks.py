@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import namespace, squared_magnitudes, to_host
+
 _BLOCK_ENTRIES = 1 << 20
 """Entries of a row block: 8 MB in complex64, which the caches hold from one pass over it to the next."""
 
@@ -54,7 +56,7 @@ def block_rows(shape: tuple[int, int]) -> list[slice]:
     return list(row_blocks(n_rows, -(-n_rows // count)))
 
 
-def row_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
+def row_squared_norms(values: Any) -> NDArray[np.float64]:
     """Return the sum of |x|^2 along each row, summed in the precision of the matrix.
 
     Parameters
@@ -66,13 +68,15 @@ def row_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
     -------
     (n_rows,) float64 array
     """
+    if not isinstance(values, np.ndarray):
+        return _norms(values, 1)
     real = values.view(values.real.dtype)
     # vecdot would do the same, but it does not let other threads run.
     norms: NDArray[np.float64] = np.einsum("ij,ij->i", real, real).astype(np.float64)
     return norms
 
 
-def squared_norms(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def squared_norms(values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the sum of |x|^2 along each row and along each column.
 
     Parameters
@@ -87,6 +91,8 @@ def squared_norms(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np
     of_columns : (n_columns,) float64 array
         Parts of at most 128 terms are summed in the precision of the matrix, and added up in double precision.
     """
+    if not isinstance(values, np.ndarray):
+        return _norms(values, 1), _norms(values, 0)
     if values.strides[0] < values.strides[1]:
         of_columns, of_rows = squared_norms(values.T)
         return of_rows, of_columns
@@ -102,17 +108,25 @@ def squared_norms(values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np
     return of_rows, sums.reshape(values.shape[1], -1).sum(axis=1)
 
 
-def column_squared_norms(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the sum of |x|^2 along each column of a C-contiguous matrix, (n_columns,).
+def column_squared_norms(values: Any) -> NDArray[np.float64]:
+    """Return the sum of |x|^2 along each column of a matrix, (n_columns,).
 
     Parts of at most 128 terms are summed in the precision of the matrix, and added up in double precision.
     """
+    if not isinstance(values, np.ndarray):
+        return _norms(values, 0)
+    values = np.ascontiguousarray(values)
     real = values.view(values.real.dtype)
     sums = np.zeros(real.shape[1])
     for rows in row_blocks(len(real), _SQUARED_ROWS[1]):
         sums += np.einsum("ij,ij->j", real[rows], real[rows])
     norms: NDArray[np.float64] = sums.reshape(values.shape[1], -1).sum(axis=1)
     return norms
+
+
+def _norms(values: Any, axis: int) -> NDArray[np.float64]:
+    """Return the sum of |x|^2 along an axis of a matrix of any library, in its precision."""
+    return to_host(namespace(values).sum(squared_magnitudes(values), axis=axis)).astype(np.float64)
 
 
 def third_difference_norms(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -135,8 +149,15 @@ def squared_norm(values: NDArray[Any]) -> float:
     return float(row_squared_norms(values).sum()) if values.size else 0.0
 
 
-def envelope(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Return the magnitudes of values whose squares single precision holds, as a new array; 0 for those not finite."""
+def envelope(values: Any) -> Any:
+    """Return the magnitudes of values whose squares single precision holds, as a new array; 0 for those not finite.
+
+    Values of another library than NumPy have magnitudes of their own library and precision.
+    """
+    if not isinstance(values, np.ndarray):
+        xp = namespace(values)
+        of_library = xp.sqrt(squared_magnitudes(values))
+        return xp.where(xp.isfinite(of_library), of_library, xp.zeros_like(of_library))
     squares = (values.real**2).astype(np.float32, copy=False)
     if np.iscomplexobj(values):
         squares += values.imag**2

@@ -34,6 +34,7 @@ from usdenoise.estimate.rank import least_rank
 from usdenoise.frames.displacement import displacements, middle_part
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
 from usdenoise.frames.time_axis import time_axis
+from usdenoise.linalg.array_library import columns, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import unobserved_normal
 from usdenoise.linalg.low_rank import LowRank
@@ -345,7 +346,7 @@ def energy_of_frames(chunk: Chunk, frames: NDArray[np.bool_]) -> NDArray[np.floa
     if not picked.any():
         # A chunk without any is not read.
         return 0.0
-    x = chunk.read()[picked]
+    x = columns(chunk.read().T, np.flatnonzero(picked)).T
     return squared_norms(np.where(np.isfinite(x), x, np.zeros((), x.dtype)))[1]
 
 
@@ -353,7 +354,7 @@ def filtered_power(
     chunk: Chunk, left: NDArray[Any], shape: tuple[int, ...], excluded: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], ...]:
     """Return the power of each pixel in a filtered chunk and its correlations, as :func:`power_and_coherence` does."""
-    return power_and_coherence(chunk.read(), left, shape, ~excluded[chunk.first : chunk.stop])
+    return power_and_coherence(to_host(chunk.read()), left, shape, ~excluded[chunk.first : chunk.stop])
 
 
 def checked_noise(
@@ -410,8 +411,8 @@ def _signal_mask(
 
 def nonzero_counts(chunk: Chunk) -> NDArray[np.intp]:
     """Return the number of frames of a chunk in which each pixel is not 0."""
-    counts: NDArray[np.intp] = np.count_nonzero(chunk.read(), axis=0)
-    return counts
+    x = chunk.read()
+    return to_host(namespace(x).count_nonzero(x, axis=0))
 
 
 def with_cutoff(
@@ -532,10 +533,11 @@ def fit_all_pixels(
 def projected(chunk: Chunk, right: NDArray[Any]) -> NDArray[Any]:
     """Return M V over the frames of a chunk, (n_pixels, r), with 0 for unobserved entries."""
     x, v = chunk.read(), right[chunk.first : chunk.stop]
+    xp, v = namespace(x), to_library(v, x)
     with np.errstate(invalid="ignore", over="ignore"):
-        product: NDArray[Any] = x.T @ v
+        product = to_host(x.T @ v)
     if not np.isfinite(product).all():
-        product = np.where(np.isfinite(x), x, np.zeros((), x.dtype)).T @ v
+        product = to_host(xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1])).T @ v)
     return product
 
 
@@ -544,7 +546,7 @@ def unobserved_part(
 ) -> NDArray[Any]:
     """Return sum_t v_t v_t^H over the unobserved frames of some pixels in a chunk, (n, r, r)."""
     frames = slice(chunk.first, chunk.stop)
-    missing = ~np.isfinite(chunk.read()[:, pixels]) & used[frames, None]
+    missing = ~np.isfinite(columns(chunk.read(), pixels)) & used[frames, None]
     return unobserved_normal(missing.T, right[frames])
 
 
@@ -563,7 +565,8 @@ def _displacements(
 
 def envelopes_of(chunk: Chunk, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
     """Return the magnitudes of some pixels of a chunk, (n, n_pixels)."""
-    return envelope(chunk.read()[:, pixels])
+    magnitudes: NDArray[np.float32] = envelope(columns(chunk.read(), pixels))
+    return magnitudes
 
 
 def _choose_band(

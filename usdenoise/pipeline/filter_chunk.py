@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.errors import InputError
+from usdenoise.linalg.array_library import columns, dtype_of, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
@@ -21,6 +23,9 @@ from usdenoise.stack.arrays import pack, unpack
 TILE_ENTRIES = 40_000
 """Entries of a tile of pixels: with its copies it stays in a cache of 1 MB. With 65,000 the tiles of a block of
 128 x 128 x 300 took a fifth longer, with 20,000 as long."""
+
+DEVICE_TILE_ENTRIES = 1 << 25
+"""Entries of a tile on a device: its copies take five times 256 MB in complex64, and a usual block is one tile."""
 
 RANK_TOLERANCE = 1e-12
 """Energies of coefficients below this part of the largest one are 0 but for rounding errors."""
@@ -35,12 +40,13 @@ components above this bound 0.94 to 1.03 times, and with a bound of 3 1.04 to 1.
 
 
 def filter_chunk(
-    x: NDArray[Any],
+    x: Any,
     clutter: Clutter,
     excluded: NDArray[np.bool_],
     place: tuple[int, int] | None = None,
     usual: float | None = None,
     out: NDArray[Any] | None = None,
+    is_kept: bool = False,
 ) -> Measures:
     """Filter a chunk, and measure the filtered frames.
 
@@ -51,7 +57,8 @@ def filter_chunk(
     Parameters
     ----------
     x : (n, n_pixels) array
-        The chunk; NaN where an entry is unobserved. It is not changed.
+        The chunk; NaN where an entry is unobserved. It is not changed. It may be an array of any library: the frames stay on
+        its device, and the small measures are arrays of NumPy.
     clutter : Clutter
         The clutter.
     excluded : (n,) boolean array
@@ -63,8 +70,10 @@ def filter_chunk(
         Usual power of the strongest component of a filtered block. Components more than twice as strong are removed, too, as
         temporal components of this block: tissue at a position that the blocks of the estimate do not have. By default they
         are not looked for.
-    out : (n, n_pixels) array, optional
-        Gets the filtered frames; it may be `x`. By default they are not kept.
+    out : (n, n_pixels) array of NumPy, optional
+        Gets the filtered frames; it may be `x`. By default it is not needed.
+    is_kept : bool
+        Whether the measures contain the filtered frames, in the library of the chunk; by default not.
 
     Returns
     -------
@@ -76,81 +85,100 @@ def filter_chunk(
     if clutter.reference is not None:
         x, alignment = clutter.reference.align(x)
         mask = mask & clutter.reference.mask.ravel()
-    (n, n_pixels), n_lags = x.shape, clutter.n_lags
+    (n, n_pixels), n_lags, xp = x.shape, clutter.n_lags, namespace(x)
     first, n_frames = place or (0, n)
     parts = [(0, n, 0)] if place is None else half_parts(n_frames, first, first + n)
-    x, a, bits = _coefficients(x, clutter, excluded, slice(first, first + n))
+    x, coefficients, bits = _coefficients(x, clutter, excluded, slice(first, first + n))
     observed = None if bits is None else unpack(bits, n_pixels) | ~mask
     n_unobserved = 0 if observed is None else int(np.count_nonzero(~observed[~excluded]))
     if not n_unobserved:
         observed = None
     # Temporal components, (n, q), and the components of all frames that are kept or filled in, (n, r)
-    temporal, strongest = _temporal(x, a[:, : clutter.low], clutter, excluded, observed, usual)
-    a_low, v_h = a[:, : clutter.low], np.ascontiguousarray(temporal.conj().T)
-    both, v_h_a = np.hstack([a_low, temporal]), v_h @ a_low
+    temporal, strongest = _temporal(x, coefficients[:, : clutter.low], clutter, excluded, observed, usual)
     band, is_filled = slice(clutter.low, clutter.high), observed is not None or excluded.any()
-    n_ends = 0 if place is None else min(max(n_lags - 1, 0), n)
-    ends, seen = (np.zeros((2, n_pixels, n_ends), kind) for kind in (x.dtype, np.float32))
+    n_ends, dtype = 0 if place is None else min(max(n_lags - 1, 0), n), dtype_of(x)
+    ends, seen = (np.zeros((2, n_pixels, n_ends), kind) for kind in (dtype, np.float32))
     power, kept_power = np.zeros(n_pixels), np.zeros(n_pixels)
-    sums = np.zeros((2, n_pixels, n_lags), np.result_type(x.dtype, np.float64))
+    sums = np.zeros((2, n_pixels, n_lags), np.result_type(dtype, np.float64))
     counts = np.zeros((2, n_pixels, n_lags)) if clutter.has_gaps or observed is not None else None
-    # A tile of pixels at a time, which stays in the cache
-    for tile in row_blocks(n_pixels, min(max(TILE_ENTRIES // n, 32), 512)):
-        y, tile_u = x[:, tile].copy(), clutter.removed[:, tile]
+    # What every tile needs is where the chunk is
+    u, zero, kept_tiles = clutter.components(x), xp.zeros_like(x[:1, :1]), []
+    matrices = (coefficients, temporal, np.ascontiguousarray(temporal.conj().T), ~excluded[:, None])
+    a, v, v_h, used = (to_library(values, x) for values in matrices)
+    a_low = a[:, : clutter.low]
+    both, v_h_a = xp.concat([a_low, v], axis=1), v_h @ a_low
+    observed = None if observed is None else to_library(observed, x)
+    if is_on_host := isinstance(x, np.ndarray):
+        out = np.empty_like(x) if is_kept and out is None else out
+        # It stays in the cache
+        of_tile = min(max(TILE_ENTRIES // n, 32), 512)
+    else:
+        of_tile = max(DEVICE_TILE_ENTRIES // n, 1)
+    for tile in row_blocks(n_pixels, of_tile):
+        y, tile_u = x[:, tile], u.removed[:, tile]
+        y = y.copy() if is_on_host else xp.asarray(y, copy=True)
         if observed is None:
             # Y = X - [A V] [U^T; W] with W = V^H (X - A U^T)
-            y -= both @ np.vstack([tile_u, v_h @ y - v_h_a @ tile_u])
+            y -= both @ xp.concat([tile_u, v_h @ y - v_h_a @ tile_u])
         else:
             y -= a_low @ tile_u
-            y[~observed[:, tile]] = 0
-            y -= temporal @ (v_h @ y)
-        counted = None
-        if is_filled:
-            counted = np.broadcast_to(~excluded[:, None], y.shape).astype(np.float32)
-            if observed is not None:
-                counted *= observed[:, tile]
-        measured = y if counted is None else y * counted
+            y = xp.where(observed[:, tile], y, zero)
+            y -= v @ (v_h @ y)
+        counted = used if observed is None else used & observed[:, tile]
+        measured = xp.where(counted, y, zero) if is_filled else y
         if clutter.further is None and n_lags:
             sums[:, tile] = column_lag_sums(measured, n_lags, parts, clutter.is_compiled)
             power[tile] = sums[:, tile, 0].sum(axis=0).real
         else:
             power[tile] = column_squared_norms(measured)
-        kept_power[tile] = power[tile]
+        kept, kept_power[tile] = y, power[tile]
         if is_filled or not clutter.keeps_residual:
             # Unobserved entries and excluded frames are filled by the kept components
-            model = a[:, band] @ clutter.left[tile, band].T
-            kept = model if not clutter.keeps_residual else y
-            kept = kept if observed is None else np.where(observed[:, tile], kept, model)
-            kept_power[tile] = column_squared_norms(kept[~excluded])
-            kept[excluded] = model[excluded]
-        else:
-            kept = y
+            model = a[:, band] @ u.left[tile, band].T
+            kept = xp.where(counted, y, model) if clutter.keeps_residual else model
+            if observed is not None or not clutter.keeps_residual:
+                of_used = xp.where(used, kept, zero) if excluded.any() else kept
+                kept_power[tile] = column_squared_norms(of_used)
         if out is not None:
-            out[:, tile] = kept
+            out[:, tile] = to_host(kept)
+        elif is_kept:
+            kept_tiles.append(xp.asarray(kept, copy=True))
         if n_lags and clutter.further is not None:
             # Per-pixel cutoffs
-            start, shares = clutter.further
-            also = slice(start, start + shares.shape[1])
-            measured -= a[:, also] @ (clutter.left[tile, also] * shares[tile]).T
-            if counted is not None:
-                measured *= counted
+            start, n_further = clutter.further[0], u.shares.shape[1]
+            also = slice(start, start + n_further)
+            measured -= a[:, also] @ (u.left[tile, also] * u.shares[tile, :]).T
+            if is_filled:
+                measured = xp.where(counted, measured, zero)
             sums[:, tile] = column_lag_sums(measured, n_lags, parts, clutter.is_compiled)
-        if n_lags:
-            ends[:, tile] = measured[:n_ends].T, measured[n - n_ends :].T
+        if n_ends:
+            ends[:, tile] = to_host(measured[:n_ends, :]).T, to_host(measured[n - n_ends :, :]).T
         if counts is not None and n_lags:
-            weights = np.ones(y.shape, np.float32) if counted is None else counted
+            weights = xp.astype(xp.broadcast_to(counted, y.shape), xp.float32)
             counts[:, tile] = column_lag_sums(weights, n_lags, parts, clutter.is_compiled)
-            seen[:, tile] = weights[:n_ends].T, weights[n - n_ends :].T
+            seen[:, tile] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
+    # Kernels of a device that fail may leave zeros without an error
+    if not is_on_host and not (
+        np.isfinite(power).all() and (power.any() or excluded.all() or not coefficients.any())
+    ):
+        raise InputError(
+            "the device returned an empty or non-finite result", remedy="filter on the processor"
+        )
+    filtered = None
+    if is_kept:
+        filtered = out if is_on_host else xp.concat(kept_tiles, axis=1)
     if not mask.all():
         for values in (power, kept_power, *sums, *ends):
             values[~mask] = 0
         if out is not None:
             out[:, ~mask] = 0
+        elif is_kept:
+            filtered = xp.where(to_library(mask, x), filtered, zero)
     return Measures(
         excluded=excluded,
         power=power,
         kept_power=kept_power,
-        coefficients=a,
+        coefficients=coefficients,
         temporal=temporal,
         sums=sums,
         counts=counts,
@@ -160,6 +188,7 @@ def filter_chunk(
         n_unobserved=n_unobserved,
         strongest=strongest,
         alignment=alignment,
+        filtered=filtered,
     )
 
 
@@ -185,14 +214,9 @@ def filter_frames(
     is_kept : bool
         Whether the measures contain the filtered frames if no target is given.
     """
-    x, frames, out = chunk.read(), slice(chunk.first, chunk.stop), None
-    if target.value is not None:
-        out = target.value[frames]
-    elif is_kept:
-        out = np.empty_like(x)
-    measures = filter_chunk(x, clutter, excluded[frames], (chunk.first, len(excluded)), out=out)
-    measures.filtered = out if target.value is None else None
-    return measures
+    x, frames = chunk.read(), slice(chunk.first, chunk.stop)
+    place, out = (chunk.first, len(excluded)), None if target.value is None else target.value[frames]
+    return filter_chunk(x, clutter, excluded[frames], place, out=out, is_kept=is_kept and out is None)
 
 
 def filtered_frames(chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_]) -> NDArray[Any]:
@@ -208,6 +232,7 @@ def filter_block(
     excluded: NDArray[np.bool_],
     executor: Executor,
     target: NDArray[Any] | None = None,
+    is_kept: bool = False,
 ) -> Measures:
     """Filter all chunks of a block, and return the measures of the block.
 
@@ -221,58 +246,69 @@ def filter_block(
         Frames that are excluded.
     executor : Executor
         Maps over the chunks.
-    target : (n_frames, n_pixels) array, optional
-        Gets the filtered frames; by default they are not kept.
+    target : (n_frames, n_pixels) array of NumPy, optional
+        Gets the filtered frames; by default they are not needed.
+    is_kept : bool
+        Whether the measures contain the filtered frames, in the library of the chunks; by default not.
     """
     total: Measures | None = None
-    is_kept = target is not None
-    for measures in map_chunks(filter_frames, chunks, executor, clutter, excluded, Here(target), is_kept):
-        if target is not None and measures.filtered is not None:
+    kept, is_needed = [], is_kept or target is not None
+    for measures in map_chunks(filter_frames, chunks, executor, clutter, excluded, Here(target), is_needed):
+        if measures.filtered is not None:
             first = 0 if total is None else total.n_frames
-            target[first : first + measures.n_frames] = measures.filtered
+            if target is None:
+                kept.append(measures.filtered)
+            else:
+                target[first : first + measures.n_frames] = to_host(measures.filtered)
             measures.filtered = None
         if total is None:
             total = measures
         else:
             total.add(measures, len(excluded))
     assert total is not None
+    if kept:
+        total.filtered = namespace(kept[0]).concat(kept)
     return total
 
 
 def _coefficients(
-    x: NDArray[Any], clutter: Clutter, excluded: NDArray[np.bool_], frames: slice
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8] | None]:
+    x: Any, clutter: Clutter, excluded: NDArray[np.bool_], frames: slice
+) -> tuple[Any, NDArray[Any], NDArray[np.uint8] | None]:
     """Return frames with 0 for entries that are not finite, their coefficients, and the bits of their finite entries.
 
     The coefficients are U^H x, or least squares over the observed pixels of a frame. A frame with unobserved entries starts
     from the coefficients of the estimate, which it keeps if it has no observed pixel.
     """
-    u, guess = clutter.left, None if clutter.model is None else clutter.model[frames]
-    with np.errstate(invalid="ignore", over="ignore"):
-        a = x @ clutter.conjugate if guess is None or not clutter.is_given else guess
+    xp, u = namespace(x), clutter.components(x)
+    guess = None if clutter.model is None else clutter.model[frames]
     # An entry that is not finite shows in the coefficients of its frame.
-    shows = u.shape[1] > 0 and not (guess is not None and clutter.is_given)
-    if np.isfinite(a if shows else x).all():
+    shows, a = u.left.shape[1] > 0 and not (guess is not None and clutter.is_given), guess
+    with np.errstate(invalid="ignore", over="ignore"):
+        if a is None or not clutter.is_given:
+            a = to_host(x @ u.conjugate)
+    if np.isfinite(a).all() if shows else xp.all(xp.isfinite(x)):
         bits = None
     else:
-        finite = np.isfinite(x)
-        x, bits = np.where(finite, x, np.zeros((), x.dtype)), pack(finite)
-        observed = finite | ~clutter.grid.mask.ravel()
-        if observed[~excluded].all():
-            observed = None
+        finite = xp.isfinite(x)
+        x, finite = xp.where(finite, x, xp.zeros_like(x[:1, :1])), to_host(finite)
+        bits, is_observed = pack(finite), finite | ~clutter.grid.mask.ravel()
+        observed = None if is_observed[~excluded].all() else is_observed
         if shows:
-            start = np.zeros((len(x), u.shape[1]), u.dtype) if guess is None else guess
-            left = x - np.where(observed, start @ u.T, 0) if observed is not None else x
-            a = left @ clutter.conjugate
+            start = np.zeros((len(finite), u.left.shape[1]), clutter.left.dtype) if guess is None else guess
+            left = x
             if observed is not None:
-                a = start + fit_gapped_rows(a, observed, clutter.conjugate, None)
+                model = to_library(start, x) @ u.left.T
+                left = x - xp.where(to_library(observed, x), model, xp.zeros_like(x[:1, :1]))
+            a = to_host(left @ u.conjugate)
+            if observed is not None:
+                a = start + fit_gapped_rows(a, observed, clutter.components(a).conjugate, None)
     if guess is not None and excluded.any():
         a = np.where(excluded[:, None], guess, a)
     return x, a, bits
 
 
 def _temporal(
-    x: NDArray[Any],
+    x: Any,
     a: NDArray[Any],
     clutter: Clutter,
     excluded: NDArray[np.bool_],
@@ -284,12 +320,12 @@ def _temporal(
     They are the q leading left singular vectors of the coefficients A of the clutter, or fewer if these have a lower rank,
     0 in excluded frames, and the components of the residual that are far stronger than usual.
     """
-    leading = leading_temporal(a, min(clutter.n_temporal, len(x) // FRAMES_A_TEMPORAL), excluded)
+    leading = leading_temporal(a, min(clutter.n_temporal, len(a) // FRAMES_A_TEMPORAL), excluded)
     if usual is None:
         return leading, 0.0
     signal = np.flatnonzero(clutter.grid.mask)
     pixels = signal[:: max(1, len(signal) // OWN_PIXELS)]
-    y: NDArray[Any] = x[:, pixels] - a @ clutter.removed[:, pixels]
+    y: NDArray[Any] = columns(x, pixels) - a @ clutter.components(a).removed[:, pixels]
     if observed is not None:
         y *= observed[:, pixels]
     y[excluded] = 0

@@ -15,6 +15,7 @@ from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_fra
 from usdenoise.frames.displacement import displacements, middle_part
 from usdenoise.frames.real_values import value_doubts
 from usdenoise.frames.time_axis import order_doubts
+from usdenoise.linalg.array_library import columns, dtype_of, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.row_blocks import (
     envelope,
@@ -211,50 +212,49 @@ def inspect(
 def inspect_chunk(chunk: Chunk, gathered: Gathered, total: Here) -> tuple[int, int, Inspection]:
     """Look at one chunk; return its first frame, the one after the last, and what is found."""
     x = chunk.read()
-    first, stop = chunk.first, chunk.first + len(x)
+    first, stop = chunk.first, chunk.first + x.shape[0]
     if total.value is not None:
         return first, stop, look(x, gathered, total.value.part(gathered, first, stop), first)
     inside = np.clip(gathered.lattice_frames, first, stop).tolist()
     own = replace(gathered, lattice_frames=(inside[0], inside[1]))
-    return first, stop, look(x, own, Inspection.empty(len(x), x.shape[1], own, x.dtype), first)
+    return first, stop, look(x, own, Inspection.empty(x.shape[0], x.shape[1], own, dtype_of(x)), first)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def look(x: NDArray[Any], gathered: Gathered, into: Inspection, first: int = 0) -> Inspection:
+def look(x: Any, gathered: Gathered, into: Inspection, first: int = 0) -> Inspection:
     """Look at the frames of a chunk that begins with frame `first`, and fill in an inspection."""
+    xp, n = namespace(x), x.shape[0]
     frame_energy, energy = squared_norms(x)
     # NaN and infinities show in the sums, so a finite chunk is read only once.
     if not np.isfinite(frame_energy).all():
-        finite = np.isfinite(x)
-        if not finite.all():
+        finite = xp.isfinite(x)
+        if not xp.all(finite):
             into.missing[:], into.frame_missing[:] = (
-                np.count_nonzero(~finite, axis=0),
-                np.count_nonzero(~finite, axis=1),
+                to_host(xp.count_nonzero(~finite, axis=axis)) for axis in (0, 1)
             )
-            frame_energy, energy = squared_norms(np.where(finite, x, np.zeros((), x.dtype)))
+            frame_energy, energy = squared_norms(xp.where(finite, x, xp.zeros_like(x[:1, :1])))
     into.frame_energy[:], into.energy[:] = frame_energy, energy
-    if first <= gathered.middle_frame < first + len(x):
-        of_values = () if np.iscomplexobj(x) else value_doubts(x, gathered.axes, gathered.shape)
-        into.doubts = (*order_doubts(x, gathered.axes, gathered.shape), *of_values)
+    if first <= gathered.middle_frame < first + n:
+        here = to_host(x)
+        of_values = () if np.iscomplexobj(here) else value_doubts(here, gathered.axes, gathered.shape)
+        into.doubts = (*order_doubts(here, gathered.axes, gathered.shape), *of_values)
     # Some frames at a time take less memory.
-    for frames in row_blocks(len(x), PICKED_FRAMES):
-        into.sample[:, frames] = x[frames][:, gathered.sample].T
-        into.envelopes[frames] = envelope(x[frames][:, gathered.middle])
-    begin, end = np.clip(np.array(gathered.lattice_frames) - first, 0, len(x)).tolist()
+    for frames in row_blocks(n, PICKED_FRAMES):
+        into.sample[:, frames] = columns(x[frames, :], gathered.sample).T
+        into.envelopes[frames] = envelope(columns(x[frames, :], gathered.middle))
+    begin, end = np.clip(np.array(gathered.lattice_frames) - first, 0, n).tolist()
     for frames in row_blocks(end - begin, PICKED_FRAMES):
-        into.lattice[:, frames] = x[begin:end][frames][:, gathered.lattice].T
+        into.lattice[:, frames] = columns(x[begin:end, :][frames, :], gathered.lattice).T
     return into
 
 
-def inspect_block(
-    x: NDArray[Any], clutter: Clutter, options: DenoiseOptions, name: str
-) -> tuple[NDArray[Any], FrameSearch]:
+def inspect_block(x: Any, clutter: Clutter, options: DenoiseOptions, name: str) -> tuple[Any, FrameSearch]:
     """Look at a block of a session: return it without its dead and bad pixels, and its bad frames and motion.
 
     Parameters
     ----------
     x : (n, n_pixels) array
-        The block.
+        The block, of any library. Only the pixels in which bad frames are looked for are copied to the host.
     clutter : Clutter
         The clutter of its session.
     options : DenoiseOptions
@@ -267,28 +267,29 @@ def inspect_block(
     InputError
         As for :func:`inspect`.
     """
-    mask = clutter.grid.mask
+    mask, xp = clutter.grid.mask, namespace(x)
     if clutter.replaced is not None:
-        bad, nearest = clutter.replaced
-        x = x.copy()
-        x[:, bad] = x[:, nearest]
+        sources = np.arange(mask.size)
+        sources[clutter.replaced[0]] = clutter.replaced[1]
+        x = xp.take(x, to_library(sources, x), axis=1)
     # Pixels without data in this block are unobserved
     if (dead := dead_pixels(x) & mask.ravel()).any() and not dead[mask.ravel()].all():
-        x = np.where(dead, np.array(np.nan, x.dtype), x)
+        x = xp.where(to_library(dead, x), xp.nan * xp.ones_like(x[:1, :1]), x)
     signal = np.flatnonzero(mask)
     runs = spread_rows(-(-len(signal) // SEARCHED_RUN), SEARCHED_PIXELS // SEARCHED_RUN) * SEARCHED_RUN
     numbers = (runs[:, None] + np.arange(SEARCHED_RUN)).ravel()
     with np.errstate(over="ignore", invalid="ignore"):
-        energy = row_squared_norms(x) if x.flags.c_contiguous else squared_norms(x)[0]
+        by_frame = isinstance(x, np.ndarray) and not x.flags.c_contiguous
+        energy = squared_norms(x)[0] if by_frame else row_squared_norms(x)
         # NaN and infinities show in the sums.
         if not np.isfinite(energy).all():
-            energy = squared_norms(np.where(np.isfinite(x), x, np.zeros((), x.dtype)))[0]
-    check_scale(float(energy.max()), x.shape[1], name, lambda: largest_part(x))
-    values = np.ascontiguousarray(x[:, signal[numbers[numbers < len(signal)]]].T)
+            energy = squared_norms(xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1])))[0]
+    check_scale(float(energy.max()), x.shape[1], name, lambda: largest_part(to_host(x)))
+    values = np.ascontiguousarray(columns(x, signal[numbers[numbers < len(signal)]]).T)
     part = middle_part(mask)
-    images = envelope(x[::MOTION_FRAMES].reshape(-1, *mask.shape)[:, *part])
+    images = envelope(to_host(xp.reshape(x[::MOTION_FRAMES, :], (-1, *mask.shape))[:, *part]))
     with ThreadExecutor(1) as executor:
-        moved = displacements(images, mask[part], executor).repeat(MOTION_FRAMES, axis=0)[: len(x)]
+        moved = displacements(images, mask[part], executor).repeat(MOTION_FRAMES, axis=0)[: x.shape[0]]
         sample = PixelSample.of(values, np.arange(len(values)), executor)
         # If the blocks are copies of each other, the noise of the session is 0, and the noise of the block counts.
         search, _ = find_bad_frames(
@@ -303,13 +304,14 @@ def inspect_block(
     return x, search
 
 
-def dead_pixels(x: NDArray[Any]) -> NDArray[np.bool_]:
+def dead_pixels(x: Any) -> NDArray[np.bool_]:
     """Return the pixels of a block, (n_pixels,), that are 0 in more than half of the frames.
 
     Interference in a few frames does not count as a signal.
     """
-    is_dead: NDArray[np.bool_] = (x[:: max(1, len(x) // SPARSE_FRAMES)] == 0).any(axis=0)
-    is_dead[is_dead] = np.count_nonzero(x[:, is_dead], axis=0) < len(x) / 2
+    xp, n = namespace(x), x.shape[0]
+    is_dead = to_host(xp.any(x[:: max(1, n // SPARSE_FRAMES), :] == 0, axis=0))
+    is_dead[is_dead] = np.count_nonzero(columns(x, np.flatnonzero(is_dead)), axis=0) < n / 2
     return is_dead
 
 
@@ -328,7 +330,7 @@ def fast_power(recording: Recording, executor: Executor) -> NDArray[np.float64]:
 
 def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
     """Return the sum of the squared third differences of each pixel in a chunk, and its first and last three frames."""
-    x = chunk.read()
+    x = to_host(chunk.read())
     finite = np.isfinite(x)
     if not finite.all():
         x = np.where(finite, x, np.zeros((), x.dtype))
@@ -337,7 +339,7 @@ def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], NDArray[Any], 
 
 def largest_in_chunk(chunk: Chunk) -> float:
     """Return the largest finite magnitude of a real or imaginary part in a chunk; NaN without any finite entry."""
-    return largest_part(chunk.read())
+    return largest_part(to_host(chunk.read()))
 
 
 def largest_part(x: NDArray[Any]) -> float:

@@ -10,11 +10,32 @@ from numpy.typing import NDArray
 from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.alignment import Alignment, Reference
+from usdenoise.linalg.array_library import library_of, to_library
 from usdenoise.linalg.lag_sums import LagSums, boundary_products, half_parts, pair_counts
 from usdenoise.stack.arrays import unpack
 
 COMPILED_ENTRIES = 60_000_000
 """Entries of a recording from which compiled loops repay the half second of their loading: they save 4 to 9 ns an entry."""
+
+
+@dataclass(frozen=True)
+class Components:
+    """The components of a clutter in the library of a chunk, on its device.
+
+    Attributes
+    ----------
+    left, conjugate : (n_pixels, r) arrays
+        U and its conjugate.
+    removed : (low, n_pixels) array
+        The transpose of the components that are removed.
+    shares : (n_pixels, k) array or None
+        The shares of the per-pixel cutoffs; None without them.
+    """
+
+    left: Any
+    conjugate: Any
+    removed: Any
+    shares: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +107,19 @@ class Clutter:
         return 0 if self.projection is None else self.projection.n_lags
 
     @cached_property
-    def conjugate(self) -> NDArray[Any]:
-        """The conjugate of U, (n_pixels, r), made once for all chunks."""
-        return self.left.conj()
+    def _components(self) -> dict[Any, Components]:
+        return {}
 
-    @cached_property
-    def removed(self) -> NDArray[Any]:
-        """The transpose of the components that are removed, (low, n_pixels), made once for all chunks."""
-        return np.ascontiguousarray(self.left[:, : self.low].T)
+    def components(self, x: Any) -> Components:
+        """Return the components in the library of a chunk and on its device, made once for all chunks."""
+        found = self._components.get(library := library_of(x))
+        if found is None:
+            left, shares = self.left, None if self.further is None else self.further[1]
+            removed = np.ascontiguousarray(left[:, : self.low].T)
+            arrays = (left, left.conj(), removed, shares)
+            found = Components(*(values if values is None else to_library(values, x) for values in arrays))
+            self._components[library] = found
+        return found
 
     @cached_property
     def kept_share(self) -> NDArray[np.float64]:

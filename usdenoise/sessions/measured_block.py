@@ -11,6 +11,7 @@ from usdenoise.blood.flow import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.linalg.array_library import to_host
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.filter_chunk import filter_chunk
 from usdenoise.pipeline.inspection import inspect_block
@@ -178,9 +179,10 @@ def measure_block(
         x, search = inspect_block(x, clutter, own, geometry.name)
     except (InputError, OptionError) as error:
         return MeasuredBlock(BlockFindings(error.cause))
-    out = np.empty_like(x) if keeps_frames or not FLOW_PRODUCTS.isdisjoint(products) else None
-    place = (0, len(x)) if by_halves else None
-    measures = filter_chunk(x, clutter, search.excluded, place, usual, out)
+    is_kept = keeps_frames or not FLOW_PRODUCTS.isdisjoint(products)
+    place = (0, x.shape[0]) if by_halves else None
+    measures = filter_chunk(x, clutter, search.excluded, place, usual, is_kept=is_kept)
+    out = None if measures.filtered is None else to_host(measures.filtered)
     lags = BlockLags.of(measures, clutter)
     power = lags.lags[:, 0].real
     if not clutter.keeps_residual:

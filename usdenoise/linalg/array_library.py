@@ -1,0 +1,90 @@
+"""Arrays of any library of the Python array API standard, such as CuPy, PyTorch and JAX, beside arrays of NumPy.
+
+The functions of an array come from its own library, so that frames on a device stay there. Small results are copied to the
+host, the memory of the processor.
+"""
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_array_api_obj,
+    is_cupy_array,
+    is_dask_array,
+    is_torch_array,
+)
+from numpy.typing import NDArray
+
+
+def is_of_library(values: Any) -> bool:
+    """Return whether a value is an array of another library than NumPy and Dask."""
+    return (
+        is_array_api_obj(values)
+        and not isinstance(values, np.ndarray | np.generic)
+        and not is_dask_array(values)
+    )
+
+
+def namespace(values: Any) -> Any:
+    """Return the functions of the library of an array."""
+    return np if isinstance(values, np.ndarray) else array_namespace(values)
+
+
+def library_of(values: Any) -> tuple[str, str]:
+    """Return the names of the library and of the device of an array."""
+    return namespace(values).__name__, str(device(values))
+
+
+def to_host(values: Any) -> NDArray[Any]:
+    """Return an array as an array of NumPy; itself if it is one."""
+    if isinstance(values, np.ndarray):
+        return values
+    if is_cupy_array(values):
+        values = values.get()
+    elif is_torch_array(values):
+        # Conjugates and negatives are views there, which NumPy does not have.
+        values = values.detach().cpu().resolve_conj().resolve_neg()
+    host: NDArray[Any] = np.asarray(values)
+    return host if host.flags.writeable else host.copy()
+
+
+def to_library(values: NDArray[Any], like: Any) -> Any:
+    """Return an array of NumPy as an array of the library of another one, and on its device."""
+    if isinstance(like, np.ndarray):
+        return values
+    return namespace(like).asarray(values, device=device(like))
+
+
+def on_host(values: Any) -> Any:
+    """Return an array of another library than NumPy and Dask as an array of NumPy, and any other value as it is."""
+    return to_host(values) if is_of_library(values) else values
+
+
+def columns(values: Any, numbers: NDArray[np.intp]) -> NDArray[Any]:
+    """Return some columns of a matrix on the host."""
+    if isinstance(values, np.ndarray):
+        return values[:, numbers]
+    return to_host(namespace(values).take(values, to_library(numbers, values), axis=1))
+
+
+def squared_magnitudes(values: Any) -> Any:
+    """Return |x|^2 of the entries of an array, in its library and precision."""
+    xp = namespace(values)
+    if not xp.isdtype(values.dtype, "complex floating"):
+        return values**2
+    return xp.real(values) ** 2 + xp.imag(values) ** 2
+
+
+def dtype_of(values: Any) -> np.dtype[Any]:
+    """Return the type of the entries of an array as a type of NumPy.
+
+    Raises
+    ------
+    TypeError
+        If NumPy does not have this type.
+    """
+    if isinstance(values.dtype, np.dtype):
+        return values.dtype
+    return np.dtype(str(values.dtype).rpartition(".")[2])
