@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.power_doppler import POWER_FORMULA, POWER_UNIT
 from usdenoise.errors import OptionError
+from usdenoise.linalg.array_library import on_host
 from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.row_blocks import row_blocks
 from usdenoise.stack.acquisition import Acquisition
@@ -253,7 +254,7 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
     >>> signed.values.round(3).tolist()
     [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]
     """
-    return _signed_power(acquisition.iq, acquisition.axes.index("t"), left_out)
+    return _signed_power(on_host(acquisition.iq), acquisition.axes.index("t"), left_out)
 
 
 def _signed_power(iq: NDArray[Any], time: int, left_out: NDArray[np.bool_] | None) -> FlowImage:

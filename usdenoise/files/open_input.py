@@ -320,7 +320,8 @@ class Input:
         index = [slice(0, n, 1) for n in stored.shape]
         index[self._time] = self._in_file(start, stop)
         values = stored.read(tuple(index))
-        return ArrayFrames(values, self.axes, dtype or self.dtype, self.stack.name).read()
+        frames: NDArray[Any] = ArrayFrames(values, self.axes, dtype or self.dtype, self.stack.name).read()
+        return frames
 
     def pick(self, numbers: NDArray[np.intp], dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
         """Read a few of the selected frames as a chunk.

@@ -15,6 +15,7 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
+from usdenoise.linalg.array_library import on_host
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.plot import HasSeries
@@ -84,7 +85,7 @@ def _stack_content(
         unobserved = ~unpack(result.observed, stack.n_frames)
         arrays["unobserved"] = stack.as_stack(unobserved.T).astype(np.uint8)
         axes["unobserved"] = stack.axes
-    kept = stack if with_stack else stack.geometry
+    kept = Acquisition.of(stack, on_host(stack.iq)) if with_stack else stack.geometry
     return ResultFile(kept, arrays, provenance, described, axes, **stored)
 
 

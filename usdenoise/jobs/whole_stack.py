@@ -1,6 +1,9 @@
 """Read and filter an acquisition."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.files.frame_source import file_recording, lines_recording
 from usdenoise.files.open_input import open_input
@@ -42,6 +45,7 @@ def filter_acquisition(job: Job, watcher: Watcher, clock: StageClock) -> tuple[R
         scratch = scratch_folder(source, job)
         is_read_in_chunks = source.is_in_frame_order and not source.is_read_whole
         is_read_in_chunks &= scratch is not None or job.dask is not None
+        target: NDArray[Any] | None
         with clock.stage("load"):
             if is_read_in_chunks:
                 recording, shape = file_recording(source), (source.n_frames, source.geometry.n_pixels)

@@ -65,7 +65,8 @@ def denoise(  # noqa: PLR0913
         The stack; an array needs `axes`. A DataArray has its axes, frame rate and pixel pitches in its labels; an
         xarray.Dataset stands for its one array with the most dimensions. A Dask array,
         also one in a DataArray or an Acquisition, is worked through chunk by chunk on the scheduler that is active, and the
-        filtered stack is a Dask array with the same chunks.
+        filtered stack is a Dask array with the same chunks. An array of CuPy, PyTorch, JAX or another library of the Python
+        array API standard is filtered on its device, where the filtered stack is; the images are arrays of NumPy.
     axes : str, optional
         One letter for each axis of an array, for example "tzx"; z depth, x lateral, y elevation, t time.
     frame_rate : float, optional
@@ -131,7 +132,8 @@ def denoise(  # noqa: PLR0913
         )
     else:
         recording, target = array_recording(stack, chosen.precision, in_place)
-        result = denoise_frames(recording, chosen, factors, target, on_iteration, on_progress)
+        own = stack if target is None else None
+        result = denoise_frames(recording, chosen, factors, target, on_iteration, on_progress, None, own)
     if stack.labels is not None:
         result = LabelledResult.from_result(result)
     logger.info("%r: cutoff %s; %s", stack.name, result.options.low_cutoff, result.verdict)
@@ -148,7 +150,7 @@ def denoise_frames(
     on_iteration: Callable[[Iteration], None] | None = None,
     on_progress: Callable[[str, int, int], None] | None = None,
     executor: Executor | None = None,
-    lazy: Acquisition | None = None,
+    stack: Acquisition | None = None,
 ) -> DenoiseResult:
     """Filter a scan, a recording of one block, as :func:`denoise` does.
 
@@ -164,8 +166,8 @@ def denoise_frames(
         Gets the filtered frames; by default they are not kept.
     executor : Executor, optional
         Maps over the chunks; by default threads.
-    lazy : Acquisition, optional
-        The stack if it is a Dask array, as which the filtered frames are returned.
+    stack : Acquisition, optional
+        The stack if it is an array of Dask or of another library, as which the filtered frames are returned.
     """
     n_steps, geometry = options.iterations + 2, recording.geometry
 
@@ -189,17 +191,20 @@ def denoise_frames(
         solved = time.perf_counter()
         report_step("filter", n_steps - 1)
         # All frames without the clutter, their power and autocorrelation
-        measures = filter_block(recording.chunks, clutter, found.excluded, mapper, target)
+        is_lazy = stack is not None and is_dask_array(stack.iq)
+        is_kept = stack is not None and not is_lazy
+        measures = filter_block(recording.chunks, clutter, found.excluded, mapper, target, is_kept)
         # Blood and noise
         maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
         middle = recording.chunks[len(recording.chunks) // 2]
         quality = checked_noise(maps.quality, middle, clutter, found.excluded, mapper)
         fit = fit_result(found, measures, options)
-    frames: Any = None if target is None else geometry.as_stack(target)
-    if lazy is not None:
+    kept = measures.filtered if target is None else target
+    frames: Any = None if kept is None else geometry.as_stack(kept)
+    if is_lazy and stack is not None:
         without_lags = replace(clutter, projection=None)
         filtered = map_chunks(filtered_frames, recording.chunks, LazyExecutor(), without_lags, found.excluded)
-        frames = lazy_stack(filtered, lazy, recording.dtype)
+        frames = lazy_stack(filtered, stack, recording.dtype)
     timings = {"solve": solved - began, "filter": time.perf_counter() - solved}
     report_step("done", n_steps)
     image = partial(signal_image, geometry, found.grid)

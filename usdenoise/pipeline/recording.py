@@ -4,15 +4,18 @@ A chunk is an array (n_frames, n_pixels) of floating-point numbers, with pixels 
 is unobserved. Frames are brought into this form when they are read. Files are read by :mod:`usdenoise.files`.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
+from array_api_compat import is_cupy_array
 from numpy.typing import NDArray
 
-from usdenoise.errors import OptionError
+from usdenoise.errors import InputError, OptionError
+from usdenoise.linalg.array_library import dtype_of, is_of_library, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import checked_conversion
@@ -40,12 +43,12 @@ class Frames(Protocol):
     @property
     def n_frames(self) -> int: ...  # noqa: D102
 
-    def read(self) -> NDArray[Any]:
-        """Return all frames as a chunk, which must not be changed."""
+    def read(self) -> Any:
+        """Return all frames as a chunk, which must not be changed; of NumPy, or of the library of its device."""
         ...
 
     def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
-        """Return some frames as a chunk; `numbers` increase from 0."""
+        """Return some frames as a chunk on the host; `numbers` increase from 0."""
         ...
 
 
@@ -56,7 +59,7 @@ class ArrayFrames:
     Attributes
     ----------
     values : array or masked array
-        The frames.
+        The frames; of any library, in which they are read.
     axes : str
         Axis letters of the array.
     dtype : numpy.dtype
@@ -67,7 +70,7 @@ class ArrayFrames:
         Whether a copy is read, because the filtered frames overwrite the array while it is used; by default not.
     """
 
-    values: NDArray[Any]
+    values: Any
     axes: str
     dtype: np.dtype[Any]
     name: str
@@ -78,26 +81,49 @@ class ArrayFrames:
         """Number of frames."""
         return int(self.values.shape[self.axes.index("t")])
 
-    def read(self) -> NDArray[Any]:
+    def read(self) -> Any:
         """Return all frames as a chunk: a view if memory has them in this order and type."""
+        if is_of_library(self.values):
+            return self._read_there()
         values = np.ma.filled(self.values, np.nan) if np.ma.isMaskedArray(self.values) else self.values
         with checked_conversion(values, self.dtype, self.name):
             return as_frames(values, self.axes).astype(self.dtype, order="K", copy=self.is_copied)
 
     def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
-        """Return some frames as a chunk."""
-        return replace(self, values=self.values.take(numbers, self.axes.index("t"))).read()
+        """Return some frames as a chunk on the host."""
+        at = self.axes.index("t")
+        picked = namespace(self.values).take(self.values, to_library(numbers, self.values), axis=at)
+        return to_host(replace(self, values=picked).read())
+
+    def _read_there(self) -> Any:
+        """Return the frames of another library than NumPy."""
+        if is_cupy_array(self.values):
+            # A thread begins on the first device.
+            self.values.device.use()
+        xp, frames = namespace(self.values), as_frames(self.values, self.axes)
+        x = xp.astype(frames, getattr(xp, self.dtype.name), copy=False)
+        if dtype_of(x) != self.dtype:
+            raise InputError(
+                f"this {xp.__name__} has no {self.dtype.name}",
+                remedy="choose single precision with {precision}",
+            )
+        if self.dtype.itemsize < dtype_of(frames).itemsize and not xp.all(
+            xp.isfinite(x) == xp.isfinite(frames)
+        ):
+            with checked_conversion(to_host(frames), self.dtype, self.name):
+                to_host(frames).astype(self.dtype)
+        return x
 
     def chunks(self) -> list["Chunk"]:
         """Return the frames as the chunks of a block."""
-        n_pixels = self.values.size // self.n_frames
+        n_pixels = math.prod(self.values.shape) // self.n_frames
         edges = chunk_edges(self.n_frames, n_pixels).tolist()
         return [Chunk(first, self.cut(first, stop)) for first, stop in pairwise(edges)]
 
     def cut(self, first: int, stop: int) -> "ArrayFrames":
         """Return the frames [first, stop)."""
         at = self.axes.index("t")
-        return replace(self, values=self.values[(*[slice(None)] * at, slice(first, stop))])
+        return replace(self, values=self.values[(*[slice(None)] * at, slice(first, stop), ...)])
 
 
 @dataclass(frozen=True)
@@ -120,7 +146,7 @@ class Chunk:
         """Number of the frame after the last one."""
         return self.first + self.frames.n_frames
 
-    def read(self) -> NDArray[Any]:
+    def read(self) -> Any:
         """Return the frames, (n_frames, n_pixels)."""
         return self.frames.read()
 
@@ -185,14 +211,13 @@ class Block:
         """Number of frames."""
         return self.window.n_frames
 
-    def read(self) -> NDArray[Any]:
+    def read(self) -> Any:
         """Return the frames of a block of one chunk, (n_frames, n_pixels)."""
         (chunk,) = self.chunks
-        frames: NDArray[Any] = chunk.read()
-        return frames
+        return chunk.read()
 
     def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
-        """Return some frames of a block of one chunk; `numbers` increase from 0."""
+        """Return some frames of a block of one chunk on the host; `numbers` increase from 0."""
         (chunk,) = self.chunks
         frames: NDArray[Any] = chunk.frames.pick(numbers)
         return frames
@@ -293,8 +318,10 @@ def chunk_edges(n_frames: int, n_pixels: int, firsts: NDArray[np.intp] | None = 
 
 def array_recording(
     stack: Acquisition, precision: str, in_place: bool = False
-) -> tuple[Recording, NDArray[Any]]:
+) -> tuple[Recording, NDArray[Any] | None]:
     """Return the recording of an array in memory, and memory for the filtered frames, (n_frames, n_pixels).
+
+    An array of another library than NumPy has no such memory: its filtered frames are new arrays of this library.
 
     Parameters
     ----------
@@ -307,7 +334,10 @@ def array_recording(
     """
     dtype = working_type(stack, precision)
     chunks = ArrayFrames(stack.iq, stack.axes, dtype, stack.name).chunks()
-    own = as_frames(stack.iq, stack.axes)
+    recording = Recording.of_chunks(stack.geometry, dtype, chunks)
+    if is_of_library(stack.iq):
+        return recording, None
+    own: NDArray[Any] = as_frames(stack.iq, stack.axes)
     if not (
         in_place
         and stack.iq.dtype == dtype
@@ -316,7 +346,7 @@ def array_recording(
     ):
         is_by_pixel = own.strides[0] < own.strides[1]
         own = np.empty(own.shape, dtype, order="F" if is_by_pixel else "C")
-    return Recording.of_chunks(stack.geometry, dtype, chunks), own
+    return recording, own
 
 
 def cut_into_windows(

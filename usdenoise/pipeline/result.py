@@ -1,5 +1,6 @@
 """The result of denoising a stack, also as labelled arrays of xarray."""
 
+import math
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Self
@@ -133,7 +134,7 @@ class DenoiseResult(FitResult):
     @property
     def sampled(self) -> str:
         """The share of all entries that were fitted or held out, for example "7.1 %"."""
-        n_entries = self.acquisition.iq.size - self.n_silent * self.acquisition.n_frames
+        n_entries = math.prod(self.acquisition.shape) - self.n_silent * self.acquisition.n_frames
         return f"{100 * self.n_sampled / n_entries:.3g} %"
 
     def to_xarray(self) -> Any:
@@ -148,7 +149,7 @@ class DenoiseResult(FitResult):
         """
         stack = self.acquisition
         arrays = {name: self._image(name, getattr(self, name), POWER_IMAGES[name]) for name in POWER_IMAGES}
-        if np.iscomplexobj(stack.iq):
+        if stack.is_complex:
             arrays["axial_velocity"] = self._velocity()
         if self.observed is not None:
             arrays["unobserved"] = self._unobserved()
@@ -191,7 +192,7 @@ class DenoiseResult(FitResult):
     def _unobserved(self) -> Any:
         stack = self.acquisition
         if self.observed is None:
-            missing = np.zeros(stack.iq.shape, bool)
+            missing = np.zeros(stack.shape, bool)
         else:
             missing = stack.as_stack(~unpack(self.observed, stack.n_frames).T)
         return to_data_array(
@@ -202,7 +203,7 @@ class DenoiseResult(FitResult):
     def provenance(self) -> str:
         """What made the result, as JSON text."""
         stack = self.acquisition
-        source = {"dataset": stack.name, "shape": list(stack.iq.shape), "axes": stack.axes}
+        source = {"dataset": stack.name, "shape": list(stack.shape), "axes": stack.axes}
         return to_json(record(None, asdict(self.options), source))
 
     def __repr__(self) -> str:
@@ -212,7 +213,7 @@ class DenoiseResult(FitResult):
         error = "-" if self.held_out_rmse is None else f"{self.held_out_rmse:.4g}"
         seconds = ", ".join(f"{stage} {value:.2f} s" for stage, value in self.timings_s.items())
         lines = {
-            "stack": f"{stack.name}, {stack.shape_text}, {stack.iq.dtype}, {self.n_unobserved} entries unobserved",
+            "stack": f"{stack.name}, {stack.shape_text}, {stack.dtype}, {self.n_unobserved} entries unobserved",
             "method": f"{options.method}, rank {options.rank}, {self.sampled} of the entries sampled, seed {options.seed}",
             "kept": f"components {self.kept}",
             "low cutoff": f"{options.low_cutoff}, {self.cutoff_certainty}: {self.cutoff_sentence}",

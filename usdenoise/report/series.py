@@ -12,6 +12,7 @@ from usdenoise.blood.picture_quality import PictureQuality, blood_pixels
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import OptionError
 from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.linalg.array_library import on_host
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
@@ -152,12 +153,13 @@ def series_of_stack(
     shape = result.acquisition.shape_in(result.acquisition.spatial_axes)
     # The images of a result for a DataArray have the dimensions of the input.
     images = {name: np.asarray(getattr(result, name)).reshape(shape) for name in POWER_IMAGES}
-    flow = flow_images(result.acquisition.iq, result.acquisition, products, result.frame_quality.excluded)
+    stack, excluded = result.acquisition, result.frame_quality.excluded
+    flow = flow_images(on_host(stack.iq), stack, products, excluded) if products else {}
     means = images | {name: flow_image.values for name, flow_image in flow.items()}
     attributes = POWER_IMAGES | {
         name: {"unit": flow_image.unit, "formula": flow_image.formula} for name, flow_image in flow.items()
     }
-    stack, frames = result.acquisition, result.frame_quality
+    frames = result.frame_quality
     rate, n_frames = stack.frame_rate_hz, stack.n_frames
     block = BlockRecord(
         time=(first_frame + (n_frames - 1) / 2) / (rate or 1.0),

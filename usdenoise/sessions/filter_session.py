@@ -16,6 +16,7 @@ from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.errors import InputError
+from usdenoise.linalg.array_library import to_host
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
@@ -255,8 +256,8 @@ def _filtered_session(
     if quality.noisy_share > MOST_NOISY:
         x = recording.blocks[counting[len(counting) // 2]].read()
         x = x if clutter.reference is None else clutter.reference.align(x)[0]
-        chunk = Chunk(0, ArrayFrames(x, "tz", x.dtype, recording.geometry.name))
-        quality = checked_noise(quality, chunk, clutter, np.zeros(len(x), bool), threads)
+        chunk = Chunk(0, ArrayFrames(x, "tz", recording.dtype, recording.geometry.name))
+        quality = checked_noise(quality, chunk, clutter, np.zeros(x.shape[0], bool), threads)
     # The blood power of each block
     blood = dict(
         zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)
@@ -311,7 +312,7 @@ def _maps_of_block(
 ) -> SeriesMaps:
     """Return the maps of a block as of a scan, in the signal pixels of its session."""
     block, alignment = recording.blocks[number], findings[number].alignment
-    x = block.read()
+    x = to_host(block.read())
     if alignment is not None and clutter.reference is not None:
         x = np.where(clutter.reference.mask.ravel(), clutter.reference.apply(x, alignment), 0)
     frames = ArrayFrames(x, "tz", recording.dtype, recording.geometry.name)

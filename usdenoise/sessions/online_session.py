@@ -1,6 +1,7 @@
 """A session whose blocks are still to come: each is filtered as it comes, with the latest estimate."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -105,7 +106,7 @@ class OnlineSession:
         Parameters
         ----------
         block : Acquisition, array or xarray.DataArray
-            The block; it stays as it is.
+            The block; it stays as it is. An array of another library than NumPy is filtered on its device.
         name : str
             Its name; none by default.
 
@@ -343,7 +344,7 @@ def _most_in_memory(stack: Acquisition, precision: str) -> int:
         If the first block and the estimate do not fit into the free memory: no other block would.
     """
     free = available_bytes()
-    of_block = stack.iq.size * working_type(stack, precision).itemsize
+    of_block = math.prod(stack.shape) * working_type(stack, precision).itemsize
     if HELD_LIVE * of_block > free:
         raise OptionError(
             f"a live session of blocks of {stack.n_frames} frames needs about {HELD_LIVE * of_block / 2**20:.0f} MiB of "

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, reference_of
+from usdenoise.linalg.array_library import dtype_of
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
@@ -240,8 +241,8 @@ def look_at_block(
     executor : Executor
         Makes the estimate.
     """
-    frames = ArrayFrames(x, "tz", x.dtype, geometry.name)
-    scan = Recording.of_chunks(geometry.of_frames(len(x)), x.dtype, frames.chunks())
+    frames = ArrayFrames(x, "tz", dtype_of(x), geometry.name)
+    scan = Recording.of_chunks(geometry.of_frames(x.shape[0]), frames.dtype, frames.chunks())
     # The block may be empty, or too short for the options.
     with suppress(UsdenoiseError):
         return estimate_clutter(scan, options, executor).consecutive

@@ -7,7 +7,8 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.stack.arrays import is_dask_array
+from usdenoise.linalg.array_library import dtype_of, is_of_library, on_host
+from usdenoise.stack.arrays import check_library, is_dask_array
 from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.geometry import GriddedStack, StoredForm, as_frames
 
@@ -19,7 +20,8 @@ class Acquisition(GriddedStack):
     Attributes
     ----------
     iq : complex or real array, 3-D or 4-D, axes in the order of `axes`
-        Complex IQ, or real RF or envelope, in any unit. NaN and infinite entries are unobserved; the masked
+        Complex IQ, or real RF or envelope, in any unit, of NumPy, Dask, or a library of the Python array API standard, such
+        as CuPy, PyTorch and JAX. NaN and infinite entries are unobserved; the masked
         entries of a masked array become NaN.
     axes : str
         One letter for each axis of `iq`: z depth, x lateral, y elevation, t time (frames); for example "tzx".
@@ -81,7 +83,7 @@ class Acquisition(GriddedStack):
     def __post_init__(self) -> None:
         object.__setattr__(self, "iq", without_mask(self.iq))
         object.__setattr__(self, "shape", tuple(self.iq.shape))
-        object.__setattr__(self, "dtype", self.iq.dtype)
+        object.__setattr__(self, "dtype", self.iq.dtype if is_dask_array(self.iq) else dtype_of(self.iq))
         self._check()
 
     @classmethod
@@ -103,7 +105,8 @@ class Acquisition(GriddedStack):
     @property
     def frames(self) -> NDArray[Any]:
         """The frames, (n_frames, n_pixels), pixels in the order z, x, y: the transpose of the Casorati matrix."""
-        return as_frames(self.iq, self.axes)
+        frames: NDArray[Any] = as_frames(self.iq, self.axes)
+        return frames
 
     def __repr__(self) -> str:
         rate = "frame rate unknown" if self.frame_rate_hz is None else f"{self.frame_rate_hz:g} Hz"
@@ -124,13 +127,13 @@ class Acquisition(GriddedStack):
         """
         from usdenoise.stack.data_arrays import stack_to_data_array
 
-        return stack_to_data_array(self.iq, self)
+        return stack_to_data_array(on_host(self.iq), self)
 
 
 def without_mask(values: Any) -> NDArray[Any]:
     """Return a masked array as a plain one with NaN for the masked entries, and any other as it is.
 
-    One of Dask or in a file stays what it is.
+    One of Dask or of another library stays what it is.
 
     Parameters
     ----------
@@ -139,6 +142,9 @@ def without_mask(values: Any) -> NDArray[Any]:
     """
     lazy: Any = values
     if is_dask_array(values):
+        return cast(NDArray[Any], lazy)
+    if is_of_library(values):
+        check_library(values)
         return cast(NDArray[Any], lazy)
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)

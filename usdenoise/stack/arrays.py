@@ -9,12 +9,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
+from usdenoise.linalg.array_library import namespace
+
+HALF_PRECISION = ("float16", "bfloat16", "complex32")
+"""Types of other libraries that have fewer digits than the tissue is above the blood."""
 
 
 def is_dask_array(value: Any) -> TypeGuard[Any]:
     """Return whether a value is a Dask array. Nothing is imported: who has one has imported Dask."""
     arrays = sys.modules.get("dask.array")
     return arrays is not None and isinstance(value, arrays.Array)
+
+
+def check_library(values: Any) -> None:
+    """Check that an array of another library than NumPy has a type in which it can be filtered.
+
+    Raises
+    ------
+    InputError
+        If its library has no complex numbers, or the array has half precision.
+    """
+    library = namespace(values).__name__.removeprefix("array_api_compat.")
+    if not hasattr(namespace(values), "complex64"):
+        raise InputError(f"{library} has no complex numbers; give an array of another library, such as NumPy")
+    name = str(values.dtype).rpartition(".")[2]
+    if name in HALF_PRECISION:
+        raise InputError(f"the stack is of {name}, whose precision is too low; give float32 or complex64")
 
 
 @contextmanager

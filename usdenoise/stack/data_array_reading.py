@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
+from usdenoise.linalg.array_library import on_host
 from usdenoise.stack.acquisition import Acquisition, without_mask
 from usdenoise.stack.arrays import is_dask_array
 from usdenoise.stack.coordinates import check_order
@@ -159,8 +160,8 @@ def time_axis_of(
     if is_data_array(stack) and axis is None:
         stack = from_data_array(stack, axes)
     if isinstance(stack, Acquisition):
-        return stack.iq, stack.axes.index("t")
-    values = without_mask(stack)
+        return on_host(stack.iq), stack.axes.index("t")
+    values = on_host(without_mask(stack))
     if axes is not None:
         check_axes(axes, values.shape)
         return values, axes.index("t")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
+from usdenoise.linalg.array_library import is_of_library, namespace
 from usdenoise.stack.coordinates import Coordinate
 
 FREE_NAME = "filtered_stack"
@@ -50,7 +51,7 @@ def in_axes(values: NDArray[Any], axes: str, order: str) -> NDArray[Any]:
     return values.transpose([axes.index(letter) for letter in order])
 
 
-def as_frames(values: NDArray[Any], axes: str) -> NDArray[Any]:
+def as_frames(values: Any, axes: str) -> Any:
     """Return the values of a stack, axes in the order of the letters `axes`, as frames of pixels in the order z, x, y.
 
     Returns
@@ -58,6 +59,10 @@ def as_frames(values: NDArray[Any], axes: str) -> NDArray[Any]:
     (n_frames, n_pixels) array
         A view if the memory allows it. Otherwise a copy, pixel after pixel if time is the fastest axis in memory.
     """
+    if not isinstance(values, np.ndarray):
+        xp = namespace(values)
+        by_frame = xp.permute_dims(values, [axes.index(letter) for letter in "t" + canonical_axes(axes)[:-1]])
+        return xp.reshape(by_frame, (by_frame.shape[0], -1))
     pixels_and_time = in_axes(values, axes, canonical_axes(axes))
     n_frames = pixels_and_time.shape[-1]
     strides = [
@@ -179,8 +184,12 @@ class GriddedStack:
         order = [first + self.spatial_axes.index(letter) for letter in self.pixel_axes]
         return images.transpose([*range(first), *order]).reshape(*images.shape[:first], -1)
 
-    def as_stack(self, frames: NDArray[Any]) -> NDArray[Any]:
+    def as_stack(self, frames: Any) -> Any:
         """Return frames, (n, n_pixels), as a stack of n frames with the axes of this one: a view."""
+        if is_of_library(frames):
+            xp, letters = namespace(frames), "t" + self.pixel_axes
+            images = xp.reshape(frames, (frames.shape[0], *self.pixel_shape))
+            return xp.permute_dims(images, [letters.index(letter) for letter in self.axes])
         return np.moveaxis(self.image(frames), 0, self.axes.index("t"))
 
     @property

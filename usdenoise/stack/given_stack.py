@@ -8,6 +8,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
+from usdenoise.linalg.array_library import to_host
 from usdenoise.options.reading_options import SCALE_NAMES, ReadOptions
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import is_dask_array, is_power, offset_of
@@ -84,7 +85,8 @@ def _checked(stack: Acquisition) -> Acquisition:
     """Check that a stack in memory is not power Doppler or an envelope, by its first and its middle frame."""
     if is_dask_array(stack.iq):
         return stack
-    frames = [stack.iq.take(number, stack.axes.index("t")) for number in (0, stack.n_frames // 2)]
+    at: tuple[Any, ...] = (slice(None),) * stack.axes.index("t")
+    frames = [to_host(stack.iq[(*at, number, ...)]) for number in (0, stack.n_frames // 2)]
     if is_power(frames):
         if offset := offset_of(frames[1]):
             raise InputError(
