@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.frames.registration import SPECKLE_PIXELS, TINY, Registration, Shift
-from usdenoise.linalg.array_library import dtype_of, namespace, to_host, to_library
+from usdenoise.linalg.array_library import dtype_of, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.row_blocks import envelope, row_blocks
@@ -324,6 +324,7 @@ def shifted(frames: Any, shift: NDArray[np.float64]) -> Any:
     return result
 
 
+@in_full_precision
 def _shifted_there(frames: Any, shift: NDArray[np.float64]) -> Any:
     """Return frames of another library than NumPy as :func:`shifted` does, by products with matrices on their device."""
     xp, shape = namespace(frames), frames.shape

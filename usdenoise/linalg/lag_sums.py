@@ -60,7 +60,7 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None) -> NDA
 
 
 def column_lag_sums(values: Any, n_lags: int, parts: Parts, is_compiled: bool = False) -> NDArray[Any]:
-    """Return the sums of :func:`lag_sums` of columns, (2, m, n_lags).
+    """Return the sums of :func:`lag_sums` of columns.
 
     Parameters
     ----------
@@ -72,15 +72,20 @@ def column_lag_sums(values: Any, n_lags: int, parts: Parts, is_compiled: bool = 
         The parts of the rows, from :func:`half_parts`.
     is_compiled : bool
         Whether compiled loops make the sums, in a third of the time; loading them takes half a second. By default not.
+
+    Returns
+    -------
+    (2, m, n_lags) array
+        As :func:`lag_sums`. Columns of another library than NumPy have sums in their precision, and only of half 0 if all
+        parts belong to it.
     """
-    if isinstance(values, np.ndarray) and (not is_compiled or n_lags == 0):
-        return lag_sums(values.T, n_lags, parts)
-    sums = np.zeros((2, values.shape[1], n_lags), np.result_type(dtype_of(values), np.float64))
     if not isinstance(values, np.ndarray):
-        sums[: max(half for *_, half in parts) + 1] = _sums_by_products(values, n_lags, parts)
-        return sums
+        return _sums_there(values, n_lags, parts)
+    if not is_compiled or n_lags == 0:
+        return lag_sums(values.T, n_lags, parts)
     from usdenoise.linalg.compiled_lags import complex_lags, real_lags
 
+    sums = np.zeros((2, values.shape[1], n_lags), np.result_type(values.dtype, np.float64))
     add = complex_lags if np.iscomplexobj(values) else real_lags
     add(values, np.array(parts, np.int64).reshape(-1, 3), sums)
     return sums
@@ -128,19 +133,35 @@ def _products(rows: NDArray[Any], lagged: NDArray[Any], n_lags: int, parts: Part
     return sums
 
 
-def _sums_by_products(values: Any, n_lags: int, parts: Parts) -> NDArray[Any]:
-    """Return the sums of columns of any library, (halves that have parts, m, n_lags), summed in their precision."""
+def _sums_there(values: Any, n_lags: int, parts: Parts) -> NDArray[Any]:
+    """Return the sums of columns of another library than NumPy, (halves that have parts, m, n_lags).
+
+    They are inverse Fourier transforms of spectra, which a device makes in fewer reads of its memory than products of lags.
+    """
+    from scipy.fft import next_fast_len
+
     xp, n = namespace(values), values.shape[0]
-    is_in_half = np.zeros((1 + max(half for *_, half in parts), n), dtype_of(values))
-    for first, last, half in parts:
-        is_in_half[half, first:last] = 1
-    weights, conjugate = to_library(is_in_half, values), xp.conj(values)
-    # The sums over the frames of both halves are one product, which reads the values once.
-    sums = [
-        weights[:, : max(n - lag, 0)] @ (values[lag:, :] * conjugate[: max(n - lag, 0), :])
-        for lag in range(n_lags)
-    ]
-    return to_host(xp.stack(sums, axis=-1))
+    length = next_fast_len(n + n_lags - 1)
+    is_complex = xp.isdtype(values.dtype, "complex floating")
+    x = (
+        values
+        if is_complex
+        else xp.astype(values, xp.complex64 if values.dtype == xp.float32 else xp.complex128)
+    )
+    spectrum, sums = xp.fft.fft(x, n=length, axis=0), []
+    # The frequencies become lags by a product, (n_lags, length), as the lags are few.
+    angles = np.outer(np.arange(n_lags), np.arange(length)) % length * (2j * np.pi / length)
+    to_lags = to_library((np.exp(angles) / length).astype(dtype_of(x)), x)
+    for half in range(1 + max(half for *_, half in parts)):
+        own = np.zeros((n, 1), bool)
+        for first, last, _ in (part for part in parts if part[2] == half):
+            own[first:last] = True
+        of_half = spectrum
+        if not own.all():
+            of_half = xp.fft.fft(xp.where(to_library(own, x), x, xp.zeros_like(x[:1, :1])), n=length, axis=0)
+        sums.append((to_lags @ (xp.conj(of_half) * spectrum)).T)
+    result = to_host(xp.stack(sums))
+    return result if is_complex else result.real
 
 
 def quarter_edges(n: int) -> NDArray[np.int64]:

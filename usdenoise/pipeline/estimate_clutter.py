@@ -34,7 +34,7 @@ from usdenoise.estimate.rank import least_rank
 from usdenoise.frames.displacement import displacements, middle_part
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
 from usdenoise.frames.time_axis import time_axis
-from usdenoise.linalg.array_library import columns, namespace, to_host, to_library
+from usdenoise.linalg.array_library import columns, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import unobserved_normal
 from usdenoise.linalg.low_rank import LowRank
@@ -530,6 +530,7 @@ def fit_all_pixels(
     return LowRank.from_factors(left, right)
 
 
+@in_full_precision
 def projected(chunk: Chunk, right: NDArray[Any]) -> NDArray[Any]:
     """Return M V over the frames of a chunk, (n_pixels, r), with 0 for unobserved entries."""
     x, v = chunk.read(), right[chunk.first : chunk.stop]

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.linalg.array_library import columns, dtype_of, namespace, to_host, to_library
+from usdenoise.linalg.array_library import (
+    columns,
+    dtype_of,
+    in_full_precision,
+    namespace,
+    to_host,
+    to_library,
+)
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
@@ -39,6 +46,7 @@ was two to seven blocks old, on a phantom whose tissue drifts, 2 to 22 times the
 components above this bound 0.94 to 1.03 times, and with a bound of 3 1.04 to 1.14 times."""
 
 
+@in_full_precision
 def filter_chunk(
     x: Any,
     clutter: Clutter,
@@ -127,8 +135,9 @@ def filter_chunk(
         counted = used if observed is None else used & observed[:, tile]
         measured = xp.where(counted, y, zero) if is_filled else y
         if clutter.further is None and n_lags:
-            sums[:, tile] = column_lag_sums(measured, n_lags, parts, clutter.is_compiled)
-            power[tile] = sums[:, tile, 0].sum(axis=0).real
+            lags = column_lag_sums(measured, n_lags, parts, clutter.is_compiled)
+            sums[: len(lags), tile] = lags
+            power[tile] = lags[:, :, 0].real.sum(axis=0)
         else:
             power[tile] = column_squared_norms(measured)
         kept, kept_power[tile] = y, power[tile]
@@ -141,7 +150,7 @@ def filter_chunk(
                 kept_power[tile] = column_squared_norms(of_used)
         if out is not None:
             out[:, tile] = to_host(kept)
-        elif is_kept:
+        if is_kept and not is_on_host:
             kept_tiles.append(xp.asarray(kept, copy=True))
         if n_lags and clutter.further is not None:
             # Per-pixel cutoffs
@@ -150,12 +159,14 @@ def filter_chunk(
             measured -= a[:, also] @ (u.left[tile, also] * u.shares[tile, :]).T
             if is_filled:
                 measured = xp.where(counted, measured, zero)
-            sums[:, tile] = column_lag_sums(measured, n_lags, parts, clutter.is_compiled)
+            lags = column_lag_sums(measured, n_lags, parts, clutter.is_compiled)
+            sums[: len(lags), tile] = lags
         if n_ends:
             ends[:, tile] = to_host(measured[:n_ends, :]).T, to_host(measured[n - n_ends :, :]).T
         if counts is not None and n_lags:
             weights = xp.astype(xp.broadcast_to(counted, y.shape), xp.float32)
-            counts[:, tile] = column_lag_sums(weights, n_lags, parts, clutter.is_compiled)
+            lags = column_lag_sums(weights, n_lags, parts, clutter.is_compiled)
+            counts[: len(lags), tile] = np.rint(lags)
             seen[:, tile] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
     # Kernels of a device that fail may leave zeros without an error
     if not is_on_host and not (
@@ -172,7 +183,7 @@ def filter_chunk(
             values[~mask] = 0
         if out is not None:
             out[:, ~mask] = 0
-        elif is_kept:
+        if is_kept and not is_on_host:
             filtered = xp.where(to_library(mask, x), filtered, zero)
     return Measures(
         excluded=excluded,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, reference_of
-from usdenoise.linalg.array_library import dtype_of
+from usdenoise.linalg.array_library import dtype_of, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
@@ -266,7 +266,7 @@ def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[NDArray[np.
     if not missing.any():
         return x, missing
     # Some of the frames do not have the components that fill them.
-    x, gaps = completed(block.read())
+    x, gaps = completed(to_host(block.read()))
     missing = np.zeros(x.shape, bool) if gaps is None else gaps
     has_data = ~missing.all(axis=1)
     n_missing = np.count_nonzero(missing[has_data], axis=0)
