@@ -17,7 +17,7 @@ from usdenoise.options import DenoiseOptions
 from usdenoise.options.declaration import Group
 
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
-MOST_OPTIONS = {"run": 30, "batch": 30, "session": 36}
+MOST_OPTIONS = {"run": 31, "batch": 30, "session": 37}
 
 
 def command(name: str) -> GroupedCommand:

@@ -106,7 +106,7 @@ class ProgressView:
 @shared.reading_options
 @config_option
 @shared.flags_of(
-    DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed", "threads"
+    DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed", "threads", "device"
 )
 @shared.preset_option
 @shared.estimator_option

@@ -63,7 +63,7 @@ def _regions(context: click.Context, option: click.Parameter, texts: tuple[str, 
     help="Write the mean blood power of a region over the blocks: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm "
     "with mm at the end, or a mask image. Repeat it for several regions.",
 )
-@shared.flags_of(DenoiseOptions, "low_cutoff", "bad_frames")
+@shared.flags_of(DenoiseOptions, "low_cutoff", "bad_frames", "device")
 @shared.short_estimator_option
 @shared.output_option(required=True)
 @shared.overwrite_option

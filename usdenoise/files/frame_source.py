@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
@@ -69,6 +69,10 @@ class FileFrames:
         """Return some frames as a chunk."""
         with self._opened() as source:
             return source.pick(self.first + numbers, self.dtype)
+
+    def cut(self, first: int, stop: int) -> "FileFrames":
+        """Return the frames [first, stop)."""
+        return replace(self, first=self.first + first, stop=self.first + stop)
 
     @contextmanager
     def _opened(self) -> Iterator[Input]:

@@ -2,14 +2,16 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from usdenoise.errors import InputError
 from usdenoise.files.contents import Candidate
 from usdenoise.files.open_input import open_contents, open_input, pick
+from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.reading_options import ScaleKeywords, reading_options
+from usdenoise.pipeline.devices import HOST, cupy_on
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.metadata import Metadata
 
@@ -55,6 +57,7 @@ def load(  # noqa: PLR0913
     frame_rate: float | None = None,
     spacing: float | Sequence[float] | None = None,
     center_frequency: float | None = None,
+    device: str = "cpu",
     on_part: Callable[[int, int], None] | None = None,
     **unknown: Unpack[ScaleKeywords],
 ) -> Acquisition:
@@ -81,6 +84,9 @@ def load(  # noqa: PLR0913
         Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. By default the file's.
     center_frequency : float, optional
         Centre frequency of the received signal in Hz; by default the file's.
+    device : str
+        "cuda" or "cuda:N" copies the stack to a GPU, as an array of CuPy (needs the extra `gpu`); by default it is an array
+        of NumPy.
     on_part : callable, optional
         Called with the number of bytes that are read, and of the whole stack.
     **unknown
@@ -124,10 +130,14 @@ def load(  # noqa: PLR0913
         "spacing": spacing,
         "center_frequency": center_frequency,
     }
+    device = DenoiseOptions.declared["device"].checked(device)
     with open_input(path, {**reading, **unknown}, dtype) as source:
         if source.metadata.contradiction:
             warnings.warn(source.metadata.contradiction, stacklevel=2)
-        return source.read(on_part=on_part)
+        stack = source.read(on_part=on_part)
+    if device == HOST:
+        return stack
+    return replace(stack, iq=cupy_on(device).asarray(stack.iq))
 
 
 def describe(path: str | Path, **options: Any) -> FileDescription:

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, TypeVar
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import FRAME_NUMBERS
+from usdenoise.options.kinds import DEVICE, FRAME_NUMBERS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -165,6 +165,13 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         least=1,
         shown="all processors",
     )
+    device: str = option(
+        "cpu",
+        "Where frames are filtered: cpu, cuda or cuda:N, the GPU of number N. A GPU pays for volumes and for many blocks.",
+        group=Group.RESOURCES,
+        kind=DEVICE,
+    )
+    """cuda needs CuPy, the extra `gpu`. Results are the same, up to rounding."""
 
     def check(self) -> None:
         """Check that one step is given, and that the cutoffs leave components of the rank."""
@@ -214,6 +221,7 @@ class DenoiseKeywords(TypedDict, total=False):
     bad_frames: str | Sequence[int] | None
     precision: str | None
     threads: int | None
+    device: str | None
 
 
 PAPER = MappingProxyType(

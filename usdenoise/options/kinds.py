@@ -3,6 +3,7 @@
 import math
 import numbers
 import operator
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +87,14 @@ def _names(value: Any) -> tuple[str, ...]:
         raise TypeError
     return tuple(_text(name) for name in value)
 
+
+def _device(value: Any) -> str:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", _text(value)):
+        raise ValueError
+    return str(value)
+
+
+DEVICE = Kind("cpu, cuda or cuda:N", str, _device, "DEVICE")
 
 NAMES = Kind("names with commas", _parse_names, _names, "NAME[,NAME]")
 

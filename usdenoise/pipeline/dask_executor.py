@@ -140,6 +140,10 @@ def check_options_of_lazy(options: Any, name: str) -> None:
     OptionError
         If one does.
     """
+    if options.device != "cpu":
+        raise OptionError(
+            "does not apply to a stack of Dask", option="device", remedy="give its file, or an array of CuPy"
+        )
     for option, value, allowed in IN_MEMORY:
         if getattr(options, option) == value:
             raise OptionError(

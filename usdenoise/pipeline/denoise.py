@@ -23,6 +23,7 @@ from usdenoise.pipeline.dask_executor import (
     lazy_recording,
     lazy_stack,
 )
+from usdenoise.pipeline.devices import device_memory, on_device
 from usdenoise.pipeline.estimate_clutter import checked_noise, estimate_clutter
 from usdenoise.pipeline.filter_chunk import filter_block, filtered_frames
 from usdenoise.pipeline.fit_result import fit_result
@@ -170,6 +171,7 @@ def denoise_frames(
         The stack if it is an array of Dask or of another library, as which the filtered frames are returned.
     """
     n_steps, geometry = options.iterations + 2, recording.geometry
+    is_lazy = stack is not None and is_dask_array(stack.iq)
 
     def report_step(next_step: str, done: int) -> None:
         if on_progress is not None:
@@ -182,7 +184,9 @@ def denoise_frames(
 
     report_step("check", 0)
     began = time.perf_counter()
-    with ThreadExecutor(options.threads) as threads:
+    with ThreadExecutor(options.threads) as threads, device_memory(options.device):
+        if not is_lazy:
+            recording = on_device(recording, options.device, threads.threads if executor is None else None)
         mapper = threads if executor is None else DaskExecutor(threads)
         # The spatial subspace, the noise level and the bad frames
         found = estimate_clutter(recording, options, mapper, start, follow, lambda: report_step("solve", 1))
@@ -191,7 +195,6 @@ def denoise_frames(
         solved = time.perf_counter()
         report_step("filter", n_steps - 1)
         # All frames without the clutter, their power and autocorrelation
-        is_lazy = stack is not None and is_dask_array(stack.iq)
         is_kept = stack is not None and not is_lazy
         measures = filter_block(recording.chunks, clutter, found.excluded, mapper, target, is_kept)
         # Blood and noise

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_cupy_array
 from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection
@@ -118,6 +119,9 @@ class Clutter:
             removed = np.ascontiguousarray(left[:, : self.low].T)
             arrays = (left, left.conj(), removed, shares)
             found = Components(*(values if values is None else to_library(values, x) for values in arrays))
+            if is_cupy_array(found.left):
+                # Other threads use them in other streams.
+                found.left.device.synchronize()
             self._components[library] = found
         return found
 
@@ -209,11 +213,12 @@ class Measures:
 
     def lag_sums(self, pixels: NDArray[np.bool_]) -> LagSums:
         """Return the lags of the pixels in a mask, with their numbers, of the measures of a whole block."""
-        pixels = pixels.ravel()
+        # All pixels need no copy.
+        chosen: Any = slice(None) if pixels.all() else pixels.ravel()
         if self.counts is not None:
-            return LagSums(self.sums[:, pixels], self.counts[:, pixels])
+            return LagSums(self.sums[:, chosen], self.counts[:, chosen])
         counts = pair_counts(self.sums.shape[2], ~self.excluded)
-        return LagSums(self.sums[:, pixels], counts[:, None])
+        return LagSums(self.sums[:, chosen], counts[:, None])
 
     def add(self, chunk: "Measures", n_frames: int) -> None:
         """Add the chunk that follows, in place; the block has `n_frames` frames.

@@ -51,6 +51,10 @@ class Frames(Protocol):
         """Return some frames as a chunk on the host; `numbers` increase from 0."""
         ...
 
+    def cut(self, first: int, stop: int) -> "Frames":
+        """Return the frames [first, stop)."""
+        ...
+
 
 @dataclass(frozen=True)
 class ArrayFrames:

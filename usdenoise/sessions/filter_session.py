@@ -22,6 +22,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
 from usdenoise.pipeline.dask_executor import DaskExecutor
 from usdenoise.pipeline.denoise import map_scan
+from usdenoise.pipeline.devices import device_memory, most_entries
 from usdenoise.pipeline.estimate_clutter import checked_noise
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.measures import Clutter
@@ -171,7 +172,7 @@ def filter_session(
     n_threads = options.threads or available_threads()
     if executor is None:
         n_threads = min(n_threads, _most_blocks(recording, options))
-    with ThreadExecutor(n_threads) as threads:
+    with ThreadExecutor(n_threads) as threads, device_memory(options.device):
         mapper = threads if executor is None else DaskExecutor(threads)
 
         def measured(numbers: Sequence[int], clutter: Clutter) -> Iterator[MeasuredBlock]:
@@ -345,6 +346,9 @@ def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
             f"and {most / 2**20:.0f} MiB are free",
             remedy="cut the files into shorter blocks with {window}",
         )
+    if (on_device := most_entries(options.device, recording.dtype, 1)) is not None:
+        # One block is filtered in any case, and fails if it does not fit.
+        return max(1, min(int(most // of_block), on_device // entries))
     return 1 + int(min((most - needed) // of_block, HELD_ENTRIES // entries))
 
 

@@ -13,6 +13,7 @@ from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.linalg.array_library import to_host
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.filter_chunk import filter_chunk
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter
@@ -172,7 +173,7 @@ def measure_block(
     """
     own = own_options(options, block)
     try:
-        x = block.read()
+        x = to_device(block.read(), options.device)
     except InputError as error:
         return error
     try:

@@ -16,6 +16,7 @@ from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.devices import device_memory, most_entries
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Window, map_chunks, working_type
 from usdenoise.pipeline.series import SeriesModel, signal_image
@@ -141,7 +142,7 @@ class OnlineSession:
         """
         state, geometry = self._state, replace(stack.geometry, labels=None)
         if not state.lengths:
-            self._most_in_memory = _most_in_memory(stack, self._options.precision)
+            self._most_in_memory = _most_in_memory(stack, self._options)
             self._masks = region_masks(self._regions, geometry)
             self._geometry = geometry
         assert self._geometry is not None
@@ -161,7 +162,7 @@ class OnlineSession:
         failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()
         estimates, number = state.estimates, len(state.lengths) + n_at_work
         if not estimates.known:
-            with ThreadExecutor(self._options.threads) as executor:
+            with ThreadExecutor(self._options.threads) as executor, device_memory(self._options.device):
                 self._consecutive = look_at_block(block.read(), geometry, self._options, executor)
         try:
             if not estimates.known:
@@ -175,7 +176,7 @@ class OnlineSession:
         def filtered() -> tuple[MeasuredBlock | InputError, Clutter]:
             clutter = estimates.at(number).result().clutter
             how = (clutter, self._options, geometry, (), False, usual, True)
-            with ThreadExecutor(1) as executor:
+            with ThreadExecutor(1) as executor, device_memory(self._options.device):
                 return next(map_chunks(measure_block, [block], executor, *how)), clutter
 
         return BlockAtWork(name, geometry, file_time, sample, self._pool.submit(filtered), estimates)
@@ -335,7 +336,7 @@ class OnlineSession:
             )
 
 
-def _most_in_memory(stack: Acquisition, precision: str) -> int:
+def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:
     """Return the largest number of blocks that are filtered side by side, for their memory.
 
     Raises
@@ -344,11 +345,14 @@ def _most_in_memory(stack: Acquisition, precision: str) -> int:
         If the first block and the estimate do not fit into the free memory: no other block would.
     """
     free = available_bytes()
-    of_block = math.prod(stack.shape) * working_type(stack, precision).itemsize
+    dtype, entries = working_type(stack, options.precision), math.prod(stack.shape)
+    of_block = entries * dtype.itemsize
     if HELD_LIVE * of_block > free:
         raise OptionError(
             f"a live session of blocks of {stack.n_frames} frames needs about {HELD_LIVE * of_block / 2**20:.0f} MiB of "
             f"memory, and {free / 2**20:.0f} MiB are free",
             remedy="write shorter blocks",
         )
-    return 1 + int((free - HELD_LIVE * of_block) // (HELD_BLOCK * of_block))
+    most = 1 + int((free - HELD_LIVE * of_block) // (HELD_BLOCK * of_block))
+    on_device = most_entries(options.device, dtype, 1)
+    return most if on_device is None else max(1, min(most, on_device // entries))

@@ -20,6 +20,7 @@ from usdenoise.linalg.array_library import dtype_of, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.session_options import SessionOptions
+from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clutter
 from usdenoise.pipeline.inspection import SCALES, dead_pixels, largest_part
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
@@ -241,6 +242,7 @@ def look_at_block(
     executor : Executor
         Makes the estimate.
     """
+    x = to_device(x, options.device)
     frames = ArrayFrames(x, "tz", dtype_of(x), geometry.name)
     scan = Recording.of_chunks(geometry.of_frames(x.shape[0]), frames.dtype, frames.chunks())
     # The block may be empty, or too short for the options.

@@ -38,7 +38,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-_RESOURCES = ("threads", "memory")
+_RESOURCES = ("threads", "memory", "device")
 
 
 def requested(**arguments: Any) -> dict[str, Any]:
@@ -47,7 +47,8 @@ def requested(**arguments: Any) -> dict[str, Any]:
     Parameters
     ----------
     **arguments
-        Dataclasses, mappings and plain values. Results do not depend on `threads` and `memory`, which are excluded.
+        Dataclasses, mappings and plain values. Results do not depend on `threads`, `memory` and `device`, which are
+        excluded.
     """
     return {name: _plain(value) for name, value in arguments.items() if name not in _RESOURCES}
 

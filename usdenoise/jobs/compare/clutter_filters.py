@@ -23,6 +23,7 @@ from usdenoise.clutter.local_cutoffs import Lattice, lattice_places
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.errors import InputError, OptionError
 from usdenoise.estimate.rank import least_rank
+from usdenoise.linalg.array_library import to_host
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
@@ -127,7 +128,7 @@ Baseline = Callable[[NDArray[Any], Neighbourhood, DenoiseOptions, Executor], Fil
 
 def _run_baseline(baseline: Baseline, stack: Acquisition, options: DenoiseOptions) -> Filtered:
     dtype = working_type(stack, options.precision)
-    matrix = np.array(ArrayFrames(stack.iq, stack.axes, dtype, stack.name).read().T, order="C")
+    matrix = np.array(to_host(ArrayFrames(stack.iq, stack.axes, dtype, stack.name).read()).T, order="C")
     with ThreadExecutor(options.threads) as executor:
         sample = PixelSample.of(matrix, np.arange(len(matrix)), executor)
         if n_missing := matrix.size - sample.n_used:
