@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from dataclasses import replace
 from itertools import pairwise
 from types import ModuleType, SimpleNamespace
 from unittest import mock
@@ -19,6 +20,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Alignment, Reference, mean_envelope
 from usdenoise.linalg.array_library import to_host
 from usdenoise.pipeline import devices
+from usdenoise.pipeline import filter_chunk as filters
 from usdenoise.pipeline.filter_chunk import filter_chunk
 
 IMAGES = ("blood_power", "power_doppler", "noise_power")
@@ -102,6 +104,18 @@ def test_chunks_of_another_library_are_filtered_as_those_of_numpy(dtype, case, e
     check_equal(total, out, x, clutter, excluded, wanted)
 
 
+@pytest.mark.parametrize("wrong", [0, np.nan])
+def test_an_empty_result_of_a_device_is_an_error(monkeypatch, wrong):
+    x, clutter, excluded, _ = example(np.complex64, next(iter(BLOCK_CASES)))
+    unobserved, clutter = array_api_strict.asarray(np.full_like(x, np.nan)), replace(clutter, has_gaps=True)
+    # A chunk without observed entries is not one
+    assert filter_chunk(unobserved, clutter, excluded).n_unobserved == x.size
+    monkeypatch.setattr(filters, "column_squared_norms", lambda values: wrong)
+    filter_chunk(x, clutter, excluded)
+    with pytest.raises(InputError, match="empty or non-finite"):
+        filter_chunk(array_api_strict.asarray(x), clutter, excluded)
+
+
 def test_what_is_made_of_a_result_of_another_library(small_phantom, tmp_path):
     iq = small_phantom[1].iq
     found, wanted = check_denoised(array_api_strict.asarray(iq), iq, "tzx", {})
@@ -174,17 +188,23 @@ def test_frames_of_another_library_are_aligned_as_those_of_numpy(shape, has_gaps
     check_near(to_host(reference.apply(there, aligned)), reference.apply(x, aligned))
 
 
-def stub(dtype, **functions):
-    namespace = SimpleNamespace(__name__="stub", **functions)
-    return SimpleNamespace(
-        dtype=dtype, shape=(9, 4, 4), ndim=3, __array_namespace__=lambda api_version=None: namespace
-    )
+class Stub:
+    """An array of a library that cannot filter it."""
+
+    shape, ndim = (9, 4, 4), 3
+
+    def __init__(self, dtype, **functions):
+        self.dtype, self.namespace = dtype, ModuleType("stub")
+        vars(self.namespace).update(functions)
+
+    def __array_namespace__(self, api_version=None):
+        return self.namespace
 
 
 def test_what_a_library_cannot_filter_is_refused_in_one_sentence():
     for array, words in (
-        (stub("stub.float32"), "stub has no complex"),
-        (stub("stub.bfloat16", complex64=1), "bfloat16"),
+        (Stub("stub.float32"), "stub has no complex"),
+        (Stub("stub.bfloat16", complex64=1), "bfloat16"),
     ):
         with pytest.raises(InputError, match=words):
             usdenoise.denoise(array, axes="tzx")

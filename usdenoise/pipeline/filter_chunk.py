@@ -32,7 +32,7 @@ TILE_ENTRIES = 40_000
 128 x 128 x 300 took a fifth longer, with 20,000 as long."""
 
 DEVICE_TILE_ENTRIES = 1 << 25
-"""Entries of a tile on a device: its copies take five times 256 MB in complex64, and a usual block is one tile."""
+"""Entries of a tile on a device: its copies and spectra take up to 2.5 GB in complex64. A usual block is one tile."""
 
 RANK_TOLERANCE = 1e-12
 """Energies of coefficients below this part of the largest one are 0 but for rounding errors."""
@@ -169,9 +169,8 @@ def filter_chunk(
             counts[: len(lags), tile] = np.rint(lags)
             seen[:, tile] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
     # Kernels of a device that fail may leave zeros without an error
-    if not is_on_host and not (
-        np.isfinite(power).all() and (power.any() or excluded.all() or not coefficients.any())
-    ):
+    is_empty = bits is None and not excluded.all() and coefficients.any() and not power.any()
+    if not is_on_host and (is_empty or not np.isfinite(power).all()):
         raise InputError(
             "the device returned an empty or non-finite result", remedy="filter on the processor"
         )
