@@ -112,7 +112,7 @@ def device_memory(device: str) -> Iterator[None]:
 def _too_small(device: str) -> OptionError:
     return OptionError(
         f"the memory of the device {device} is too small for this stack",
-        remedy="lower {threads}, read shorter blocks, or use the device cpu",
+        remedy="filter shorter blocks, or use the device cpu",
     )
 
 
