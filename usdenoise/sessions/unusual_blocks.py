@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from usdenoise.blood.blood_background import TINY
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate
 from usdenoise.sessions.bad_blocks import (
-    APART_RATIO,
     FEWEST_BLOCKS,
     MOST_UNUSUAL,
     SPREAD_FLOOR,
@@ -29,10 +28,10 @@ UNUSUAL_SPREADS = 4.0
 estimate. On two simulated sessions blocks in which the image moved by a pixel had 4.6 to 12, others 3 at most; with them
 the cutoff was 19 instead of 43, and 30 instead of 36."""
 
-STRONGEST_PART, WEAK_RATIO = 4, 3.5
-"""Part of the components of the clutter that are its strongest, and ratio of the power of the others between two groups of
-blocks from which the upper group is unusual. In 8 of 10 sessions of 24 blocks with 5 to 12 bursts of motion there were such
-groups, with ratios of 4.8 to 10; in 20 sessions without there were two, with 2.2 and 2.8."""
+STRONGEST_PART, GROUP_RATIO = 4, 3.5
+"""Part of the components of the clutter that are its strongest, and ratio of the power of the others, or of a component in
+few pixels, between two groups of blocks from which the upper group is unusual. In 8 of 10 sessions of 24 blocks with 5 to 12
+bursts of motion there were groups with ratios of 4.8 to 10; in 20 sessions without there were three, with 2.2 to 2.8."""
 
 LOCAL_RATIO, LOCAL_AREA = 10.0, 0.2
 """A block has an artefact, and is not used for the estimate, if a component is above LOCAL_RATIO times its median power in
@@ -72,17 +71,23 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
     is_unusual: NDArray[np.bool_] = above > UNUSUAL_SPREADS * spread
     local = _local_components(found, edges)
     is_unusual |= (local > LOCAL_RATIO * np.median(local, axis=0)).any(axis=1)
-    # Where many blocks are unusual, the spread is theirs, and so are many of the components.
-    weak = _powers_of_weak_components(found, edges)
-    powers = [(levels, APART_RATIO), (np.log(weak), WEAK_RATIO)]
-    powers += [(np.log(np.maximum(power, TINY)), LOCAL_RATIO / 2) for power in local.T]
-    for logs, ratio in powers:
-        upper = upper_group(logs, ratio)
-        if np.count_nonzero(upper) <= MOST_UNUSUAL * len(upper):
-            is_unusual |= upper
     is_unusual |= _have_artefacts(found, sample.parts)
-    usual: NDArray[np.bool_] = ~is_unusual
-    return usual
+    if is_unusual.any():
+        return np.asarray(~is_unusual, bool)
+    # Where many blocks are unusual, the spread is theirs, and so are many of the components: they are a group. One group at
+    # a time, as other powers tell more after a fit without it.
+    weak = np.log(_powers_of_weak_components(found, edges))
+    groups = [
+        [upper_group(levels)],
+        [upper_group(weak, GROUP_RATIO)],
+        [upper_group(np.log(np.maximum(power, TINY)), GROUP_RATIO) for power in local.T],
+    ]
+    for group in groups:
+        small = [upper for upper in group if 0 < np.count_nonzero(upper) <= MOST_UNUSUAL * len(upper)]
+        if small:
+            is_unusual = np.any(small, axis=0)
+            break
+    return np.asarray(~is_unusual, bool)
 
 
 def _have_artefacts(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
