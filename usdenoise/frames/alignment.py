@@ -16,6 +16,7 @@ from usdenoise.frames.registration import SPECKLE_PIXELS, TINY, Registration, Sh
 from usdenoise.linalg.array_library import dtype_of, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.gapped_rows import fit_gapped_rows
+from usdenoise.linalg.orthonormal_bases import eigenvectors
 from usdenoise.linalg.row_blocks import envelope, row_blocks
 from usdenoise.stack.sampling import spread_rows
 
@@ -179,8 +180,6 @@ def completed(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     x : (n, n_pixels) array
         The frames.
     """
-    from scipy.linalg import eigh
-
     missing = ~np.isfinite(x)
     if not missing.any():
         return x, None
@@ -197,9 +196,11 @@ def completed(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     q = 0
     while q < highest:
         q = min(q + max(1, q // 3), highest)
-        powers, v = eigh(some @ some.conj().T, subset_by_index=(n - q, n - 1))
+        v = eigenvectors(some @ some.conj().T, subset_by_index=(n - q, n - 1))
+        courses = v.conj().T @ some
+        powers = np.vecdot(courses, courses).real
         rest = max(np.vdot(some, some).real - powers.sum(), 0.0) / n
-        np.copyto(some, v @ (v.conj().T @ some), where=gaps)
+        np.copyto(some, v @ courses, where=gaps)
     # Least squares of each pixel; the more a component is above the rest, the less its coefficient is pulled to 0.
     conjugate, ridge = v.conj().astype(x.dtype), rest / np.maximum(powers, TINY)
     fitted = fit_gapped_rows(x.T @ conjugate, ~missing.T, conjugate, ridge)
