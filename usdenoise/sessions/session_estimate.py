@@ -45,7 +45,7 @@ MOST_COMPONENTS = 0.4
 factors have fewer unknowns than the sample has entries. Tissue that stretched by 2 pixels during a session needed 155
 components, and 600 entries of a pixel were sampled."""
 
-MOST_ROUNDS = 4
+MOST_ROUNDS = 6
 """Number of fits of the sample of a finished session, each without the blocks that were unusual in the previous fit. The
 estimate of a live session is repeated in any case."""
 

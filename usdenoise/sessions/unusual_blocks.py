@@ -68,26 +68,23 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
         return np.ones(len(levels), bool)
     above = levels - np.nanmedian(levels)
     spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
-    is_unusual: NDArray[np.bool_] = above > UNUSUAL_SPREADS * spread
-    local = _local_components(found, edges)
-    is_unusual |= (local > LOCAL_RATIO * np.median(local, axis=0)).any(axis=1)
-    is_unusual |= _have_artefacts(found, sample.parts)
-    if is_unusual.any():
-        return np.asarray(~is_unusual, bool)
-    # Where many blocks are unusual, the spread is theirs, and so are many of the components: they are a group. One group at
-    # a time, as other powers tell more after a fit without it.
-    weak = np.log(_powers_of_weak_components(found, edges))
-    groups = [
+    weak, local = np.log(_powers_of_weak_components(found, edges)), _local_components(found, edges)
+    local_groups = [upper_group(np.log(np.maximum(power, TINY)), GROUP_RATIO) for power in local.T]
+    # Where many blocks are unusual, the spread is theirs, and so are many of the components: they are a group. One kind at a
+    # time, as an artefact spoils the fit, by which other blocks are judged.
+    kinds = [
+        [above > UNUSUAL_SPREADS * spread],
+        [(local > LOCAL_RATIO * np.median(local, axis=0)).any(axis=1)],
+        [_have_artefacts(found, sample.parts)],
         [upper_group(levels)],
         [upper_group(weak, GROUP_RATIO)],
-        [upper_group(np.log(np.maximum(power, TINY)), GROUP_RATIO) for power in local.T],
+        local_groups,
     ]
-    for group in groups:
-        small = [upper for upper in group if 0 < np.count_nonzero(upper) <= MOST_UNUSUAL * len(upper)]
-        if small:
-            is_unusual = np.any(small, axis=0)
-            break
-    return np.asarray(~is_unusual, bool)
+    for kind in kinds:
+        few = [unusual for unusual in kind if 0 < np.count_nonzero(unusual) <= MOST_UNUSUAL * len(unusual)]
+        if few:
+            return np.asarray(~np.any(few, axis=0), bool)
+    return np.ones(len(levels), bool)
 
 
 def _have_artefacts(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
