@@ -82,6 +82,23 @@ def test_the_library_has_the_same_series(files: Path, made: Scan) -> None:
     assert session(files, **CUTOFFS).regions == {}
 
 
+def test_a_vessel_without_data_in_a_block_is_no_change_of_its_region(made: Scan) -> None:
+    mask = np.zeros(SHAPE, bool)
+    mask[4:12, 4:] = True
+    iq = made.iq.copy()
+    # Nearly all of the blood of the region
+    iq[LENGTH : 2 * LENGTH, 6:10, 4:10] = np.nan
+    found, wanted = (
+        session(replace(made.stack, iq=values), LENGTH, regions={"part": mask}, **CUTOFFS)
+        for values in (iq, made.iq)
+    )
+    assert np.isnan(found.blood_power[1]).any()
+    courses = found.regions["part"], wanted.regions["part"]
+    np.testing.assert_allclose(*courses, rtol=0.1)
+    plain = np.nanmean(np.where(mask, wanted.blood_power, np.nan), axis=(1, 2))
+    np.testing.assert_allclose(courses[1], plain, rtol=1e-5)
+
+
 def test_the_picture_outlines_a_region_where_it_is(made: Scan) -> None:
     """The outline of a region at the left is in the left half of the map, and moves with the region."""
     centres = []

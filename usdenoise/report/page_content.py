@@ -19,7 +19,7 @@ from usdenoise.report.region_picture import REGIONS
 from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.report.series import ResultSeries
-from usdenoise.sessions.regions import relative_change
+from usdenoise.sessions.regions import mean_course, relative_change
 from usdenoise.stack.geometry import GriddedStack, canonical_axes
 
 NOISE_SPAN_DB = 6.0
@@ -153,7 +153,7 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
     ]
     if not is_blood.any():
         return charts
-    change = 100 * (blood[:, is_blood].mean(axis=1) / mean[is_blood].mean(dtype=np.float64) - 1)
+    change = 100 * (mean_course(blood[:, is_blood]) / mean[is_blood].mean(dtype=np.float64) - 1)
     of_vessels = Chart(
         "Blood power over the vessels",
         along,

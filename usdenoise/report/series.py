@@ -25,6 +25,7 @@ from usdenoise.sessions.activation import (
     activation_maps,
     check_events,
     is_within,
+    joined_events,
     smoothed_series,
 )
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
@@ -269,7 +270,7 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
     return replace(
         series,
         activation=activation,
-        events=tuple(events),
+        events=tuple(event for of_type in joined_events(events).values() for event in of_type),
         event_doubts=(*_event_doubts(series, events), *_activation_doubts(series, activation, confounds)),
     )
 

@@ -178,8 +178,7 @@ def activation_maps(
 
     glm, durations = _import_nilearn(), np.zeros(len(times)) if durations is None else durations
     responses = {
-        name: _response(_of_type(events, name), times, durations, hrf)
-        for name in dict.fromkeys(event.trial_type for event in events)
+        name: _response(of_type, times, durations, hrf) for name, of_type in joined_events(events).items()
     }
     # A type whose events no good block sees has no response to fit.
     seen = {name: course for name, course in responses.items() if np.ptp(course[~is_bad]) > 0}
@@ -263,8 +262,9 @@ def running_t(
     """
     good = np.flatnonzero(~is_bad)
     at, lengths = times[good], np.zeros(len(good)) if durations is None else durations[good]
-    names = dict.fromkeys(event.trial_type for event in events)
-    courses = {name: _response(_of_type(events, name), at, lengths, "boxcar") for name in names}
+    courses = {
+        name: _response(of_type, at, lengths, "boxcar") for name, of_type in joined_events(events).items()
+    }
     courses = {name: course for name, course in courses.items() if len(at) and np.ptp(course) > 0}
     moved = [motion[good]] if motion is not None and len(at) and np.ptp(motion[good]) > 0 else []
     design = np.stack([*courses.values(), *moved, at, np.ones(len(at))], axis=1)
@@ -330,16 +330,17 @@ def _import_nilearn() -> Any:
     return nilearn.glm
 
 
-def _of_type(events: Sequence[Event], name: str) -> list[Event]:
-    """Return the events of a type in the order of time, those that overlap as one."""
-    joined: list[Event] = []
-    for event in sorted((one for one in events if one.trial_type == name), key=lambda one: one.onset):
+def joined_events(events: Sequence[Event]) -> dict[str, list[Event]]:
+    """Return the events of each type in the order of time; those that overlap are one."""
+    types: dict[str, list[Event]] = {event.trial_type: [] for event in events}
+    for event in sorted(events, key=lambda one: one.onset):
+        joined = types[event.trial_type]
         if joined and event.onset <= joined[-1].onset + joined[-1].duration:
             stop = max(event.onset + event.duration, joined[-1].onset + joined[-1].duration)
             joined[-1] = replace(joined[-1], duration=stop - joined[-1].onset)
         else:
             joined.append(event)
-    return joined
+    return types
 
 
 def _response(

@@ -101,10 +101,25 @@ def region_series(
     masks : mapping
         Name of each region -> its mask.
     """
-    return {
-        name: RegionSeries(mask, np.array([mean_in_region(image, mask) for image in blood]))
-        for name, mask in masks.items()
-    }
+    has_blood = np.any(np.nan_to_num(blood) != 0, axis=0)
+    return {name: RegionSeries(mask, mean_course(blood[:, mask & has_blood])) for name, mask in masks.items()}
+
+
+def mean_course(values: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the mean over some pixels in each block, as if pixels without data had their usual values in it.
+
+    Parameters
+    ----------
+    values : (n_blocks, n_pixels) array
+        The series of the pixels; NaN where one has no data. A block without any has NaN.
+    """
+    values = values[:, np.isfinite(values).any(axis=0)].astype(np.float64)
+    if not values.shape[1]:
+        return np.full(len(values), np.nan)
+    known, usual = np.isfinite(values), np.nanmedian(values, axis=0)
+    changes = np.sum(values - usual, axis=1, where=known)
+    n_known = np.count_nonzero(known, axis=1)
+    return np.where(n_known > 0, usual.mean() + changes / np.maximum(n_known, 1), np.nan)
 
 
 def relative_change(power: NDArray[np.float64], is_bad: NDArray[np.bool_]) -> NDArray[np.float64]:
