@@ -3,7 +3,7 @@
     python -m benchmarks.gpu                    # a minute
     python -m benchmarks.gpu --blocks 12 --volume 48x48x48x100
 
-The filtered blocks, and a session, are compared with those of the processor: an error ends the benchmark. Blocks of
+Filtered blocks and a session must equal the processor's results; otherwise the benchmark stops. Blocks of
 128 x 128 x 300 are filtered (a) from the memory of the GPU, (b) from the memory of the host, then a volume, and
 (c) blocks from files, which includes reading, quality control, estimate and series. The shares are bytes over time over the
 measured rate of a copy: for (a) the bytes that the steps of the filter read and write, for (b) the bytes of the blocks.

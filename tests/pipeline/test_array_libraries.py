@@ -224,7 +224,7 @@ class Copied(np.ndarray):
 
 @pytest.fixture
 def device(monkeypatch):
-    """A device of CuPy whose arrays are those of array-api-strict; its free memory can be set, and its copies counted."""
+    """A device of CuPy with arrays of array-api-strict; its free memory can be set, and its copies counted."""
     state = SimpleNamespace(free=1 << 30, shapes=[])
 
     def finished(array):

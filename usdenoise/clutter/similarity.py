@@ -137,7 +137,7 @@ class SimilarityProfile:
             Energy of noise in a component, from :func:`noise_energy`. By default infinite: none dominates.
         """
         first, most, least = 0, REFERENCES, 0
-        # A first component, such as a constant, is no reference if it is unlike the next ones that dominate.
+        # The first component, for example a constant, is not the reference if the next dominant ones are unlike it.
         n_after = min(dominant_components(singular_values[1:], noise, DOMINANT), REFERENCES)
         if dominance(singular_values, noise) > DOMINANT and _is_unlike(similarity, n_after):
             first, most = 1, n_after

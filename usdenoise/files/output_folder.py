@@ -188,7 +188,7 @@ def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> None:
         Seconds without a change after which a temporary folder is removed on a file system without locks; a day by default.
     """
     for leftover in folder.glob(f"{PARTIAL}*"):
-        # Those of other users cannot be removed.
+        # Files of other users cannot be removed.
         with suppress(OSError):
             held = os.open(leftover, os.O_RDONLY)
             try:

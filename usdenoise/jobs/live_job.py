@@ -124,7 +124,7 @@ class LivePages:
         left = "" if len(gone) == len(self.filtered) else "; a session of the folder filters the other files"
         return (
             f"{len(gone)} of {len(self.filtered)} block files, from {gone[0].name} to {gone[-1].name}, were removed after "
-            f"they were filtered, so there is no final series. The result is {self._stem}{SERIES}: the courses of the "
+            f"they were filtered, so no final series can be made. The result is {self._stem}{SERIES}: the courses of the "
             f"regions and the maps so far, without an image of each block{left}"
         )
 

@@ -42,7 +42,7 @@ def cupy_on(device: str) -> Any:
     Raises
     ------
     OptionError
-        If CuPy is not installed, or there is no such device.
+        If CuPy is not installed, or the device does not exist.
     """
     remedy = "run pip install 'usdenoise[gpu]' on a machine with an NVIDIA GPU, or use the device cpu"
     try:

@@ -270,12 +270,10 @@ def running_t(
     design = np.stack([*courses.values(), *moved, at, np.ones(len(at))], axis=1)
     if not courses or len(at) - design.shape[1] < LEAST_FREE:
         return {}
-    powers = block_powers[good].reshape(len(good), -1)
-    values = _filled(powers, np.zeros(len(good), bool))
+    powers, none_bad = block_powers[good].reshape(len(good), -1), np.zeros(len(good), bool)
+    values = _filled(powers, none_bad)
     t = np.full((len(courses), values.shape[1]), np.nan)
-    for pixels, fit in _groups(
-        powers, np.zeros(len(good), bool), np.arange(values.shape[1]), design, len(courses)
-    ):
+    for pixels, fit in _groups(powers, none_bad, np.arange(values.shape[1]), design, len(courses)):
         effects = np.linalg.lstsq(fit, values[:, pixels])[0]
         residual = values[:, pixels] - fit @ effects
         variance = np.sum(residual**2, axis=0) / (len(fit) - np.linalg.matrix_rank(fit))

@@ -1,6 +1,6 @@
 """Unusual blocks: their sampled frames differ from those of the other blocks. The estimate of a session omits them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -60,7 +60,7 @@ def _powers_of_weak_components(found: ClutterEstimate, edges: NDArray[np.intp]) 
 
 
 def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
-    """Return the blocks whose sampled frames have no unusual power outside the clutter, and no artefact."""
+    """Return the blocks without unusual power outside the clutter or an artefact, and outside of groups of such blocks."""
     edges = sample.edges
     with np.errstate(divide="ignore"):
         levels = np.log(_levels(found, edges))
@@ -69,18 +69,18 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
     above = levels - np.nanmedian(levels)
     spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
     weak, local = np.log(_powers_of_weak_components(found, edges)), _local_components(found, edges)
-    local_groups = [upper_group(np.log(np.maximum(power, TINY)), GROUP_RATIO) for power in local.T]
+
     # Where many blocks are unusual, the spread is theirs, and so are many of the components: they are a group. One kind at a
     # time, as an artefact spoils the fit, by which other blocks are judged.
-    kinds = [
-        [above > UNUSUAL_SPREADS * spread],
-        [(local > LOCAL_RATIO * np.median(local, axis=0)).any(axis=1)],
-        [_have_artefacts(found, sample.parts)],
-        [upper_group(levels)],
-        [upper_group(weak, GROUP_RATIO)],
-        local_groups,
-    ]
-    for kind in kinds:
+    def kinds() -> Iterator[list[Any]]:
+        yield [above > UNUSUAL_SPREADS * spread]
+        yield [(local > LOCAL_RATIO * np.median(local, axis=0)).any(axis=1)]
+        yield [_have_artefacts(found, sample.parts)]
+        yield [upper_group(levels)]
+        yield [upper_group(weak, GROUP_RATIO)]
+        yield [upper_group(np.log(np.maximum(power, TINY)), GROUP_RATIO) for power in local.T]
+
+    for kind in kinds():
         few = [unusual for unusual in kind if 0 < np.count_nonzero(unusual) <= MOST_UNUSUAL * len(unusual)]
         if few:
             return np.asarray(~np.any(few, axis=0), bool)
