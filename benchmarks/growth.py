@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.shared import command_line, medians, timed_in_turn, with_peak, write_json
 from usdenoise.completion.starts import gaussian
-from usdenoise.linalg.orthonormal_bases import orthonormal
+from usdenoise.linalg.tall_matrices import orthonormal
 from usdenoise.pipeline.denoise import denoise
 
 SVD_FRAMES, CLUTTER = 2400, 10

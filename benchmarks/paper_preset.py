@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.shared import command_line, seconds_of
 from usdenoise import denoise, load
-from usdenoise.estimate.svd import truncated_svd
+from usdenoise.estimate.estimate import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.system.memory import peak_memory_bytes
 

@@ -39,14 +39,14 @@ from tests.programs import python
 from usdenoise.baselines import randomized_svd
 from usdenoise.blood.metrics import correlation
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.estimate.svd import truncated_svd
-from usdenoise.jobs.compare import clutter_filters
-from usdenoise.jobs.compare.figures_of_merit import relative_distance
+from usdenoise.estimate.estimate import truncated_svd
+from usdenoise.jobs import clutter_filters
+from usdenoise.jobs.compare import relative_distance
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.system.blas_threads import available_threads
+from usdenoise.system.threads import available_threads
 
 LOSS = 1e-3
 BEYOND = 8

@@ -50,7 +50,7 @@ if __name__ == "__main__":
             peaks = client.run(lambda: __import__("resource").getrusage(0).ru_maxrss)
             workers = max(peaks.values()) / 1024
     else:
-        from usdenoise.files.frame_source import lines_recording
+        from usdenoise.files.recordings import lines_recording
         from usdenoise.files.open_input import open_input
         from usdenoise.options.denoise_options import make_options
         from usdenoise.pipeline.denoise import denoise_frames

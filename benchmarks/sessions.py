@@ -23,10 +23,9 @@ from usdenoise import Acquisition, denoise
 from usdenoise.frames.alignment import shifted
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.phantom.activation import blood_rise, coupling
-from usdenoise.phantom.disturbances import block_motion
+from usdenoise.phantom.motion_and_noise import block_motion, blood_rise, coupling
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Block, Recording
 from usdenoise.pipeline.series import BlockLags, Series, SeriesModel

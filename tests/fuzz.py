@@ -240,7 +240,7 @@ class ChildReader:
 
 def serve(connection: Connection) -> None:
     """Load the files whose paths arrive over a connection, and send the outcome of each."""
-    for library in ("h5py", "scipy.io", "zarr", "usdenoise.files.loading"):
+    for library in ("h5py", "scipy.io", "zarr", "usdenoise.files.recordings"):
         import_module(library)
     taken = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) << 10
     resource.setrlimit(resource.RLIMIT_DATA, (taken + MEMORY_BYTES,) * 2)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.jobs.session_call import run_session
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 
 
 def low_rank(

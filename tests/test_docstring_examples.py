@@ -43,7 +43,7 @@ def home(name: str) -> str:
 OTHERS = {
     "usdenoise.blood.metrics",
     "usdenoise.xarray",
-    "usdenoise.stack.data_array_reading",
+    "usdenoise.stack.given_stack",
     "usdenoise.stack.pixel_sample",
     "usdenoise.files.open_input",
 }

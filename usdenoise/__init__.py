@@ -11,10 +11,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from usdenoise.blood import metrics as metrics
-    from usdenoise.blood.flow import axial_velocity as axial_velocity
-    from usdenoise.blood.flow import directional_power as directional_power
-    from usdenoise.blood.flow import signed_power as signed_power
-    from usdenoise.blood.power_doppler import power_doppler as power_doppler
+    from usdenoise.blood.doppler import axial_velocity as axial_velocity
+    from usdenoise.blood.doppler import directional_power as directional_power
+    from usdenoise.blood.doppler import power_doppler as power_doppler
+    from usdenoise.blood.doppler import signed_power as signed_power
     from usdenoise.completion.descent_methods import METHODS as METHODS
     from usdenoise.errors import UsdenoiseError as UsdenoiseError
     from usdenoise.files import load as load
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from usdenoise.options.job_options import Output as Output
     from usdenoise.pipeline.denoise import denoise as denoise
     from usdenoise.pipeline.result import DenoiseResult as DenoiseResult
-    from usdenoise.report.plot import plot as plot
+    from usdenoise.report.result_pictures import plot as plot
     from usdenoise.sessions.live_state import SessionUpdate as SessionUpdate
     from usdenoise.stack.acquisition import Acquisition as Acquisition
 
@@ -42,14 +42,14 @@ _HOMES = {
     "METHODS": "usdenoise.completion.descent_methods",
     "Output": "usdenoise.options.job_options",
     "UsdenoiseError": "usdenoise.errors",
-    "axial_velocity": "usdenoise.blood.flow",
-    "signed_power": "usdenoise.blood.flow",
+    "axial_velocity": "usdenoise.blood.doppler",
+    "signed_power": "usdenoise.blood.doppler",
     "compare": "usdenoise.jobs.compare",
     "denoise": "usdenoise.pipeline.denoise",
-    "directional_power": "usdenoise.blood.flow",
+    "directional_power": "usdenoise.blood.doppler",
     "load": "usdenoise.files",
-    "plot": "usdenoise.report.plot",
-    "power_doppler": "usdenoise.blood.power_doppler",
+    "plot": "usdenoise.report.result_pictures",
+    "power_doppler": "usdenoise.blood.doppler",
     "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.jobs.batch",
     "save": "usdenoise.jobs.main_file",

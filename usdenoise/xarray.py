@@ -4,10 +4,10 @@ from typing import Any
 
 import xarray
 
-from usdenoise.blood.power_doppler import POWER_FORMULA, POWER_UNIT, power_doppler
+from usdenoise.blood.doppler import POWER_FORMULA, POWER_UNIT, power_doppler
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.stack.data_array_reading import describe_data_array, from_data_array
 from usdenoise.stack.data_arrays import to_data_array
+from usdenoise.stack.given_stack import describe_data_array, from_data_array
 
 
 @xarray.register_dataarray_accessor("usdenoise")

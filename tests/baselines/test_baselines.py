@@ -5,12 +5,17 @@ import pytest
 from scipy.signal import butter, sosfiltfilt
 
 from tests.reference import loops
-from usdenoise.baselines import highpass, polynomial, randomized_svd, robust_pca
-from usdenoise.baselines.robust_pca import threshold_singular_values
-from usdenoise.baselines.temporal_filters import end_of_clutter
+from usdenoise.baselines import (
+    end_of_clutter,
+    highpass,
+    polynomial,
+    randomized_svd,
+    robust_pca,
+    threshold_singular_values,
+)
 from usdenoise.completion.starts import gaussian
 from usdenoise.errors import DivergedError
-from usdenoise.estimate.svd import truncated_svd
+from usdenoise.estimate.estimate import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import usdenoise
 from tests.conftest import all_frames
-from usdenoise.blood import blood_map, noise_map
+from usdenoise.blood import blood_map, noise
 from usdenoise.blood.metrics import correlation, detection_auc
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.phantom import PhantomSettings
@@ -158,7 +158,7 @@ def test_the_map_is_the_same_for_any_number_of_threads_and_any_band(noisy):
 
 def test_the_map_is_the_same_for_any_size_of_its_blocks(noisy, monkeypatch):
     _, terms, _, result = noisy
-    for module in (blood_map, noise_map):
+    for module in (blood_map, noise):
         monkeypatch.setattr(module, "PIXELS_A_BLOCK", 299)
     again = usdenoise.denoise(stack_of(terms), axes="zxt")
     np.testing.assert_allclose(again.noise_power, result.noise_power, rtol=1e-5)

@@ -6,8 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from usdenoise.blood.flow import axial_velocity, directional_power, doppler_frequency, flow_images
-from usdenoise.blood.power_doppler import decibels, power_doppler
+from usdenoise.blood.doppler import (
+    axial_velocity,
+    decibels,
+    directional_power,
+    doppler_frequency,
+    flow_images,
+    power_doppler,
+)
 from usdenoise.errors import OptionError
 from usdenoise.stack.acquisition import Acquisition
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tests.stacks import write_stack
 from usdenoise.cli import main
-from usdenoise.files.tiff import read_tiff
+from usdenoise.files.images import read_tiff
 
 FLAWS = ("none", "constant pixels", "equal frames", "holes", "infinite", "zeros", "one entry", "all equal")
 TYPES = ("c8", "c16", "f4", "f8", "f2", "i1", "i2", "u2", "i4", "i8")

@@ -12,7 +12,7 @@ from tests.cli.shared import cli
 from tests.report.reports import Page
 from tests.stacks import write_stack
 from usdenoise.errors import InputError
-from usdenoise.jobs.compare import clutter_filters
+from usdenoise.jobs import clutter_filters
 
 FILES = ("comparison.csv", "comparison.html", "comparison.json", "comparison.png")
 COMMON = ("--low-cutoff", "12", "--rank", "20")

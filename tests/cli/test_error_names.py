@@ -8,7 +8,7 @@ import click
 import pytest
 
 from usdenoise.cli import main
-from usdenoise.cli.flag_names import FLAGS
+from usdenoise.cli.flags import FLAGS
 from usdenoise.cli.main import COMMANDS
 
 PACKAGE = Path(__file__).parents[2] / "usdenoise"

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from tests.programs import python
 from usdenoise.cli import main
+from usdenoise.cli.flags import GroupedCommand, GroupedOption
 from usdenoise.cli.main import COMMANDS
-from usdenoise.cli.option_groups import GroupedCommand, GroupedOption
 from usdenoise.options import DenoiseOptions
 from usdenoise.options.declaration import Group
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.report.reports import report
-from usdenoise.cli import time_left
-from usdenoise.cli.run_summary import summary_rows
-from usdenoise.cli.time_left import Clock, duration
+from usdenoise.cli import console
+from usdenoise.cli.console import Clock, duration
+from usdenoise.cli.run import summary_rows
 
 
 def rows(warned: Any = (), **fields: Any) -> dict[str, str]:
@@ -52,7 +52,7 @@ def test_durations_in_words(seconds: float, text: str) -> None:
 
 def test_the_time_left_follows_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [50.0]
-    monkeypatch.setattr(time_left.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     clock = Clock()
     now[0] += 30
     assert clock.left(1, 5) == "about 2 min 0 s left"

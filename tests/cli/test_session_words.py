@@ -10,7 +10,7 @@ from tests.cli.shared import cli, refused
 from tests.sessions.scans import RATE_HZ, scan
 from tests.stacks import write_stack
 from usdenoise import Session, session
-from usdenoise.cli import time_left
+from usdenoise.cli import console
 from usdenoise.cli.console import Console
 from usdenoise.cli.run import ProgressView
 from usdenoise.errors import OptionError
@@ -68,7 +68,7 @@ def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) 
 
 def test_blocks_that_are_done_say_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [50.0]
-    monkeypatch.setattr(time_left.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     shown: list[str] = []
     monkeypatch.setattr(Console, "advance", lambda self, done, text="": shown.append(text))
     narrator = ProgressView(Console(), 10)

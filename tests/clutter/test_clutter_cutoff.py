@@ -8,14 +8,19 @@ import pytest
 from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
 from usdenoise.blood.metrics import correlation
-from usdenoise.clutter.blood_split import score_cutoffs
-from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason, choose_low_cutoff, mean_doppler
+from usdenoise.clutter.clutter_cutoff import (
+    CutoffCertainty,
+    CutoffReason,
+    choose_low_cutoff,
+    mean_doppler,
+    score_cutoffs,
+)
 from usdenoise.clutter.similarity import spatial_similarity, two_squares
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.pipeline.fit_quality import Verdict, judge_fit
+from usdenoise.pipeline.fit_result import Verdict, judge_fit
 
 
 def test_similarity_is_the_correlation_of_envelopes():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.reference import loops
-from usdenoise.completion import block_sums as kernels
+from usdenoise.completion import problem as kernels
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.executor import ThreadExecutor

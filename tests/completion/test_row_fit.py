@@ -7,7 +7,7 @@ from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.row_fit import fit_rows
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.orthonormal_bases import orthonormal
+from usdenoise.linalg.tall_matrices import orthonormal
 from usdenoise.stack.sampling import draw_entries
 
 

@@ -7,16 +7,22 @@ import pytest
 
 from tests.completion.test_problem import make
 from tests.reference import loops
-from usdenoise.completion import damping
+from usdenoise.completion import descent_methods
 from usdenoise.completion import starts as initialize
-from usdenoise.completion.descent_methods import METHODS
-from usdenoise.completion.penalties import component_products, squared_norms
-from usdenoise.completion.preconditioners import damped_gram, damped_inverse, identity
+from usdenoise.completion.descent_methods import (
+    METHODS,
+    StoppingRule,
+    StopReason,
+    component_products,
+    damped_gram,
+    damped_inverse,
+    identity,
+    squared_norms,
+)
 from usdenoise.completion.problem import Evaluation
 from usdenoise.completion.solve import solve
-from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.errors import DivergedError, OptionError
-from usdenoise.linalg.gram_matrices import gram
+from usdenoise.linalg.tall_matrices import gram
 
 
 def low_rank(dtype, shape=(60, 40), rank=3, seed=1, scales=(10, 3, 1)):
@@ -38,7 +44,7 @@ def test_eta_decay_is_the_papers_iteration(dtype):
         problem,
         start,
         preconditioner=damped_gram,
-        damping=damping.geometric(0.05),
+        damping=descent_methods.geometric(0.05),
         step=alpha,
         stopping=StoppingRule(12),
     )
@@ -83,7 +89,7 @@ def descend(problem, start, step, iterations=20):
         problem,
         (start,),
         preconditioner=identity,
-        damping=damping.constant(0.0),
+        damping=descent_methods.constant(0.0),
         step=step,
         stopping=StoppingRule(iterations),
     )
@@ -174,7 +180,7 @@ def test_iterations_after_the_best_one_do_not_count():
         Worse(),
         start,
         preconditioner=damped_gram,
-        damping=damping.geometric(0.5),
+        damping=descent_methods.geometric(0.5),
         step=0.3 * 60 * 40 / 2,
         stopping=StoppingRule(10, patience=1),
     )
@@ -215,12 +221,12 @@ def test_stopping_without_iterations_stops_at_once():
 
 
 def test_schedules():
-    assert [damping.geometric(0.5)(t, 9.0, 16.0) for t in range(3)] == [4.0, 2.0, 1.0]
-    assert damping.geometric(0.5, 3.0)(1, 9.0, 16.0) == 1.5
-    assert damping.constant(0.1)(7, 9.0, 16.0) == 0.1
-    assert damping.constant(0.0)(7, 9.0, 16.0) == 0.0
-    assert damping.residual(3.0)(0, 25.0, 0.0) == 4.0
-    assert damping.residual(5.0)(0, 9.0, 0.0) == 4.0
+    assert [descent_methods.geometric(0.5)(t, 9.0, 16.0) for t in range(3)] == [4.0, 2.0, 1.0]
+    assert descent_methods.geometric(0.5, 3.0)(1, 9.0, 16.0) == 1.5
+    assert descent_methods.constant(0.1)(7, 9.0, 16.0) == 0.1
+    assert descent_methods.constant(0.0)(7, 9.0, 16.0) == 0.0
+    assert descent_methods.residual(3.0)(0, 25.0, 0.0) == 4.0
+    assert descent_methods.residual(5.0)(0, 9.0, 0.0) == 4.0
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
@@ -288,7 +294,7 @@ def test_a_fixed_step_is_kept_whatever_it_does():
         Bowl(),
         (np.ones((2, 1)),),
         preconditioner=identity,
-        damping=damping.constant(0.0),
+        damping=descent_methods.constant(0.0),
         step=2.5,
         stopping=StoppingRule(4),
         undo=False,

@@ -9,9 +9,8 @@ import usdenoise
 from tests.reference import loops
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
 from usdenoise.completion.starts import gaussian
-from usdenoise.estimate.pixel_subset import draw_pixel_subset, sufficient_subset
-from usdenoise.estimate.rank import automatic_rank
-from usdenoise.stack.random_streams import RandomStream
+from usdenoise.estimate.pixel_subset import automatic_rank, draw_pixel_subset, sufficient_subset
+from usdenoise.stack.sampling import RandomStream
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])

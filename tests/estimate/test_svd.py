@@ -8,7 +8,7 @@ from tests.reference import loops
 from tests.reference.matrices import low_rank_and_noise
 from usdenoise import denoise
 from usdenoise.completion.starts import gaussian
-from usdenoise.estimate.svd import truncated_svd
+from usdenoise.estimate.estimate import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import PhantomSettings
 

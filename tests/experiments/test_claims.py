@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from usdenoise.experiments.quantities import (
+from usdenoise.experiments.record import (
     BEST_OTHER,
     DELAY,
     FINAL,
@@ -14,8 +14,10 @@ from usdenoise.experiments.quantities import (
     SLOPE,
     TIME,
     TIME_RATIO,
+    Claim,
+    Curve,
+    Panel,
 )
-from usdenoise.experiments.record import Claim, Curve, Panel
 
 
 def curve(label, *errors):

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from tests.reference import planted_loops
-from usdenoise.completion.descent_methods import METHODS
+from usdenoise.completion.descent_methods import METHODS, StoppingRule
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.solve import solve
-from usdenoise.completion.stopping import StoppingRule
-from usdenoise.experiments.planted import LOST, descend
+from usdenoise.experiments.planted import LOST, descend, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.planted_experiments import eta_decay, gradient_descent, precgd, scaledgd
-from usdenoise.experiments.problems import draw_one_bit, draw_phase, draw_sensing
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.sampling import draw_entries
 

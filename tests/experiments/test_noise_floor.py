@@ -5,8 +5,14 @@ from functools import partial
 import numpy as np
 import pytest
 
-from usdenoise.experiments.planted import least_squares_error, noise_floor
-from usdenoise.experiments.problems import SIZE, draw_one_bit, draw_phase, draw_sensing
+from usdenoise.experiments.planted import (
+    SIZE,
+    draw_one_bit,
+    draw_phase,
+    draw_sensing,
+    least_squares_error,
+    noise_floor,
+)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

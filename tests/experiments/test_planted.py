@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from usdenoise.experiments.planted import LOST, Descent, Setting, descend, panel
+from usdenoise.experiments.planted import LOST, Descent, Setting, descend, draw_sensing, panel
 from usdenoise.experiments.planted_experiments import (
     HIGH_NOISE,
     ONE_BIT,
@@ -11,7 +11,6 @@ from usdenoise.experiments.planted_experiments import (
     eta_decay,
     gradient_descent,
 )
-from usdenoise.experiments.problems import draw_sensing
 from usdenoise.experiments.setup import Setup
 
 

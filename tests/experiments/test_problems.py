@@ -7,7 +7,7 @@ import pytest
 
 from tests.reference import loops
 from usdenoise.completion.starts import gaussian
-from usdenoise.experiments.problems import (
+from usdenoise.experiments.planted import (
     SIZE,
     OneBitLoss,
     PlantedProblem,

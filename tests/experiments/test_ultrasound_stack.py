@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from usdenoise.blood.power_doppler import power_doppler
-from usdenoise.experiments.filtered_stack import draw_filtered_stack
-from usdenoise.experiments.setup import Setup
+from usdenoise.blood.doppler import power_doppler
+from usdenoise.experiments.setup import Setup, draw_filtered_stack
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 

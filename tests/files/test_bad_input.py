@@ -35,7 +35,7 @@ from usdenoise import denoise, load, run_batch
 from usdenoise.cli import main
 from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError, UsdenoiseError
 from usdenoise.files import describe
-from usdenoise.jobs.compare.compare_file import compare_file
+from usdenoise.jobs.compare import compare_file
 from usdenoise.jobs.run_job import run
 from usdenoise.jobs.simulate_job import simulate_to_file
 

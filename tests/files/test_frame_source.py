@@ -18,10 +18,10 @@ from tests.files.read_bytes import read_bytes
 from tests.files.test_reading import ORDERS, TYPES, in_turn, ordered
 from tests.stacks import write_stack
 from usdenoise.errors import InputError
-from usdenoise.files import frame_source, layout
-from usdenoise.files.frame_source import FileFrames, file_recording, lines_recording
-from usdenoise.files.matlab.matlab_writing import write_v73
+from usdenoise.files import layout, recordings
+from usdenoise.files.matlab_writing import write_v73
 from usdenoise.files.open_input import Input, open_input
+from usdenoise.files.recordings import FileFrames, file_recording, lines_recording
 from usdenoise.files.stored import StoredArray
 from usdenoise.pipeline import recording
 from usdenoise.pipeline.recording import Chunk
@@ -275,7 +275,7 @@ def test_a_chunk_in_another_process_opens_its_file_once(
         opened.append(path)
         return open_input(path, *others)
 
-    monkeypatch.setattr(frame_source, "open_input", note)
+    monkeypatch.setattr(recordings, "open_input", note)
     monkeypatch.chdir("/")
     found = np.concatenate([copy.read() for copy in copies])
     np.testing.assert_array_equal(found, np.concatenate([IQ[2::2], IQ[2::2] + 1]).reshape(10, -1))

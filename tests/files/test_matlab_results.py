@@ -16,8 +16,8 @@ from tests.files.test_results import IQ, OPTIONS
 from tests.stacks import run_in_windows
 from usdenoise import load
 from usdenoise.errors import InputError, OptionError
-from usdenoise.files.matlab import matlab_writing
-from usdenoise.files.matlab.matlab_elements import elements
+from usdenoise.files import matlab_writing
+from usdenoise.files.matlab_reading import elements
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
 

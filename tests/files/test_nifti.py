@@ -17,7 +17,7 @@ from usdenoise import load
 from usdenoise.cli import main
 from usdenoise.errors import OptionError
 from usdenoise.files import bids
-from usdenoise.files.nifti import write_nifti
+from usdenoise.files.images import write_nifti
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
 from usdenoise.stack.acquisition import Acquisition

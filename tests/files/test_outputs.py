@@ -15,15 +15,14 @@ from tests.files.test_results import IQ, OPTIONS, VOLUMES
 from tests.stacks import write_stack
 from usdenoise import denoise, load, save
 from usdenoise.errors import OptionError
-from usdenoise.files.hdf5.hdf5_writing import create_file, write_values
+from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.layout import chunk_shape
-from usdenoise.files.loading import describe
+from usdenoise.files.recordings import describe
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import write_result
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import Output, SessionOptions
 from usdenoise.stack.acquisition import Acquisition
 
 RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", seed=11)

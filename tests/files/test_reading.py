@@ -33,14 +33,13 @@ from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.errors import InputError
 from usdenoise.files import describe, layout
-from usdenoise.files.matlab.matlab_writing import write_v73
-from usdenoise.frames.time_axis import guess_axes
+from usdenoise.files.matlab_writing import write_v73
+from usdenoise.frames.data_checks import guess_axes
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.data_array_reading import from_data_array
-from usdenoise.stack.given_stack import as_acquisition
+from usdenoise.stack.given_stack import as_acquisition, from_data_array
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

@@ -24,10 +24,10 @@ from tests.stacks import low_rank, run_in_windows, write_stack
 from usdenoise import denoise, load
 from usdenoise.errors import InputError, OutputError
 from usdenoise.files.file_state import sha256
-from usdenoise.files.matlab.matlab_writing import write_v73
+from usdenoise.files.matlab_writing import write_v73
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.progress import NoProgress
+from usdenoise.jobs.job import NoProgress
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import Phantom, Terms

@@ -10,9 +10,9 @@ import usdenoise
 from tests.files.layouts import frames_by_loops
 from tests.files.read_bytes import read_bytes
 from usdenoise.files import layout
-from usdenoise.files.frame_source import lines_recording
 from usdenoise.files.layout import slab_shape, slabs
 from usdenoise.files.open_input import open_input
+from usdenoise.files.recordings import lines_recording
 from usdenoise.files.stored import StoredArray
 from usdenoise.stack.geometry import as_frames
 

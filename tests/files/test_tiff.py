@@ -10,7 +10,7 @@ import tifffile
 
 from tests.files.test_results import OPTIONS
 from tests.stacks import run_in_windows, write_stack
-from usdenoise.files.tiff import read_tiff, tiff
+from usdenoise.files.images import read_tiff, tiff
 from usdenoise.jobs import run_job as job
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
 from usdenoise import denoise
-from usdenoise.blood.flow import directional_power, doppler_frequency, signed_power
+from usdenoise.blood.doppler import directional_power, doppler_frequency, signed_power
 from usdenoise.errors import OptionError
 from usdenoise.estimate.pixel_subset import draw_pixel_subset
 from usdenoise.frames.bad_frames import find_bad_frames

@@ -7,7 +7,7 @@ from scipy import ndimage
 from tests.conftest import all_frames
 from tests.reference.matrices import displaced
 from usdenoise import denoise
-from usdenoise.frames.movement import describe_movement
+from usdenoise.frames.registration import describe_movement
 from usdenoise.phantom import PhantomSettings
 
 

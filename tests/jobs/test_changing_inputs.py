@@ -13,7 +13,7 @@ from tests.cli.shared import QUICK, cli, refused
 from tests.jobs.inputs import WRITERS, write_npy
 from usdenoise.errors import InputError
 from usdenoise.files import open_input
-from usdenoise.jobs.progress import NoProgress
+from usdenoise.jobs.job import NoProgress
 from usdenoise.jobs.run_job import run
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

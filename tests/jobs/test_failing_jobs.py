@@ -11,8 +11,8 @@ import pytest
 import usdenoise.jobs.run_job as run_job
 from tests.jobs.inputs import stack, write_npy
 from usdenoise.errors import OutputError
+from usdenoise.jobs.job import NoProgress
 from usdenoise.jobs.products import Product
-from usdenoise.jobs.progress import NoProgress
 
 
 def test_no_picture_is_begun_after_the_main_file_has_failed(tmp_path: Path, monkeypatch: Any) -> None:

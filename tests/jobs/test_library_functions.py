@@ -18,7 +18,7 @@ from tests.files.test_neighbours import voxel_data
 from tests.stacks import run_in_windows
 from usdenoise import denoise, load
 from usdenoise.errors import OptionError, OutputError
-from usdenoise.options.reading_options import ReadOptions
+from usdenoise.options.job_options import ReadOptions
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

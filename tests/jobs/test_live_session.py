@@ -23,11 +23,10 @@ from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.jobs import live_files, live_job, session_call
-from usdenoise.jobs.progress import NoProgress
+from usdenoise.jobs.job import NoProgress
 from usdenoise.jobs.session_call import block_files, run_session
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import Output, SessionOptions
 from usdenoise.sessions import live_state
 from usdenoise.sessions.regions import WHOLE_IMAGE
 

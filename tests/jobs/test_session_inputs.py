@@ -16,11 +16,11 @@ from tests.jobs.inputs import write_zarr
 from tests.stacks import low_rank, write_stack
 from usdenoise import session
 from usdenoise.errors import InputError, OptionError
-from usdenoise.files.acquisition_files import acquisition_files
+from usdenoise.files.known_formats import acquisition_files
 from usdenoise.files.open_input import Input
 from usdenoise.jobs.session_call import block_files
 from usdenoise.jobs.session_inputs import BlocksOfFiles
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.sessions.blocks import is_against_times
 
 RATE = 100.0

@@ -27,13 +27,12 @@ from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameSearch, FrameTreatment
-from usdenoise.frames.movement import Movement
+from usdenoise.frames.registration import Movement
 from usdenoise.jobs import main_file, run_job, workers
 from usdenoise.jobs.session_call import run_session
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import Output, SessionOptions
 from usdenoise.pipeline.recording import Chunk, Frames, Recording
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions import measured_block, session_sample

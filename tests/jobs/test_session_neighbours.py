@@ -20,8 +20,7 @@ from tests.stacks import write_stack
 from usdenoise import session
 from usdenoise.jobs.session_call import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import Output, SessionOptions
 
 SHAPE, N_BLOCKS = (20, 16), 4
 INTERVAL_S = 0.5

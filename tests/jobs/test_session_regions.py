@@ -16,8 +16,8 @@ from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import session
 from usdenoise.errors import OptionError
-from usdenoise.report.figures import DPI
-from usdenoise.report.region_picture import region_picture
+from usdenoise.report.panels import DPI
+from usdenoise.report.pictures import region_picture
 
 SHAPE, N_BLOCKS = (20, 16), 4
 CUTOFFS = {"rank": 12, "low_cutoff": 4}

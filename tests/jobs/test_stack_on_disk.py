@@ -28,12 +28,11 @@ from tests.stacks import low_rank, run_in_windows, write_stack
 from usdenoise.cli import main
 from usdenoise.cli.shared_options import read_size
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.files import layout, open_input, scratch
-from usdenoise.files.layout import chunks_of_lines, read_lines
-from usdenoise.files.matlab.matlab_writing import write_v73
-from usdenoise.files.scratch import scratch_array
+from usdenoise.files import layout, open_input
+from usdenoise.files.layout import chunks_of_lines, read_lines, scratch_array
+from usdenoise.files.matlab_writing import write_v73
 from usdenoise.files.stored import StoredArray
-from usdenoise.jobs import memory_check
+from usdenoise.jobs import job
 from usdenoise.jobs.run_job import run
 from usdenoise.options import DenoiseOptions
 from usdenoise.options.job_options import Output
@@ -238,7 +237,7 @@ def test_a_system_that_cannot_reserve_room_is_given_zeros(
         monkeypatch.delattr(os, "posix_fallocate")
     else:
         monkeypatch.setattr(os, "posix_fallocate", missing)
-    monkeypatch.setattr(scratch, "_ZEROS_BYTES", 1000)
+    monkeypatch.setattr(layout, "_ZEROS_BYTES", 1000)
     assert not scratch_array(tmp_path, (20, 21), np.dtype(np.complex64)).any()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10000, limits[1]))
@@ -265,7 +264,7 @@ def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch
     for name, n_frames in (("large", 1024), ("small", 256)):
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:
             file.create_dataset("iq", data=noise, chunks=(n_frames, 32, 32))
-    monkeypatch.setattr(memory_check, "_IDLE_BYTES", 1 << 16)
+    monkeypatch.setattr(job, "_IDLE_BYTES", 1 << 16)
     says = "large.h5 does not fit into 12 MiB of memory, and 4 of its chunks of 8 MiB are held at a time; save it in"
     with pytest.raises(InputError, match=says):
         run(tmp_path / "large.h5", tmp_path / "out", memory=12 << 20)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from usdenoise.completion.starts import gaussian
-from usdenoise.linalg.gapped_rows import fit_gapped_rows, unobserved_normal
-from usdenoise.linalg.orthonormal_bases import orthonormal
+from usdenoise.linalg.low_rank import fit_gapped_rows, unobserved_normal
+from usdenoise.linalg.tall_matrices import orthonormal
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])

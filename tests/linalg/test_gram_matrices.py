@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.gram_matrices import frame_gram, gram, normal_product
-from usdenoise.linalg.row_blocks import block_rows
+from usdenoise.linalg.tall_matrices import block_rows, frame_gram, gram, normal_product
 
 SHAPE = (2500, 40)
 

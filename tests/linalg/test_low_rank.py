@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from usdenoise.completion.starts import gaussian
-from usdenoise.linalg import orthonormal_bases
+from usdenoise.linalg import tall_matrices
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.orthonormal_bases import tall_qr
+from usdenoise.linalg.tall_matrices import tall_qr
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
@@ -35,7 +35,7 @@ def test_the_factorisation_is_orthonormal_and_exact_for_any_columns(dtype, kind,
     wide = columns.astype(np.result_type(dtype, np.float64))
     # All rows at once, and a long matrix by parts.
     for rows in (50, 7):
-        monkeypatch.setattr(orthonormal_bases, "_ROWS_AT_ONCE", rows)
+        monkeypatch.setattr(tall_matrices, "_ROWS_AT_ONCE", rows)
         q, r = tall_qr(columns)
         lengths = np.maximum(np.linalg.norm(wide, axis=0), 1e-300)
         assert (np.abs(q @ r - wide) / lengths).max() < 1e-14

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from usdenoise.linalg.noise_spectrum import marchenko_pastur_quantiles
+from usdenoise.linalg.low_rank import marchenko_pastur_quantiles
 
 
 def test_marchenko_pastur_quantiles_of_a_large_noise_matrix():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usdenoise.linalg.row_blocks import (
+from usdenoise.linalg.tall_matrices import (
     block_rows,
     column_squared_norms,
     row_squared_norms,

@@ -13,17 +13,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 import usdenoise
-from usdenoise.cli.config_file import config_option
-from usdenoise.cli.option_groups import GroupedCommand
-from usdenoise.cli.shared_options import flags_of, keys_of, requested
+from usdenoise.cli.flags import GroupedCommand
+from usdenoise.cli.shared_options import config_option, flags_of, keys_of, requested
 from usdenoise.errors import OptionError
-from usdenoise.jobs.compare.clutter_filters import SHARED, SharedKeywords
+from usdenoise.jobs.clutter_filters import SHARED, SharedKeywords
 from usdenoise.jobs.session_call import SessionKeywords
 from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions
-from usdenoise.options.declaration import Group, Options, option
+from usdenoise.options.declaration import NAMES, Group, Options, option
 from usdenoise.options.denoise_options import DenoiseKeywords
-from usdenoise.options.kinds import NAMES
-from usdenoise.options.reading_options import SCALE_NAMES, ScaleKeywords
+from usdenoise.options.job_options import SCALE_NAMES, ScaleKeywords
 
 
 def test_the_typed_keyword_arguments_are_the_declared_options() -> None:

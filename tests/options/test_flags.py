@@ -6,8 +6,8 @@ import pytest
 
 import usdenoise
 from usdenoise.cli import main, shared_options
-from usdenoise.options.flags import as_flags
-from usdenoise.options.reading_options import ReadOptions
+from usdenoise.jobs.scan_process import as_flags
+from usdenoise.options.job_options import ReadOptions
 
 
 @pytest.mark.parametrize(

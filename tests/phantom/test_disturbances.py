@@ -10,7 +10,7 @@ from tests.conftest import all_frames
 from tests.reference.matrices import displaced
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.phantom import PhantomSettings
-from usdenoise.phantom.disturbances import DIRECTION, image_motion
+from usdenoise.phantom.motion_and_noise import DIRECTION, image_motion
 
 QUIET = PhantomSettings((40, 32, 60), frame_rate_hz=500.0, seed=3)
 

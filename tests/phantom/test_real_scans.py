@@ -14,7 +14,7 @@ from tests.phantom.powers import correlation, mean_power
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.phantom.noise_field import NoiseField
+from usdenoise.phantom.motion_and_noise import NoiseField
 from usdenoise.phantom.splat import SIGMA_SLICE, SIGMA_X, SIGMA_Z
 from usdenoise.phantom.vessels import PULSATILITY
 

@@ -16,8 +16,8 @@ from usdenoise import axial_velocity, denoise, load, power_doppler, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.stack import data_arrays
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.data_array_reading import from_data_array
-from usdenoise.stack.voxel_grid import grid_attributes
+from usdenoise.stack.data_arrays import grid_attributes
+from usdenoise.stack.given_stack import from_data_array
 from usdenoise.xarray import Accessor
 
 OPTIONS: dict[str, Any] = {"rank": 4, "iterations": 3, "low_cutoff": 1, "seed": 1, "bad_frames": "keep"}

@@ -16,7 +16,7 @@ from usdenoise.errors import InputError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline import inspection
-from usdenoise.pipeline.fit_quality import Verdict
+from usdenoise.pipeline.fit_result import Verdict
 from usdenoise.stack.sampling import draw_entries
 
 

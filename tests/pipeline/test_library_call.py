@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import usdenoise
-from usdenoise.cli.flag_names import FLAGS
+from usdenoise.cli.flags import FLAGS
 from usdenoise.errors import InputError, OptionError
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition

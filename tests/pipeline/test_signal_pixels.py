@@ -8,7 +8,7 @@ import usdenoise
 from tests.conftest import all_frames
 from tests.reference.matrices import casorati_matrix
 from usdenoise.blood.metrics import correlation
-from usdenoise.linalg.row_blocks import row_squared_norms
+from usdenoise.linalg.tall_matrices import row_squared_norms
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.inspection import find_signal_pixels
 

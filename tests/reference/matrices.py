@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from usdenoise.completion.starts import gaussian
-from usdenoise.frames.displacement import displacements, middle_part
+from usdenoise.frames.registration import displacements, middle_part
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.row_blocks import envelope
+from usdenoise.linalg.tall_matrices import envelope
 from usdenoise.stack.arrays import pack
 from usdenoise.stack.pixel_sample import PixelSample
 

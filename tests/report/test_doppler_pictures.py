@@ -9,9 +9,8 @@ from matplotlib import colormaps
 
 import usdenoise
 from usdenoise.options.job_options import COLOR_MAPS, Display
-from usdenoise.report.doppler_pictures import directional_drawing, power_doppler_picture, velocity_drawing
-from usdenoise.report.figures import suitable_range_db
-from usdenoise.report.panels import panel_picture
+from usdenoise.report.panels import panel_picture, suitable_range_db
+from usdenoise.report.pictures import directional_drawing, power_doppler_picture, velocity_drawing
 from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.series import series_of_stack
 

@@ -3,7 +3,7 @@
 import imageio.v3 as iio
 import numpy as np
 
-from usdenoise.report.error_curves import Setting, curves_png
+from usdenoise.report.montages import Setting, curves_png
 
 X = np.arange(50.0)
 

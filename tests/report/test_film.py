@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from usdenoise.report.figures import suitable_range_db
 from usdenoise.report.film import movie
+from usdenoise.report.panels import suitable_range_db
 
 IMAGES = -np.random.default_rng(0).uniform(0, 30, (3, 12, 10, 4))
 

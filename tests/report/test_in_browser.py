@@ -12,15 +12,14 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.conftest import SMALL
 from tests.report.reports import hostile_page
 from tests.stacks import run_in_windows
-from usdenoise.jobs.batch.run_batch import run_batch
+from usdenoise.jobs.batch import run_batch
 from usdenoise.jobs.run_job import run
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
-from usdenoise.report.batch_row import Row, Status
 from usdenoise.report.charts import Chart
-from usdenoise.report.pages import Entry, batch_page, live_page
+from usdenoise.report.pages import Entry, Row, Status, batch_page, live_page
 from usdenoise.report.scan_page import Picture
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from usdenoise.report.montage import montage_png
+from usdenoise.report.montages import montage_png
 
 RNG = np.random.default_rng(0)
 

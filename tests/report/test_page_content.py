@@ -11,10 +11,10 @@ import pytest
 from tests.report.reports import Page, report
 from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameTreatment
 from usdenoise.frames.frame_quality import FrameCurves, FrameQuality
-from usdenoise.frames.movement import Movement
+from usdenoise.frames.registration import Movement
 from usdenoise.jobs.run_job import run
 from usdenoise.options.job_options import Display, Output
-from usdenoise.report.carpets import carpet_png
+from usdenoise.report.charts import carpet_png
 from usdenoise.report.page_content import carpet_of, described_image, frame_charts, noise_over_depth
 from usdenoise.report.result_pictures import figure_title
 from usdenoise.report.scan_page import scan_page

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from usdenoise.options.job_options import Display
-from usdenoise.report.thumbnails import CommonScale, common_scale, small_image, thumbnail_png
+from usdenoise.report.montages import CommonScale, common_scale, small_image, thumbnail_png
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from usdenoise import Acquisition
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.recording import Recording
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.session_estimate import SessionEstimate, estimate_session

@@ -13,7 +13,7 @@ from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.errors import InputError
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.filter_chunk import filter_chunk
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter, Measures

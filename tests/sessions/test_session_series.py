@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, estimate_of, scan
 from usdenoise import SessionResult, denoise, session
 from usdenoise.blood.clutter_projection import removed_by
-from usdenoise.blood.leaked_tissue import WIDE
-from usdenoise.blood.noise_map import noise_map
+from usdenoise.blood.noise import noise_map
+from usdenoise.blood.picture_quality import WIDE
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.series import (
     LEAK_CHANGE,

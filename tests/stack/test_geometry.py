@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 from usdenoise.files.open_input import Input, open_input
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.geometry import Geometry, as_frames, canonical_axes, in_axes
-from usdenoise.stack.voxel_grid import positions
+from usdenoise.stack.data_arrays import positions
+from usdenoise.stack.geometry import Coordinate, Geometry, as_frames, canonical_axes, in_axes
 
 IQ = np.arange(6 * 4 * 5, dtype=np.complex64).reshape(6, 4, 5)
 STACK = Acquisition(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from usdenoise.stack.random_streams import RandomStream, TileStream
+from usdenoise.stack.sampling import RandomStream, TileStream
 
 
 def test_a_stream_is_keyed_by_seed_and_number() -> None:

@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tests.programs import python
-from usdenoise.system.blas_threads import blas_on_one_thread
+from usdenoise.system.threads import blas_on_one_thread
 
 
 def blas_threads() -> list[int]:
@@ -45,7 +45,7 @@ def test_the_last_of_overlapping_contexts_restores_the_threads() -> None:
 LATE = """
 import numpy
 from threadpoolctl import threadpool_info
-from usdenoise.system.blas_threads import blas_on_one_thread
+from usdenoise.system.threads import blas_on_one_thread
 
 def threads():
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]

@@ -5,21 +5,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_background import (
+from usdenoise.blood.clutter_projection import ClutterProjection
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.noise import (
     CELL_SIGMA,
     HALVES,
     NEGLIGIBLE,
+    PIXELS_A_BLOCK,
     TINY,
     Background,
     measure_background,
     measure_noise,
+    to_channels,
+    to_lags,
 )
-from usdenoise.blood.channels import PIXELS_A_BLOCK, to_channels, to_lags
-from usdenoise.blood.clutter_projection import ClutterProjection
-from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.linalg.tall_matrices import row_blocks
 
 _ALL = slice(None)
 """Lag sums of all frames."""
@@ -62,7 +64,7 @@ def map_blood(
     The expected lags of a pixel are r_l = B s_l + N w_l: blood of power B whose autocorrelation has, after the
     clutter filter, the shape s_l, and noise of power N with the known shape w_l. The steps:
 
-    1. N w_l is subtracted. N comes from :func:`usdenoise.blood.blood_background.measure_noise`.
+    1. N w_l is subtracted. N comes from :func:`usdenoise.blood.noise.measure_noise`.
     2. The lags are averaged over neighbours and cleaned (see :func:`_cleaned`). The power before the filter is
        solved for (see :class:`usdenoise.blood.clutter_projection.ClutterProjection`).
     3. The ratio of the pixel to the average is the least-squares factor <pixel, average> / <average, average> over

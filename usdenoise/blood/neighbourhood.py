@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.linalg.tall_matrices import row_blocks
 
 DEPTH_WINDOW = 7
 """Pixels of the wide window in depth: with a gain of 20 dB over 100 pixels noise differs by 0.6 dB from its middle."""

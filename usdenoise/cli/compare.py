@@ -7,15 +7,14 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, columns, two_columns, typed_command
+from usdenoise.cli.flags import GroupedCommand, PathType, flag_option
 from usdenoise.cli.main import FAILED
-from usdenoise.cli.option_groups import GroupedCommand, flag_option
-from usdenoise.cli.option_types import PathType
 from usdenoise.options import DenoiseOptions, Display, ReadOptions
 from usdenoise.options.declaration import Group
 
 
 def _methods(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from usdenoise.jobs.compare import CLUTTER_FILTERS
+    from usdenoise.jobs.clutter_filters import CLUTTER_FILTERS
 
     return [name for name in (*CLUTTER_FILTERS, "all") if name.startswith(incomplete)]
 
@@ -83,8 +82,7 @@ def command(
     The methods run one after the other. All low-rank methods keep the same band of components, which is chosen on
     the full SVD. A method that fails has a row with the reason, and the exit code is then 1.
     """
-    from usdenoise.jobs.compare.compare_file import compare_file
-    from usdenoise.jobs.compare.figures_of_merit import table_of
+    from usdenoise.jobs.compare import compare_file, table_of
 
     report = compare_file(
         acquisition,

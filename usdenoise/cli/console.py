@@ -1,9 +1,10 @@
-"""Narration and progress on stderr, results on stdout."""
+"""Narration, progress and the remaining time on stderr, results on stdout."""
 
 import os
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Hashable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -11,10 +12,34 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from usdenoise.errors import OutputError
-from usdenoise.system.printable import printable
+from usdenoise.system.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+
+class Clock:
+    """The time since the start."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def left(self, done: int, total: int) -> str:
+        """Return the time left after some of the steps; empty before the first and after the last."""
+        if not 0 < done < total:
+            return ""
+        pace = (time.monotonic() - self._began) / done
+        return f"about {duration(pace * (total - done))} left"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the two largest of hours, minutes and seconds that it has, for example "1 h 5 min"."""
+    whole = max(round(seconds), 1)
+    hours, minutes, remaining = whole // 3600, whole // 60 % 60, whole % 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {remaining} s" if minutes else f"{remaining} s"
+
 
 WARNING, NOTE, DETAIL = -1, 0, 1
 

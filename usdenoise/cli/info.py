@@ -10,14 +10,12 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, two_columns
-from usdenoise.cli.flag_names import FLAGS
-from usdenoise.cli.option_groups import GroupedCommand
-from usdenoise.cli.option_types import PathType
+from usdenoise.cli.flags import FLAGS, GroupedCommand, PathType
 from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
 
 if TYPE_CHECKING:
-    from usdenoise.files.loading import FileDescription
+    from usdenoise.files.recordings import FileDescription
 
 
 @click.command(
@@ -39,7 +37,7 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     entry: the file, an option, or an assumption. For a folder it has the stack of each file.
     """
     from usdenoise.files import describe
-    from usdenoise.files.damage import readable
+    from usdenoise.files.contents import readable
     from usdenoise.files.known_formats import is_zarr
 
     with readable(file):
@@ -66,8 +64,8 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
 
 def _list_folder(folder: Path, as_json: bool, reading: dict[str, Any]) -> None:
     """List the stacks that would be read from the files of a folder."""
-    from usdenoise.files.acquisition_files import acquisition_files, natural_key
-    from usdenoise.files.damage import readable
+    from usdenoise.files.contents import readable
+    from usdenoise.files.known_formats import acquisition_files, natural_key
 
     with readable(folder):
         # A folder is not one of its own subfolders, so that no file is skipped.

@@ -10,12 +10,11 @@ from importlib import import_module
 import click
 
 from usdenoise import __version__
-from usdenoise.cli.flag_names import FLAGS
-from usdenoise.cli.option_groups import GroupedCommand, GroupedOption
+from usdenoise.cli.flags import FLAGS, GroupedCommand, GroupedOption
 from usdenoise.errors import OUT_OF_MEMORY, DivergedError, UsdenoiseError, is_out_of_memory
 from usdenoise.options.declaration import Group
-from usdenoise.system.printable import printable
 from usdenoise.system.signals import INTERRUPTED, exit_code, terminable
+from usdenoise.system.text import printable
 
 COMMANDS = {
     "run": "Filter one acquisition: remove clutter, map the blood.",

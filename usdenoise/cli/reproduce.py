@@ -8,7 +8,7 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_lines, two_columns, typed_command
-from usdenoise.cli.option_groups import GroupedCommand, flag_option
+from usdenoise.cli.flags import GroupedCommand, flag_option
 from usdenoise.options.declaration import Group
 
 

@@ -6,12 +6,10 @@ from typing import Any
 import click
 
 from usdenoise.cli import shared_options as shared
-from usdenoise.cli.config_file import config_option
 from usdenoise.cli.console import Console, two_columns, typed_command
-from usdenoise.cli.option_groups import GroupedCommand, flag_option
-from usdenoise.cli.option_types import PathType
-from usdenoise.cli.run import ProgressView
-from usdenoise.cli.run_summary import show_summary
+from usdenoise.cli.flags import GroupedCommand, PathType, flag_option
+from usdenoise.cli.run import ProgressView, show_summary
+from usdenoise.cli.shared_options import config_option
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.options.declaration import Group
 

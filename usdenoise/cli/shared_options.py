@@ -1,20 +1,70 @@
-"""Flags that are made from the declared options, and the few others that several commands share."""
+"""Flags that are made from the declared options, the few others that several commands share, and --config."""
 
+import difflib
 import functools
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from usdenoise.cli.console import Console
-from usdenoise.cli.flag_names import FLAGS
-from usdenoise.cli.option_groups import flag_option, with_default
-from usdenoise.cli.option_types import KeyType, PathType, type_of
+from usdenoise.cli.flags import FLAGS, KeyType, PathType, flag_option, type_of, with_default
 from usdenoise.options import DenoiseOptions, Display, Output, ReadOptions
-from usdenoise.options.declaration import KEY_FLAGS, Group, Option, Options
+from usdenoise.options.declaration import KEY_FLAGS, NAMES, Group, Option, Options
 from usdenoise.options.denoise_options import PRESETS, with_preset
-from usdenoise.options.kinds import NAMES
+
+
+def _use_config(ctx: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]) -> None:
+    """Take the defaults of the options from the files."""
+    options = {
+        name.removeprefix("--"): option
+        for option in ctx.command.params
+        if isinstance(option, click.Option) and not option.is_eager
+        for name in option.opts
+        if name.startswith("--")
+    }
+    defaults: dict[str, Any] = {}
+    for path in paths:
+        try:
+            content = tomllib.loads(path.read_text("utf-8"))
+        except OSError as error:
+            ctx.fail(f"{path} cannot be read ({error.strerror}); check the path of --config")
+        except ValueError as error:
+            ctx.fail(f"{path} is not a TOML file ({error}); correct its syntax")
+        for key, value in content.items():
+            name = key.replace("_", "-")
+            if name not in options:
+                near = difflib.get_close_matches(name, options, 1)
+                hint = f"did you mean '{near[0]}'?" if near else "see --help"
+                ctx.fail(f"{path} has the unknown option '{key}'; {hint}")
+            defaults[str(options[name].name)] = _as_typed(options[name], value)
+    ctx.default_map = defaults
+
+
+config_option = flag_option(
+    Group.INPUT,
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    multiple=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_use_config,
+    help="TOML file with options, named as the flags. Flags win over it.",
+)
+
+
+def _as_typed(option: click.Option, value: Any) -> Any:
+    """Return a value of a TOML file in the form of the command line."""
+    if option.multiple:
+        return [str(item) for item in (value if isinstance(value, list) else [value])]
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return value if isinstance(value, bool) else str(value)
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator = Callable[[Command], Command]

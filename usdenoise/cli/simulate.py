@@ -8,8 +8,7 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, two_columns, typed_command
-from usdenoise.cli.option_groups import GroupedCommand
-from usdenoise.cli.option_types import PathType
+from usdenoise.cli.flags import GroupedCommand, PathType
 from usdenoise.options import PhantomSettings
 from usdenoise.options.declaration import Group
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_background import TINY
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.noise import TINY
 from usdenoise.linalg.lag_sums import column_lag_sums
 
 PIXEL, LINE = 10.0, 5.0

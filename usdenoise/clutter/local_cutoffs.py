@@ -7,9 +7,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_background import CELL_SIGMA, TINY
 from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.noise import CELL_SIGMA, TINY
 from usdenoise.clutter.similarity import dominance, noise_energy
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.sampling import spread_rows

@@ -13,11 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from usdenoise.completion.damping import Damping
-from usdenoise.completion.penalties import Penalty
-from usdenoise.completion.preconditioners import Preconditioner
+from usdenoise.completion.descent_methods import Damping, Penalty, Preconditioner, StoppingRule, StopReason
 from usdenoise.completion.problem import Evaluation, Factors, Problem
-from usdenoise.completion.stopping import StoppingRule, StopReason
 from usdenoise.errors import DivergedError
 
 MAX_HALVINGS = 30
@@ -160,15 +157,15 @@ def solve(  # noqa: PLR0913
     start : tuple of arrays
         First factors; not changed.
     preconditioner : callable
-        Turns gradients into directions (see :mod:`usdenoise.completion.preconditioners`).
+        Turns gradients into directions (see :mod:`usdenoise.completion.descent_methods`).
     damping : callable
-        Schedule of eta (see :mod:`usdenoise.completion.damping`).
+        Schedule of eta (see :mod:`usdenoise.completion.descent_methods`).
     step : float
         Step length for the gradient of the problem's own value (the paper's alpha).
     stopping : StoppingRule
         When the loop ends, and whether it returns the best or the last factors.
     penalty : callable, optional
-        Term that is added to the objective (see :mod:`usdenoise.completion.penalties`); by default nothing.
+        Term that is added to the objective (see :mod:`usdenoise.completion.descent_methods`); by default nothing.
     undo : bool
         Whether a step that raises the objective is undone. With False every step is kept, with the same step
         length, as in published experiments with a fixed step.

@@ -30,7 +30,7 @@ def sweep(
     Parameters
     ----------
     starts, columns, values : arrays
-        Fields of :class:`usdenoise.completion.block_sums.Entries`, of b rows.
+        Fields of :class:`usdenoise.completion.problem.Entries`, of b rows.
     u : (b, r) array
         Rows of U.
     v : (n, r) array

@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.errors import OptionError
-from usdenoise.linalg.gram_matrices import gram, normal_product
-from usdenoise.linalg.orthonormal_bases import orthonormal
-from usdenoise.linalg.row_blocks import squared_norm
+from usdenoise.linalg.tall_matrices import gram, normal_product, orthonormal, squared_norm
 
 OVERSAMPLING = 10
 """Columns of the range finder beyond the rank (Halko, Martinsson and Tropp advise 5 to 10)."""

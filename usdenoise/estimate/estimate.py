@@ -7,21 +7,56 @@ The estimate is a chain of three: a start from a subset of pixels (pixel_subset.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from usdenoise.completion.identifiability import check_rank_fits
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.completion.descent_methods import check_rank_fits
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration, Solution
 from usdenoise.errors import InputError
-from usdenoise.estimate.extension import extend
-from usdenoise.estimate.pixel_subset import PixelSubset, sufficient_subset
-from usdenoise.estimate.prior import Prior
-from usdenoise.estimate.rank import choose_rank, least_rank
+from usdenoise.estimate.extension import Prior, extend
+from usdenoise.estimate.pixel_subset import PixelSubset, choose_rank, least_rank, sufficient_subset
 from usdenoise.estimate.sample_fit import fit_sample
-from usdenoise.estimate.svd import truncated_svd
+from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank
+from usdenoise.linalg.tall_matrices import block_rows, eigenvectors, frame_gram
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.system.memory import release_freed_memory
+
+
+def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRank:
+    """Return the leading singular triplets of a matrix.
+
+    They give the L of the given rank that minimises |M - L|_F, as the clutter filter of Demene et al. uses it. The
+    temporal singular vectors are the leading eigenvectors of the Gram matrix M^H M. A Gram matrix squares the dynamic
+    range, so it is formed in double precision: singular values are accurate down to 140 dB below the largest one. The
+    singular vectors stay in double precision, also for a matrix in single precision: tissue 55 dB above the blood that is
+    subtracted by vectors in single precision leaves errors of 2e-4 of the blood.
+    A matrix with fewer pixels than frames is factorised directly.
+
+    Parameters
+    ----------
+    matrix : (n_pixels, n_frames) array
+        The matrix M, finite everywhere.
+    rank : int
+        Number of components to return.
+    executor : Executor
+        Maps over the row blocks.
+    """
+    wide = np.result_type(matrix.dtype, np.float64)
+    if matrix.shape[0] < matrix.shape[1]:
+        left, singular, right_h = np.linalg.svd(matrix.astype(wide), full_matrices=False)
+        return LowRank(left[:, :rank], singular[:rank], np.ascontiguousarray(right_h[:rank].conj().T))
+
+    total = frame_gram(matrix, executor, wide)
+    n = len(total)
+    right = eigenvectors(total, subset_by_index=[n - rank, n - 1])
+    parts = executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))
+    return LowRank.from_factors(np.concatenate(list(parts)), right)
+
 
 LARGE_SAMPLE = 1 << 24
 """Bytes of a sample from which freed memory is returned to the system before more is taken, which costs time."""

@@ -3,16 +3,41 @@
 The temporal singular vectors are common to all pixels, so the vectors of a few pixels are a start for all pixels.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.estimate.prior import Prior
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.orthonormal_bases import rotated, tall_qr
+from usdenoise.linalg.tall_matrices import rotated, tall_qr
 from usdenoise.stack.pixel_sample import PixelSample
+
+PRIOR_FLOOR = 1e-3
+"""Smallest prior variance of a component, in units of the noise variance."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Prior of the coefficients of a pixel: independent Gaussian components, next to white noise.
+
+    Attributes
+    ----------
+    variances : (r,) float64 array
+        Variance of each component.
+    noise_variance : float
+        Variance of the noise in an entry.
+    """
+
+    variances: NDArray[np.float64]
+    noise_variance: float
+
+    @property
+    def ridge(self) -> NDArray[np.float64]:
+        """Weight of each squared coefficient next to the squared errors: noise variance over variance."""
+        floor = max(PRIOR_FLOOR * self.noise_variance, float(np.finfo(np.float64).tiny))
+        return self.noise_variance / np.maximum(self.variances, floor)
+
 
 FIRST_PIXELS = 2000
 """Pixels, at least, of the refit before the one on the whole sample: they rotate the subspace most of the way for a

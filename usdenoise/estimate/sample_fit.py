@@ -9,23 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion import starts
-from usdenoise.completion.descent_methods import METHODS, Method
-from usdenoise.completion.identifiability import check_rank
-from usdenoise.completion.penalties import Penalty, component_products, squared_norms
-from usdenoise.completion.preconditioners import identity
+from usdenoise.completion.descent_methods import (
+    METHODS,
+    Method,
+    Penalty,
+    StoppingRule,
+    check_rank,
+    component_products,
+    identity,
+    squared_norms,
+)
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.completion.row_fit import fit_rows
 from usdenoise.completion.solve import Iteration, Solution, solve
-from usdenoise.completion.stopping import StoppingRule
-from usdenoise.estimate.pixel_subset import PixelSubset
-from usdenoise.estimate.prior import Prior
-from usdenoise.estimate.rank import choose_rank
-from usdenoise.linalg.gram_matrices import gram
-from usdenoise.linalg.noise_spectrum import noise_edge
+from usdenoise.estimate.extension import Prior
+from usdenoise.estimate.pixel_subset import PixelSubset, choose_rank
+from usdenoise.linalg.low_rank import noise_edge
+from usdenoise.linalg.tall_matrices import gram
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.pixel_sample import PixelSample
-from usdenoise.stack.random_streams import RandomStream
-from usdenoise.stack.sampling import draw_entries
+from usdenoise.stack.sampling import RandomStream, draw_entries
 
 RIDGE = 0.5
 """Automatic ridge in units of the sampled noise edge: half of the penalty at which nuclear-norm completion removes

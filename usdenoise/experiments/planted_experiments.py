@@ -8,9 +8,17 @@ experiment against wall time, which are the same as in the first one.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from usdenoise.experiments.planted import PlantedExperiment, Setting, Variant
-from usdenoise.experiments.problems import SIZE, Instance, draw_one_bit, draw_phase, draw_sensing
-from usdenoise.experiments.quantities import (
+from usdenoise.experiments.planted import (
+    SIZE,
+    Instance,
+    PlantedExperiment,
+    Setting,
+    Variant,
+    draw_one_bit,
+    draw_phase,
+    draw_sensing,
+)
+from usdenoise.experiments.record import (
     BEST_OTHER,
     CONVERGED,
     DELAY,
@@ -21,8 +29,8 @@ from usdenoise.experiments.quantities import (
     SLOPE,
     TIME,
     TIME_RATIO,
+    Claim,
 )
-from usdenoise.experiments.record import Claim
 
 SIGMA = 1e-6
 ILL_CONDITIONED = {"scales": (1.0, 1e-2), "rank": 8, "measurements": 2 * SIZE * 8}

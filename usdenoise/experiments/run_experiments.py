@@ -15,8 +15,7 @@ from usdenoise.experiments.setup import Setup
 from usdenoise.experiments.ultrasound import UltrasoundExperiment
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.tables import csv_text
-from usdenoise.report.error_curves import Setting, curves_png
-from usdenoise.report.montage import montage_png
+from usdenoise.report.montages import Setting, curves_png, montage_png
 from usdenoise.system.provenance import record, to_json
 
 EXPERIMENTS: Mapping[str, PlantedExperiment | UltrasoundExperiment] = MappingProxyType(

@@ -13,13 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.doppler import decibels, power_doppler
 from usdenoise.blood.metrics import correlation
-from usdenoise.blood.power_doppler import decibels, power_doppler
-from usdenoise.experiments.filtered_stack import FilteredStack
-from usdenoise.experiments.quantities import MINE
-from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Panel, Quantity, Reference, Rows
-from usdenoise.experiments.setup import PAPER_SHAPE, Setup
-from usdenoise.linalg.row_blocks import block_rows
+from usdenoise.experiments.record import (
+    MINE,
+    Claim,
+    Curve,
+    ExperimentResult,
+    Panel,
+    Quantity,
+    Reference,
+    Rows,
+)
+from usdenoise.experiments.setup import PAPER_SHAPE, FilteredStack, Setup
+from usdenoise.linalg.tall_matrices import block_rows
 from usdenoise.options.denoise_options import make_options
 from usdenoise.pipeline.denoise import denoise
 

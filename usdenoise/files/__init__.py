@@ -4,6 +4,6 @@
 `results` writes a result, `output_folder` makes files appear all at once; other packages leave single formats alone.
 """
 
-from usdenoise.files.loading import describe, load
+from usdenoise.files.recordings import describe, load
 
 __all__ = ["describe", "load"]

@@ -19,8 +19,8 @@ from usdenoise.errors import InputError
 from usdenoise.files.contents import Contents, Found, Stack, describe_array
 from usdenoise.files.known_formats import header_path, is_iconeus
 from usdenoise.files.stored import Index, StoredArray
-from usdenoise.options.reading_options import ReadOptions
-from usdenoise.stack.coordinates import Coordinate
+from usdenoise.options.job_options import ReadOptions
+from usdenoise.stack.geometry import Coordinate
 
 DAMAGED = "cannot be read, as its header (.hraw) is damaged; copy both files again"
 _LEGACY_BYTES = 117

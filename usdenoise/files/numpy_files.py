@@ -20,7 +20,7 @@ from usdenoise.files.contents import (
     stacks_of,
 )
 from usdenoise.files.stored import StoredArray, loaded_when_read
-from usdenoise.options.reading_options import ReadOptions
+from usdenoise.options.job_options import ReadOptions
 
 DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
 

@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, check_path
-from usdenoise.files.choice import check_not_power, choose
-from usdenoise.files.contents import READ_WHOLE, Contents, Stack
-from usdenoise.files.damage import guard, readable
+from usdenoise.files.contents import READ_WHOLE, Contents, Stack, check_not_power, choose, guard, readable
 from usdenoise.files.file_state import check_unchanged, file_state, sha256
 from usdenoise.files.known_formats import opener
 from usdenoise.files.layout import (
@@ -27,12 +25,11 @@ from usdenoise.files.layout import (
     storage_dtype,
 )
 from usdenoise.files.stored import StoredArray, complex_dtype
-from usdenoise.frames.time_axis import guess_axes, time_is_last
-from usdenoise.options.reading_options import ReadOptions, reading_options
+from usdenoise.frames.data_checks import guess_axes, time_is_last
+from usdenoise.options.job_options import ReadOptions, reading_options
 from usdenoise.pipeline.recording import ArrayFrames
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.coordinates import check_order
-from usdenoise.stack.geometry import Geometry, check_axes, shape_text
+from usdenoise.stack.geometry import Geometry, check_axes, check_order, shape_text
 from usdenoise.stack.labels import FROM_TIMES, frame_rate
 from usdenoise.stack.metadata import (
     Metadata,
@@ -42,7 +39,7 @@ from usdenoise.stack.metadata import (
     with_options,
     without_implausible,
 )
-from usdenoise.system.background import run_in_background
+from usdenoise.system.threads import run_in_background
 
 SAMPLED = {3: 64, 4: 24}
 """Entries along each axis, in the middle, by which the axis of time is recognised, by the number of axes."""

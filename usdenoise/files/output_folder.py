@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from usdenoise.errors import OutputError, check_path
-from usdenoise.files.zarr.zarr_writing import is_our_group
+from usdenoise.files.zarr_files import is_our_group
 from usdenoise.system.lock import PARTIAL, lock
 from usdenoise.system.signals import uninterrupted
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
-from usdenoise.files.damage import check_kind, guard
+from usdenoise.files.contents import check_kind, guard
 from usdenoise.sessions.regions import Region, check_region_names
 from usdenoise.stack.geometry import Geometry, shape_text
 

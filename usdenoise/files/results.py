@@ -9,10 +9,10 @@ from typing import Any
 import h5py
 import numpy as np
 
-from usdenoise.files.hdf5.hdf5_scales import attach_scales
-from usdenoise.files.hdf5.hdf5_writing import create_file, write_values
+from usdenoise.files.hdf5_metadata import attach_scales
+from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.layout import chunk_shape
-from usdenoise.files.matlab.matlab_writing import write_matlab
+from usdenoise.files.matlab_writing import write_matlab
 from usdenoise.files.result_content import ResultFile
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import FREE_NAME
@@ -61,7 +61,7 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
         content = _renamed(content, content.called)
     content, notes = _with_free_name(content, used_names)
     if suffix == ".zarr":
-        from usdenoise.files.zarr.zarr_writing import write_zarr
+        from usdenoise.files.zarr_files import write_zarr
 
         write_zarr(path, content)
     elif suffix == ".mat":

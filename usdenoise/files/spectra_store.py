@@ -9,12 +9,11 @@ import h5py
 from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError
-from usdenoise.files.hdf5.hdf5_writing import create_file
+from usdenoise.files.hdf5_writing import create_file
 from usdenoise.files.output_folder import OutputFolder, remove
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
-from usdenoise.system.plain_records import from_plain, plain
-from usdenoise.system.provenance import to_json
+from usdenoise.system.provenance import from_plain, plain, to_json
 
 _KEY = "session.json"
 

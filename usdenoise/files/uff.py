@@ -11,11 +11,10 @@ from typing import Any
 import h5py
 
 from usdenoise.files.contents import Found, Stack
-from usdenoise.files.hdf5.hdf5_arrays import stored_array
-from usdenoise.files.hdf5.hdf5_items import items, member
-from usdenoise.files.hdf5.hdf5_metadata import numbers, small_number, text_attribute
+from usdenoise.files.hdf5_arrays import items, member, stored_array
+from usdenoise.files.hdf5_metadata import numbers, small_number, text_attribute
 from usdenoise.files.stored import StoredArray, joined, split_axis, without_axes
-from usdenoise.stack.coordinates import pitch
+from usdenoise.stack.geometry import pitch
 
 CONTAINER = "USTB UFF (HDF5)"
 

@@ -11,11 +11,10 @@ import h5py
 import numpy as np
 
 from usdenoise.files.contents import Found, Stack
-from usdenoise.files.hdf5.hdf5_arrays import stored_array
-from usdenoise.files.hdf5.hdf5_items import member
-from usdenoise.files.hdf5.hdf5_metadata import nearby, small_number
+from usdenoise.files.hdf5_arrays import member, stored_array
+from usdenoise.files.hdf5_metadata import nearby, small_number
 from usdenoise.files.stored import paired, without_axes
-from usdenoise.stack.coordinates import pitch
+from usdenoise.stack.geometry import pitch
 
 CONTAINER = "zea (HDF5)"
 _NEW, _OLD = "data/beamformed_data/values", "data/beamformed_data"

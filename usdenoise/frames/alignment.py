@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from usdenoise.frames.registration import SPECKLE_PIXELS, TINY, Registration, Shift
 from usdenoise.linalg.array_library import dtype_of, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.gapped_rows import fit_gapped_rows
-from usdenoise.linalg.orthonormal_bases import eigenvectors
-from usdenoise.linalg.row_blocks import envelope, row_blocks
+from usdenoise.linalg.low_rank import fit_gapped_rows
+from usdenoise.linalg.tall_matrices import eigenvectors, envelope, row_blocks
 from usdenoise.stack.sampling import spread_rows
 
 ENVELOPE_FRAMES = 32

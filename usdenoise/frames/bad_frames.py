@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.estimate.pixel_subset import SUBSET_PIXELS, SubsetValues, draw_pixel_subset
-from usdenoise.frames.movement import Movement, describe_movement
-from usdenoise.linalg.row_blocks import block_rows, row_blocks
+from usdenoise.frames.registration import Movement, describe_movement
+from usdenoise.linalg.tall_matrices import block_rows, row_blocks
 from usdenoise.stack.pixel_sample import PixelSample
-from usdenoise.stack.random_streams import RandomStream
-from usdenoise.stack.sampling import spread_rows
+from usdenoise.stack.sampling import RandomStream, spread_rows
 
 LARGEST_SHARE = 0.2
 """Largest share of the frames that is excluded. Above it the scan is bad as a whole, and no frame is excluded."""
@@ -194,7 +193,7 @@ def find_bad_frames(
     n_compared : int
         Pixels of the subset.
     every : int
-        As for :func:`usdenoise.frames.movement.describe_movement`.
+        As for :func:`usdenoise.frames.registration.describe_movement`.
 
     Returns
     -------

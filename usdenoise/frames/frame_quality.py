@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.estimate.pixel_subset import PixelSubset
-from usdenoise.estimate.rank import least_rank
+from usdenoise.estimate.pixel_subset import PixelSubset, least_rank
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment, find_bad_frames
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.linalg.tall_matrices import row_blocks
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import spread_rows
@@ -178,7 +177,7 @@ def check_frames(
     sample : PixelSample
         Pixels of the stack.
     displacement : (n_frames, n_axes) float64 array
-        Displacement of each frame in pixels, from :func:`usdenoise.frames.displacement.displacements`.
+        Displacement of each frame in pixels, from :func:`usdenoise.frames.registration.displacements`.
     options : DenoiseOptions
         `bad_frames` and the seed.
 

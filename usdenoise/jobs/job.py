@@ -1,19 +1,80 @@
-"""A job: one acquisition, the folder of its results, and the options between them."""
+"""A job: one acquisition, the folder of its results, the options between them, its progress and its memory."""
 
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from usdenoise.errors import OptionError
+import numpy as np
+
+from usdenoise.completion.solve import Iteration
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.files.bids import BidsName
-from usdenoise.files.nifti import import_nibabel
+from usdenoise.files.file_state import files_of_report, size_on_disk
+from usdenoise.files.images import import_nibabel
+from usdenoise.files.open_input import Input
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.recordings import describe
+from usdenoise.files.tables import tsv_text
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Display, Output
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import Display, Output, SessionOptions
 from usdenoise.report.film import check_available
+from usdenoise.report.record import Report
+from usdenoise.report.tables import Table
+from usdenoise.stack.geometry import GriddedStack
+from usdenoise.system.memory import available_bytes
+from usdenoise.system.provenance import to_json
+
+if TYPE_CHECKING:
+    from usdenoise.jobs.live_files import LiveBlocks
+    from usdenoise.sessions.live_state import SessionUpdate
+
+
+class Watcher(Protocol):
+    """An object whose methods a job calls while it runs."""
+
+    def stage(self, name: str) -> None:
+        """Note that a stage begins: "load", "solve" or "write"."""
+
+    def read(self, done: int, total: int) -> None:
+        """Note how many bytes of the acquisition are read, of how many."""
+
+    def loaded(self, stack: GriddedStack) -> None:
+        """Note that the acquisition was read, or the geometry of a session."""
+
+    def iteration(self, line: Iteration) -> None:
+        """Note that the solver made a step."""
+
+    def blocks(self, done: int, total: int) -> None:
+        """Note how many blocks of a session are done, of how many."""
+
+    def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
+        """Note the state of a live session after a block, and the blocks that are still to come."""
+
+
+class NoProgress:
+    """A watcher that does nothing."""
+
+    def stage(self, name: str) -> None:
+        """Do nothing."""
+
+    def read(self, done: int, total: int) -> None:
+        """Do nothing."""
+
+    def loaded(self, stack: GriddedStack) -> None:
+        """Do nothing."""
+
+    def iteration(self, line: Iteration) -> None:
+        """Do nothing."""
+
+    def blocks(self, done: int, total: int) -> None:
+        """Do nothing."""
+
+    def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -137,3 +198,186 @@ class StageClock:
     def timings_s(self) -> dict[str, float]:
         """Seconds by stage, and in total since the clock was made."""
         return {**self._seconds, "total": time.perf_counter() - self._began}
+
+
+_IDLE_BYTES, _STACKS = 256 << 20, 2.0
+"""Bytes of a job without its stack, and bytes per byte of the stack. On stacks of 128 MB the peak of every method was
+120 to 180 MB above twice the stack, libraries included; 256 MiB leaves a margin."""
+
+_CHUNKS = 4
+"""Chunks that are in memory at a time while a file is read. With one chunk of 94 MiB the peak was 370 MiB."""
+
+
+def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> int:
+    """Return the memory of a job on all frames of a file, from the file's headers.
+
+    Parameters
+    ----------
+    path : Path
+        The acquisition.
+    reading : mapping
+        Fields of :class:`usdenoise.options.ReadOptions`.
+    precision : str
+        "single" or "double".
+
+    Returns
+    -------
+    int
+        Bytes; for an unreadable file, the bytes of a job on an empty file.
+    """
+    try:
+        chosen = describe(path, **reading).chosen
+    except UsdenoiseError:
+        chosen = None
+    return _IDLE_BYTES if chosen is None else _job_bytes(chosen.shape, np.dtype(chosen.dtype), precision)
+
+
+def _job_bytes(shape: Sequence[int], stored: np.dtype[Any], precision: str) -> int:
+    return int(_IDLE_BYTES + _STACKS * _array_bytes(shape, stored, precision))
+
+
+def _array_bytes(shape: Sequence[int], stored: np.dtype[Any], precision: str) -> int:
+    one = (16 if stored.kind == "c" else 8) // (1 if precision == "double" else 2)
+    return math.prod(shape) * max(one, stored.itemsize)
+
+
+def _bytes_of(source: Input, job: Job) -> int:
+    stored = source.stack.array
+    return _job_bytes(stored.shape, stored.dtype, job.options.precision)
+
+
+def scratch_folder(source: Input, job: Job) -> Path | None:
+    """Return the folder of a temporary file for the stack of a job that does not fit into memory; None if it fits.
+
+    Parameters
+    ----------
+    source : Input
+        The open acquisition.
+    job : Job
+        Contains the bytes that the job may use; by default the free memory of the system.
+
+    Raises
+    ------
+    InputError
+        If the stack does not fit and its file cannot be read in parts, or in too large ones.
+    OptionError
+        If it does not fit and the method needs all of it in memory.
+    """
+    most = available_bytes() if job.memory is None else job.memory
+    if _bytes_of(source, job) <= most:
+        return None
+    if source.is_read_whole:
+        raise InputError(
+            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and "
+            f"{source.container} files cannot be read in blocks",
+            remedy="save it as HDF5, MATLAB 7.3 or Zarr, or raise {memory}",
+        )
+    stored = source.stack.array
+    chunk = _array_bytes(stored.chunks or (), stored.dtype, job.options.precision)
+    if job.dask is None and _CHUNKS * chunk > max(most, _IDLE_BYTES):
+        raise InputError(
+            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and {_CHUNKS} of "
+            f"its chunks of {chunk / 2**20:.0f} MiB are held at a time",
+            remedy="save it in smaller chunks, or raise {memory}",
+        )
+    if job.options.method == "svd":
+        raise OptionError(
+            f"svd requires the whole stack in memory, and {source.path} does not fit into "
+            f"{most / 2**20:.0f} MiB",
+            option="method",
+            remedy="choose another method, or raise {memory}",
+        )
+    return job.folder
+
+
+REPORT, PAGE = "report", "report_html"
+"""Keys of the report and of its page among the files of a job. The report is reserved last, as the record of the
+others."""
+
+
+class Results:
+    """The results of a job while they are made: the names of all files are reserved at once.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    files : mapping
+        Key -> end of the name of each file besides the page and the report.
+    folder : OutputFolder
+        The folder of the job, within its context.
+
+    Attributes
+    ----------
+    pictures : dict
+        Encoded pictures by their keys, also those for the page alone.
+    notes : list of str
+        Sentences on what the main file has otherwise than the input, or has not.
+
+    Raises
+    ------
+    OutputError
+        If a file exists and may not be replaced.
+    """
+
+    def __init__(self, job: Job, files: Mapping[str, str], folder: OutputFolder) -> None:
+        self.job = job
+        self.pictures: dict[str, bytes] = {}
+        self.notes: list[str] = []
+        self._folder = folder
+        page = {PAGE: "report.html"} if job.output.judges_blood else {}
+        endings = {**files, **page, REPORT: "report.json"}
+        self._places = {key: folder.reserve(f"{job.stem}_{ending}") for key, ending in endings.items()}
+
+    def has(self, key: str) -> bool:
+        """Return whether a file of this key is among the results."""
+        return key in self._places
+
+    def path_of(self, key: str) -> Path:
+        """Return the temporary path of a file."""
+        return self._places[key]
+
+    def add_picture(self, key: str, picture: bytes) -> None:
+        """Keep an encoded picture for the page, and write it if it is among the files."""
+        self.pictures[key] = picture
+        if key in self._places:
+            self._places[key].write_bytes(picture)
+
+    def write_table(self, name: str, table: Table) -> None:
+        """Write a table as TSV, and its sidecar."""
+        self.path_of(f"{name}_tsv").write_text(tsv_text(table.columns))
+        self.path_of(f"{name}_json").write_text(to_json(table.sidecar, indent=2) + "\n")
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Key -> final path of each file, as the report has them."""
+        return {key: str(final) for key, final in zip(self._places, self._folder.finals, strict=True)}
+
+    def commit(self, report: Report, page: str | None) -> dict[str, Any]:
+        """Write the page, if there is one, and the report, and give all files their final names.
+
+        Parameters
+        ----------
+        report : Report
+            The report.
+        page : str or None
+            The page; None without one.
+
+        Returns
+        -------
+        dict
+            The report as it is written: with the bytes of each file, from which a later batch checks that the results are
+            complete.
+        """
+        if page is not None:
+            self._places[PAGE].write_text(page, encoding="utf-8")
+        # Files that were not reserved here are in the folder already.
+        sizes = {
+            key: size_on_disk(self._places.get(key, Path(name)))
+            for key, name in report.output.items()
+            if key != REPORT
+        }
+        written = replace(report, output_bytes=sizes).as_json()
+        self._places[REPORT].write_text(to_json(written, indent=2) + "\n")
+        self._folder.commit(files_of_report(self._folder.finals[-1]))
+        return written

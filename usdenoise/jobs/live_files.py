@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import InputError, NoStackError, OptionError, UsdenoiseError, cause_of
-from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.file_state import KnownContents, file_state
+from usdenoise.files.known_formats import acquisition_files, natural_key
 from usdenoise.files.open_input import open_input
 from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.live_state import BlockAtWork, SessionUpdate
 from usdenoise.sessions.online_session import OnlineSession
-from usdenoise.system.blas_threads import available_threads
+from usdenoise.system.threads import available_threads
 
 END_FILE = "usdenoise-end"
 """A file of this name, which is new in the folder of the blocks, ends a live session."""

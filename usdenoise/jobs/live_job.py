@@ -11,27 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.blood.picture_quality import blood_pixels
-from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import write_result
+from usdenoise.jobs.job import Watcher
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.main_file import ACTIVATION as ACTIVATION_IMAGES
 from usdenoise.jobs.main_file import activation_groups
-from usdenoise.jobs.progress import Watcher
 from usdenoise.options.job_options import Display
-from usdenoise.report.activation_picture import activation_picture
 from usdenoise.report.charts import Chart
-from usdenoise.report.doppler_pictures import power_doppler_picture
-from usdenoise.report.figures import load_libraries
 from usdenoise.report.pages import live_page
+from usdenoise.report.panels import load_libraries
+from usdenoise.report.pictures import activation_picture, power_doppler_picture
 from usdenoise.report.result_pictures import shown_levels
 from usdenoise.report.scan_page import Picture
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import region_columns, relative_change
-from usdenoise.system.background import run_in_background
 from usdenoise.system.signals import Terminated
+from usdenoise.system.threads import run_in_background
 
 LATEST, ACTIVATION, PAGE = "latest.png", "activation.png", "live.html"
 """Names of the picture of the last block, of the activation by the first type of event, and of the page."""

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, cause_of
-from usdenoise.files.events import events_of_rows, read_events
 from usdenoise.files.regions import drawn_regions
+from usdenoise.files.tables import events_of_rows, read_events
 from usdenoise.options.denoise_options import DenoiseKeywords, DenoiseOptions, shows_options
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.sessions.activation import Event, check_events
 from usdenoise.sessions.online_session import OnlineSession
@@ -140,7 +140,7 @@ def events_of(source: EventSource) -> list[Event]:
     Raises
     ------
     InputError
-        As for :func:`usdenoise.files.events.read_events`.
+        As for :func:`usdenoise.files.tables.read_events`.
     """
     if isinstance(source, str | Path):
         return read_events(Path(source))

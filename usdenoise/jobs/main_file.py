@@ -8,23 +8,23 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from usdenoise.blood.power_doppler import POWER_IMAGES
+from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import OptionError, OutputError, check_path
-from usdenoise.files.nifti import write_nifti
+from usdenoise.files.images import write_nifti
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import output_suffix, write_result
 from usdenoise.jobs.job import Job
 from usdenoise.linalg.array_library import on_host
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.plot import HasSeries
+from usdenoise.report.result_pictures import HasSeries
 from usdenoise.report.series import ResultSeries, series_of_stack
 from usdenoise.sessions.activation import Event
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import unpack
-from usdenoise.system.names import distinct_names, plain_name
 from usdenoise.system.provenance import record, to_json
+from usdenoise.system.text import distinct_names, plain_name
 
 POWER_NAMES = ("power_doppler", "blood_power")
 """Images whose means over the blocks of a session are stored."""

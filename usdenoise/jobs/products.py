@@ -2,7 +2,7 @@
 
 To add one, write a function in `report` or `files` that draws or encodes it, and a row of PRODUCTS. A picture also has a
 row in :data:`usdenoise.report.result_pictures.PICTURES`. The names of --products are in
-:mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.flow`.
+:mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.doppler`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,20 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from usdenoise.files.events import read_events
-from usdenoise.files.nifti import write_stat_map
-from usdenoise.files.tiff import tiff
-from usdenoise.jobs.job import Job
+from usdenoise.files.images import tiff, write_stat_map
+from usdenoise.files.tables import read_events
+from usdenoise.jobs.job import Job, Results
 from usdenoise.jobs.main_file import write_power_nifti
-from usdenoise.jobs.result_folder import Results
-from usdenoise.report.activation_picture import activation_picture, activation_title
-from usdenoise.report.region_picture import REGIONS, region_picture
+from usdenoise.report.pictures import REGIONS, activation_picture, activation_title, region_picture
 from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
 from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table, frame_table, region_table
 from usdenoise.sessions.activation import Event
-from usdenoise.system.names import distinct_names
 from usdenoise.system.provenance import to_json
+from usdenoise.system.text import distinct_names
 
 
 @dataclass(frozen=True)

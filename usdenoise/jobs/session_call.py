@@ -11,33 +11,30 @@ from typing import Any, Literal, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.power_doppler import POWER_IMAGES
+from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError, cause_of, check_path
-from usdenoise.files.acquisition_files import acquisition_files, natural_key
 from usdenoise.files.bids import bids_name
-from usdenoise.files.known_formats import is_zarr
+from usdenoise.files.known_formats import acquisition_files, is_zarr, natural_key
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.jobs.job import Job
+from usdenoise.jobs.job import Job, NoProgress, Watcher
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import LivePages, follow
 from usdenoise.jobs.live_session import EventSource, events_of, live_session
 from usdenoise.jobs.main_file import save
-from usdenoise.jobs.progress import NoProgress, Watcher
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_blocks import series_of_blocks
 from usdenoise.jobs.session_inputs import BlocksOfFiles, with_own_window
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseKeywords, DenoiseOptions, shows_options
-from usdenoise.options.job_options import Display, Output
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import Display, Output, SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.result import LONG_NAMES
-from usdenoise.report.plot import plot
+from usdenoise.report.result_pictures import plot
 from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table
 from usdenoise.sessions.activation import ActivationMap
@@ -45,9 +42,8 @@ from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.measured_block import BlocksInMemory, BlockStore
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.coordinates import Coordinate
 from usdenoise.stack.data_arrays import series_to_dataset
-from usdenoise.stack.geometry import shape_text
+from usdenoise.stack.geometry import Coordinate, shape_text
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.system.lock import locked
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, NoStackError, OptionError
 from usdenoise.files.file_state import KnownContents, check_unchanged
-from usdenoise.files.frame_source import FileFrames, StoredFile, last_file
 from usdenoise.files.iconeus import frames_a_block
 from usdenoise.files.open_input import Input
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.files.recordings import FileFrames, StoredFile, last_file
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
 from usdenoise.sessions.blocks import (

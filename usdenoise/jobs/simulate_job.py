@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.power_doppler import power_doppler
+from usdenoise.blood.doppler import power_doppler
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.phantom_file import write_phantom
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.phantom.activation import blood_rise, coupling
-from usdenoise.phantom.disturbances import block_motion
+from usdenoise.phantom.motion_and_noise import block_motion, blood_rise, coupling
 from usdenoise.system.provenance import record, to_json
 
 FRAMES_A_PART = 32

@@ -1,12 +1,156 @@
-"""A low-rank matrix by its singular triplets."""
+"""A low-rank matrix by its singular triplets, fits of rows with gaps to it, and the singular values of noise."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.orthonormal_bases import rotated, triangular
+from usdenoise.linalg.tall_matrices import rotated, triangular
+
+LOW_END = 0.5
+"""Share of the noise singular values, from the smallest, that gives the noise level: weak components raise the
+upper half."""
+
+_ROUNDS = 8
+"""Rounds in which the number of signal components and the noise level are found in turn. On random matrices of rank
+5 to 40 plus noise both settle in the second one."""
+
+_EDGE_MARGIN = 1.05
+"""Power, over the power of the noise edge, from which a component is signal. In 20 white noise matrices of 256 rows
+the largest singular value was 0.97 to 1.012 of the edge; noise that is correlated in space exceeds it by more."""
+
+
+def noise_edge(noise: float, shape: tuple[int, int]) -> float:
+    """Return the noise edge, noise (sqrt(m) + sqrt(n)): the largest singular value that noise alone has.
+
+    Parameters
+    ----------
+    noise : float
+        Root mean square of the noise in an entry, in the units of the data.
+    shape : (int, int)
+        Shape (m, n) of the matrix.
+    """
+    return noise * (math.sqrt(shape[0]) + math.sqrt(shape[1]))
+
+
+def noise_from_spectrum(singular_values: NDArray[np.float64], shape: tuple[int, ...]) -> float:
+    """Return the root mean square of the white noise in an entry, real and imaginary parts together.
+
+    The squared singular values are compared with the quantiles of the Marchenko-Pastur law. Values above the
+    edge of the law are signal, and the lower half of the remaining ones gives the variance; both are found in turn. If
+    noise is correlated between pixels, its law is wider, and the estimate is too low.
+
+    Parameters
+    ----------
+    singular_values : (k,) array
+        All singular values of a matrix of low rank plus noise, decreasing.
+    shape : (int, int)
+        Shape of the matrix, k being the smaller of both.
+    """
+    short, long = min(shape), max(shape)
+    ascending = np.sort(singular_values**2)
+    n_signal, variance = 0, 0.0
+    for _ in range(_ROUNDS):
+        # The part that is orthogonal to the signal is a noise matrix with fewer rows and columns.
+        n_rows, n_columns = short - n_signal, long - n_signal
+        low = max(int(LOW_END * n_rows), 1)
+        quantiles = marchenko_pastur_quantiles(n_rows / n_columns, (np.arange(low) + 0.5) / n_rows)
+        variance = float(np.median(ascending[:low] / (n_columns * quantiles)))
+        edge = _EDGE_MARGIN * variance * (np.sqrt(n_rows) + np.sqrt(n_columns)) ** 2
+        n_signal = min(int(np.count_nonzero(ascending > edge)), short - 1)
+    return float(np.sqrt(variance))
+
+
+def marchenko_pastur_quantiles(aspect: float, levels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return quantiles of the Marchenko-Pastur law of unit variance (Marchenko and Pastur, 1967).
+
+    Parameters
+    ----------
+    aspect : float
+        Rows over columns of the noise matrix, in (0, 1].
+    levels : array of numbers in (0, 1)
+        Where the quantile function is evaluated.
+
+    Returns
+    -------
+    float64 array of the shape of `levels`
+    """
+    lower, upper = (1 - np.sqrt(aspect)) ** 2, (1 + np.sqrt(aspect)) ** 2
+    # x = middle + half cos(theta) removes the square-root edges from the integrand.
+    theta = np.linspace(np.pi, 0, 4001)
+    x = 0.5 * (lower + upper) + 0.5 * (upper - lower) * np.cos(theta)
+    density = np.sin(theta) ** 2 / np.maximum(x, 1e-300)
+    cumulative = np.concatenate([[0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+    quantiles: NDArray[np.float64] = np.interp(levels, cumulative / cumulative[-1], x)
+    return quantiles
+
+
+def fit_gapped_rows(
+    projected: NDArray[Any],
+    observed: NDArray[np.bool_] | None,
+    right: NDArray[Any],
+    ridge: NDArray[np.float64] | None,
+) -> NDArray[Any]:
+    """Turn the projections M V of some rows, with 0 for unobserved entries, into least-squares fits U, in place.
+
+    U minimises |M - U V^H|^2 over the observed entries plus sum_k ridge_k |u_k|^2, each row on its own. Where all
+    entries of a row are observed, M V is the fit, without a ridge.
+
+    Parameters
+    ----------
+    projected : (m, r) array
+        M V.
+    observed : (m, n) boolean array or None
+        Observed entries; None when all are.
+    right : (n, r) array
+        Orthonormal columns V.
+    ridge : (r,) float64 array or None
+        Weights of the squared coefficients, at least the rounding level; None for that.
+    """
+    if observed is not None:
+        weights = np.zeros(right.shape[1]) if ridge is None else ridge
+        for row in np.flatnonzero(~observed.all(axis=1)):
+            projected[row] = _fit_row(projected[row], right[~observed[row]], weights)
+    return projected
+
+
+def _fit_row(projected: NDArray[Any], unobserved: NDArray[Any], ridge: NDArray[np.float64]) -> NDArray[Any]:
+    # The regressors are orthonormal over all columns, so the normal matrix is I minus the part of the unobserved ones.
+    wide = unobserved.astype(np.result_type(unobserved.dtype, np.float64))
+    normal = -_normal(wide)
+    rounding = len(normal) * np.finfo(unobserved.dtype).eps
+    normal[np.diag_indices_from(normal)] += 1 + np.maximum(ridge, rounding)
+    solution: NDArray[Any] = np.linalg.solve(normal, projected.astype(wide.dtype))
+    return solution.astype(projected.dtype)
+
+
+def unobserved_normal(missing: NDArray[np.bool_], right: NDArray[Any]) -> NDArray[Any]:
+    """Return sum_t v_t v_t^H over the unobserved frames of each row, by which its normal matrix is less than I.
+
+    Parameters
+    ----------
+    missing : (m, n) boolean array
+        Unobserved entries.
+    right : (n, r) array
+        Rows v_t of orthonormal columns V.
+
+    Returns
+    -------
+    (m, r, r) array
+    """
+    sums = np.zeros((len(missing), right.shape[1], right.shape[1]), right.dtype)
+    for row in np.flatnonzero(missing.any(axis=1)):
+        sums[row] = _normal(right[missing[row]])
+    return sums
+
+
+def _normal(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return sum_t v_t v_t^H of rows v_t: the fit of m_t = sum_k u_k conj(v_tk) solves sum_t v_t v_t^H u = sum_t m_t v_t."""
+    normal: NDArray[Any] = rows.T @ rows.conj()
+    return normal
+
 
 Product = tuple[NDArray[Any], NDArray[Any]]
 """The matrix A B^H by its factors: A, (n_pixels, k), and B^H, (k, n_frames)."""

@@ -5,9 +5,7 @@ import the option classes; ``declaration`` has the attributes of a field.
 """
 
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Display, Output
+from usdenoise.options.job_options import Display, Output, ReadOptions, SessionOptions
 from usdenoise.options.phantom_settings import PhantomSettings
-from usdenoise.options.reading_options import ReadOptions
-from usdenoise.options.session_options import SessionOptions
 
 __all__ = ["DenoiseOptions", "Display", "Output", "PhantomSettings", "ReadOptions", "SessionOptions"]

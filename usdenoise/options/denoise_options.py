@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar
 
 from usdenoise.errors import OptionError, check_names
-from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import DEVICE, FRAME_NUMBERS
+from usdenoise.options.declaration import DEVICE, FRAME_NUMBERS, Group, Options, option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -1,11 +1,102 @@
-"""The options of a job apart from the denoiser's: what it writes, and how its pictures look."""
+"""Options beside the denoiser's: what is read from a file, what a job writes, its pictures, and the blocks of a session."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypedDict
 
-from usdenoise.errors import OptionError
-from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import LEVELS, NAMES
+from usdenoise.errors import OptionError, check_names
+from usdenoise.options.declaration import (
+    FRAMES,
+    LEVELS,
+    NAMES,
+    NUMBER,
+    SCALES,
+    Group,
+    Options,
+    option,
+    positive_numbers,
+)
+
+SCALE_NAMES = {
+    "frame_rate": "frame_rate_hz",
+    "spacing": "spacing_mm",
+    "center_frequency": "center_frequency_hz",
+}
+"""Names of the scales in calls of the library, which have no units -> fields."""
+
+
+class ScaleKeywords(TypedDict, total=False):
+    """The scales with their units, as keyword arguments; None keeps the metadata of the file."""
+
+    frame_rate_hz: float | None
+    spacing_mm: float | Sequence[float] | None
+    center_frequency_hz: float | None
+
+
+@dataclass(frozen=True)
+class ReadOptions(Options, group=Group.INPUT):
+    """What to read from a file, and metadata that override the metadata of the file, which None keeps.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind.
+    """
+
+    dataset: str | None = option(
+        None, "Name of the stack in the file. Needed when the file holds several.", metavar="NAME"
+    )
+    axes: str | None = option(
+        None,
+        "Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed if info shows a "
+        "wrong order.",
+        metavar="ORDER",
+    )
+    """z is depth, x lateral, y elevation, t frames, in the file's own order, which for .mat files is MATLAB's."""
+    frames: slice | None = option(
+        None, "Read frames A to B-1, every S-th one, counted from 0. Read fewer to save memory.", kind=FRAMES
+    )
+    frame_rate_hz: float | None = option(
+        None,
+        "Frames per second. Use it if the file has no frame rate, or a wrong one.",
+        metavar="HZ",
+        least=SCALES[0],
+        most=SCALES[1],
+    )
+    """After compounding."""
+    spacing_mm: tuple[float, ...] | None = option(
+        None,
+        "Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file "
+        "has no pixel pitch, or a wrong one.",
+        kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4), SCALES),
+    )
+
+    center_frequency_hz: float | None = option(
+        None,
+        "Centre frequency of the received signal, for velocities in mm/s. Use it if the file has none, or a wrong one.",
+        metavar="HZ",
+        least=SCALES[0],
+        most=SCALES[1],
+    )
+
+    @property
+    def n_axes(self) -> int | None:
+        """Number of axes that the user named; None for none."""
+        return None if self.axes is None else len(self.axes)
+
+
+def reading_options(options: Mapping[str, Any]) -> ReadOptions:
+    """Return named options as :class:`ReadOptions`; `frame_rate`, `spacing` and `center_frequency` have their units too.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown, or a value is of another kind.
+    """
+    check_names(options, [*ReadOptions.declared, *SCALE_NAMES])
+    return ReadOptions(**{SCALE_NAMES.get(name, name): value for name, value in options.items()})
+
 
 PRODUCT_NAMES = ("power", "blood", "directional", "signed", "velocity", "none")
 
@@ -133,3 +224,90 @@ class Display(Options, group=Group.OUTPUTS):
             return None
         low, high = (level * 10.0 / self.db_factor for level in self.dynamic_range)
         return low, high
+
+
+HRF_MODELS = ("boxcar", "glover", "spm")
+"""Shapes of the response: the event itself, or the event convolved with the haemodynamic response of humans."""
+
+
+@dataclass(frozen=True)
+class SessionOptions(Options, group=Group.SESSION):
+    """Options of a session of several blocks.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind or outside its range, or the stride has no window or is longer.
+
+    Examples
+    --------
+    >>> SessionOptions(block_interval_s=1.5).skip_bad_files
+    False
+    """
+
+    window: int | None = option(
+        None,
+        "Cut a long file into blocks of N frames. Frames at its end make a shorter block; a few join the last one.",
+        least=2,
+        shown="a file is a block",
+    )
+    stride: int | None = option(
+        None,
+        "Frames from one block to the next. Fewer than the window make blocks overlap.",
+        metavar="M",
+        least=1,
+        shown="the window",
+    )
+    block_interval_s: float | None = option(
+        None,
+        "Time from one block start to the next.",
+        metavar="S",
+        positive=True,
+        shown="from the files",
+    )
+    skip_bad_files: bool = option(
+        False,
+        "Mark a file that cannot be read, or differs from the other files, as a missing block, instead of failing.",
+    )
+    registration: bool = option(True, "Do not register blocks to each other.")
+    gain_correction: bool = option(True, "Do not divide blocks by the gain of the tissue.")
+    events: str | None = option(
+        None,
+        "Map the activation by the events in FILE: a BIDS table with onset, duration (s) and trial_type.",
+        metavar="FILE",
+    )
+    hrf: str = option(
+        "boxcar",
+        "Shape of the response to an event: the event itself, or the event and a human haemodynamic response.",
+        choices=HRF_MODELS,
+    )
+    smoothing_mm: float = option(
+        0.0,
+        "Smooth the series for the activation map by a Gaussian of this full width at half maximum.",
+        metavar="MM",
+        least=0,
+    )
+    stacks: bool = option(False, "Write every filtered block too, for example for localisation.")
+    zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
+    movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))
+    live: bool = option(
+        False,
+        "Filter the files of a folder as they arrive, and show pictures meanwhile. Ctrl-C, {until_idle_s} or a file named "
+        "usdenoise-end in the folder ends it; then the series is computed from all blocks.",
+    )
+    until_idle_s: float | None = option(
+        None, "End a live session after S seconds without a new file.", metavar="S", positive=True
+    )
+
+    def check(self) -> None:
+        """Check that windows leave no frame out."""
+        if self.stride is None:
+            return
+        if self.window is None:
+            raise OptionError("requires a window", option="stride", remedy="give {window} too")
+        if self.stride > self.window:
+            raise OptionError(
+                f"{self.stride} is longer than the window of {self.window} frames",
+                option="stride",
+                remedy="lower {stride}, so that no frame is missed",
+            )

@@ -5,8 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from usdenoise.errors import OptionError
-from usdenoise.options.declaration import Group, Options, option
-from usdenoise.options.kinds import FRAME_NUMBERS, NUMBER, SCALES, WHOLE, positive_numbers
+from usdenoise.options.declaration import (
+    FRAME_NUMBERS,
+    NUMBER,
+    SCALES,
+    WHOLE,
+    Group,
+    Options,
+    option,
+    positive_numbers,
+)
 
 # The widest vessel has a diameter of at least 4 pixels: a smaller image would be mostly vessel.
 LEAST_PIXELS = 8

@@ -10,13 +10,27 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.phantom_settings import PhantomSettings
-from usdenoise.phantom.activation import blood_rise, coupling
-from usdenoise.phantom.capillaries import draw_capillaries
-from usdenoise.phantom.disturbances import image_motion, interference, interference_frames
-from usdenoise.phantom.motion import DisplacementField, TissueMotion, flow_time
-from usdenoise.phantom.noise_field import NoiseField, depth_gain
-from usdenoise.phantom.term_streams import Stream
-from usdenoise.phantom.vessels import THIN_DENSITY, draw_thin_vessels, draw_vessels, fill, vessel_truth
+from usdenoise.phantom.motion_and_noise import (
+    DisplacementField,
+    NoiseField,
+    Stream,
+    TissueMotion,
+    blood_rise,
+    coupling,
+    depth_gain,
+    flow_time,
+    image_motion,
+    interference,
+    interference_frames,
+)
+from usdenoise.phantom.vessels import (
+    THIN_DENSITY,
+    draw_capillaries,
+    draw_thin_vessels,
+    draw_vessels,
+    fill,
+    vessel_truth,
+)
 
 # The point-spread function of a slice fills (2 pi)^1.5 0.6 0.9 3.0 = 26 cubic wavelengths, of a volume 7.7: that is
 # 5 scatterers, or 1.5. More would take longer, and their Gaussian amplitudes compensate in part: the mean over

@@ -7,7 +7,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.phantom.motion import DisplacementField
+from usdenoise.phantom.motion_and_noise import DisplacementField
 from usdenoise.phantom.vessels import BloodScatterers
 
 # Standard deviations of the Gaussian point-spread function: 1.4 wavelengths of full width at half maximum
@@ -144,7 +144,7 @@ def blood_frame(
     blood : BloodScatterers
         The scatterers. At the end of its streamline a scatterer enters again, with another phase.
     flow_seconds : float
-        Integral of the relative flow over time, in seconds; see :func:`usdenoise.phantom.motion.flow_time`.
+        Integral of the relative flow over time, in seconds; see :func:`usdenoise.phantom.motion_and_noise.flow_time`.
     field, sigma_y, image
         As in :func:`tissue_frame`.
     """

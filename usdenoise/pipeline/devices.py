@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import is_of_library
-from usdenoise.linalg.row_blocks import row_blocks
+from usdenoise.linalg.tall_matrices import row_blocks
 from usdenoise.pipeline.recording import ArrayFrames, Chunk, Frames, Recording
 
 HOST = "cpu"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.clutter.bad_pixels import MOST_NOISY
-from usdenoise.clutter.cutoff_reason import CutoffCertainty, CutoffReason
+from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason
 from usdenoise.clutter.similarity import DOMINANT
 from usdenoise.pipeline.fit_result import FitResult
 

@@ -24,21 +24,19 @@ from usdenoise.clutter.bad_pixels import (
     share_of_noise,
     standing_out,
 )
-from usdenoise.clutter.clutter_cutoff import Band, CutoffChoice, choose_low_cutoff
-from usdenoise.clutter.cutoff_reason import CutoffCertainty
+from usdenoise.clutter.clutter_cutoff import Band, CutoffCertainty, CutoffChoice, choose_low_cutoff
 from usdenoise.clutter.similarity import DOMINANT, dominance, noise_energy
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
-from usdenoise.estimate.rank import least_rank
-from usdenoise.frames.displacement import displacements, middle_part
+from usdenoise.estimate.pixel_subset import least_rank
+from usdenoise.frames.data_checks import time_axis
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
-from usdenoise.frames.time_axis import time_axis
+from usdenoise.frames.registration import displacements, middle_part
 from usdenoise.linalg.array_library import columns, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.gapped_rows import unobserved_normal
-from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.row_blocks import envelope, row_squared_norms, squared_norms
+from usdenoise.linalg.low_rank import LowRank, unobserved_normal
+from usdenoise.linalg.tall_matrices import envelope, row_squared_norms, squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
 from usdenoise.pipeline.measures import Clutter

@@ -20,9 +20,9 @@ from usdenoise.linalg.array_library import (
     to_library,
 )
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.gapped_rows import fit_gapped_rows
 from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
-from usdenoise.linalg.row_blocks import column_squared_norms, row_blocks
+from usdenoise.linalg.low_rank import fit_gapped_rows
+from usdenoise.linalg.tall_matrices import column_squared_norms, row_blocks
 from usdenoise.pipeline.measures import Clutter, Measures
 from usdenoise.pipeline.recording import Chunk, Here, map_chunks
 from usdenoise.stack.arrays import pack, unpack

@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from usdenoise.clutter.local_cutoffs import lattice_places
 from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
-from usdenoise.frames.displacement import displacements, middle_part
-from usdenoise.frames.real_values import value_doubts
-from usdenoise.frames.time_axis import order_doubts
+from usdenoise.frames.data_checks import order_doubts, value_doubts
+from usdenoise.frames.registration import displacements, middle_part
 from usdenoise.linalg.array_library import columns, dtype_of, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.linalg.row_blocks import (
+from usdenoise.linalg.tall_matrices import (
     envelope,
     row_blocks,
     row_squared_norms,

@@ -8,9 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.flow import axial_velocity
+from usdenoise.blood.doppler import POWER_IMAGES, axial_velocity
 from usdenoise.blood.picture_quality import PictureQuality
-from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.pipeline.doubts import Doubt, find_doubts

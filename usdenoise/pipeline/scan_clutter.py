@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.blood_map import BloodMap, map_blood
 from usdenoise.blood.clutter_projection import MOST_LAGS, ClutterProjection, clutter_projection
-from usdenoise.blood.leaked_tissue import leaked_tissue, share_above_noise, weak_speckle
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.picture_quality import shows_blood
+from usdenoise.blood.picture_quality import leaked_tissue, share_above_noise, shows_blood, weak_speckle
 from usdenoise.clutter.local_cutoffs import Lattice, LocalCutoffs, local_cutoffs
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, interpolated

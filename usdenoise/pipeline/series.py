@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_background import TINY
 from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import ClutterProjection, removed_by
-from usdenoise.blood.leaked_tissue import WIDE, leaked_tissue, share_above_noise
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.noise_map import noise_map
-from usdenoise.blood.picture_quality import PictureQuality, judge_picture
+from usdenoise.blood.noise import TINY, noise_map
+from usdenoise.blood.picture_quality import (
+    WIDE,
+    PictureQuality,
+    judge_picture,
+    leaked_tissue,
+    share_above_noise,
+)
 from usdenoise.clutter.bad_pixels import COHERENT, share_of_noise
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums

@@ -1,13 +1,104 @@
-"""Line charts as SVG that takes the colours of its page, with their numbers as text for a screen reader."""
+"""Line charts of pages as SVG, carpet plots, and the templates. Text is escaped for HTML, without control characters."""
 
+import base64
+import io
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-from usdenoise.report.page_templates import template
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.doppler import decibels
 from usdenoise.sessions.activation import Event
+from usdenoise.system.text import printable
+
+SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE = "scan.html", "batch.html", "comparison.html", "live.html"
+METHODS = "methods.txt"
+"""Names of the templates of the pages, and of the methods paragraph, which is plain text."""
+
+
+@cache
+def template(name: str) -> Any:
+    """Return a compiled template, by the name of its file.
+
+    Parameters
+    ----------
+    name : str
+        A file of the folder templates, such as SCAN_PAGE.
+
+    Returns
+    -------
+    jinja2.Template
+        The template. An expression in HTML or SVG that is not marked as safe is escaped, and a missing value is an error.
+    """
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> Any:
+    # A job imports it beside other work.
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("usdenoise.report"),
+        autoescape=lambda name: name is None or not name.endswith(".txt"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Markup is a str as well, of text that has been through here.
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+    environment.filters["data_address"] = _data_address
+    environment.filters["file_name"] = _file_name
+    return environment
+
+
+def _file_name(name: str) -> Any:
+    """Return a name as markup that is broken between its parts, where it is longer than a line."""
+    from markupsafe import Markup, escape
+
+    return Markup("<wbr>").join(escape(printable(part)) for part in re.split(r"(?<=[/_])", name))
+
+
+def _data_address(picture: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+
+
+CARPET_DB = (-6.0, 12.0)
+"""Levels of the darkest and of the brightest colour of the carpet. Speckle stays in the dark half."""
+
+BLOCKS_DB = (-3.0, 3.0)
+"""The same for the blood of blocks over their mean: an activation of 30 % is 1.1 dB."""
+
+
+MOST_COLUMNS = 600
+"""Columns of the carpet of a page, about as many as its charts have pixels across."""
+
+
+def carpet_png(carpet: NDArray[Any], range_db: tuple[float, float] = CARPET_DB) -> bytes:
+    """Return a carpet as a grey PNG without axes, at most MOST_COLUMNS wide.
+
+    Parameters
+    ----------
+    carpet : (n_bands, n_frames) array
+        Power of each band over its median. Where a column covers several frames, it shows their maximum.
+    range_db : (float, float), default CARPET_DB
+        Levels of black and white.
+    """
+    from PIL import Image
+
+    n_frames = carpet.shape[1]
+    firsts = np.arange(0, n_frames, max(1, -(-n_frames // MOST_COLUMNS)))
+    levels = decibels(np.maximum.reduceat(carpet, firsts, axis=1), reference=1.0)
+    grey = np.round(255 * np.clip((levels - range_db[0]) / np.ptp(range_db), 0, 1)).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(grey).save(buffer, "PNG")
+    return buffer.getvalue()
+
 
 _WIDTH, _HEIGHT = 640, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 626, 12, 210

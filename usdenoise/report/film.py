@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.report.figures import any_letters, power_scale
-from usdenoise.report.panels import front_view, panel_figure
-from usdenoise.system.printable import printable
+from usdenoise.report.panels import any_letters, front_view, panel_figure, power_scale
+from usdenoise.system.text import printable
 
 IMAGES_A_SECOND = 10.0
 """Images a second where the time between them is not known."""
@@ -63,9 +62,9 @@ def movie(
     time_unit : str
         Unit of the times, "s" or "frames".
     spacing_mm, title
-        As for :func:`usdenoise.report.doppler_pictures.power_doppler_picture`.
+        As for :func:`usdenoise.report.pictures.power_doppler_picture`.
     **scale_settings
-        Range, colours and quantity of :func:`usdenoise.report.figures.power_scale`; by default the range suits the
+        Range, colours and quantity of :func:`usdenoise.report.panels.power_scale`; by default the range suits the
         whole sequence.
 
     Returns

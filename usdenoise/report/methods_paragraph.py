@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from usdenoise.pipeline.filter_chunk import FRAMES_A_TEMPORAL
-from usdenoise.report.page_templates import METHODS, template
+from usdenoise.report.charts import METHODS, template
 from usdenoise.report.record import Report
 from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE
 from usdenoise.sessions.bad_blocks import BAD_SPREADS

@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
-from usdenoise.report.activation_picture import activation_title
-from usdenoise.report.carpets import BLOCKS_DB, CARPET_DB, carpet_png
-from usdenoise.report.charts import Carpet, Chart
+from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart, carpet_png
 from usdenoise.report.panels import AXIS_NAMES
+from usdenoise.report.pictures import REGIONS, activation_title
 from usdenoise.report.record import ActivationRecord, Report
-from usdenoise.report.region_picture import REGIONS
 from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.report.series import ResultSeries

@@ -1,4 +1,4 @@
-"""The pages of a batch, of a comparison and of a live session; the page of a scan is in `scan_page`.
+"""The row of a scan in the table of a batch, and the pages of a batch, of a comparison and of a live session.
 
 Each has a template: templates/batch.html, comparison.html and live.html.
 """
@@ -6,11 +6,104 @@ Each has a template: templates/batch.html, comparison.html and live.html.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
-from usdenoise.report.batch_row import Row, Status
-from usdenoise.report.charts import Chart
-from usdenoise.report.page_templates import BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE, template
+from usdenoise.report.cautions import remark
+from usdenoise.report.charts import BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE, Chart, template
+from usdenoise.report.record import Report
 from usdenoise.report.scan_page import Picture
+
+
+class Status(StrEnum):
+    """State of a scan in the table of a batch."""
+
+    DONE = "done"
+    """The scan was run and has results."""
+    SKIPPED = "skipped"
+    """The scan has complete results of an earlier batch."""
+    FAILED = "failed"
+    """The scan was run and has no results."""
+    NOT_RUN = "not run"
+    """The batch ended before the scan was run."""
+
+    @property
+    def key(self) -> str:
+        """Name of the number of such scans in the summary."""
+        return self.replace(" ", "_")
+
+
+WITH_RESULTS = (Status.DONE, Status.SKIPPED)
+"""States of scans with results."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Outcome of one scan.
+
+    Attributes
+    ----------
+    scan : str
+        Name of the scan in the batch.
+    path, folder : str
+        Input file, and folder of the results.
+    status : Status
+        State of the scan.
+    reason : str
+        Why the scan was run or skipped.
+    seconds : float or None
+        Duration of the job in s; None for a scan that was not run.
+    rank, low_cutoff, high_cutoff, cutoff_certainty, held_out_rmse, held_out_ratio, verdict, n_unobserved,
+    peak_memory_bytes, blood_to_noise_db, reproducibility, noise_floor
+        The same as in the scan's own report.
+    bad_frames : int or None
+        Number of bad frames.
+    doubts : str
+        Codes of the doubts in the report of the scan, with commas; empty if nothing is doubtful.
+    remark : str
+        Doubts and what else is notable about the results, in a few words; empty if nothing is.
+    error : str
+        Why the scan failed, in one sentence; empty if it did not fail.
+    """
+
+    scan: str
+    path: str
+    folder: str
+    status: Status
+    reason: str = ""
+    seconds: float | None = None
+    rank: int | None = None
+    low_cutoff: int | None = None
+    high_cutoff: str | int | None = None
+    cutoff_certainty: str = ""
+    held_out_rmse: float | None = None
+    held_out_ratio: float | None = None
+    verdict: str = ""
+    n_unobserved: int | None = None
+    peak_memory_bytes: int | None = None
+    blood_to_noise_db: float | None = None
+    reproducibility: float | None = None
+    noise_floor: float | None = None
+    bad_frames: int | None = None
+    doubts: str = ""
+    remark: str = ""
+    error: str = ""
+
+
+def values_of_report(report: Report) -> dict[str, Any]:
+    """Return the fields of the row of a scan that its report has."""
+    copied = ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "held_out_ratio", "verdict",
+              "n_unobserved", "peak_memory_bytes", "reproducibility", "noise_floor")  # fmt: skip
+    return {
+        **{name: getattr(report, name) for name in copied},
+        "seconds": report.timings_s["total"],
+        "cutoff_certainty": report.cutoff.certainty,
+        "blood_to_noise_db": report.blood.blood_to_noise_db,
+        "bad_frames": len(report.bad_frames),
+        "doubts": ", ".join(doubt.code for doubt in report.doubts),
+        "remark": remark(report),
+    }
+
 
 RELOAD_S = 2
 """Seconds after which the page loads itself again."""

@@ -9,11 +9,10 @@ from typing import Any, Self
 
 from usdenoise.completion.solve import Iteration
 from usdenoise.pipeline.doubts import Doubt
-from usdenoise.pipeline.fit_quality import Verdict
+from usdenoise.pipeline.fit_result import Verdict
 from usdenoise.pipeline.result import verdict_parts
 from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE, ActivationMap
-from usdenoise.system.plain_records import from_plain, plain
-from usdenoise.system.provenance import software
+from usdenoise.system.provenance import from_plain, plain, software
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.clutter.cutoff_reason import CutoffReason
-from usdenoise.options.job_options import NO_PRODUCTS
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.clutter.clutter_cutoff import CutoffReason
+from usdenoise.options.job_options import NO_PRODUCTS, SessionOptions
 from usdenoise.pipeline.doubts import ABOUT_BLOOD
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.report.record import (

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
-from usdenoise.pipeline.fit_quality import CLOSE
+from usdenoise.pipeline.fit_result import CLOSE
 from usdenoise.report.cautions import conditional, remarks
-from usdenoise.report.charts import Carpet, Chart
+from usdenoise.report.charts import SCAN_PAGE, Carpet, Chart, template
 from usdenoise.report.methods_paragraph import methods_paragraph
-from usdenoise.report.page_templates import SCAN_PAGE, template
 from usdenoise.report.record import Report
 
 _PICTURE_BYTES = 2_000_000

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.flow import flow_images
+from usdenoise.blood.doppler import POWER_IMAGES, flow_images
 from usdenoise.blood.picture_quality import PictureQuality, blood_pixels
-from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.errors import OptionError
 from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.linalg.array_library import on_host
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.result import DenoiseResult

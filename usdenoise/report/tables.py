@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.power_doppler import POWER_UNIT
+from usdenoise.blood.doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.series import ResultSeries, displacement_columns
 from usdenoise.sessions.regions import region_columns

@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_background import TINY
+from usdenoise.blood.noise import TINY
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.recording import (
     ArrayFrames,
     Block,

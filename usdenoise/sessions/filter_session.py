@@ -12,14 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.blood.picture_quality import PictureQuality
-from usdenoise.blood.power_doppler import POWER_IMAGES
 from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.errors import InputError
 from usdenoise.linalg.array_library import to_host
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.dask_executor import DaskExecutor
 from usdenoise.pipeline.denoise import map_scan
 from usdenoise.pipeline.devices import device_memory, most_entries
@@ -45,8 +45,8 @@ from usdenoise.sessions.session_estimate import (
 )
 from usdenoise.sessions.session_sample import SAMPLED_FRAMES, draw_sample
 from usdenoise.stack.geometry import Geometry
-from usdenoise.system.blas_threads import available_threads
 from usdenoise.system.memory import available_bytes, release_freed_memory
+from usdenoise.system.threads import available_threads
 
 TSNR = "mean over standard deviation of blood_power in the good blocks"
 

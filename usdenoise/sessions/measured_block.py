@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.flow import FLOW_PRODUCTS, flow_images
+from usdenoise.blood.doppler import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch

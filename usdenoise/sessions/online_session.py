@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.devices import device_memory, most_entries
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Window, map_chunks, working_type
@@ -40,9 +40,9 @@ from usdenoise.sessions.session_sample import Sample, look_at_block, pick_comple
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
-from usdenoise.stack.random_streams import RandomStream
-from usdenoise.system.blas_threads import available_threads
+from usdenoise.stack.sampling import RandomStream
 from usdenoise.system.memory import available_bytes
+from usdenoise.system.threads import available_threads
 
 HELD_LIVE = 18.0
 """Bytes in memory for each byte of a block while one is filtered and the clutter is estimated. With blocks of 128 x 128 x

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.geometry import Geometry, shape_text
-from usdenoise.system.names import distinct_names
+from usdenoise.system.text import distinct_names
 
 Region = NDArray[np.bool_] | Callable[[Geometry], NDArray[np.bool_]]
 """A mask of an image, or a function that makes one for the geometry of the blocks."""

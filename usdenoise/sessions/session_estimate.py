@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from usdenoise.blood.clutter_projection import blocks_projection
-from usdenoise.blood.leaked_tissue import weak_speckle
+from usdenoise.blood.picture_quality import weak_speckle
 from usdenoise.clutter.clutter_cutoff import CLUTTER_FALL_DB, FALL_OVER
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Reference
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import interpolated
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.estimate_clutter import (
     ClutterEstimate,
     estimate_clutter,

@@ -19,7 +19,7 @@ from usdenoise.frames.alignment import Reference, completed, mean_envelope, refe
 from usdenoise.linalg.array_library import dtype_of, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.session_options import SessionOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clutter
 from usdenoise.pipeline.inspection import SCALES, dead_pixels, largest_part
@@ -28,7 +28,7 @@ from usdenoise.sessions.bad_blocks import WEAK_DB
 from usdenoise.sessions.blocks import mark_missing
 from usdenoise.sessions.measured_block import own_options
 from usdenoise.stack.geometry import Geometry
-from usdenoise.stack.random_streams import RandomStream
+from usdenoise.stack.sampling import RandomStream
 
 SAMPLED_FRAMES = 1200
 """Frames of the sample, about; each block has one at least. On two sessions with tissue 40 and

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_background import TINY
+from usdenoise.blood.noise import TINY
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate
 from usdenoise.sessions.bad_blocks import (
     FEWEST_BLOCKS,

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.array_library import dtype_of, is_of_library, on_host
 from usdenoise.stack.arrays import check_library, is_dask_array
-from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.geometry import GriddedStack, StoredForm, as_frames
+from usdenoise.stack.geometry import Coordinate, GriddedStack, StoredForm, as_frames
 
 
 @dataclass(frozen=True)

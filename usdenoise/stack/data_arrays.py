@@ -3,16 +3,146 @@
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.stack.coordinates import Coordinate
-from usdenoise.stack.geometry import GriddedStack
-from usdenoise.stack.labels import voxel_matrix
-from usdenoise.stack.voxel_grid import DIMENSIONS, grid_attributes, grid_labels, with_slice
+from usdenoise.stack.geometry import ATTRIBUTES, Coordinate, GriddedStack
+from usdenoise.stack.labels import VOXELS, WORLD, Label, voxel_matrix
+
+LONG_NAMES = {"t": "Time", "z": "Depth", "x": "Lateral", "y": "Elevation"}
+"""Axis letter -> name of the axis in words."""
+
+DIMENSIONS = {"t": "time", **{letter: name for name, letter in VOXELS.items()}}
+"""Axis letter -> dimension in ConfUSIus."""
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Positions along one axis, known or counted.
+
+    Attributes
+    ----------
+    values : (n,) float64 array
+        Positions in `unit`.
+    unit : str
+        "mm" or "s"; "pixel" or "frame" where the scale is not known.
+    """
+
+    values: NDArray[np.float64]
+    unit: str
+
+    @property
+    def step(self) -> float | None:
+        """Mean step from one position to the next; None for a single one."""
+        n = len(self.values)
+        return None if n < 2 else float(self.values[-1] - self.values[0]) / (n - 1)
+
+
+def positions(stack: GriddedStack, letter: str) -> Positions:
+    """Return the positions along an axis of a stack: from the input, else from the scales, else counted from 0.
+
+    Parameters
+    ----------
+    stack : Acquisition or Geometry
+        The stack; for an axis that it does not have, one position is returned.
+    letter : str
+        Letter of the axis.
+    """
+    n = stack.shape_in(letter)[0] if letter in stack.axes else 1
+    coordinate = _given(stack, letter, n)
+    if coordinate is not None:
+        return Positions(coordinate.values, "s" if letter == "t" else "mm")
+    if letter == "t":
+        rate = stack.frame_rate_hz
+        return Positions(np.arange(n, dtype=np.float64) / (rate or 1.0), "s" if rate else "frame")
+    step = stack.spacing_mm.get(letter)
+    return Positions(
+        np.arange(n, dtype=np.float64) * (step or 1.0), "mm" if step or letter not in stack.axes else "pixel"
+    )
+
+
+def with_slice(letters: str) -> str:
+    """Return axis letters with y, the axis of a single slice, before the first spatial axis if they have no y."""
+    spatial = [index for index, letter in enumerate(letters) if letter != "t"]
+    if "y" in letters or not spatial:
+        return letters
+    return letters[: spatial[0]] + "y" + letters[spatial[0] :]
+
+
+def grid_attributes(stack: GriddedStack) -> dict[str, Any]:
+    """Return the matrix that places the voxels of a stack in the world of ConfUSIus, and its unit, as attributes.
+
+    It comes from the input, if that has one. Otherwise it has the pixel pitches and the positions of the first
+    voxels; if a pitch is not known, it counts pixels. The thickness of a single slice is 1 if it is not known.
+    """
+    if (matrix := voxel_matrix(stack.attributes)) is not None:
+        unit = str(stack.attributes.get("voxel_to_world_units", "mm"))
+        return {"voxel_to_world": matrix, "voxel_to_world_units": unit}
+    positions_by_axis = {letter: positions(stack, letter) for letter in WORLD}
+    in_mm = all(axis_positions.unit == "mm" for axis_positions in positions_by_axis.values())
+    matrix = np.eye(4)
+    for row, letter in enumerate(WORLD if in_mm else ()):
+        matrix[row, row] = positions_by_axis[letter].step or slice_thickness_mm(stack, letter) or 1.0
+        matrix[row, 3] = positions_by_axis[letter].values[0]
+    return {"voxel_to_world": matrix, "voxel_to_world_units": "mm" if in_mm else "pixel"}
+
+
+def slice_thickness_mm(stack: GriddedStack, letter: str = "y") -> float | None:
+    """Return the size of the voxels of a stack along an axis in mm, also one that it has not; None if not known."""
+    if letter in stack.spacing_mm:
+        return stack.spacing_mm[letter]
+    coordinate = stack.coordinates.get(letter)
+    size = None if coordinate is None else coordinate.attributes.get("voxdim")
+    return float(size) if isinstance(size, int | float) and size > 0 else None
+
+
+def grid_labels(stack: GriddedStack, letters: str) -> dict[str, Label]:
+    """Return the coordinates of the dimensions of an array, and of its voxels in the world, by their names.
+
+    Parameters
+    ----------
+    stack : Acquisition or Geometry
+        Stack with the axes and scales of the array.
+    letters : str
+        Axis letters of the array, from :func:`with_slice`.
+    """
+    labels: dict[str, Label] = {}
+    has_grid = voxel_matrix(stack.attributes) is not None
+    for letter in letters:
+        name, axis_positions = DIMENSIONS[letter], positions(stack, letter)
+        if letter == "t":
+            labels[name] = Label((name,), axis_positions.values, _time_attributes(stack, axis_positions))
+            continue
+        coordinate = _given(stack, letter, len(axis_positions.values))
+        numbers = coordinate.numbers if has_grid and coordinate is not None else None
+        counted = np.arange(len(axis_positions.values), dtype=np.int64) if numbers is None else numbers
+        labels[name] = Label((name,), counted, {"long_name": f"{LONG_NAMES[letter]} voxel"})
+        if axis_positions.unit == "mm":
+            attributes = {"units": "mm", "long_name": LONG_NAMES[letter]}
+            labels[WORLD[letter]] = Label((name,), axis_positions.values, attributes)
+    return labels
+
+
+def _time_attributes(stack: GriddedStack, axis_positions: Positions) -> dict[str, Any]:
+    attributes = {
+        "units": axis_positions.unit,
+        "long_name": LONG_NAMES["t"],
+        "volume_acquisition_reference": "start",
+        "volume_acquisition_duration": axis_positions.step or 1.0,
+    }
+    coordinate = stack.coordinates.get("t")
+    kept = {} if coordinate is None else coordinate.attributes
+    return attributes | {key: kept[key] for key in ATTRIBUTES if key in kept}
+
+
+def _given(stack: GriddedStack, letter: str, n: int) -> Coordinate | None:
+    """Return the coordinate of the input along an axis; None if its number of positions differs."""
+    coordinate = stack.coordinates.get(letter)
+    return coordinate if coordinate is not None and len(coordinate.values) == n else None
 
 
 def import_xarray() -> Any:

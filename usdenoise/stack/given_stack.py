@@ -1,21 +1,201 @@
-"""The stack that a caller gives, as an acquisition: an array with axes, a DataArray, or an acquisition with more scales."""
+"""The stack that a caller gives, as an acquisition: an array with axes, a DataArray, or one with more scales."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
-from usdenoise.linalg.array_library import to_host
-from usdenoise.options.reading_options import SCALE_NAMES, ReadOptions
-from usdenoise.stack.acquisition import Acquisition
+from usdenoise.linalg.array_library import on_host, to_host
+from usdenoise.options.job_options import SCALE_NAMES, ReadOptions
+from usdenoise.stack.acquisition import Acquisition, without_mask
 from usdenoise.stack.arrays import is_dask_array, is_power, offset_of
-from usdenoise.stack.data_array_reading import array_of_dataset, from_data_array
-from usdenoise.stack.data_arrays import is_data_array
-from usdenoise.stack.geometry import check_axes
-from usdenoise.stack.metadata import with_options
+from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes
+from usdenoise.stack.geometry import check_axes, check_order, shape_text
+from usdenoise.stack.labels import Label, labelled_metadata
+from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options, without_implausible
+
+_NO_VALUE = np.float32(0)
+
+
+def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Metadata:
+    """Return the axes and scales that a DataArray has, each with its source.
+
+    Parameters
+    ----------
+    data : xarray.DataArray
+        The stack. Dimensions and coordinates are understood as in Zarr groups: as in ConfUSIus, or depth, lateral,
+        elevation and time, or z, x and t.
+    axes : str, optional
+        One letter for each axis, in the order of `data`; by default from the names of its dimensions.
+    **scales
+        `frame_rate_hz` and `spacing_mm` instead of the scales of the labels, as for
+        :func:`usdenoise.stack.metadata.with_options`.
+
+    Raises
+    ------
+    InputError
+        If the dimensions do not identify depth, and `axes` is not given, or if the times of the frames go back.
+    OptionError
+        If the names of the dimensions are not known, and `axes` is not given.
+    """
+    dimensions = tuple(str(name) for name in data.dims)
+    labels = {str(name): _label(item) for name, item in data.coords.items() if item.ndim < 2}
+    attributes = {**_grid_of(data), **{str(key): value for key, value in data.attrs.items()}}
+    entries = {name: (value, f"attribute {name}") for name, value in attributes.items()}
+    n_axes = data.ndim - len(dropped_axes(data.shape))
+    entries |= labelled_metadata(dimensions, data.shape, n_axes, labels, entries)
+    values, sources, other_attributes = interpret(entries)
+    if axes is None and "axes" not in values:
+        raise OptionError(
+            f"the dimensions {', '.join(dimensions)} do not identify the axes; give axes, for example axes='tzx', or "
+            "call them time, z, x and y"
+        )
+    stack_axes = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
+    metadata = with_options(values, sources, other_attributes, axes=stack_axes, **scales)
+    if metadata.contradiction:
+        warnings.warn(metadata.contradiction, stacklevel=2)
+    kept = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
+    time = dict(zip(metadata.values["axes"], kept, strict=False)).get("t", "")
+    # The order counts whatever the unit is.
+    if (times := labels.get(time)) is not None and times.values is not None:
+        check_order(
+            times.values,
+            "sort the array by its times, or drop them with drop_vars if the frames are in order and their times wrong",
+        )
+    return without_implausible(metadata)
+
+
+def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquisition:
+    """Return an xarray.DataArray as an acquisition, with its frame rate, pixel pitches and positions.
+
+    Parameters
+    ----------
+    data, axes, **scales
+        As for :func:`describe_data_array`. Values on disk are read.
+
+    Raises
+    ------
+    InputError, OptionError
+        As for :func:`describe_data_array`, and if the array cannot be a stack.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray
+    >>> time = ("time", np.arange(30) / 500, {"units": "s"})
+    >>> data = xarray.DataArray(np.zeros((30, 20, 10)), dims=("time", "z", "x"), coords={"time": time})
+    >>> stack = from_data_array(data)
+    >>> stack.axes, stack.frame_rate_hz
+    ('tzx', 500.0)
+    """
+    metadata = describe_data_array(data, axes, **scales)
+    iq = data.data if is_dask_array(data.data) else np.asarray(data.values)
+    uneven = "the times of the frames are uneven, so the frame rate is not known; the attribute frame_rate_hz gives it"
+    return Acquisition(
+        iq.reshape([iq.shape[axis] for axis in kept_axes(iq.shape, iq.ndim)]),
+        **metadata.values,
+        name=str(data.name) if data.name is not None else "iq",
+        assumptions=(*((uneven,) if metadata.has_uneven_times else ()), *metadata.ignored.values()),
+        attributes=metadata.attributes,
+        coordinates=metadata.coordinates,
+        # The labels alone: the values of the input may be released.
+        labels=data.copy(data=np.broadcast_to(_NO_VALUE, data.shape)),
+    )
+
+
+def array_of_dataset(value: Any) -> Any:
+    """Return the array of an xarray.Dataset that can be a stack, with the scales of the Dataset; other values as they are.
+
+    It is the one array of numbers with the most dimensions; its images have fewer.
+
+    Parameters
+    ----------
+    value : xarray.Dataset or anything else
+        What a user gave as a stack.
+
+    Raises
+    ------
+    OptionError
+        If no array of a Dataset can be a stack, or several can.
+    """
+    if not is_dataset(value):
+        return value
+    possible = {name: data for name, data in value.data_vars.items() if data.dtype.kind in "fciu"}
+    most = max([3, *(data.ndim for data in possible.values())])
+    names = [name for name, data in possible.items() if data.ndim == most]
+    if len(names) != 1:
+        listed = ", ".join(map(str, names or value.data_vars)) or "nothing"
+        raise OptionError(
+            f"which array of the Dataset is the stack is ambiguous ({listed}); pass that array, for example "
+            "dataset['iq']"
+        )
+    data = value[names[0]]
+    scales = {key: number for key, number in value.attrs.items() if is_known(str(key))}
+    return data.assign_attrs({**scales, **data.attrs})
+
+
+def time_axis_of(
+    stack: Acquisition | NDArray[Any], axis: int | None, axes: str | None
+) -> tuple[NDArray[Any], int]:
+    """Return the values of a stack and the number of its time axis.
+
+    Parameters
+    ----------
+    stack : Acquisition, array or xarray.DataArray
+        An acquisition and a DataArray specify their time axis; an array requires `axis` or `axes`.
+    axis : int or None
+        Number of the time axis.
+    axes : str or None
+        Axis letters, t among them.
+
+    Raises
+    ------
+    OptionError
+        If the time axis of an array is not given, or is not an axis of it.
+    InputError
+        If `axes` does not fit the array.
+    """
+    stack = array_of_dataset(stack)
+    if is_data_array(stack) and axis is None:
+        stack = from_data_array(stack, axes)
+    if isinstance(stack, Acquisition):
+        return on_host(stack.iq), stack.axes.index("t")
+    values = on_host(without_mask(stack))
+    if axes is not None:
+        check_axes(axes, values.shape)
+        return values, axes.index("t")
+    if axis is None:
+        raise OptionError(
+            "an array has no axis labels, so time is unknown; give axes, for example axes='tzx', or axis"
+        )
+    if not -values.ndim <= axis < values.ndim:
+        raise OptionError(f"an array of shape ({shape_text(values.shape)}) has no axis {axis}; change axis")
+    return values, axis
+
+
+def _label(item: Any) -> Label:
+    """Return a coordinate with its values if they are numbers, or dates or durations, which become seconds."""
+    values, attributes = np.asarray(item.values), dict(item.attrs)
+    if values.dtype.kind == "M":
+        # Counted from 1970 in double precision a date would lose the microseconds, so the first one is 0.
+        values = values - values.reshape(-1)[:1]
+    if values.dtype.kind == "m":
+        values, attributes["units"] = values / np.timedelta64(1, "s"), "s"
+    known = values if values.dtype.kind in "fiu" else None
+    return Label(tuple(map(str, item.dims)), known, attributes)
+
+
+def _grid_of(data: Any) -> dict[str, Any]:
+    """Return the positions of the voxels in the index of ConfUSIus, as the attributes of its files."""
+    index = data.xindexes.get("y")
+    matrix = getattr(index, "voxel_to_world", None)
+    if matrix is None:
+        return {}
+    return {"voxel_to_world": np.asarray(matrix), "voxel_to_world_units": str(getattr(index, "units", "mm"))}
 
 
 def as_acquisition(

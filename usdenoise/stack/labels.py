@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.stack.coordinates import ATTRIBUTES, Coordinate, pitch
+from usdenoise.stack.geometry import ATTRIBUTES, Coordinate, pitch
 
 MILLIMETRES: Mapping[str, float] = {"mm": 1.0, "m": 1e3, "um": 1e-3, "µm": 1e-3}
 SECONDS: Mapping[str, float] = {

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from usdenoise.errors import InputError
-from usdenoise.options.kinds import SCALES
-from usdenoise.stack.coordinates import Coordinate
+from usdenoise.options.declaration import SCALES
+from usdenoise.stack.geometry import Coordinate
 from usdenoise.stack.labels import ALIASES, AmbiguousAxes
 
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.gapped_rows import fit_gapped_rows
-from usdenoise.linalg.gram_matrices import gram
-from usdenoise.linalg.row_blocks import block_rows, third_difference_norms
+from usdenoise.linalg.low_rank import fit_gapped_rows
+from usdenoise.linalg.tall_matrices import block_rows, gram, third_difference_norms
 from usdenoise.stack.arrays import pack, unpack
 from usdenoise.stack.sampling import spread_rows
 

@@ -1,4 +1,8 @@
-"""Sample entries of the Casorati matrix: uniformly, seeded, and the same for any row blocks.
+"""Sample entries of the Casorati matrix: uniformly, seeded, and the same for any row blocks; the random streams.
+
+A new stream gets a number that no other one has. NumPy's ``SeedSequence([seed, 2])`` and
+``SeedSequence([seed, 2, 0])`` have the same state, so the numbers of :class:`RandomStream` and of
+:class:`TileStream` may coincide only because the two use different generators (PCG64 and SFC64).
 
 The rows are cut into tiles of a fixed size. One random stream gives the number of samples in each tile. Each tile
 has a stream of its own, keyed by seed and tile, which gives the entries. The result is a uniform draw without
@@ -6,6 +10,7 @@ replacement from all observed entries. It does not depend on the row blocks or o
 """
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -13,7 +18,43 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.arrays import pack, packed_width, unpack
-from usdenoise.stack.random_streams import RandomStream, TileStream
+
+
+class RandomStream(IntEnum):
+    """Streams of which a run has one each."""
+
+    START = 1
+    """Random columns of the first factors."""
+    PIXEL_SUBSET = 2
+    """Pixels of the pixel subset."""
+    RANGE_FINDER = 3
+    """Test matrix of the randomized SVD."""
+    SAMPLED_PIXELS = 4
+    """Pixels whose entries are sampled."""
+    SPREAD_ROWS = 5
+    """Pixels that stand for all of them; the seed is always 0."""
+    SAMPLED_FRAMES = 6
+    """Frames of a session that stand for all of them."""
+
+    def generator(self, seed: int) -> np.random.Generator:
+        """Return the generator of this stream for a seed."""
+        return np.random.default_rng([seed, int(self)])
+
+
+class TileStream(IntEnum):
+    """Streams of the sampled entries, one for each tile of rows (and one for all tiles, the counts)."""
+
+    COUNTS = 0
+    """How many entries of each tile are sampled; tile 0 is the only one."""
+    FITTED = 1
+    """The sampled entries of a tile."""
+    HELD_OUT = 2
+    """The held-out entries among them."""
+
+    def generator(self, seed: int, tile: int) -> np.random.Generator:
+        """Return the generator of this stream for a seed and a tile."""
+        return np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, int(self), tile])))
+
 
 TILE_ROWS = 256
 """Rows of a tile. Another number gives other entries for the same seed."""

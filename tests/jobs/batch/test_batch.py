@@ -20,9 +20,11 @@ from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, ROOT, column, rows, s
 from tests.results import differences
 from tests.stacks import write_stack
 from usdenoise import __version__
-from usdenoise.jobs.batch import Decision, Row, Scan, plan_batch, run_batch
-from usdenoise.jobs.batch.executors import ScansHere
-from usdenoise.jobs.memory_check import expected_bytes
+from usdenoise.jobs.batch import Decision, plan_batch, run_batch
+from usdenoise.jobs.batch_table import Scan
+from usdenoise.jobs.job import expected_bytes
+from usdenoise.jobs.scan_process import ScansHere
+from usdenoise.report.pages import Row
 
 GOOD = ("night/scan1.h5", "scan2.h5", "scan10.h5")
 

@@ -26,9 +26,8 @@ from tests.jobs.batch.shared import finish, in_session, start, wait_for
 from tests.sessions.scans import scan
 from tests.stacks import write_stack
 from usdenoise.errors import OptionError
-from usdenoise.jobs import workers
-from usdenoise.jobs.batch import executors
-from usdenoise.jobs.progress import NoProgress
+from usdenoise.jobs import scan_process, workers
+from usdenoise.jobs.job import NoProgress
 from usdenoise.jobs.session_call import run_session
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.jobs.workers import DEATHS, dask_client
@@ -151,7 +150,7 @@ def test_a_worker_without_the_package_is_a_failed_row(scans, cluster, tmp_path, 
     def fail(*arguments):
         raise ModuleNotFoundError("No module named 'usdenoise'")
 
-    monkeypatch.setattr(executors, "run_scan_on_worker", fail)
+    monkeypatch.setattr(scan_process, "run_scan_on_worker", fail)
     (row,) = usdenoise.run_batch(scans / "scan0.h5", tmp_path, dask=cluster.scheduler_address).rows
     assert row.status == "failed"
     assert "No module named 'usdenoise'" in row.error

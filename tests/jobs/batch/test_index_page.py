@@ -16,15 +16,13 @@ import pytest
 from tests.jobs.batch.shared import write_scan
 from tests.report.reports import EVIL, Page, report
 from usdenoise.errors import OutputError
-from usdenoise.files.tiff import tiff
-from usdenoise.jobs.batch import index_page
-from usdenoise.jobs.batch.index_page import IndexPage
-from usdenoise.jobs.batch.plan import Scan
-from usdenoise.jobs.batch.run_batch import run_batch
-from usdenoise.jobs.batch.table import scan_image
+from usdenoise.files.images import tiff
+from usdenoise.jobs import batch_table
+from usdenoise.jobs.batch import run_batch
+from usdenoise.jobs.batch_table import IndexPage, Scan, scan_image
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display
-from usdenoise.report.batch_row import Row, Status
+from usdenoise.report.pages import Row, Status
 from usdenoise.system.provenance import software
 
 
@@ -160,14 +158,14 @@ def test_while_it_runs_the_page_says_so_and_is_written_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(index_page.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(batch_table.time, "monotonic", lambda: clock[0])
     one, two, three = (Scan(Path(f"{name}.h5"), f"{name}.h5", tmp_path / name) for name in "abc")
     index = IndexPage(tmp_path, [one, two, three], None)
     index.update({one: row("a.h5")}, {two})
     page = shown(tmp_path)
     assert values(page, "Status") == ["done", "running", "waiting"]
     assert page.all("body")[0]["data-running"] == "yes"
-    clock[0] += index_page.INTERVAL_S - 0.1
+    clock[0] += batch_table.INTERVAL_S - 0.1
     index.update({one: row("a.h5"), two: row("b.h5")}, {three})
     assert values(shown(tmp_path), "Status") == ["done", "running", "waiting"]
     clock[0] += 0.2
@@ -186,8 +184,8 @@ def test_a_page_that_cannot_be_written_stops_a_batch_only_at_its_end(tmp_path: P
 
 
 def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_page, "INTERVAL_S", 0.0)
-    monkeypatch.setattr(index_page, "SHARE", math.inf)
+    monkeypatch.setattr(batch_table, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(batch_table, "SHARE", math.inf)
     write_scan(tmp_path / "scans/a.h5")
     (tmp_path / "scans/b.h5").write_bytes(b"nothing")
     seen: list[list[str | None]] = []

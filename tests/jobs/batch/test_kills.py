@@ -81,7 +81,7 @@ def test_scan_that_does_not_stop_ends_with_its_batch(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("import time; time.sleep(60)")
     (tmp_path / "lock").touch()
     program = (
-        "import os, signal, sys; from pathlib import Path; from usdenoise.jobs.batch.scan_process import run_scan;"
+        "import os, signal, sys; from pathlib import Path; from usdenoise.jobs.scan_process import run_scan;"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.environ['PYTHONPATH'] = sys.argv[1];"
         "run_scan(['scan.npy'], Path(sys.argv[1], 'lock'))"
     )

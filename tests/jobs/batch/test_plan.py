@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usdenoise.jobs.batch.plan import find_scans, natural_key
+from usdenoise.jobs.batch_table import find_scans, natural_key
 
 
 def touch(root: Path, *names: str) -> None:

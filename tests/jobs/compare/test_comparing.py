@@ -8,9 +8,9 @@ from tests.reference import loops
 from usdenoise.blood import metrics
 from usdenoise.errors import DivergedError, InputError, OptionError
 from usdenoise.files.phantom_file import Truth, read_truth
-from usdenoise.jobs.compare import CLUTTER_FILTERS, clutter_filters, compare
-from usdenoise.jobs.compare.clutter_filters import run_filter
-from usdenoise.jobs.compare.figures_of_merit import relative_distance
+from usdenoise.jobs import clutter_filters
+from usdenoise.jobs.clutter_filters import CLUTTER_FILTERS, run_filter
+from usdenoise.jobs.compare import compare, relative_distance
 from usdenoise.options import DenoiseOptions
 from usdenoise.stack.acquisition import Acquisition
 

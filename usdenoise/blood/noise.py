@@ -1,0 +1,256 @@
+"""What a pixel has without blood: its noise power, and the tissue that the clutter filter left."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.clutter_projection import ClutterProjection
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.lag_sums import LagSums
+from usdenoise.linalg.tall_matrices import row_blocks
+
+PIXELS_A_BLOCK = 2048
+"""Pixels whose lags, channels or spectra are worked on together: an array of them is at most a megabyte, which the caches
+hold."""
+
+
+def to_channels(lags: NDArray[Any], is_complex: bool) -> NDArray[np.float64]:
+    """Return the lags as real channels: lag 0 first, then the other lags.
+
+    With white noise of power N over n frames, lag 0 has the variance N^2 / n where the stack is complex, and the
+    real and imaginary part of another lag half of it. Where the stack is real, lag 0 has the variance 2 N^2 / n and
+    another lag N^2 / n. The channels are scaled so that each has N^2 / n.
+
+    Parameters
+    ----------
+    lags : (..., L + 1) array
+        Lags 0 to L.
+    is_complex : bool
+        Whether the stack is complex: 2 L + 1 channels, otherwise L + 1.
+    """
+    n_lags = lags.shape[-1] - 1
+    if not is_complex:
+        channels = lags.real.astype(np.float64)
+        channels[..., 0] /= np.sqrt(2)
+        return channels
+    channels = np.empty((*lags.shape[:-1], 1 + 2 * n_lags))
+    channels[..., 0] = lags[..., 0].real
+    np.multiply(lags[..., 1:].real, np.sqrt(2), out=channels[..., 1 : 1 + n_lags])
+    np.multiply(lags[..., 1:].imag, np.sqrt(2), out=channels[..., 1 + n_lags :])
+    return channels
+
+
+def to_lags(channels: NDArray[np.float64], is_complex: bool) -> NDArray[np.complex128]:
+    """Return the lags of channels: the inverse of :func:`to_channels`."""
+    if not is_complex:
+        real = np.concatenate([channels[..., :1] * np.sqrt(2), channels[..., 1:]], axis=-1)
+        return real.astype(np.complex128)
+    cosine, sine = np.split(channels[..., 1:] / np.sqrt(2), 2, axis=-1)
+    return np.concatenate([channels[..., :1] + 0j, cosine + 1j * sine], axis=-1)
+
+
+N_FREQUENCIES = 32
+"""Frequencies at which spectra of at most 13 lags are looked at: more than twice the number of lags. With 64 no map of 48
+phantoms changed by more than 0.0002 of its correlation with the true blood power."""
+
+_N_QUIET = N_FREQUENCIES // 2
+"""Frequencies with the least blood and tissue."""
+
+SURROUNDINGS_SIGMA, SURROUNDINGS_STEP = 6.0, 3
+"""The spectrum of an average over this standard deviation in pixels shows where there is no blood. The average is made at
+every third pixel. With 3 instead of 1 the noise of no pixel of 36 phantoms changed by more than 1 %, and the blood maps
+correlated by 0.99999 or more."""
+
+MEDIAN_OF_SQUARE = 0.455
+"""Median of the square of a standard normal number."""
+
+
+def median_of_chi_square(freedom: float) -> float:
+    """Return the median of a chi-square variable over its mean (Wilson and Hilferty, PNAS 17(12), 1931)."""
+    return (1 - 2 / (9 * max(freedom, 1.0))) ** 3
+
+
+def noise_map(
+    halves: NDArray[Any], projection: ClutterProjection, grid: Neighbourhood
+) -> NDArray[np.float64]:
+    """Return the noise power before the clutter filter for each pixel.
+
+    Noise is white over frames: its spectrum is N times the known share h of white noise that the filter keeps. In
+    the average spectrum of a pixel's surroundings the half of the frequencies with the lowest power over h has the
+    least blood and tissue (minimum statistics, as in Martin, IEEE Trans. Speech Audio Process. 9(5), 2001). The
+    noise map is the wide median of the pixels' power over h in that half: wide, so that vessels do not count.
+
+    Two biases are corrected. The frequencies are chosen in one half of the data and the power is measured in the other
+    half, and vice versa: the lowest measured values would be too low, especially if noise is correlated in space. And the
+    median is below the mean; the correction follows from the variation of the power between the halves.
+
+    Parameters
+    ----------
+    halves : (2, n_pixels, L + 1) complex or real array
+        Lags r_l of two parts of the filtered data, whose noise is independent: two halves of the frames, or means
+        over two sets of blocks.
+    projection : ClutterProjection
+        The clutter filter.
+    grid : Neighbourhood
+        Shape of the image.
+
+    Returns
+    -------
+    (n_pixels,) float64 array
+    """
+    n_lags = projection.n_lags
+    frequencies = np.arange(N_FREQUENCIES) / N_FREQUENCIES
+    taper = (1 - np.arange(n_lags) / n_lags) * np.where(np.arange(n_lags) == 0, 1, 2)
+    transform = (np.exp(-2j * np.pi * frequencies[:, None] * np.arange(n_lags)) * taper).T
+    # The real spectrum of lags is a real product with their real and imaginary parts.
+    spectrum = np.concatenate([transform.real, -transform.imag])
+    kept = np.concatenate([projection.white.real, projection.white.imag]) @ spectrum
+    if np.iscomplexobj(halves):
+        parts = np.concatenate([halves.real, halves.imag], axis=-1)
+    else:
+        parts, spectrum = halves, transform.real
+    power = np.empty(parts.shape[:2])
+    for chosen_in, measured_in in ((0, 1), (1, 0)):
+        surroundings, nodes = grid.average_at_nodes(parts[chosen_in], SURROUNDINGS_SIGMA, SURROUNDINGS_STEP)
+        around = (surroundings @ spectrum) / kept
+        last_quiet = np.partition(around, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
+        quiet = (around <= last_quiet).astype(np.float64)
+        weights = (quiet @ spectrum.T) / (quiet @ kept)[:, None]
+        for rows in row_blocks(len(nodes), PIXELS_A_BLOCK):
+            power[measured_in, rows] = np.vecdot(weights[nodes[rows]], parts[measured_in, rows])
+    level = grid.wide_median(power.mean(axis=0))
+    # The squared standard error of a pixel's power, relative to the power.
+    difference = (power[0] - power[1])[level > 0] / level[level > 0]
+    variance = float(np.median(difference**2)) / (4 * MEDIAN_OF_SQUARE) if len(difference) else 0.0
+    return level / median_of_chi_square(2 / max(variance, 1e-9))
+
+
+CELL_SIGMA = 0.85
+"""Standard deviation in pixels of the average over neighbours: 2 pixels of full width at half maximum."""
+
+NEGLIGIBLE = 1e-12
+"""Ratio of two powers below which the smaller one does not count: rounding errors of single precision are above it."""
+
+TINY = float(np.finfo(float).tiny)
+
+HALVES = (slice(0, 1), slice(1, 2))
+"""Lag sums of each half of the frames."""
+
+
+@dataclass(frozen=True)
+class Background:
+    """Variances of the channels of a pixel without blood (see :mod:`usdenoise.blood.noise`).
+
+    Attributes
+    ----------
+    pixel, average : (n_pixels,) float64 arrays
+        Noise variance of a channel of a pixel, and of its average over neighbours; positive.
+    tissue : (n_pixels,) float64 array
+        Mean square of remaining tissue in the average, along `direction`.
+    direction : (C,) float64 array
+        Unit vector of the channels of remaining tissue; zeros where nothing was removed.
+    """
+
+    pixel: NDArray[np.float64]
+    average: NDArray[np.float64]
+    tissue: NDArray[np.float64]
+    direction: NDArray[np.float64]
+
+    def whiten(self, channels: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return averages in which remaining tissue has the variance of the noise, as every other direction has."""
+        shrink = np.sqrt(self.average / (self.average + self.tissue)) - 1
+        along = channels @ self.direction
+        whitened: NDArray[np.float64] = channels + (shrink * along)[:, None] * self.direction
+        return whitened
+
+    def rows(self, rows: slice) -> Self:
+        """Return the background of some pixels."""
+        return replace(self, pixel=self.pixel[rows], average=self.average[rows], tissue=self.tissue[rows])
+
+    def for_half(self) -> Self:
+        """Return the background of half of the frames: noise has twice the variance."""
+        return replace(self, pixel=2 * self.pixel, average=2 * self.average)
+
+
+@dataclass(frozen=True)
+class NoiseLevels:
+    """Noise of a stack.
+
+    Attributes
+    ----------
+    power : (n_pixels,) float64 array
+        Power of the noise before the clutter filter.
+    pixel, average : (n_pixels,) float64 arrays
+        Noise variance of a channel of a pixel, and of its average over neighbours, as in :class:`Background`.
+    """
+
+    power: NDArray[np.float64]
+    pixel: NDArray[np.float64]
+    average: NDArray[np.float64]
+
+
+def measure_noise(
+    lag_sums: LagSums, projection: ClutterProjection, grid: Neighbourhood, executor: Executor
+) -> NoiseLevels:
+    """Measure the power of the noise in the frequencies without blood, and its variance by two halves of the frames.
+
+    The variances are medians over a wide window, so that vessels do not count. The difference of the halves holds
+    noise that is correlated in space as it is.
+
+    Parameters
+    ----------
+    lag_sums : LagSums
+        Lagged products of the filtered stack.
+    projection : ClutterProjection
+        The clutter filter.
+    grid : Neighbourhood
+        Shape of the image.
+    executor : Executor
+        Measures both at the same time.
+    """
+
+    def power() -> tuple[NDArray[np.float64], ...]:
+        halves = np.stack([lag_sums.mean(half, projection.n_frames) for half in HALVES])
+        return (noise_map(halves, projection, grid),)
+
+    def variances() -> tuple[NDArray[np.float64], ...]:
+        difference = to_channels(lag_sums.difference(projection.n_frames), lag_sums.is_complex)
+        freedom = difference.shape[1] - 1
+        middle = freedom * median_of_chi_square(freedom)
+        return tuple(
+            grid.wide_median(np.vecdot(values[:, 1:], values[:, 1:])) / middle
+            for values in (difference, grid.average(difference, CELL_SIGMA))
+        )
+
+    measured = executor.map(lambda task: task(), (power, variances))
+    return NoiseLevels(*(values for part in measured for values in part))
+
+
+def measure_background(
+    average: NDArray[np.float64],
+    noise: NoiseLevels,
+    remaining_tissue: NDArray[np.float64],
+    grid: Neighbourhood,
+) -> Background:
+    """Measure remaining tissue as the median over a wide window at the depth of each pixel.
+
+    Parameters
+    ----------
+    average : (n_pixels, C) array
+        Channels of the averages over neighbours, after subtraction of the mean noise.
+    noise : NoiseLevels
+        The noise.
+    remaining_tissue : (C,) array
+        Channels of remaining tissue; zeros where nothing was removed.
+    grid : Neighbourhood
+        Shape of the image.
+    """
+    least = max(NEGLIGIBLE * float(np.mean(average**2)), TINY)
+    pixel, averaged = np.maximum(noise.pixel, least), np.maximum(noise.average, least)
+    length = float(np.linalg.norm(remaining_tissue))
+    direction = remaining_tissue / length if length > 0 else remaining_tissue
+    along = grid.wide_median((average @ direction) ** 2) / MEDIAN_OF_SQUARE
+    return Background(pixel, averaged, np.maximum(along - averaged, 0), direction)

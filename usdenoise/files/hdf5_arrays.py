@@ -1,0 +1,280 @@
+"""Items of HDF5 files, and their datasets as arrays, with compounds of two numbers as complex numbers.
+
+The library fills missing chunks, and missing sources of a virtual dataset, with a constant and gives no warning.
+"""
+
+import math
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+from usdenoise.files.stored import Index, StoredArray, complex_dtype, unpacked
+from usdenoise.stack.geometry import shape_text
+
+UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
+"""Errors that h5py raises on an item that it cannot open or convert."""
+
+
+def items(group: h5py.Group) -> Iterator[Any]:
+    """Yield the items of a group that are hard links.
+
+    Soft links are skipped because they may be circular, external links because they lead to other files.
+    """
+    for name in group:
+        try:
+            if isinstance(group.get(name, getlink=True), h5py.HardLink):
+                yield group[name]
+        except UNREADABLE:
+            # An item that cannot be opened, or whose name is not text, is neither a stack nor metadata.
+            continue
+
+
+def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
+    """Return all datasets by their full names, each once."""
+    by_path: dict[str, h5py.Dataset] = {}
+    visited = set()
+    waiting = [file["/"]]
+    while waiting:
+        for item in items(waiting.pop(0)):
+            address = h5py.h5o.get_info(item.id).addr
+            if address in visited:
+                continue
+            visited.add(address)
+            if isinstance(item, h5py.Group):
+                waiting.append(item)
+            elif isinstance(item, h5py.Dataset):
+                by_path[item.name.strip("/")] = item
+    return by_path
+
+
+def member(group: h5py.Group, name: str) -> Any:
+    """Return an item of a group by its path; None if it is missing or cannot be opened."""
+    try:
+        return group.get(name)
+    except UNREADABLE:
+        return None
+
+
+_SAME_FILE = "."
+"""File name of a virtual source that is in the file of the virtual dataset."""
+
+
+def check_stored(dataset: h5py.Dataset) -> None:
+    """Check that the values that the header of a dataset claims are stored, before memory of that size is taken.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+        The dataset.
+
+    Raises
+    ------
+    InputError
+        If all chunks are missing, if a dataset without chunks has fewer bytes than its shape needs, or if another file that
+        holds values is missing.
+    """
+    where = f"'{dataset.name.strip('/')}' in {dataset.file.filename}"
+    if dataset.is_virtual:
+        _check_sources(dataset, where)
+        return
+    if dataset.external:
+        for name, _, _ in dataset.external:
+            if not _is_file(name, "HDF5_EXTFILE_PREFIX", "."):
+                raise _missing(where, name)
+        return
+    claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
+    held = dataset.id.get_storage_size()
+    is_there = held >= claimed if dataset.chunks is None else dataset.id.get_num_chunks() > 0
+    if not is_there:
+        raise InputError(
+            f"{where} has {claimed} bytes {shape_text(dataset.shape)} by its header, but the file contains {held} of them: "
+            "it is truncated; write it again"
+        )
+
+
+def written_entries(dataset: h5py.Dataset) -> tuple[NDArray[np.bool_], ...]:
+    """Return for each axis of a dataset of chunks the entries of which all chunks are stored.
+
+    A recording that stopped before its dataset was full has never written the last chunks.
+    """
+    sides = list(zip(dataset.shape, dataset.chunks, strict=True))
+    grid = [-(-n // chunk) for n, chunk in sides]
+    if dataset.id.get_num_chunks() >= math.prod(grid):
+        return tuple(np.ones(n, bool) for n in dataset.shape)
+    first: list[tuple[int, ...]] = []
+    dataset.id.chunk_iter(lambda chunk: first.append(chunk.chunk_offset))
+    counts = [
+        np.bincount(along // chunk, minlength=n)
+        for along, (_, chunk), n in zip(np.array(first).T, sides, grid, strict=True)
+    ]
+    return tuple(
+        np.repeat(count == math.prod(grid) // side, chunk)[:n]
+        for count, side, (n, chunk) in zip(counts, grid, sides, strict=True)
+    )
+
+
+def check_links(file: h5py.File, name: str) -> None:
+    """Check the external links on the way to an item that cannot be opened.
+
+    Raises
+    ------
+    InputError
+        If there is such a link.
+    """
+    parts = name.split("/")
+    for n_parts in range(1, len(parts) + 1):
+        link = file.get("/".join(parts[:n_parts]), getlink=True)
+        if isinstance(link, h5py.ExternalLink):
+            raise InputError(
+                f"'{name}' in {file.filename} is a link to '{link.path}' in {link.filename}, which cannot be opened; put "
+                "that file next to it"
+            )
+
+
+def _check_sources(dataset: h5py.Dataset, where: str) -> None:
+    main_file = dataset.file
+    folders = (os.path.dirname(main_file.filename), os.path.dirname(os.path.realpath(main_file.filename)))
+    for source in dataset.virtual_sources():
+        file_name, inner = (name.replace("%%", "%") for name in (source.file_name, source.dset_name))
+        if "%b" in source.file_name + source.dset_name:
+            # The library counts numbered sources, and the last one that it finds ends the dataset.
+            continue
+        if file_name == _SAME_FILE:
+            is_there = inner in main_file
+        else:
+            source_path = _is_file(file_name, "HDF5_VDS_PREFIX", *folders)
+            if source_path is None:
+                raise _missing(where, file_name)
+            with h5py.File(source_path, "r") as file:
+                is_there = inner in file
+        if not is_there:
+            raise _missing(where, f"'{inner.strip('/')}' in {file_name}")
+
+
+def _is_file(name: str, prefix: str, *folders: str) -> Path | None:
+    """Return the path at which the library finds another file; None if it finds none."""
+    names = [name, os.path.basename(name)] if os.path.isabs(name) else [name]
+    candidates = (
+        Path(folder, name) for name in names for folder in (*os.environ.get(prefix, "").split(":"), *folders)
+    )
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def _missing(where: str, problem: str) -> InputError:
+    return InputError(f"{where} is read from {problem}, which is missing; put it back")
+
+
+PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
+"""Attributes by which NetCDF packs numbers: the entries that are missing, a factor, and an offset."""
+
+COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
+"""Lower-case names of the two members of a compound that are known as real and imaginary part."""
+
+
+def stored_array(dataset: h5py.Dataset) -> StoredArray:
+    """Return a dataset as an array of unpacked numbers; a compound of two equal numbers becomes a complex number."""
+    array = _as_stored(dataset)
+    if array.dtype.kind not in "fciu":
+        return array
+    missing, scale, offset = _packing(dataset, array.dtype)
+    return unpacked(array, missing, scale, offset) if missing or (scale, offset) != (1, 0) else array
+
+
+def _as_stored(dataset: h5py.Dataset) -> StoredArray:
+    """Return a dataset as an array of the numbers that it holds."""
+    dtype = np.dtype(dataset.dtype)
+    order = _member_order(dtype)
+    written = partial(written_entries, dataset) if dataset.chunks is not None else None
+
+    def read_stored(index: Index) -> NDArray[Any]:
+        return np.asarray(dataset[index])
+
+    if order is None:
+        return StoredArray(
+            dataset.shape or (),
+            dtype,
+            read_stored,
+            chunks=dataset.chunks,
+            fill=lambda index, out: dataset.read_direct(out, index),
+            written=written,
+        )
+    value_dtype = complex_dtype(dtype[order[0]])
+    if dtype == np.dtype([(name, value_dtype.type().real.dtype) for name in order]):
+        # The pairs are complex numbers as they are.
+        return StoredArray(
+            dataset.shape or (),
+            value_dtype,
+            lambda index: read_stored(index).view(value_dtype),
+            chunks=dataset.chunks,
+            fill=lambda index, out: dataset.read_direct(out.view(dtype), index),
+            written=written,
+        )
+
+    def read(index: Index) -> NDArray[Any]:
+        pairs = read_stored(index)
+        values = np.empty(pairs.shape, value_dtype)
+        values.real, values.imag = pairs[order[0]], pairs[order[1]]
+        return values
+
+    return StoredArray(dataset.shape or (), value_dtype, read, chunks=dataset.chunks, written=written)
+
+
+def _packing(dataset: h5py.Dataset, dtype: np.dtype[Any]) -> tuple[list[Any], float, float]:
+    """Return the values of missing entries, the factor and the offset of a dataset whose entries have a type."""
+    numbers: dict[str, Any] = {}
+    try:
+        if dataset.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED:
+            # The library returns it for chunks that were never written.
+            numbers["own"] = np.asarray(dataset.fillvalue)
+        for name in PACKING:
+            # Values of variable length are not numbers.
+            if name in dataset.attrs and not dataset.attrs.get_id(name).dtype.hasobject:
+                numbers[name] = np.asarray(dataset.attrs[name])
+    except UNREADABLE:
+        return [], 1.0, 0.0
+    numbers = {name: value.reshape(-1)[0] for name, value in numbers.items() if value.size == 1}
+    scale, offset = (
+        float(value) if np.asarray(value).dtype.kind in "fiu" and np.isfinite(value) else default
+        for value, default in ((numbers.pop("scale_factor", 1), 1.0), (numbers.pop("add_offset", 0), 0.0))
+    )
+    missing = []
+    for name, value in numbers.items():
+        if order := _member_order(value.dtype):
+            value = complex(value[order[0]], value[order[1]])
+        elif dtype.kind == "c" and value.dtype.kind in "fiu":
+            value = complex(value, value)
+        kinds = "fiuc" if dtype.kind == "c" else "fiu"
+        # A fill value of 0 may also be the usual one.
+        if np.asarray(value).dtype.kind in kinds and not np.isnan(value) and (name != "own" or value != 0):
+            missing.append(value)
+    return [dtype.type(value) if dtype.kind in "fc" else value for value in missing], scale or 1.0, offset
+
+
+def _member_order(dtype: np.dtype[Any]) -> tuple[str, str] | None:
+    """Return the names of the real and the imaginary member of a compound; None if it is not a complex number."""
+    if not dtype.names or len(dtype.names) != 2:
+        return None
+    first, second = dtype.names
+    if dtype[first] != dtype[second] or dtype[first].kind not in "fiu" or dtype[first].shape:
+        return None
+    swapped = (second.lower(), first.lower()) in COMPLEX_MEMBERS
+    return (second, first) if swapped else (first, second)
+
+
+def member_note(dataset: h5py.Dataset) -> tuple[str, ...]:
+    """Return a sentence if the names of the members do not identify the real part; otherwise none."""
+    names = dataset.dtype.names
+    order = _member_order(dataset.dtype) if names else None
+    if order is None or tuple(name.lower() for name in order) in COMPLEX_MEMBERS:
+        return ()
+    return (
+        f"the members {order[0]} and {order[1]} of '{dataset.name.strip('/')}' are read as the real and the "
+        "imaginary part; if they are not, pick another dataset",
+    )

@@ -1,0 +1,279 @@
+"""Metadata of a stack in an HDF5 file: dimension scales, attributes and small datasets near it.
+
+HDF5 stores values of variable length in heaps, and a damaged heap can make its library loop without end. Such
+values are read only under the names of axes and scales, and on the stack itself, whose attributes are copied to the
+output.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import h5py
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
+from usdenoise.files.hdf5_arrays import PACKING, UNREADABLE, datasets, items, member, stored_array
+from usdenoise.files.stored import everything
+from usdenoise.stack.data_arrays import LONG_NAMES, positions
+from usdenoise.stack.geometry import Coordinate, GriddedStack
+from usdenoise.stack.labels import DIMENSIONS, TIMES, Label, labelled_metadata
+from usdenoise.stack.metadata import is_known
+
+SCALE_NAMES = {"t": "time", "z": "z", "x": "x", "y": "y"}
+"""Axis letter -> name of its scale in the file."""
+
+
+def attach_scales(
+    file: h5py.File,
+    stack: GriddedStack,
+    axes: Mapping[str, str],
+    dimensions: Mapping[str, tuple[str, ...]],
+) -> None:
+    """Give each axis of the arrays in a file a dimension scale in the root group, and its name as a label.
+
+    The scale of an axis has the positions in mm, or the times in s. Where the scale of the stack is not known it
+    counts pixels or frames.
+
+    Parameters
+    ----------
+    file : h5py.File
+        File open for writing, which holds the arrays.
+    stack : Geometry or Acquisition
+        The stack with these axes.
+    axes : mapping from str to str
+        Axis letters of each image, sequence or stack by its name.
+    dimensions : mapping from str to tuple of str
+        Names of the axes of each other array by its name.
+    """
+    scales: dict[str, h5py.Dataset] = {}
+    if axes.get("time") == "t":
+        # In a sequence the array with the times of the windows is the scale of the other arrays.
+        scales["time"] = file["time"]
+        scales["time"].make_scale("time")
+
+    def scale(name: str, n: int, letter: str | None) -> h5py.Dataset:
+        if name not in scales:
+            axis_positions = None if letter is None else positions(stack, letter)
+            values = (
+                np.arange(n)
+                if axis_positions is None or len(axis_positions.values) != n
+                else axis_positions.values
+            )
+            scales[name] = dataset = file.create_dataset(
+                name if name not in file else f"{name}_axis", data=values
+            )
+            if axis_positions is not None and letter is not None:
+                # Text of fixed length is not in a heap of the file, so it can be read again.
+                dataset.attrs.update(
+                    {"units": np.bytes_(axis_positions.unit), "long_name": LONG_NAMES[letter]}
+                )
+            dataset.make_scale(name)
+        return scales[name]
+
+    for array, letters in axes.items():
+        if array not in scales:
+            names: list[tuple[str, Any]] = [(SCALE_NAMES[letter], letter) for letter in letters]
+            _attach(file[array], names, scale)
+    for array, words in dimensions.items():
+        _attach(file[array], [(word, None) for word in words], scale)
+
+
+def _attach(dataset: h5py.Dataset, names: list[tuple[str, Any]], scale: Any) -> None:
+    for axis, (name, letter) in enumerate(names):
+        dataset.dims[axis].label = name
+        dataset.dims[axis].attach_scale(scale(name, dataset.shape[axis], letter))
+
+
+# Attributes that describe the storage in the file, and nothing of the stack.
+_SCALES = ("DIMENSION_", "REFERENCE_")
+_OWN = ("MATLAB_", "H5PATH", *_SCALES, "CLASS", *PACKING)
+
+
+_PROVENANCE = "usdenoise_provenance"
+TIME_ARRAYS = ("time", "times", "t", "timestamps")
+"""Lower-case names of arrays beside a stack with the times of its frames."""
+
+_MOST_POSITIONS = 1 << 22
+"""Most positions of an axis that are read: 32 MB."""
+
+
+def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
+    """Return attributes and small datasets that may describe a stack.
+
+    If several have the same name, the nearest to the stack is returned: attributes of the stack first, then attributes
+    and small datasets of its group, then of the root group, then the structs of PALA.
+
+    Parameters
+    ----------
+    file : h5py.File
+        The open file.
+    dataset : h5py.Dataset
+        The stack in this file. Its attributes that do not describe axes or scales are read as well, to be copied to the
+        output.
+    """
+    entries: dict[str, tuple[Any, str]] = {}
+    for name, value, source in _nearest_first(file, dataset):
+        if not name.startswith(_OWN):
+            entries.setdefault(name, (value, source))
+    if _PROVENANCE in file.attrs:
+        entries["coordinates"] = (_positions(file), "dimension scales")
+    return {**entries, **_of_dimensions(file, dataset, entries)}
+
+
+def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, Any, str]]:
+    """Yield the name, the value and the source of each entry that may describe a stack."""
+    for name, value in _attributes(dataset, True):
+        yield name, value, f"attribute {name} of {dataset.name.strip('/')}"
+    groups = {dataset.parent.name: dataset.parent, "/": file["/"]}
+    # The elements of all cells of MATLAB are together in one group, under names without meaning.
+    groups.pop("/#refs#", None)
+    for group in groups.values():
+        for name, value in _attributes(group, False):
+            yield name, value, f"attribute {name} of {group.name}"
+        yield from _small_datasets(group)
+    for struct in STRUCTS:
+        if isinstance(fields := member(file, struct), h5py.Group):
+            yield from _small_datasets(fields)
+
+
+def _small_datasets(group: h5py.Group) -> Iterator[tuple[str, Any, str]]:
+    for item in items(group):
+        if isinstance(item, h5py.Dataset) and (value := _small_value(item)) is not None:
+            name = item.name.strip("/")
+            yield name.rpartition("/")[2], value, f"dataset {name}"
+
+
+def _small_value(item: h5py.Dataset) -> Any:
+    """Return a few numbers, or text of MATLAB; None if a dataset is a dimension scale or has other values."""
+    try:
+        if item.is_scale:
+            return None
+        if item.attrs.get("MATLAB_class") != b"char":
+            return _values(item, MAX_METADATA_ITEMS)
+        codes = _values(item, MAX_TEXT)
+        return None if codes is None else codes.astype("<u2").tobytes().decode("utf-16-le")
+    except UNREADABLE:
+        return None
+
+
+def _of_dimensions(file: h5py.File, dataset: h5py.Dataset, entries: Found) -> Found:
+    """Return the metadata in the dimensions of a dataset: its labels and scales, or an array of times near it."""
+    scales = _scales(file, dataset)
+    names = [_dimension_name(dataset, axis, scales.get(axis)) for axis in range(dataset.ndim)]
+    labels = {names[axis]: _label(names[axis], scale) for axis, scale in scales.items()}
+    known = [axis for axis, name in enumerate(names) if name.lower() in TIMES]
+    beside = [] if set(known) & set(scales) else [*items(dataset.parent), *items(file["/"])]
+    for item in beside:
+        axes = [
+            axis for axis in known or range(dataset.ndim) if dataset.shape[axis] == getattr(item, "size", 0)
+        ]
+        if axes and item.name.rpartition("/")[2].lower() in TIME_ARRAYS:
+            # If several axes are as long, the letters of the stack tell which is time.
+            names[axes[0]] = names[axes[0]] if known else "time"
+            labels[names[axes[0]]] = _label(names[axes[0]], item)
+            break
+    if len(set(names)) < len(names):
+        return {}
+    n_axes = max(3, sum(n > 1 for n in dataset.shape))
+    unit = {"voxel_to_world_units": (text_attribute(dataset, "voxel_to_world_units") or "mm", "")}
+    return labelled_metadata(tuple(names), dataset.shape, n_axes, labels, {**entries, **unit})
+
+
+def _scales(file: h5py.File, dataset: h5py.Dataset) -> dict[int, h5py.Dataset]:
+    """Return the dimension scales that are attached to a dataset, by its axes."""
+    attached: dict[int, h5py.Dataset] = {}
+    for item in datasets(file).values():
+        try:
+            # The list of the scale is not in a heap, as the list of the dataset is.
+            for reference, axis in item.attrs["REFERENCE_LIST"] if item.is_scale else ():
+                if file[reference] == dataset:
+                    attached.setdefault(int(axis), item)
+        except UNREADABLE:
+            continue
+    return attached
+
+
+def _dimension_name(dataset: h5py.Dataset, axis: int, scale: h5py.Dataset | None) -> str:
+    """Return the name of an axis: a known one among its label and the names of its scale, if there is one."""
+    try:
+        names = [str(dataset.dims[axis].label)]
+    except UNREADABLE:
+        names = []
+    if scale is not None:
+        names += [text_attribute(scale, "NAME"), scale.name.rpartition("/")[2]]
+    return next((name for name in names if name.lower() in DIMENSIONS), (names or [""])[-1] or f"axis {axis}")
+
+
+def _label(name: str, item: h5py.Dataset) -> Label:
+    """Return the positions along a dimension, with their unit if they have one."""
+    unit = text_attribute(item, "units") or text_attribute(item, "unit")
+    values = numbers(item, _MOST_POSITIONS)
+    if values is not None and any(packed in item.attrs for packed in PACKING):
+        values = everything(stored_array(item)).reshape(-1).astype(np.float64)
+    is_dimension_alone = text_attribute(item, "NAME").startswith("This is a netCDF dimension but not")
+    # Without a unit, whole numbers count frames, and positions may be in pixels or in m.
+    is_counted = not unit and (name.lower() not in TIMES or values is None or not np.any(values % 1))
+    return Label(
+        (name,), None if is_dimension_alone or is_counted else values, {"units": unit} if unit else {}
+    )
+
+
+def _positions(file: h5py.File) -> dict[str, Coordinate]:
+    """Return the positions along the axes that a result file has as dimension scales: axis letter -> mm or s."""
+    coordinates: dict[str, Coordinate] = {}
+    for letter, name in SCALE_NAMES.items():
+        # If the stack itself has the name of an axis, the scale has another one.
+        for item in (member(file, f"{name}_axis"), member(file, name)):
+            if letter in coordinates or not isinstance(item, h5py.Dataset) or not item.is_scale:
+                continue
+            values = numbers(item, _MOST_POSITIONS)
+            if values is not None and text_attribute(item, "units") == ("s" if letter == "t" else "mm"):
+                coordinates[letter] = Coordinate(values)
+    return coordinates
+
+
+def small_number(item: Any) -> float | None:
+    """Return the number in a dataset of one element; None for any other item."""
+    values = numbers(item, most=1)
+    return None if values is None else float(values[0])
+
+
+def numbers(item: Any, most: int = 1 << 16) -> Any:
+    """Return the numbers of a dataset as a flat float64 array; None if it holds none, or more than `most`."""
+    values = _values(item, most)
+    return None if values is None else values.astype(np.float64)
+
+
+def _values(item: Any, most: int) -> NDArray[Any] | None:
+    """Return the numbers of a dataset in their own type, otherwise as :func:`numbers` does."""
+    try:
+        is_small = (
+            isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most
+        )
+        return np.asarray(item[()]).reshape(-1) if is_small else None
+    except UNREADABLE:
+        return None
+
+
+def text_attribute(item: Any, name: str) -> str:
+    """Return an attribute as text without the zero bytes that end it in C; empty if it is missing."""
+    value = dict(_attributes(item, True, only=name)).get(name, "")
+    value = value.reshape(-1)[0] if isinstance(value, np.ndarray) and value.size else value
+    text = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
+    return text.replace("\0", "").strip()
+
+
+def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tuple[str, Any]]:
+    for name in item.attrs:
+        try:
+            # References between arrays and their dimension scales are in a heap, and do not describe the stack.
+            if not isinstance(name, str) or only not in (None, name) or name.startswith(_SCALES):
+                continue
+            in_heap = item.attrs.get_id(name).dtype.hasobject
+            if every or is_known(name) or not in_heap:
+                yield name, item.attrs[name]
+            elif item.attrs.get_id(name).shape is not None:
+                yield name, None
+        except UNREADABLE:
+            continue

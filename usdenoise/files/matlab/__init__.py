@@ -1,1 +1,0 @@
-"""MATLAB files of all versions: up to 7, and 7.3, which is HDF5."""

@@ -1,0 +1,325 @@
+"""Acquisitions of files: read or described in one call, or as recordings whose frames any process can read."""
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from threading import Lock
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+from usdenoise.files.contents import Candidate
+from usdenoise.files.file_state import check_unchanged, file_state
+from usdenoise.files.layout import chunks_of_lines
+from usdenoise.files.open_input import Input, open_contents, open_input, pick
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import ReadOptions, ScaleKeywords, reading_options
+from usdenoise.pipeline.devices import HOST, cupy_on
+from usdenoise.pipeline.recording import ArrayFrames, Chunk, Here, Recording, chunk_edges
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.metadata import Metadata
+
+
+@dataclass(frozen=True)
+class FileDescription:
+    """Description of a file, as ``usdenoise info`` shows it.
+
+    Attributes
+    ----------
+    path : str
+        Path of the file.
+    container : str
+        Format of the file, in words.
+    candidates : tuple of Candidate
+        All datasets or variables that could be the stack.
+    chosen : Candidate or None
+        The one that would be read; None if `problem` contains the reason why none would be.
+    problem : InputError or None
+        Why the file cannot be read; None if it can be.
+    metadata : Metadata
+        Axes and scales of the chosen one.
+    notes : tuple of str
+        Assumptions about the layout of the chosen one; none by default.
+    """
+
+    path: str
+    container: str
+    candidates: tuple[Candidate, ...]
+    chosen: Candidate | None
+    problem: InputError | None
+    metadata: Metadata
+    notes: tuple[str, ...] = ()
+
+
+def load(  # noqa: PLR0913
+    path: str | Path,
+    *,
+    dtype: str | None = None,
+    dataset: str | None = None,
+    axes: str | None = None,
+    frames: slice | None = None,
+    frame_rate: float | None = None,
+    spacing: float | Sequence[float] | None = None,
+    center_frequency: float | None = None,
+    device: str = "cpu",
+    on_part: Callable[[int, int], None] | None = None,
+    **unknown: Unpack[ScaleKeywords],
+) -> Acquisition:
+    """Read an acquisition from a file or a folder.
+
+    Parameters
+    ----------
+    path : str or Path
+        HDF5 file (of h5py, MATLAB 7.3, UFF, zea or usdenoise), MATLAB file before 7.3, .npy or .npz file,
+        Zarr group, or .raw file of Iconeus with its header.
+    dtype : str, optional
+        "single" or "double" converts the values to that precision. By default floats and complex numbers keep
+        the precision of the file, except half floats; these and integers become float32.
+    dataset : str, optional
+        Name of the stack in the file. By default it is the only dataset that can be a stack.
+    axes : str, optional
+        Axis letters (z depth, x lateral, y elevation, t frames) in the file's own order, which for .mat files is
+        MATLAB's order. By default they come from the file, or are guessed from the shape.
+    frames : slice, optional
+        Frames to read, counted from 0; by default all, or the first block of a recording of Iconeus.
+    frame_rate : float, optional
+        Frames per second after compounding; by default the file's.
+    spacing : float or sequence of float, optional
+        Pixel pitch in mm: one number for all spatial axes, or one for each in the file's order. By default the file's.
+    center_frequency : float, optional
+        Centre frequency of the received signal in Hz; by default the file's.
+    device : str
+        "cuda" or "cuda:N" copies the stack to a GPU, as an array of CuPy (needs the extra `gpu`); by default it is an array
+        of NumPy.
+    on_part : callable, optional
+        Called with the number of bytes that are read, and of the whole stack.
+    **unknown
+        `frame_rate_hz`, `spacing_mm` and `center_frequency_hz` are the same as the names without units. Another name
+        raises an OptionError that lists these.
+
+    Returns
+    -------
+    Acquisition
+        The stack with its metadata, axes in the file's own order. Pixels are in the order z, x, y in memory: frame after
+        frame, or pixel after pixel if time is the fastest axis of the file.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged or of an unknown format, if it does not hold exactly one possible
+        stack, or if that stack is power Doppler, which has no phase left to filter by.
+    OptionError
+        If an option is unknown, or `dtype` or `frames` is of another kind.
+
+    Examples
+    --------
+    From the root of the repository:
+
+    >>> import usdenoise
+    >>> acquisition = usdenoise.load("sample_data/phantom.h5")
+    >>> acquisition.iq.shape, acquisition.axes, acquisition.frame_rate_hz
+    ((150, 72, 56), 'tzx', 500.0)
+
+    Every second of the first 100 frames, in double precision:
+
+    >>> acquisition = usdenoise.load("sample_data/phantom.h5", frames=slice(0, 100, 2), dtype="double")
+    >>> acquisition.iq.shape, acquisition.iq.dtype, acquisition.frame_rate_hz
+    ((50, 72, 56), dtype('complex128'), 250.0)
+    """
+    reading = {
+        "dataset": dataset,
+        "axes": axes,
+        "frames": frames,
+        "frame_rate": frame_rate,
+        "spacing": spacing,
+        "center_frequency": center_frequency,
+    }
+    device = DenoiseOptions.declared["device"].checked(device)
+    with open_input(path, {**reading, **unknown}, dtype) as source:
+        if source.metadata.contradiction:
+            warnings.warn(source.metadata.contradiction, stacklevel=2)
+        stack = source.read(on_part=on_part)
+    if device == HOST:
+        return stack
+    return replace(stack, iq=cupy_on(device).asarray(stack.iq))
+
+
+def describe(path: str | Path, **options: Any) -> FileDescription:
+    """Describe the contents of a file, and how :func:`load` would read it, from its headers alone.
+
+    Parameters
+    ----------
+    path, **options
+        File and reading options, as for :func:`load`.
+
+    Returns
+    -------
+    FileDescription
+        The possible stacks and the chosen one. If none can be chosen, its `problem` is the error.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged or of an unknown format.
+    """
+    path, read_options = Path(path), reading_options(options)
+    metadata, chosen, notes = Metadata(), None, tuple[str, ...]()
+    problem: InputError | None = None
+    with open_contents(path, read_options) as contents:
+        candidates = tuple(stack.candidate for stack in contents.stacks)
+        try:
+            stack, metadata = pick(contents, path, read_options)
+            chosen, notes = stack.candidate, stack.assumptions
+        except InputError as error:
+            problem = error
+        return FileDescription(str(path), contents.container, candidates, chosen, problem, metadata, notes)
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file that a process can open: its absolute path, how it is read, and its state when it was opened first."""
+
+    path: Path
+    how: ReadOptions
+    precision: str | None
+    state: Mapping[str, Any]
+
+    @classmethod
+    def at(cls, path: Path, reading: Mapping[str, Any], precision: str | None) -> "StoredFile":
+        """Return a file with its current state; `reading` has fields of ReadOptions."""
+        return cls(path.absolute(), reading_options(reading), precision, file_state(path) or {})
+
+
+@dataclass(frozen=True)
+class FileFrames:
+    """Frames of a file.
+
+    Attributes
+    ----------
+    stored_file : StoredFile
+        The file.
+    first, stop : int
+        First frame, and the one after the last, among the selected frames.
+    dtype : numpy.dtype
+        Type of the values that are read.
+    source : Here
+        The open file. Another process opens the file itself; by default this one, too.
+    """
+
+    stored_file: StoredFile
+    first: int
+    stop: int
+    dtype: np.dtype[Any]
+    source: Here = field(default_factory=Here, compare=False)
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return self.stop - self.first
+
+    def read(self) -> NDArray[Any]:
+        """Return all frames as a chunk."""
+        with self._opened() as source:
+            return source.read_chunk(self.first, self.stop, self.dtype)
+
+    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames as a chunk."""
+        with self._opened() as source:
+            return source.pick(self.first + numbers, self.dtype)
+
+    def cut(self, first: int, stop: int) -> "FileFrames":
+        """Return the frames [first, stop)."""
+        return replace(self, first=self.first + first, stop=self.first + stop)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Input]:
+        if self.source.value is not None:
+            yield self.source.value
+            return
+        with last_file.opened(self.stored_file) as source:
+            yield source
+
+
+def file_recording(source: Input) -> Recording:
+    """Return the recording of an open file, which each pass reads again; no storage chunk is in two chunks.
+
+    Examples
+    --------
+    From the root of the repository:
+
+    >>> with open_input("sample_data/phantom.h5") as source:
+    ...     [chunk.read().shape for chunk in file_recording(source).chunks]
+    [(75, 4032), (75, 4032)]
+    """
+    stored_file = StoredFile(source.path.absolute(), source.how, source.precision, source.state)
+    n_frames, frames, length = source.n_frames, source.frames, source.chunk_frames
+    starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
+    # The first selected frame of each storage chunk.
+    firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))
+    edges = chunk_edges(n_frames, source.geometry.n_pixels, firsts[firsts < n_frames])
+    chunks = [
+        Chunk(first, FileFrames(stored_file, first, stop, source.dtype, Here(source)))
+        for first, stop in pairwise(edges.tolist())
+    ]
+    return Recording.of_chunks(source.geometry, source.dtype, chunks)
+
+
+def lines_recording(source: Input, lines: NDArray[Any]) -> Recording:
+    """Return the recording of a file that was read into a temporary file, stored pixel after pixel.
+
+    Parameters
+    ----------
+    source : Input
+        The file.
+    lines : (n_frames, pixels along each axis...) array
+        Its frames, from :meth:`usdenoise.files.open_input.Input.read_lines`. The filtered frames may overwrite them, frame
+        after frame: each chunk is copied when it is read.
+    """
+    geometry, dtype = source.geometry, source.dtype
+    axes = geometry.pixel_axes + "t"
+    chunks = [
+        Chunk(first, ArrayFrames(values, axes, dtype, geometry.name, is_copied=True))
+        for first, values in chunks_of_lines(lines)
+    ]
+    return Recording.of_chunks(geometry, dtype, chunks)
+
+
+class _LastFile:
+    """The file of which this process has read a chunk last; it stays open until another one is read."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._stored_file: StoredFile | None = None
+        self._files = ExitStack()
+        self._source: Input
+
+    @contextmanager
+    def opened(self, stored_file: StoredFile) -> Iterator[Input]:
+        """Yield an open file, for one thread at a time."""
+        with self._lock:
+            if self._stored_file != stored_file:
+                self._close()
+                self._source = self._files.enter_context(
+                    open_input(stored_file.path, vars(stored_file.how), stored_file.precision)
+                )
+                # The file may have been written again since.
+                check_unchanged(stored_file.path, stored_file.state)
+                self._stored_file = stored_file
+            yield self._source
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        self._stored_file = None
+        self._files.close()
+
+
+last_file = _LastFile()

@@ -1,1 +1,0 @@
-"""Zarr groups, such as ConfUSIus and xarray write them."""

@@ -1,0 +1,476 @@
+"""The same acquisition through several clutter filters, one after the other, with metrics that compare them."""
+
+import difflib
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood import metrics
+from usdenoise.blood.doppler import decibels
+from usdenoise.errors import (
+    OUT_OF_MEMORY,
+    DivergedError,
+    OptionError,
+    UsdenoiseError,
+    check_names,
+    check_path,
+    is_out_of_memory,
+)
+from usdenoise.files.file_state import files_of_report, size_on_disk
+from usdenoise.files.open_input import open_input
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.phantom_file import Truth, read_truth
+from usdenoise.files.regions import region
+from usdenoise.files.tables import csv_text
+from usdenoise.jobs.clutter_filters import (
+    BASELINES,
+    CLUTTER_FILTERS,
+    SHARED,
+    USUAL,
+    Filtered,
+    SharedKeywords,
+    run_filter,
+)
+from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.options.job_options import Display
+from usdenoise.report.montages import montage_png
+from usdenoise.report.pages import comparison_page
+from usdenoise.report.panels import shortened, suitable_range_db
+from usdenoise.report.result_record import input_record
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.system.provenance import plain, software, to_json
+
+POWER_DOPPLER, BLOOD_MAP = PICTURES = ("power Doppler", "blood map")
+"""The images of each filtered stack."""
+
+FIGURES = ("contrast_db", "cnr", "gcnr", "correlation", "auc")
+"""Names of the metrics of an image."""
+
+
+def figures_of_merit(
+    image: NDArray[Any],
+    signal: NDArray[np.bool_] | None,
+    background: NDArray[np.bool_] | None,
+    truth: Truth | None,
+) -> dict[str, float]:
+    """Return the metrics of an image that the given regions and truth determine.
+
+    Parameters
+    ----------
+    image : array
+        The image, spatial axes in the order of the stack.
+    signal, background : boolean arrays or None
+        Regions for contrast, CNR and gCNR.
+    truth : Truth or None
+        True blood power and vessels, for the correlation and the detection AUC.
+    """
+    figures: dict[str, float] = {}
+    if signal is not None and background is not None:
+        figures["contrast_db"] = metrics.contrast_db(image, signal, background)
+        figures["cnr"] = metrics.cnr(image, signal, background)
+        figures["gcnr"] = metrics.gcnr(image, signal, background)
+    if truth is not None:
+        figures["correlation"] = metrics.correlation(image, truth.blood_power)
+        figures["auc"] = metrics.detection_auc(image, truth.vessel_mask)
+    return figures
+
+
+def relative_distance(matrix: NDArray[Any], reference: NDArray[Any]) -> float:
+    """Return the relative distance |A - B| / |B| of two matrices in the Frobenius norm, summed in double precision.
+
+    Parameters
+    ----------
+    matrix, reference : (n_pixels, n_frames) arrays
+        The matrices A and B.
+
+    Returns
+    -------
+    float
+        The distance; NaN if B is zero everywhere.
+    """
+    difference = total = 0.0
+    # Blocks of 1024 rows keep the double-precision copies small.
+    for start in range(0, len(matrix), 1024):
+        truth = np.asarray(reference[start : start + 1024], np.complex128)
+        difference += float(np.sum(np.abs(matrix[start : start + 1024] - truth) ** 2))
+        total += float(np.sum(np.abs(truth) ** 2))
+    return float(np.sqrt(difference / total)) if total > 0 else float("nan")
+
+
+_COLUMNS = {
+    "seconds": ("s", "{:.2f}"),
+    "held_out_rmse": ("held", "{:.2g}"),
+    "distance_to_svd": ("to SVD", "{:.2g}"),
+    "contrast_db": ("dB", "{:.1f}"),
+    "cnr": ("CNR", "{:.2f}"),
+    "gcnr": ("gCNR", "{:.2f}"),
+    "correlation": ("corr", "{:.3f}"),
+    "auc": ("AUC", "{:.2f}"),
+}
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the headings and the cells of a comparison as text, without columns that are empty everywhere.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Rows of a comparison. The rows of blood maps show metrics alone, and are omitted without any.
+    """
+    shown = [key for key in _COLUMNS if key == "seconds" or any(row[key] is not None for row in rows)]
+    cells = []
+    for row in rows:
+        is_map = row["picture"] == BLOOD_MAP
+        texts = [
+            "" if row[key] is None or (is_map and key not in FIGURES) else _COLUMNS[key][1].format(row[key])
+            for key in shown
+        ]
+        if row["status"] != "done":
+            texts[0] = row["status"]
+        if any(texts):
+            cells.append([f"  {BLOOD_MAP}" if is_map else row["method"], *texts])
+    return ["method", *(_COLUMNS[key][0] for key in shown)], cells
+
+
+NUMBERS = ("rank", "low_cutoff", "iterations", "passes", "held_out_rmse")
+"""Columns with a number of the filter."""
+
+Images = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Power Doppler and blood map of a method."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results of several methods on one acquisition.
+
+    Attributes
+    ----------
+    rows : list of dict
+        Two rows for each method that is done, in the order of the call: its power Doppler, then its blood map. A method
+        that failed has one row. Keys: method, picture ("power Doppler" or "blood map"), status ("done", "failed" or
+        "diverged"), message, seconds, rank, low_cutoff, iterations, passes, held_out_rmse, distance_to_svd, contrast_db,
+        cnr, gcnr, correlation, auc, note and citation. Values that a method does not have are None. The two rows of a
+        method differ in the metrics of the image: the blood map of every filter is computed in the same way,
+        by :mod:`usdenoise.blood`.
+    images : list of float32 array or None
+        Linear image of each row, spatial axes in the order of the acquisition; None if the method failed.
+    low_cutoff : int or str
+        Number of components that every low-rank method removes; "auto" if it could not be determined.
+    reference : float32 array or None
+        Linear power Doppler of the full SVD. If it failed, for example because of missing entries, the power Doppler
+        of the first method that succeeded. None if all failed.
+    """
+
+    rows: list[dict[str, Any]]
+    images: list[NDArray[np.float32] | None]
+    low_cutoff: str | int
+    reference: NDArray[np.float32] | None
+
+
+def compare(
+    acquisition: Acquisition,
+    methods: Sequence[str] | None = None,
+    *,
+    signal: NDArray[np.bool_] | None = None,
+    background: NDArray[np.bool_] | None = None,
+    truth: Truth | None = None,
+    on_start: Callable[[str], None] | None = None,
+    **requested_options: Unpack[SharedKeywords],
+) -> Comparison:
+    """Filter one acquisition by several methods, one after the other.
+
+    The full SVD runs first: all other methods are compared with it, and use its automatic low cutoff. The seconds of the
+    first methods include the compilation of kernels if they are not in numba's cache yet.
+
+    Parameters
+    ----------
+    acquisition : Acquisition
+        The stack. It is not changed.
+    methods : sequence of str, optional
+        Names in ``usdenoise.jobs.clutter_filters.CLUTTER_FILTERS``, or "all" alone; by default eta-decay, svd, rsvd
+        and highpass.
+    signal, background : boolean arrays, optional
+        Regions for contrast, CNR and gCNR, spatial axes in the order of the stack. By default they are the vessels of
+        `truth` and all other pixels.
+    truth : Truth, optional
+        True blood power and vessels, for the correlation and the detection AUC.
+    on_start : callable, optional
+        Called before each method with its name.
+    **requested_options
+        The options rank, sampling, low_cutoff, high_cutoff, seed, precision and threads of
+        :class:`usdenoise.DenoiseOptions`.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    OptionError
+        If a method or an option is not known, a value is outside its range, or only one of the two regions is given.
+    InputError
+        If a region does not fit the images.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import usdenoise
+    >>> rng = np.random.default_rng(0)
+    >>> tissue = 100 * np.exp(0.02j * np.arange(40))[:, None, None] * rng.random((12, 10))
+    >>> blood_and_noise = rng.standard_normal((40, 12, 10)) + 1j * rng.standard_normal((40, 12, 10))
+    >>> stack = usdenoise.Acquisition(tissue + blood_and_noise, axes="tzx")
+    >>> comparison = usdenoise.compare(stack, ["svd", "polynomial"], rank=4, low_cutoff=1)
+    >>> for row in comparison.rows:
+    ...     print(row["method"], row["picture"], row["status"])
+    svd power Doppler done
+    svd blood map done
+    polynomial power Doppler done
+    polynomial blood map done
+    >>> comparison.images[0].shape
+    (12, 10)
+    """
+    check_names(requested_options, SHARED)
+    options = make_options(**requested_options)
+    names = _checked_names(methods)
+    signal, background = _regions(acquisition, signal, background, truth)
+    exact: NDArray[Any] | None = None
+    reference: NDArray[np.float32] | None = None
+    reference_rank = options.rank
+    done: dict[str, tuple[dict[str, Any], Images | None]] = {}
+    for name in dict.fromkeys(["svd", *names]):
+        if on_start is not None:
+            on_start(name)
+        rank = reference_rank if name in BASELINES else options.rank
+        row, filtered = _run(name, acquisition, replace(options, rank=rank))
+        if filtered is None:
+            done[name] = row, None
+            continue
+        if exact is not None:
+            row["distance_to_svd"] = relative_distance(filtered.matrix, exact)
+        if reference is None:
+            reference = filtered.power
+            reference_rank = filtered.rank if options.rank == "auto" and filtered.rank else options.rank
+            if filtered.low_cutoff is not None:
+                options = replace(options, low_cutoff=filtered.low_cutoff)
+        if name == "svd":
+            exact = filtered.matrix
+        done[name] = row, (filtered.power, filtered.blood_power)
+    result = Comparison(rows=[], images=[], low_cutoff=options.low_cutoff, reference=reference)
+    for name in names:
+        row, images = done[name]
+        for picture, image in zip(PICTURES, images or (None,), strict=False):
+            figures = {} if image is None else figures_of_merit(image, signal, background, truth)
+            result.rows.append({**row, "picture": picture, **figures})
+            result.images.append(image)
+    return result
+
+
+def _run(
+    name: str, acquisition: Acquisition, options: DenoiseOptions
+) -> tuple[dict[str, Any], Filtered | None]:
+    """Run a method, and return its row without metrics; the filtered stack is None if it failed."""
+    row: dict[str, Any] = {
+        "method": name,
+        "picture": "",
+        "status": "failed",
+        "message": "",
+        "seconds": None,
+        **dict.fromkeys((*NUMBERS, "distance_to_svd", *FIGURES)),
+        "note": "",
+        "citation": CLUTTER_FILTERS[name],
+    }
+    began = time.perf_counter()
+    try:
+        with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            filtered = run_filter(name, acquisition, options)
+        if not np.isfinite(filtered.power).all():
+            raise DivergedError("the filtered stack is not finite")
+    except UsdenoiseError as error:
+        status = "diverged" if isinstance(error, DivergedError) else "failed"
+        return {**row, "status": status, "message": str(error)}, None
+    except Exception as error:
+        text = OUT_OF_MEMORY if is_out_of_memory(error) else f"{type(error).__name__}: {error}"
+        return {**row, "message": text}, None
+    row["seconds"] = time.perf_counter() - began
+    row.update({column: getattr(filtered, column) for column in (*NUMBERS, "note")})
+    return {**row, "status": "done"}, filtered
+
+
+def _checked_names(methods: Sequence[str] | None) -> list[str]:
+    names = list(dict.fromkeys(methods or USUAL))
+    if names == ["all"]:
+        return list(CLUTTER_FILTERS)
+    for name in names:
+        if name not in CLUTTER_FILTERS:
+            near = difflib.get_close_matches(name, CLUTTER_FILTERS, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            known = ", ".join(CLUTTER_FILTERS)
+            raise OptionError(f"unknown method '{name}'; {hint}the methods are {known}")
+    return names
+
+
+def _regions(
+    acquisition: Acquisition,
+    signal: NDArray[np.bool_] | None,
+    background: NDArray[np.bool_] | None,
+    truth: Truth | None,
+) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
+    """Return both regions or none, by default the regions of the truth, and check that they fit."""
+    if truth is not None:
+        signal = truth.vessel_mask if signal is None else signal
+        background = ~truth.vessel_mask if background is None else background
+    if (signal is None) != (background is None):
+        raise OptionError("contrast requires both regions", remedy="give {signal} and {background}")
+    if signal is not None and background is not None:
+        metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)
+    return signal, background
+
+
+FILES = ("comparison.csv", "comparison.png", "comparison.html", "comparison.json")
+"""The files; the last is the report."""
+
+MOST_COLUMNS = 5
+"""Most images in a line of the montage."""
+
+
+def compare_file(
+    path: str | Path,
+    folder: str | Path | None = None,
+    *,
+    regions: Mapping[str, str] | None = None,
+    reading: Mapping[str, Any] | None = None,
+    display: Display | None = None,
+    overwrite: bool = False,
+    command: list[str] | None = None,
+    **requested_options: Any,
+) -> dict[str, Any]:
+    """Compare methods on an acquisition file and write comparison.csv, .json, .png and .html.
+
+    Parameters
+    ----------
+    path : str or Path
+        File of the acquisition. If it contains the truth of a simulation, the metrics use it.
+    folder : str or Path, optional
+        Folder of the results; by default ``<stem>-comparison`` in the current folder.
+    regions : mapping, optional
+        The regions "signal" and "background" of the image, in the forms of :func:`usdenoise.files.regions.region`.
+    reading : mapping, optional
+        Fields of :class:`usdenoise.options.ReadOptions`.
+    display : Display, optional
+        Range and colours of the images. The range is below the brightest pixel of the full SVD's image; by default it
+        is the range that suits this image.
+    overwrite : bool
+        Whether existing results may be replaced.
+    command : list of str, optional
+        Command line, for the report.
+    **requested_options
+        Arguments of :func:`usdenoise.compare`: `methods`, `on_start` and the options.
+
+    Returns
+    -------
+    dict
+        The report, as it is written to comparison.json.
+
+    Raises
+    ------
+    UsdenoiseError
+        If the file cannot be read, an option is wrong, or the results cannot be written. A method that fails raises
+        nothing: its row in the report contains the reason.
+    """
+    check_path(path)
+    path, display = Path(path), display or Display()
+    folder = Path(f"{path.stem}-comparison") if folder is None else Path(folder)
+    with OutputFolder(folder, overwrite) as outputs:
+        paths = {name: outputs.reserve(name) for name in FILES}
+        with open_input(path, reading, requested_options.get("precision", "single")) as source:
+            digest = source.digest_in_background()
+            acquisition = source.read()
+            source.check_unchanged()
+        shape = acquisition.shape_in(acquisition.spatial_axes)
+        masks: dict[str, Any] = {
+            name: region(text, shape, acquisition.spatial_axes, acquisition.spacing_mm)
+            for name, text in (regions or {}).items()
+        }
+        source_record = plain(input_record(path, acquisition, acquisition.iq.shape, digest.result()))
+        truth = read_truth(path, acquisition)
+        outcome = compare(acquisition, truth=truth, **masks, **requested_options)
+        montage = _montage(outcome, acquisition, path.stem, display)
+        if montage is None:
+            outputs.release("comparison.png")
+        else:
+            paths["comparison.png"].write_bytes(montage)
+        report: dict[str, Any] = {
+            "rows": outcome.rows,
+            "low_cutoff": outcome.low_cutoff,
+            "settings": {
+                name: requested_options.get(name, DenoiseOptions.declared[name].default) for name in SHARED
+            },
+            "regions": dict(regions or {}),
+            "input": source_record,
+            "output": {final.name: str(folder / final.name) for final in outputs.finals},
+            "software": dict(software()),
+            "command": command,
+        }
+        paths["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows), "utf-8")
+        paths["comparison.html"].write_text(_page(outcome, path.stem, montage), "utf-8")
+        report["output_bytes"] = {name: size_on_disk(paths[name]) for name in list(report["output"])[:-1]}
+        paths["comparison.json"].write_text(to_json(report, indent=2) + "\n")
+        outputs.commit(files_of_report(outputs.finals[-1]))
+    return report
+
+
+def _page(outcome: Comparison, stem: str, montage: bytes | None) -> str:
+    notes = [
+        ", ".join(part for part in (row["method"], row["message"] or row["note"], row["citation"]) if part)
+        for row in outcome.rows
+        if row["picture"] == POWER_DOPPLER
+    ]
+    return comparison_page(stem, _removed(outcome), montage, table_of(outcome.rows), notes)
+
+
+def _removed(outcome: Comparison) -> str:
+    removed = "their own" if isinstance(outcome.low_cutoff, str) else outcome.low_cutoff
+    return f"the low-rank methods remove {removed} clutter components"
+
+
+def _montage(outcome: Comparison, acquisition: Acquisition, stem: str, display: Display) -> bytes | None:
+    """Return a PNG of the images of all rows on one scale, None if no row has an image.
+
+    0 dB is the brightest pixel of the reference, or of the first image without a reference.
+    """
+    images = [image for image in outcome.images if image is not None]
+    if not images:
+        return None
+    reference = images[0] if outcome.reference is None else outcome.reference
+    is_absolute = isinstance(display.dynamic_range, tuple)
+    peak = 1.0 if is_absolute else max(float(reference.max()), float(np.finfo(np.float32).tiny))
+    suitable = suitable_range_db(decibels(reference, reference=peak))
+    return montage_png(
+        _grid(outcome, peak),
+        acquisition.spatial_axes,
+        dynamic_range_db=suitable if display.dynamic_range is None else display.dynamic_range,
+        spacing_mm=acquisition.spacing_mm,
+        color_map=display.color_map,
+        title=f"{shortened(stem, 40)}: power Doppler and blood map; {_removed(outcome)}",
+    )
+
+
+def _grid(outcome: Comparison, peak: float) -> list[list[tuple[str, NDArray[Any]]]]:
+    """Return the images in dB with their labels: a line of power Doppler images above the line of their blood maps."""
+    cells = [
+        (f"{row['method']}, {row['picture']}", decibels(image, reference=peak))
+        for row, image in zip(outcome.rows, outcome.images, strict=True)
+        if image is not None
+    ]
+    grid = []
+    for start in range(0, len(cells), 2 * MOST_COLUMNS):
+        line = cells[start : start + 2 * MOST_COLUMNS]
+        grid += [line[::2], line[1::2]]
+    return grid

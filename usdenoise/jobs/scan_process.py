@@ -1,0 +1,234 @@
+"""A scan as a process of ``usdenoise run``, on this machine or on Dask workers: its outcome is its report."""
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from usdenoise.jobs.batch_table import Scan
+from usdenoise.options.declaration import Options
+from usdenoise.options.job_options import ReadOptions
+from usdenoise.system.memory import available_bytes
+from usdenoise.system.signals import uninterrupted
+
+
+def as_flags(options: Options) -> list[str]:
+    """Return the words of the command line that set the values of an option object; none for a default.
+
+    Parameters
+    ----------
+    options : Options
+        The values.
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> as_flags(usdenoise.DenoiseOptions(rank=20, bad_frames=(3, 17)))
+    ['--rank=20', '--bad-frames=3,17']
+    """
+    words = []
+    for name, declared in options.declared.items():
+        value = getattr(options, name)
+        if value == declared.default:
+            continue
+        # A group of options can share a flag, such as "--estimator": the key follows it.
+        flag, _, key = declared.flag.partition(" ")
+        text = f"{key}={_text(value)}" if key else _text(value)
+        words.append(declared.flag if isinstance(value, bool) else f"{flag}={text}")
+    return words
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, slice):
+        ends = (value.start, value.stop) if value.step is None else (value.start, value.stop, value.step)
+        return ":".join("" if end is None else str(end) for end in ends)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+GRACE_S = 5.0
+"""Seconds that a process has to remove its temporary files before it is killed."""
+
+_POLL_S = 0.2
+"""Seconds between two checks whether the batch has ended."""
+
+_PROGRAM = f"""
+import os, signal, sys, threading, time
+batch = int(sys.argv.pop(1))
+def end_with_batch():
+    while os.getppid() == batch:
+        time.sleep({_POLL_S})
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep({GRACE_S})
+    os._exit(1)
+threading.Thread(target=end_with_batch, daemon=True).start()
+from usdenoise.__main__ import main
+from usdenoise.system import lock
+lock.WAIT_S += {GRACE_S}
+main()
+"""
+"""The program ``usdenoise``, which ends when the batch has ended, also when the batch is killed: its parent is then another.
+The signal lets it remove its temporary files. Should the exception of the signal be lost, or leave a lock behind, the
+process still ends. The process of the same scan in a batch that was killed a moment ago holds the lock until it ends."""
+
+
+def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the words that follow ``usdenoise run`` for a scan.
+
+    Parameters
+    ----------
+    scan : Scan
+        The scan.
+    arguments : mapping
+        Keyword arguments of :func:`usdenoise.run`: options, display, output, reading, and memory.
+    """
+    reading = ReadOptions(**arguments["reading"])
+    groups = (arguments["options"], arguments["display"], arguments["output"], reading)
+    words = [word for options in groups for word in as_flags(options)]
+    if arguments.get("memory") is not None:
+        words.append(f"--memory={arguments['memory']}")
+    # The folder of a scan follows from the tree of the batch, also in a BIDS data set.
+    return [
+        *words,
+        "--bids=none",
+        "-qq",
+        "--overwrite",
+        f"--output={scan.folder.absolute()}",
+        str(scan.path.absolute()),
+    ]
+
+
+def run_scan(words: Sequence[str], lock: Path) -> str | None:
+    """Run ``usdenoise run`` in a process, and return why it failed; None if it did not.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The words that follow ``usdenoise run``.
+    lock : Path
+        The locked file of the batch. The process is ended when it is removed.
+    """
+    if not lock.exists():
+        return "the batch has ended"
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "run", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                # The Ctrl-C of a terminal is for the batch alone, which then ends its processes.
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"the process of this scan cannot be started ({error.strerror}); run the batch again"
+        code = _wait(process, lock)
+        errors.seek(0)
+        return _failure(code, errors.read().decode(errors="replace"))
+
+
+def run_scan_on_worker(words: Sequence[str], lock: Path) -> str | None:
+    """Run a scan on a Dask worker, with the share of the worker's memory of one thread."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    limit = worker.memory_manager.memory_limit
+    share = [f"--memory={limit // worker.state.nthreads}"] if limit else []
+    # The last of several values counts: the value of the user.
+    return run_scan([*share, *words], lock)
+
+
+def _wait(process: "subprocess.Popen[bytes]", lock: Path) -> int:
+    while lock.exists():
+        with suppress(subprocess.TimeoutExpired):
+            return process.wait(_POLL_S)
+    process.terminate()
+    try:
+        return process.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+def _failure(code: int, errors: str) -> str | None:
+    if code == 0:
+        return None
+    if code < 0:
+        hint = "; run the batch again, with fewer jobs if memory is short" if code == -signal.SIGKILL else ""
+        return f"its process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
+    lines = errors.split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
+    return last.removeprefix("usdenoise: ")
+
+
+class ScansHere:
+    """Scans on this machine.
+
+    Parameters
+    ----------
+    threads : ThreadPoolExecutor
+        Threads that wait for the processes.
+    slots : int
+        Largest number of scans at a time.
+    lock : Path
+        The locked file of the batch.
+
+    Attributes
+    ----------
+    memory : float
+        Bytes for all scans that run.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor, slots: int, lock: Path) -> None:
+        self.slots = slots
+        self.memory = available_bytes()
+        self._threads = threads
+        self._lock = lock
+
+    def submit(self, words: Sequence[str]) -> Future[str | None]:
+        """Start a scan; the result is why it failed, or None."""
+        return self._threads.submit(run_scan, words, self._lock)
+
+
+class ScansOnDask:
+    """Scans on the workers of a Dask client, one for each thread.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        The client.
+    lock : Path
+        The locked file of the batch, in a folder that the workers see.
+
+    Attributes
+    ----------
+    memory : float
+        Infinite: each worker has its own memory.
+    """
+
+    memory = math.inf
+
+    def __init__(self, client: Any, lock: Path) -> None:
+        self._client = client
+        self._lock = lock.resolve()
+        self._executor = client.get_executor(pure=False)
+
+    @property
+    def slots(self) -> int:
+        """Number of threads of all workers."""
+        # Dask cannot be interrupted safely.
+        with uninterrupted():
+            n_threads: int = sum(self._client.nthreads().values())
+        return max(1, n_threads)
+
+    def submit(self, words: Sequence[str]) -> Future[str | None]:
+        """Submit a scan; the result is why it failed, or None."""
+        with uninterrupted():
+            future: Future[str | None] = self._executor.submit(run_scan_on_worker, words, self._lock)
+        return future

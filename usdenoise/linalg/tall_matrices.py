@@ -1,0 +1,412 @@
+"""Tall matrices by row blocks: norms of rows, Gram matrices in double precision, orthonormal bases."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.linalg.array_library import namespace, squared_magnitudes, to_host
+from usdenoise.linalg.executor import Executor
+from usdenoise.system.threads import blas_on_one_thread
+
+_BLOCK_ENTRIES = 1 << 20
+"""Entries of a row block: 8 MB in complex64, which the caches hold from one pass over it to the next."""
+
+_LEAST_ROWS, _MOST_ROWS = 16, 1024
+"""Fewer rows make matrix products slow; more gain nothing and keep several threads waiting for the last block."""
+
+_FEWEST_BLOCKS, _ROWS_WORTH_A_BLOCK = 8, 64
+"""A small matrix has this many blocks, so that threads finish at about the same time, of at least this many rows."""
+
+_SQUARED_ENTRIES, _SQUARED_ROWS = 1 << 18, (16, 128)
+"""Entries whose squares are summed together, about, and least and largest number of their rows: they stay in the cache for
+both sums, and are few enough to be summed in the precision of the matrix."""
+
+
+def row_blocks(n_rows: int, rows_per_block: int) -> Iterator[slice]:
+    """Yield consecutive slices that cover `n_rows` rows.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    rows_per_block : int
+        Rows of each slice; the last one may have fewer.
+    """
+    return (slice(start, min(start + rows_per_block, n_rows)) for start in range(0, n_rows, rows_per_block))
+
+
+def block_rows(shape: tuple[int, int]) -> list[slice]:
+    """Return row blocks of equal size for a matrix.
+
+    A block has at most a million entries, and 16 to 1024 rows. A small matrix has 8 blocks, if each has 64 rows.
+
+    Parameters
+    ----------
+    shape : (int, int)
+        Shape of the matrix.
+
+    Returns
+    -------
+    list of slice
+        They cover all rows in order. The last one may have fewer rows.
+    """
+    n_rows, n_columns = shape
+    most = min(max(_BLOCK_ENTRIES // n_columns, _LEAST_ROWS), _MOST_ROWS)
+    count = max(-(-n_rows // most), min(_FEWEST_BLOCKS, n_rows // _ROWS_WORTH_A_BLOCK), 1)
+    return list(row_blocks(n_rows, -(-n_rows // count)))
+
+
+def row_squared_norms(values: Any) -> NDArray[np.float64]:
+    """Return the sum of |x|^2 along each row, summed in the precision of the matrix.
+
+    Parameters
+    ----------
+    values : (n_rows, n_columns) array
+        Contiguous along the rows.
+
+    Returns
+    -------
+    (n_rows,) float64 array
+    """
+    if not isinstance(values, np.ndarray):
+        return _norms(values, 1)
+    real = values.view(values.real.dtype)
+    # vecdot would do the same, but it does not let other threads run.
+    norms: NDArray[np.float64] = np.einsum("ij,ij->i", real, real).astype(np.float64)
+    return norms
+
+
+def squared_norms(values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the sum of |x|^2 along each row and along each column.
+
+    Parameters
+    ----------
+    values : (n_rows, n_columns) array
+        In either memory order, which is the order in which it is read; a copy of a few rows is made of any other.
+
+    Returns
+    -------
+    of_rows : (n_rows,) float64 array
+        Each is summed in the precision of the matrix along memory.
+    of_columns : (n_columns,) float64 array
+        Parts of at most 128 terms are summed in the precision of the matrix, and added up in double precision.
+    """
+    if not isinstance(values, np.ndarray):
+        return _norms(values, 1), _norms(values, 0)
+    if values.strides[0] < values.strides[1]:
+        of_columns, of_rows = squared_norms(values.T)
+        return of_rows, of_columns
+    of_rows, sums = np.empty(len(values)), np.zeros(values.shape[1] * (2 if np.iscomplexobj(values) else 1))
+    together = int(np.clip(_SQUARED_ENTRIES // values.shape[1], *_SQUARED_ROWS))
+    for rows in row_blocks(len(values), together):
+        part = values[rows]
+        if part.strides[1] != part.itemsize:
+            part = np.ascontiguousarray(part)
+        of_rows[rows] = row_squared_norms(part)
+        real = part.view(part.real.dtype)
+        sums += np.einsum("ij,ij->j", real, real)
+    return of_rows, sums.reshape(values.shape[1], -1).sum(axis=1)
+
+
+def column_squared_norms(values: Any) -> NDArray[np.float64]:
+    """Return the sum of |x|^2 along each column of a matrix, (n_columns,).
+
+    Parts of at most 128 terms are summed in the precision of the matrix, and added up in double precision.
+    """
+    if not isinstance(values, np.ndarray):
+        return _norms(values, 0)
+    values = np.ascontiguousarray(values)
+    real = values.view(values.real.dtype)
+    sums = np.zeros(real.shape[1])
+    for rows in row_blocks(len(real), _SQUARED_ROWS[1]):
+        sums += np.einsum("ij,ij->j", real[rows], real[rows])
+    norms: NDArray[np.float64] = sums.reshape(values.shape[1], -1).sum(axis=1)
+    return norms
+
+
+def _norms(values: Any, axis: int) -> NDArray[np.float64]:
+    """Return the sum of |x|^2 along an axis of a matrix of any library, in its precision."""
+    return to_host(namespace(values).sum(squared_magnitudes(values), axis=axis)).astype(np.float64)
+
+
+def third_difference_norms(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the sum of |x_t - 3 x_(t-1) + 3 x_(t-2) - x_(t-3)|^2 along each row; for white noise 20 times its power a term.
+
+    Parameters
+    ----------
+    values : (n_rows, n_columns) array
+        Rows; with fewer than four columns their sums are 0.
+
+    Returns
+    -------
+    (n_rows,) float64 array
+    """
+    return row_squared_norms(np.ascontiguousarray(np.diff(values, n=3, axis=1)))
+
+
+def squared_norm(values: NDArray[Any]) -> float:
+    """Return the sum of |x|^2 of a C-contiguous matrix: by rows in its own precision, over rows in float64."""
+    return float(row_squared_norms(values).sum()) if values.size else 0.0
+
+
+def envelope(values: Any) -> Any:
+    """Return the magnitudes of values whose squares single precision holds, as a new array; 0 for those not finite.
+
+    Values of another library than NumPy have magnitudes of their own library and precision.
+    """
+    if not isinstance(values, np.ndarray):
+        xp = namespace(values)
+        of_library = xp.sqrt(squared_magnitudes(values))
+        return xp.where(xp.isfinite(of_library), of_library, xp.zeros_like(of_library))
+    squares = (values.real**2).astype(np.float32, copy=False)
+    if np.iscomplexobj(values):
+        squares += values.imag**2
+    magnitudes = np.sqrt(squares, out=squares)
+    magnitudes[~np.isfinite(magnitudes)] = 0
+    return magnitudes
+
+
+def gram(factor: NDArray[Any]) -> NDArray[Any]:
+    """Return the Gram matrix F^H F of a tall factor in double precision, whatever the factor's precision.
+
+    Parameters
+    ----------
+    factor : (n, r) array
+        The factor F.
+
+    Returns
+    -------
+    (r, r) float64 or complex128 array
+    """
+    wide = np.result_type(factor.dtype, np.float64)
+    is_complex = np.iscomplexobj(factor)
+    size = factor.shape[1] * (2 if is_complex else 1)
+    total = np.zeros((size, size))
+    # Blocks of 4096 rows keep the double-precision copy small.
+    for start in range(0, factor.shape[0], 4096):
+        # A real matrix times itself takes half of the products.
+        rows = factor[start : start + 4096].astype(wide, order="C").view(np.float64)
+        total += rows.T @ rows
+    if not is_complex:
+        return total
+    real, imaginary = slice(0, None, 2), slice(1, None, 2)
+    square: NDArray[Any] = total[real, real] + total[imaginary, imaginary]
+    return square + 1j * (total[real, imaginary] - total[imaginary, real])
+
+
+def frame_gram(matrix: NDArray[Any], executor: Executor, dtype: Any) -> NDArray[Any]:
+    """Return the Gram matrix of the frames, M^H M: the inner product of every frame with every other.
+
+    Parameters
+    ----------
+    matrix : (n_pixels, n_frames) array
+        The matrix M, finite everywhere.
+    executor : Executor
+        Maps over the row blocks.
+    dtype : dtype
+        Type of the products within a row block. The blocks are added up in double precision.
+
+    Returns
+    -------
+    (n_frames, n_frames) float64 or complex128 array
+    """
+
+    def product(rows: slice) -> NDArray[Any]:
+        block = matrix[rows].astype(dtype, copy=False)
+        square: NDArray[Any] = block.conj().T @ block
+        return square
+
+    return _sum_in_double(executor.map(product, block_rows(matrix.shape)))
+
+
+def normal_product(
+    read_block: Callable[[slice], NDArray[Any]],
+    blocks: Iterable[slice],
+    right: NDArray[Any],
+    executor: Executor,
+) -> NDArray[Any]:
+    """Return M^H M Q, reading M once.
+
+    Each row block B of M gives (B Q)^H B in its own precision. These are added up in double precision and in the
+    order of the blocks, so the result is the same for any number of threads.
+
+    Parameters
+    ----------
+    read_block : callable
+        Takes a slice of rows and returns that row block of M, an (n_rows, n_frames) array.
+    blocks : iterable of slice
+        The row blocks, which cover all rows of M once.
+    right : (n_frames, r) array
+        The matrix Q.
+    executor : Executor
+        Maps over the row blocks.
+
+    Returns
+    -------
+    (n_frames, r) float64 or complex128 array
+    """
+
+    def product(rows: slice) -> NDArray[Any]:
+        block = read_block(rows)
+        projected: NDArray[Any] = (block @ right).conj().T @ block
+        return projected
+
+    return _sum_in_double(executor.map(product, blocks)).conj().T
+
+
+def _sum_in_double(parts: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    total: Any = 0.0
+    for part in parts:
+        total = total + part.astype(np.result_type(part.dtype, np.float64))
+    return np.asarray(total)
+
+
+_ROWS_AT_ONCE = 12288
+"""Rows, at least, of a part of a long matrix that is factorised: LAPACK and NumPy hold it five times."""
+
+_LEAST_SINE = 1e-3
+"""Sine of the angle between a column and the span of the previous columns from which Q is orthonormal to about 1e-10."""
+
+
+def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
+    """Return an orthonormal basis of the span of some columns, computed in double precision.
+
+    Parameters
+    ----------
+    columns : (n, r) array
+        r at most n.
+
+    Returns
+    -------
+    (n, r) array of the same dtype
+    """
+    return tall_qr(columns)[0].astype(columns.dtype)
+
+
+def tall_qr(columns: NDArray[Any], in_place: bool = False) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the QR factorisation of a tall matrix in double precision.
+
+    R is the Cholesky factor of the Gram matrix, and Q = A R^-1, unless the columns are nearly dependent: then Q would not
+    be orthonormal, and Householder reflections are used.
+
+    Parameters
+    ----------
+    columns : (n, r) array
+        A; r at most n.
+    in_place : bool
+        Whether Q takes the memory of the columns, which are in double precision then; by default False.
+
+    Returns
+    -------
+    q : (n, r) float64 or complex128 array
+        Orthonormal columns.
+    r : (r, r) array of the same dtype
+        Upper triangle.
+    """
+    triangle = _cholesky_triangle(columns)
+    if triangle is None:
+        return _householder(columns, in_place)
+    basis = columns if in_place else np.empty(columns.shape, triangle.dtype)
+    inverse = np.linalg.inv(triangle)
+    for part in row_blocks(len(columns), _ROWS_AT_ONCE):
+        basis[part] = columns[part] @ inverse
+    return basis, triangle
+
+
+def triangular(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return B, W and R of the QR factorisation Q = B W and R, as :func:`tall_qr` has it, without the product.
+
+    B is the matrix itself and W the inverse of R, unless the columns are nearly dependent: then B is Q and W is 1.
+
+    Parameters
+    ----------
+    columns : (n, r) array
+        The matrix; r at most n.
+    """
+    triangle = _cholesky_triangle(columns)
+    if triangle is not None:
+        return columns, np.linalg.inv(triangle), triangle
+    basis, triangle = _householder(columns, False)
+    return basis, np.eye(len(triangle), dtype=triangle.dtype), triangle
+
+
+def _cholesky_triangle(columns: NDArray[Any]) -> NDArray[Any] | None:
+    """Return R with R^H R = A^H A; None if a column of A is nearly in the span of the previous columns."""
+    square = gram(columns)
+    lengths = np.sqrt(np.diagonal(square).real)
+    if not lengths.all():
+        return None
+    try:
+        factor = np.linalg.cholesky(square / np.outer(lengths, lengths))
+    except np.linalg.LinAlgError:
+        return None
+    # The diagonal has the sine of the angle between a column and the span of the previous columns.
+    is_independent = np.diagonal(factor).real.min() > _LEAST_SINE
+    return factor.conj().T * lengths if is_independent else None
+
+
+def _householder(columns: NDArray[Any], in_place: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return Q and R by Householder reflections.
+
+    A long matrix is factorised by parts, which takes less memory. Its R is the R factor of the stacked R factors of the
+    parts (Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34(1), 2012).
+    """
+    n, r = columns.shape
+    basis = columns if in_place else np.empty((n, r), np.result_type(columns.dtype, np.float64))
+    parts = list(row_blocks(n, -(-n // max(1, n // max(_ROWS_AT_ONCE, 2 * r)))))
+    triangles = []
+    for part in parts:
+        basis[part], triangle = np.linalg.qr(columns[part].astype(basis.dtype))
+        triangles.append(triangle)
+    if len(parts) > 1:
+        rotation, triangle = np.linalg.qr(np.concatenate(triangles))
+        for part, turn in zip(parts, np.split(rotation, len(parts)), strict=True):
+            basis[part] = basis[part] @ turn
+    return basis, triangle
+
+
+def rotated(columns: NDArray[Any], rotation: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the product of a tall matrix with a small one in another precision, without a second one in the first.
+
+    Parameters
+    ----------
+    columns : (n, r) array
+        The tall matrix.
+    rotation : (r, k) array
+        The small one.
+    dtype : numpy.dtype
+        Type of the product.
+
+    Returns
+    -------
+    (n, k) array, C-contiguous
+    """
+    product = np.empty((len(columns), rotation.shape[1]), dtype)
+    for part in row_blocks(len(columns), _ROWS_AT_ONCE):
+        product[part] = columns[part] @ rotation
+    return product
+
+
+def eigenvectors(gram: NDArray[Any], **subset: Any) -> NDArray[Any]:
+    """Return eigenvectors of a Hermitian matrix, by decreasing eigenvalue.
+
+    Parameters
+    ----------
+    gram : (n, n) array
+        Hermitian.
+    **subset
+        Which ones: the arguments ``subset_by_index`` or ``subset_by_value`` of :func:`scipy.linalg.eigh`.
+
+    Returns
+    -------
+    (n, k) array
+        One eigenvector a column.
+    """
+    from scipy.linalg import eigh
+
+    # SciPy brings a BLAS of its own, which may have been loaded after the executor limited those it found.
+    with blas_on_one_thread():
+        vectors: NDArray[Any] = eigh(gram, **subset)[1][:, ::-1]
+    return vectors

@@ -1,0 +1,288 @@
+"""Pictures of many: the images of several methods, error curves, and thumbnails, each on one scale."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.doppler import decibels
+from usdenoise.options.job_options import COLOR_MAPS, Display
+from usdenoise.report.panels import (
+    DPI,
+    LINE_COLORS,
+    add_title,
+    axis_label,
+    draw_panel,
+    encoded,
+    front_view,
+    power_scale,
+    suitable_range_db,
+)
+
+_PANEL_INCHES = 2.1
+
+_MAX_ASPECT = 2.5
+"""Largest height over width for which there is room; a taller image is drawn narrower instead."""
+
+_OVERFLOW_DB = 1.0
+"""Decibels above the scale from which the label of a panel reports them."""
+
+
+def montage_png(
+    grid: Sequence[Sequence[tuple[str, NDArray[Any]]]],
+    axes: str,
+    *,
+    dynamic_range_db: float | tuple[float, float],
+    spacing_mm: Mapping[str, float] | None = None,
+    title: str = "",
+    color_map: str = COLOR_MAPS[0],
+) -> bytes:
+    """Draw power Doppler images side by side on one dB scale, each with its label above.
+
+    The label of an image whose maximum is above the scale gives the difference in dB.
+
+    Parameters
+    ----------
+    grid : rows of (label, image)
+        Images in dB, all with the axes `axes`; a row may be shorter than the first. A volume is shown by its maximum
+        over elevation.
+    axes : str
+        Axis letters of every image, for example "zx".
+    dynamic_range_db : float or (float, float)
+        Power this many dB below 0 dB, and less, is black; or the levels of the darkest and of the brightest colour.
+    spacing_mm : mapping from axis letter to float, optional
+        Pixel pitch in mm; an axis is in mm where its pitch is known, otherwise in pixels. By default no pitch
+        is known.
+    title : str
+        Text above the picture; by default none.
+    color_map : str
+        One of :data:`usdenoise.options.job_options.COLOR_MAPS`; by default the first.
+
+    Returns
+    -------
+    bytes
+        8-bit PNG.
+    """
+    from matplotlib.figure import Figure
+
+    spacing = spacing_mm or {}
+    n_rows, n_columns = len(grid), len(grid[0])
+    first = front_view(grid[0][0][1], axes)
+    scale = power_scale(first.image, dynamic_range_db, color_map)
+    height, width = first.size(spacing)
+    figure = Figure(
+        figsize=(
+            max(n_columns * _PANEL_INCHES + 1.3, 4.0),
+            n_rows * (_PANEL_INCHES * np.clip(height / width, 0.3, _MAX_ASPECT) + 0.3) + 0.9,
+        ),
+        dpi=DPI if n_rows * n_columns <= 30 else 100,
+        layout="compressed",
+    )
+    subplots = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True, sharey=True)
+    for subplot in subplots.flat:
+        subplot.set_axis_off()
+    for row, axes_row in zip(grid, subplots, strict=True):
+        for (label, image), subplot in zip(row, axes_row, strict=False):
+            subplot.set_axis_on()
+            panel = front_view(image, axes)
+            # Pixels without power are at minus infinity, which has no colour.
+            shown = replace(panel, image=np.clip(panel.image, scale.lowest, scale.highest))
+            drawn = draw_panel(subplot, shown, scale, spacing)
+            above = float(panel.image.max()) - scale.highest
+            if above > _OVERFLOW_DB:
+                label = f"{label}\nup to {above:.0f} dB above the scale"
+            subplot.set_title(label, fontsize="small", parse_math=False)
+            subplot.set_xlabel(axis_label(first.columns, spacing), fontsize="small")
+            subplot.set_ylabel(axis_label(first.rows, spacing), fontsize="small")
+            subplot.tick_params(labelsize="x-small")
+            subplot.label_outer()
+    add_title(figure, title)
+    figure.colorbar(drawn, ax=subplots, label=scale.label, shrink=0.9, aspect=30)
+    return encoded(figure)
+
+
+_STYLES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+_LOWEST, _HIGHEST = 1e-17, 1e3
+"""Smallest and largest relative error drawn: below the rounding of double precision, and divergence."""
+
+_COLUMNS, _DPI = 2, 100
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One panel of curves.
+
+    Attributes
+    ----------
+    title : str
+        Text above the panel.
+    lines : mapping from str to ((k,) array, (3, k) array)
+        Text in the legend -> positions along the x axis, and lower quartile, median and upper quartile of the error. The
+        median is drawn as a line, and the range between the quartiles as a band.
+    floor : float or None
+        Error at the noise floor, drawn as a horizontal line; None draws no line.
+    """
+
+    title: str
+    lines: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
+    floor: float | None = None
+
+
+def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label: str) -> bytes:
+    """Draw error curves on a log scale, two panels in a row.
+
+    Errors below 1e-17 are drawn at 1e-17, and errors above 1e3 at 1e3.
+
+    Parameters
+    ----------
+    settings : sequence of Setting
+        The panels, at least one.
+    title : str
+        Text above all panels.
+    x_label, y_label : str
+        Labels of the two axes, the same in every panel.
+
+    Returns
+    -------
+    bytes
+        8-bit PNG.
+    """
+    from matplotlib.figure import Figure
+
+    n_columns = min(_COLUMNS, len(settings))
+    n_rows = -(-len(settings) // n_columns)
+    figure = Figure(figsize=(5.2 * n_columns, 4.1 * n_rows + 0.3), dpi=_DPI, layout="constrained")
+    panels = figure.subplots(n_rows, n_columns, squeeze=False).reshape(-1)
+    for panel in panels[len(settings) :]:
+        panel.set_axis_off()
+    for panel, setting in zip(panels, settings, strict=False):
+        for number, (label, (x, quartiles)) in enumerate(setting.lines.items()):
+            low, median, high = np.clip(quartiles, _LOWEST, _HIGHEST)
+            color = LINE_COLORS[number % len(LINE_COLORS)]
+            style = _STYLES[number % len(_STYLES)]
+            panel.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+            panel.plot(x, median, color=color, linestyle=style, linewidth=1.6, label=label)
+        if setting.floor is not None:
+            panel.axhline(setting.floor, color="gray", linewidth=1.0, label="noise floor")
+        panel.set_yscale("log")
+        panel.set_title(setting.title, fontsize="medium", parse_math=False)
+        panel.set_xlabel(x_label)
+        panel.set_ylabel(y_label)
+        panel.grid(alpha=0.3)
+        # Inside the axes the legend would hide curves.
+        panel.legend(fontsize="x-small", loc="upper center", bbox_to_anchor=(0.5, -0.17), ncols=3)
+    add_title(figure, title)
+    return encoded(figure, crop=False)
+
+
+LONGEST = 96
+"""Pixels of the longer side of a thumbnail."""
+
+NEAR_DB = 10.0
+"""A scan whose maximum is this far from the median of the maxima is shown below its own maximum: on the common scale it
+would be black or white."""
+
+_LEAST_DB = -400.0
+"""Level of a pixel without power."""
+
+
+@dataclass(frozen=True)
+class CommonScale:
+    """The dB scale of a set of thumbnails.
+
+    Attributes
+    ----------
+    peak_db, range_db : float
+        Level of the brightest colour, and range below it.
+    is_given : bool
+        Whether the scale was requested, so that all images have it; False by default.
+    color_map : str
+        One of COLOR_MAPS; by default the first.
+    """
+
+    peak_db: float
+    range_db: float
+    is_given: bool = False
+    color_map: str = COLOR_MAPS[0]
+
+    def is_near(self, levels: NDArray[np.float32]) -> bool:
+        """Whether an image in dB is shown on the scale itself, and not below its own maximum."""
+        return self.is_given or abs(float(levels.max()) - self.peak_db) <= NEAR_DB
+
+
+def small_image(power: NDArray[Any], aspect: float = 1.0) -> NDArray[np.float32]:
+    """Return an image in dB with at most 96 pixels along each side, averaged over blocks of pixels.
+
+    Parameters
+    ----------
+    power : (n_pages, n_rows, n_columns) array
+        Linear power, depth downwards. The maximum over the pages is taken.
+    aspect : float
+        Height of a pixel over its width; 1 by default.
+
+    Returns
+    -------
+    (n_rows, n_columns) float32 array
+        10 log10 of the mean linear power, depth downwards.
+    """
+    from PIL import Image
+
+    image = power.max(axis=0).astype(np.float32)
+    height, width = image.shape[0] * aspect, float(image.shape[1])
+    scale = LONGEST / max(height, width)
+    rows, columns = (max(1, round(size * scale)) for size in (height, width))
+    # A small image is repeated, a large one averaged.
+    mean = np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BOX))
+    return np.maximum(decibels(mean, reference=1.0), np.float32(_LEAST_DB))
+
+
+def common_scale(images: Sequence[NDArray[np.float32]], display: Display | None = None) -> CommonScale:
+    """Return the scale of a set of images: the medians of their maxima and of the ranges that suit them.
+
+    Parameters
+    ----------
+    images : sequence of arrays
+        Images of :func:`small_image`; those without power do not count.
+    display : Display, optional
+        Options of the pictures: colour map, and the range or the two levels where it has them. By default their defaults.
+    """
+    display = display or Display()
+    if display.levels is not None:
+        low, high = display.levels
+        return CommonScale(high, high - low, is_given=True, color_map=display.color_map)
+    images = [image for image in images if image.max() > _LEAST_DB]
+    if not images:
+        return CommonScale(0.0, 30.0)
+    peaks = [float(image.max()) for image in images]
+    if isinstance(display.dynamic_range, float | int):
+        span = display.dynamic_range * 10.0 / display.db_factor
+    else:
+        ranges = [suitable_range_db(image - peak) for image, peak in zip(images, peaks, strict=True)]
+        span = float(np.median(ranges))
+    return CommonScale(float(np.median(peaks)), span, color_map=display.color_map)
+
+
+def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
+    """Return an image as PNG in the colours of the scale.
+
+    Parameters
+    ----------
+    levels : (n_rows, n_columns) float32 array
+        An image of :func:`small_image`.
+    scale : CommonScale
+        The scale of all thumbnails.
+    """
+    from matplotlib import colormaps
+    from PIL import Image
+
+    peak = scale.peak_db if scale.is_near(levels) else float(levels.max())
+    bright = np.clip((levels - peak) / scale.range_db + 1, 0, 1) * (levels > _LEAST_DB)
+    picture = Image.fromarray((255 * bright).round().astype(np.uint8), "P")
+    colors = 255 * colormaps[scale.color_map](np.arange(256))[:, :3]
+    picture.putpalette(colors.round().astype(np.uint8).tobytes())
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return buffer.getvalue()
