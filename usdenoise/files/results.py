@@ -1,20 +1,20 @@
 """Result files: a filtered stack as its input stored it, with images, factors and provenance."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from usdenoise.files.hdf5_metadata import attach_scales
 from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.layout import chunk_shape
 from usdenoise.files.matlab_writing import write_matlab
-from usdenoise.files.result_content import ResultFile
+from usdenoise.files.result_content import ResultFile, dimensions_of, stored_attributes, stored_values
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import FREE_NAME
 from usdenoise.system.signals import uninterrupted
 
@@ -52,7 +52,7 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
         Sentences on arrays that were renamed, and on variables of the input that were not copied.
     """
     used_names = (
-        {*content.arrays}
+        {array.name for array in content.arrays}
         if suffix != ".mat"
         else {*_matlab_variables(replace(content, stack=content.stack.geometry))}
     )
@@ -105,12 +105,12 @@ def _matlab_variables(content: ResultFile) -> dict[str, Any]:
             variables |= dict(zip(stack.form.parts, (values.real, values.imag), strict=True))
         else:
             variables[stack.name] = values
-    variables |= {**content.arrays, "axes": stack.axes}
+    variables |= {array.name: stored_values(array) for array in content.arrays} | {"axes": stack.axes}
     variables |= {key: np.atleast_1d(value) for key, value in content.scales.items()}
-    for name, attributes in content.attributes.items():
+    for array in content.arrays:
         variables |= {
-            f"{name}_{key}": value if isinstance(value, str) else np.atleast_1d(value)
-            for key, value in attributes.items()
+            f"{array.name}_{key}": value if isinstance(value, str) else np.atleast_1d(value)
+            for key, value in array.attributes.items()
         }
     return {**variables, "usdenoise_provenance": content.provenance}
 
@@ -129,29 +129,24 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
             dataset = file.create_dataset(stack.name, shape=stack.shape, dtype=dtype, chunks=chunks)
             write_values(dataset, stack.iq)
             dataset.attrs.update(content.stack_attributes)
-        for name, values in content.arrays.items():
-            array = np.asarray(values)
+        for array in content.arrays:
+            values = stored_values(array)
             # A mask is mostly zeros, so it is compressed.
-            mask = array.dtype.kind not in "fc" and array.ndim > 1
-            packed = {"compression": "gzip", "shuffle": True} if mask else {}
-            dataset = file.create_dataset(name, data=array, **packed)
-            dataset.attrs.update({**content.described(name), **_axes_of(content, name)})
-        for name, attributes in content.attributes.items():
-            if isinstance(file[name], h5py.Group):
-                # Text of variable length goes to an HDF5 heap, where the reader does not look for it.
-                fixed = {key: np.bytes_(v) if isinstance(v, str) else v for key, v in attributes.items()}
-                file[name].attrs.update({**fixed, "axes": stack.axes, **content.scales})
+            is_mask = values.dtype.kind not in "fc" and values.ndim > 1
+            packed = {"compression": "gzip", "shuffle": True} if is_mask else {}
+            dataset = file.create_dataset(array.name, data=values, **packed)
+            dataset.attrs.update({**stored_attributes(array), **_axes_of(array, stack.spacing_mm)})
         if not content.with_stack:
             file.attrs.update(content.scales)
-        axes = {**content.axes, **({stack.name: stack.axes} if content.with_stack else {})}
-        others = {name: content.dimensions(name) for name in content.arrays if name not in axes}
-        attach_scales(file, stack, axes, others)
+        axes = {array.name: array.axes for array in content.arrays if array.axes}
+        others = {array.name: dimensions_of(array) for array in content.arrays if not array.axes}
+        attach_scales(file, stack, axes | ({stack.name: stack.axes} if content.with_stack else {}), others)
         file.attrs["usdenoise_provenance"] = content.provenance
 
 
-def _axes_of(content: ResultFile, name: str) -> dict[str, Any]:
+def _axes_of(array: NamedArray, spacing: Mapping[str, float]) -> dict[str, Any]:
     """Return the axis letters of an image or a sequence and its pixel pitches, as attributes."""
-    letters, spacing = content.axes.get(name, ""), content.stack.spacing_mm
+    letters = array.axes
     spatial = letters.replace("t", "")
     known = bool(spatial) and all(letter in spacing for letter in spatial)
     pitches = {"spacing_mm": [spacing[letter] for letter in spatial]} if known else {}

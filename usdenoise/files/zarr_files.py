@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.files.layout import SLAB_BYTES, chunk_shape, slab_shape, slabs
-from usdenoise.files.result_content import ResultFile
+from usdenoise.files.result_content import ResultFile, dimensions_of, stored_attributes, stored_values
 from usdenoise.files.stored import Index, StoredArray
 from usdenoise.options.job_options import ReadOptions
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.data_arrays import DIMENSIONS, grid_attributes, grid_labels, with_slice
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
@@ -206,19 +207,19 @@ def write_zarr(path: Path, content: ResultFile) -> None:
         # By default Zarr does not write chunks of zeros, and our reader refuses missing chunks.
         config={"write_empty_chunks": True},
     )
-    stack, described = content.stack, content.stack_attributes
+    stack = content.stack
     if isinstance(stack, Acquisition):
         _write_stack(create, content, stack)
     else:
-        root.attrs.update(_json(described))
-    for name, values in content.arrays.items():
-        _write_array(create, content, name, np.asarray(values))
-    for name, attributes in content.attributes.items():
-        if name not in content.arrays:
-            root[name].attrs.update(_json({**described, **attributes}))
-    _write_coordinates(root, content, {*([stack.axes] if content.with_stack else []), *content.axes.values()})
+        root.attrs.update(_json(content.stack_attributes))
+    for array in content.arrays:
+        _write_array(create, stack, array)
+    every = {*([stack.axes] if content.with_stack else []), *(array.axes for array in content.arrays)}
+    _write_coordinates(root, content, every)
     root.attrs[_PROVENANCE] = content.provenance
-    _consolidate(path, [*([stack.name] if content.with_stack else []), *content.arrays])
+    _consolidate(
+        path, [*([stack.name] if content.with_stack else []), *(array.name for array in content.arrays)]
+    )
 
 
 def _write_stack(create: Callable[..., Any], content: ResultFile, stack: Acquisition) -> None:
@@ -239,20 +240,24 @@ def _write_stack(create: Callable[..., Any], content: ResultFile, stack: Acquisi
     array.attrs.update(attributes | _grid_attributes(stack, letters))
 
 
-def _write_array(create: Callable[..., Any], content: ResultFile, name: str, values: NDArray[Any]) -> None:
+def _write_array(create: Callable[..., Any], stack: GriddedStack, array: NamedArray) -> None:
     """Write an image, or another array."""
-    attributes, dimensions = _json(content.described(name)), content.dimensions(name)
-    letters = content.axes.get(name)
-    if letters is not None:
-        values, letters = _as_grid(values, letters)
+    attributes, dimensions = _json(stored_attributes(array)), dimensions_of(array)
+    values = stored_values(array)
+    if array.axes:
+        values, letters = _as_grid(values, array.axes)
         dimensions = tuple(DIMENSIONS[letter] for letter in letters)
         if letters != "t":
-            attributes |= _grid_attributes(content.stack, letters)
-    array = create(
-        name, shape=values.shape, dtype=values.dtype, chunks=values.shape or (), dimension_names=dimensions
+            attributes |= _grid_attributes(stack, letters)
+    stored = create(
+        array.name,
+        shape=values.shape,
+        dtype=values.dtype,
+        chunks=values.shape or (),
+        dimension_names=dimensions,
     )
-    array[...] = values
-    array.attrs.update(attributes)
+    stored[...] = values
+    stored.attrs.update(attributes)
 
 
 def _write_coordinates(root: Any, content: ResultFile, every: set[str]) -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import write_result
 from usdenoise.jobs.job import Watcher
 from usdenoise.jobs.live_files import LiveBlocks
-from usdenoise.jobs.main_file import ACTIVATION as ACTIVATION_IMAGES
-from usdenoise.jobs.main_file import activation_groups
 from usdenoise.options.job_options import Display
 from usdenoise.report.charts import Chart
 from usdenoise.report.pages import live_page
@@ -27,8 +25,10 @@ from usdenoise.report.panels import load_libraries
 from usdenoise.report.pictures import activation_picture, power_doppler_picture
 from usdenoise.report.result_pictures import shown_levels
 from usdenoise.report.scan_page import Picture
+from usdenoise.report.series import activation_contents
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import region_columns, relative_change
+from usdenoise.stack.arrays import NamedArray
 from usdenoise.system.signals import Terminated
 from usdenoise.system.threads import run_in_background
 
@@ -296,15 +296,24 @@ def _charts(update: SessionUpdate) -> list[Chart]:
 
 def _content(update: SessionUpdate) -> ResultFile:
     """Return the file of the series so far: the regions over time, images of the mean and of the last block, and t."""
-    spatial, groups = update.geometry.spatial_axes, activation_groups(update.events)
-    images = {name: getattr(update, name) for name in (*POWER_IMAGES, "mean_blood_power")}
-    images |= {f"{groups[name]}/t": t for name, t in update.activation.items()}
-    lines = {"time": update.times, "motion": update.motion, "bad": update.bad.astype(np.uint8)}
-    lines |= {column: update.series[name] for name, column in region_columns(update.series).items()}
-    attributes: dict[str, Mapping[str, Any]] = {
-        "time": {"unit": update.time_unit},
-        "motion": {"unit": "pixels"},
-        **{f"{groups[name]}/t": {**ACTIVATION_IMAGES["t"], "trial_type": name} for name in update.activation},
-    }
-    axes = dict.fromkeys(lines, "t") | dict.fromkeys(images, spatial)
-    return ResultFile(update.geometry, {**lines, **images}, "{}", attributes, axes)
+    spatial = update.geometry.spatial_axes
+    return ResultFile(
+        update.geometry,
+        [
+            NamedArray("time", update.times, "t", {"unit": update.time_unit}),
+            NamedArray("motion", update.motion, "t", {"unit": "pixels"}),
+            NamedArray("bad", update.bad, "t"),
+            *(
+                NamedArray(column, update.series[name], "t")
+                for name, column in region_columns(update.series).items()
+            ),
+            *(
+                NamedArray(name, getattr(update, name), spatial)
+                for name in (*POWER_IMAGES, "mean_blood_power")
+            ),
+            *activation_contents(
+                update.events, spatial, {name: {"t": t} for name, t in update.activation.items()}
+            ),
+        ],
+        "{}",
+    )

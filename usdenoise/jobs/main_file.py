@@ -1,14 +1,9 @@
 """The main file of a job: the filtered stack with its images, or the images of all blocks as a sequence."""
 
 import os
-from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
-from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import OptionError, OutputError, check_path
 from usdenoise.files.images import write_nifti
 from usdenoise.files.output_folder import OutputFolder
@@ -19,21 +14,9 @@ from usdenoise.linalg.array_library import on_host
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.result_pictures import HasSeries
-from usdenoise.report.series import ResultSeries, series_of_stack
-from usdenoise.sessions.activation import Event
+from usdenoise.report.series import POWER_NAMES, ResultSeries, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.arrays import unpack
 from usdenoise.system.provenance import record, to_json
-from usdenoise.system.text import distinct_names, plain_name
-
-POWER_NAMES = ("power_doppler", "blood_power")
-"""Images whose means over the blocks of a session are stored."""
-
-ACTIVATION: Mapping[str, Mapping[str, str]] = {
-    "t": {"unit": "1", "meaning": "t of the response to the events in a general linear model"},
-    "change": {"unit": "%", "meaning": "response in per cent of the baseline; NaN outside the vessels"},
-}
-"""Images of an activation map that are stored, and their attributes."""
 
 NIFTI = ".nii.gz"
 """Suffix of gzipped NIfTI."""
@@ -53,111 +36,16 @@ def main_content(series: ResultSeries, job: Job, provenance: str) -> ResultFile:
     provenance : str
         JSON text on what made the file.
     """
+    arrays = series.contents(job.session_options.window)
     if series.stack is None:
         source = job.path if len(job.paths) == 1 else None
-        return sequence_content(series, job.session_options.window, source, provenance)
-    return _stack_content(
-        series.stack,
-        series.means,
-        provenance,
-        attributes=series.attributes,
-        with_stack=job.output.stack,
-        source=job.path,
-        called=job.output.stack_name,
-    )
+        return ResultFile(series.geometry, arrays, provenance, source)
+    stack = _on_host(series.stack.acquisition) if job.output.stack else series.geometry
+    return ResultFile(stack, arrays, provenance, job.path, job.output.stack_name)
 
 
-def _stack_content(
-    result: DenoiseResult,
-    images: Mapping[str, Any],
-    provenance: str,
-    *,
-    attributes: Mapping[str, Mapping[str, Any]] = POWER_IMAGES,
-    with_stack: bool = True,
-    **stored: Any,
-) -> ResultFile:
-    """Return the content of the file of a filtered stack; `stored` has other fields of ResultFile."""
-    stack = result.acquisition
-    arrays: dict[str, Any] = {**images, "singular_values": result.singular_values}
-    axes = dict.fromkeys(images, stack.spatial_axes)
-    described: dict[str, Mapping[str, Any]] = dict(attributes)
-    if result.observed is not None:
-        unobserved = ~unpack(result.observed, stack.n_frames)
-        arrays["unobserved"] = stack.as_stack(unobserved.T).astype(np.uint8)
-        axes["unobserved"] = stack.axes
-    kept = Acquisition.of(stack, on_host(stack.iq)) if with_stack else stack.geometry
-    return ResultFile(kept, arrays, provenance, described, axes, **stored)
-
-
-def sequence_content(
-    series: ResultSeries, window: int | None, source: Path | None, provenance: str
-) -> ResultFile:
-    """Return the content of the file of a session.
-
-    Parameters
-    ----------
-    series : ResultSeries
-        The series.
-    window : int or None
-        Frames of a block; None for the frames of the first block.
-    source : Path or None
-        File whose other variables come along.
-    provenance : str
-        JSON text on what made the file.
-    """
-    stack, blocks = series.geometry, series.blocks
-    means = {f"mean_{name}": series.means[name] for name in POWER_NAMES}
-    arrays = {
-        **series.images,
-        **means,
-        "tsnr": series.means["tsnr"],
-        "time": series.times,
-        "first_frame": np.array([block.first_frame for block in blocks], np.int64),
-        "n_frames": np.array([block.n_frames for block in blocks], np.int64),
-        "complete": np.array([block.complete for block in blocks], np.uint8),
-        "bad": series.is_bad.astype(np.uint8),
-    }
-    groups = activation_groups(series.events)
-    maps, of_maps = dict[str, Any](), dict[str, Mapping[str, str]]()
-    for name, activation in series.activation.items():
-        for quantity, described in ACTIVATION.items():
-            place = f"{groups[name]}/{quantity}"
-            maps[place], of_maps[place] = getattr(activation, quantity), {**described, "trial_type": name}
-    arrays |= maps
-    length = series.frames_a_block(window)
-    attributes: dict[str, Mapping[str, Any]] = {
-        **series.attributes,
-        **{
-            f"mean_{name}": {**series.attributes[name], "meaning": "over the good blocks"}
-            for name in POWER_NAMES
-        },
-        "time": {
-            "unit": series.time_unit,
-            "units": series.time_unit,
-            "volume_acquisition_reference": "center",
-            "volume_acquisition_duration": length / (stack.frame_rate_hz or 1.0),
-            "meaning": "middle of each block, from the first frame of the first file",
-        },
-        "complete": {"meaning": "0 if the block is shorter than the window"},
-        "bad": {"meaning": "1 if the block is excluded from means and weights"},
-        **of_maps,
-    }
-    images = dict.fromkeys([*means, "tsnr", *maps], stack.spatial_axes)
-    axes = dict.fromkeys(arrays, "t") | dict.fromkeys(series.images, "t" + stack.spatial_axes) | images
-    return ResultFile(
-        stack,
-        arrays,
-        provenance,
-        attributes,
-        axes,
-        source=source,
-    )
-
-
-def activation_groups(events: Iterable[Event]) -> dict[str, str]:
-    """Return the group of a file in which the activation of each type of event is."""
-    names = distinct_names((event.trial_type for event in events), partial(plain_name, space=" "))
-    return {trial_type: f"activation/{name}" for trial_type, name in names.items()}
+def _on_host(stack: Acquisition) -> Acquisition:
+    return Acquisition.of(stack, on_host(stack.iq))
 
 
 def block_file_name(job: Job, source: Path, number: int) -> str:
@@ -193,7 +81,7 @@ def write_block(job: Job, folder: Path, source: Path, number: int, first: int, s
     """Write a filtered block of a session into a folder, in the format of its file and with its other variables."""
     provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": first}))
     output = job.output
-    content = ResultFile(stack, {}, provenance, source=source, called=output.stack_name)
+    content = ResultFile(stack, (), provenance, source, output.stack_name)
     write_one_file(folder / block_file_name(job, source, number), content, overwrite=True)
 
 
@@ -252,10 +140,11 @@ def save(
     check_suffix(Path(path))
     if isinstance(result, DenoiseResult):
         series, options = series_of_stack(result, ()), SessionOptions()
-        content = _stack_content(result, series.means, result.provenance)
+        content = ResultFile(_on_host(result.acquisition), series.contents(), result.provenance)
     else:
         series, options = result.series, result.options
-        content = sequence_content(series, options.window, None, to_json(record(None, {}, {})))
+        provenance = to_json(record(None, {}, {}))
+        content = ResultFile(series.geometry, series.contents(options.window), provenance)
     if is_nifti(path):
         return _save_nifti(series, options, path, image, overwrite)
     return write_one_file(Path(path), content, overwrite)

@@ -33,7 +33,6 @@ from usdenoise.options.job_options import Display, Output, SessionOptions
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
-from usdenoise.pipeline.result import LONG_NAMES
 from usdenoise.report.result_pictures import plot
 from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table
@@ -43,7 +42,7 @@ from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.measured_block import BlocksInMemory, BlockStore
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_arrays import series_to_dataset
-from usdenoise.stack.geometry import Coordinate, shape_text
+from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.system.lock import locked
 
@@ -153,17 +152,9 @@ class SessionResult:
         OptionError
             If xarray is not installed.
         """
-        geometry, series = self.series.geometry, self.series
-        images = {
-            name: (series.images[name], {"units": attributes["unit"], "long_name": LONG_NAMES[name]})
-            for name, attributes in POWER_IMAGES.items()
-        }
-        length = series.frames_a_block(self.options.window)
-        attributes = {
-            "volume_acquisition_reference": "center",
-            "volume_acquisition_duration": length / (geometry.frame_rate_hz or 1.0),
-        }
-        return series_to_dataset(images, geometry, Coordinate(self.time, None, attributes), self.time_unit)
+        contents = {array.name: array for array in self.series.contents(self.options.window)}
+        images = [contents[name] for name in POWER_IMAGES]
+        return series_to_dataset(images, contents["time"], self.series.geometry)
 
     def save(self, path: str | Path, *, image: str = "blood_power", overwrite: bool = False) -> Path:
         """Write the series to a file, as :func:`usdenoise.save` does, and return its path."""

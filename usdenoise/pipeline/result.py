@@ -1,6 +1,7 @@
 """The result of denoising a stack, also as labelled arrays of xarray."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Self
@@ -8,26 +9,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.doppler import POWER_IMAGES, axial_velocity
+from usdenoise.blood.doppler import POWER_IMAGES, FlowImage, axial_velocity
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.frames.frame_quality import FrameQuality
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.arrays import unpack
-from usdenoise.stack.data_arrays import import_xarray, to_data_array
+from usdenoise.stack.arrays import NamedArray, unpack
+from usdenoise.stack.data_arrays import IMAGE_NAMES, import_xarray, to_data_array
 from usdenoise.stack.geometry import FREE_NAME
 from usdenoise.system.provenance import record, to_json
-
-LONG_NAMES = {
-    "power_doppler": "Power Doppler",
-    "blood_power": "Blood power",
-    "noise_power": "Noise power",
-    "axial_velocity": "Axial velocity",
-    "unobserved": "Unobserved entries",
-}
-"""Name of an image -> its name in words, as xarray shows it beside a plot."""
 
 
 def verdict_parts(picture: str, frames: str, estimate: str, start_caution: str) -> list[str]:
@@ -136,6 +128,34 @@ class DenoiseResult(FitResult):
         n_entries = math.prod(self.acquisition.shape) - self.n_silent * self.acquisition.n_frames
         return f"{100 * self.n_sampled / n_entries:.3g} %"
 
+    def contents(self, flow: Mapping[str, FlowImage]) -> list[NamedArray]:
+        """Return the arrays of the result besides the stack, as files and xarray have them.
+
+        Parameters
+        ----------
+        flow : mapping
+            Name -> flow image, which follow the power images.
+        """
+        stack = self.acquisition
+        spatial = stack.spatial_axes
+        shape = stack.shape_in(spatial)
+        # The images of a result for a DataArray have the dimensions of the input.
+        arrays = [
+            NamedArray(name, np.asarray(getattr(self, name)).reshape(shape), spatial, attributes)
+            for name, attributes in POWER_IMAGES.items()
+        ]
+        arrays += [
+            NamedArray(name, image.values, spatial, {"unit": image.unit, "formula": image.formula})
+            for name, image in flow.items()
+        ]
+        unit = {"unit": "the stack's unit"}
+        arrays.append(NamedArray("singular_values", self.singular_values, "", unit, ("component",)))
+        if self.observed is not None:
+            missing = stack.as_stack(~unpack(self.observed, stack.n_frames).T)
+            unit = {"unit": "1 where the input was NaN or infinite"}
+            arrays.append(NamedArray("unobserved", missing, stack.axes, unit))
+        return arrays
+
     def to_xarray(self) -> Any:
         """Return the filtered stack and its images as an xarray.Dataset, with positions, units and provenance.
 
@@ -147,11 +167,8 @@ class DenoiseResult(FitResult):
             If xarray is not installed.
         """
         stack = self.acquisition
-        arrays = {name: self._image(name, getattr(self, name), POWER_IMAGES[name]) for name in POWER_IMAGES}
-        if stack.is_complex:
-            arrays["axial_velocity"] = self._velocity()
-        if self.observed is not None:
-            arrays["unobserved"] = self._unobserved()
+        flow = {"axial_velocity": axial_velocity(stack)} if stack.is_complex else {}
+        arrays = {array.name: self._labelled(array) for array in self.contents(flow) if array.axes}
         attributes = {
             "low_cutoff": self.options.low_cutoff,
             "rank": self.options.rank,
@@ -173,30 +190,13 @@ class DenoiseResult(FitResult):
         stack_array.attrs["usdenoise_provenance"] = self.provenance
         return stack_array
 
-    def _velocity(self) -> Any:
-        velocity = axial_velocity(self.acquisition)
-        unit_and_formula = {"unit": velocity.unit, "formula": velocity.formula}
-        return self._image("axial_velocity", velocity.values, unit_and_formula)
-
-    def _image(self, name: str, values: Any, unit_and_formula: dict[str, str]) -> Any:
-        stack = self.acquisition
-        attributes = {
-            "units": unit_and_formula["unit"],
-            "long_name": LONG_NAMES[name],
-            "formula": unit_and_formula["formula"],
-        }
-        attributes["usdenoise_provenance"] = self.provenance
-        return to_data_array(np.asarray(values), stack, stack.spatial_axes, name, attributes)
-
-    def _unobserved(self) -> Any:
-        stack = self.acquisition
-        if self.observed is None:
-            missing = np.zeros(stack.shape, bool)
-        else:
-            missing = stack.as_stack(~unpack(self.observed, stack.n_frames).T)
-        return to_data_array(
-            missing, stack, stack.axes, "unobserved", {"long_name": LONG_NAMES["unobserved"]}
-        )
+    def _labelled(self, array: NamedArray) -> Any:
+        """Return an array of the result as a DataArray."""
+        attributes = {"long_name": IMAGE_NAMES[array.name]}
+        if "formula" in array.attributes:
+            attributes |= {"units": array.attributes["unit"], "formula": array.attributes["formula"]}
+            attributes["usdenoise_provenance"] = self.provenance
+        return to_data_array(array.values, self.acquisition, array.axes, array.name, attributes)
 
     @property
     def provenance(self) -> str:
@@ -248,7 +248,9 @@ class LabelledResult(DenoiseResult):
     def from_result(cls, result: DenoiseResult) -> Self:
         """Return a result with its images as DataArrays."""
         values = {field.name: getattr(result, field.name) for field in fields(DenoiseResult)}
-        images = {name: result._image(name, values[name], POWER_IMAGES[name]) for name in POWER_IMAGES}
+        images = {
+            array.name: result._labelled(array) for array in result.contents({}) if array.name in POWER_IMAGES
+        }
         return cls(**{**values, **images})
 
     @cached_property
@@ -259,9 +261,12 @@ class LabelledResult(DenoiseResult):
     @cached_property
     def axial_velocity(self) -> Any:
         """The axial velocity as an xarray.DataArray; see :func:`usdenoise.axial_velocity`."""
-        return self._velocity()
+        velocity = {"axial_velocity": axial_velocity(self.acquisition)}
+        return self._labelled(next(array for array in self.contents(velocity) if array.name in velocity))
 
     @cached_property
     def unobserved(self) -> Any:
         """Which entries were NaN or infinite, or in an excluded frame, as an xarray.DataArray of bool."""
-        return self._unobserved()
+        stack, known = self.acquisition, [array for array in self.contents({}) if array.name == "unobserved"]
+        none = NamedArray("unobserved", np.zeros(stack.shape, bool), stack.axes)
+        return self._labelled(known[0] if known else none)

@@ -1,13 +1,14 @@
 """The series of a job: its images with time first, and a record of each block. A stack that is filtered at once has one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.doppler import POWER_IMAGES, flow_images
+from usdenoise.blood.doppler import FlowImage, flow_images
 from usdenoise.blood.picture_quality import PictureQuality, blood_pixels
 from usdenoise.errors import OptionError
 from usdenoise.frames.bad_frames import FrameSearch
@@ -30,7 +31,9 @@ from usdenoise.sessions.activation import (
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
 from usdenoise.sessions.filter_session import FilteredSession
 from usdenoise.sessions.regions import RegionSeries, region_series
+from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import Geometry
+from usdenoise.system.text import distinct_names, plain_name
 
 FWHM = 2.3548
 """Full width at half maximum of a Gaussian of standard deviation 1."""
@@ -48,6 +51,16 @@ MOST_CHANGE, MOST_DOUBTFUL = 100.0, 0.5
 above which an activation is doubtful."""
 
 
+POWER_NAMES = ("power_doppler", "blood_power")
+"""Images whose means over the blocks of a session are stored."""
+
+ACTIVATION: Mapping[str, Mapping[str, str]] = {
+    "t": {"unit": "1", "meaning": "t of the response to the events in a general linear model"},
+    "change": {"unit": "%", "meaning": "response in per cent of the baseline; NaN outside the vessels"},
+}
+"""Images of an activation map that are stored, and their attributes."""
+
+
 @dataclass(frozen=True, repr=False)
 class ResultSeries:
     """The images of a filtered stack, or of the blocks of a session.
@@ -60,6 +73,8 @@ class ResultSeries:
         Quality of the mean blood map.
     stack : DenoiseResult or None
         The filtered stack; None for a session.
+    flow : mapping
+        Name -> flow image of the filtered stack; empty for a session.
     geometry : Geometry
         Axes and scales of the images.
     images : mapping
@@ -84,6 +99,7 @@ class ResultSeries:
     fit: FitResult
     picture_quality: PictureQuality
     stack: DenoiseResult | None
+    flow: Mapping[str, FlowImage]
     geometry: Geometry
     images: Mapping[str, NDArray[np.float32]]
     means: Mapping[str, NDArray[np.float32]]
@@ -99,6 +115,57 @@ class ResultSeries:
     def times(self) -> NDArray[np.float64]:
         """Middle of each block, from the first frame of the file or of the session."""
         return np.array([block.time for block in self.blocks])
+
+    def contents(self, window: int | None = None) -> list[NamedArray]:
+        """Return the arrays of the result besides a filtered stack, as files and xarray have them.
+
+        Parameters
+        ----------
+        window : int, optional
+            Frames of a block of a session; by default as for :meth:`frames_a_block`.
+        """
+        if self.stack is not None:
+            return self.stack.contents(self.flow)
+        spatial, blocks, length = self.geometry.spatial_axes, self.blocks, self.frames_a_block(window)
+        time = {
+            "unit": self.time_unit,
+            "volume_acquisition_reference": "center",
+            "volume_acquisition_duration": length / (self.geometry.frame_rate_hz or 1.0),
+            "meaning": "middle of each block, from the first frame of the first file",
+        }
+        shorter = {"meaning": "0 if the block is shorter than the window"}
+        excluded = {"meaning": "1 if the block is excluded from means and weights"}
+        images = [
+            NamedArray(name, values, f"t{spatial}", self.attributes[name])
+            for name, values in self.images.items()
+        ]
+        means = [
+            NamedArray(
+                f"mean_{name}",
+                self.means[name],
+                spatial,
+                {**self.attributes[name], "meaning": "over the good blocks"},
+            )
+            for name in POWER_NAMES
+        ]
+        return [
+            *images,
+            *means,
+            NamedArray("tsnr", self.means["tsnr"], spatial, self.attributes.get("tsnr", {})),
+            NamedArray("time", self.times, "t", time),
+            NamedArray("first_frame", np.array([block.first_frame for block in blocks], np.int64), "t"),
+            NamedArray("n_frames", np.array([block.n_frames for block in blocks], np.int64), "t"),
+            NamedArray("complete", np.array([block.complete for block in blocks], bool), "t", shorter),
+            NamedArray("bad", self.is_bad, "t", excluded),
+            *activation_contents(
+                self.events,
+                spatial,
+                {
+                    name: {kind: getattr(found, kind) for kind in ACTIVATION}
+                    for name, found in self.activation.items()
+                },
+            ),
+        ]
 
     def frames_a_block(self, window: int | None) -> int:
         """Return the frames of a usual block: the frames of a window, or the median of the files that could be read."""
@@ -136,6 +203,33 @@ class ResultSeries:
         return int(options.rank) if options.high_cutoff == "rank" else options.high_cutoff
 
 
+def activation_contents(
+    events: Iterable[Event], spatial_axes: str, maps: Mapping[str, Mapping[str, NDArray[Any]]]
+) -> list[NamedArray]:
+    """Return the images of activation maps as arrays of a result.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        The events, whose types have a group each.
+    spatial_axes : str
+        Axis letters of the maps.
+    maps : mapping
+        Type of event -> kind of image, of ACTIVATION -> its values.
+    """
+    groups = distinct_names((event.trial_type for event in events), partial(plain_name, space=" "))
+    return [
+        NamedArray(
+            f"activation/{groups[name]}/{kind}",
+            values,
+            spatial_axes,
+            {**ACTIVATION[kind], "trial_type": name},
+        )
+        for name, images in maps.items()
+        for kind, values in images.items()
+    ]
+
+
 def series_of_stack(
     result: DenoiseResult, products: tuple[str, ...], first_frame: float = 0.0
 ) -> ResultSeries:
@@ -150,15 +244,10 @@ def series_of_stack(
     first_frame : float
         Time of its first frame after the first one of the file, in units of the frame step; 0 by default.
     """
-    shape = result.acquisition.shape_in(result.acquisition.spatial_axes)
-    # The images of a result for a DataArray have the dimensions of the input.
-    images = {name: np.asarray(getattr(result, name)).reshape(shape) for name in POWER_IMAGES}
     stack, excluded = result.acquisition, result.frame_quality.excluded
     flow = flow_images(on_host(stack.iq), stack, products, excluded) if products else {}
-    means = images | {name: flow_image.values for name, flow_image in flow.items()}
-    attributes = POWER_IMAGES | {
-        name: {"unit": flow_image.unit, "formula": flow_image.formula} for name, flow_image in flow.items()
-    }
+    images = [array for array in result.contents(flow) if array.axes == stack.spatial_axes]
+    means = {array.name: array.values for array in images}
     frames = result.frame_quality
     rate, n_frames = stack.frame_rate_hz, stack.n_frames
     block = BlockRecord(
@@ -176,10 +265,11 @@ def series_of_stack(
         fit=result,
         picture_quality=result.picture_quality,
         stack=result,
+        flow=flow,
         geometry=stack.geometry,
         images={name: values[None] for name, values in means.items()},
         means=means,
-        attributes=attributes,
+        attributes={array.name: array.attributes for array in images},
         time_unit=time_unit(stack.geometry),
         blocks=(block,),
     )
@@ -191,6 +281,7 @@ def series_of_session(filtered_session: FilteredSession) -> ResultSeries:
         fit=filtered_session.fit,
         picture_quality=filtered_session.picture_quality,
         stack=None,
+        flow={},
         geometry=filtered_session.geometry,
         images=filtered_session.images,
         means=filtered_session.means,

@@ -1,8 +1,9 @@
-"""Arrays of values: lazy ones, their precision, whether they are power, and masks of their entries as bits."""
+"""Arrays of values: of a result by name, lazy ones, their precision, whether they are power, and masks as bits."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -13,6 +14,32 @@ from usdenoise.linalg.array_library import namespace
 
 HALF_PRECISION = ("float16", "bfloat16", "complex32")
 """Types of other libraries that have fewer digits than the tissue is above the blood."""
+
+
+@dataclass(frozen=True, eq=False)
+class NamedArray:
+    """An array of a result, which files of every format and xarray write from this record.
+
+    Attributes
+    ----------
+    name : str
+        Its name; a slash makes a group (a struct in MATLAB).
+    values : array
+        Its values; a boolean one is stored as 0 and 1.
+    axes : str
+        Axis letters of an image or a sequence, such as "zx" or "tzx"; empty (the default) for other arrays. In a session
+        t numbers the blocks, and the array "time" has their times.
+    attributes : mapping
+        Its unit, formula and meaning; none by default.
+    dimensions : tuple of str
+        Names of the axes of an array that is not an image; by default they are numbered.
+    """
+
+    name: str
+    values: Any
+    axes: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    dimensions: tuple[str, ...] = ()
 
 
 def is_dask_array(value: Any) -> TypeGuard[Any]:

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
@@ -10,11 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
+from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import ATTRIBUTES, Coordinate, GriddedStack
 from usdenoise.stack.labels import VOXELS, WORLD, Label, voxel_matrix
 
 LONG_NAMES = {"t": "Time", "z": "Depth", "x": "Lateral", "y": "Elevation"}
 """Axis letter -> name of the axis in words."""
+
+IMAGE_NAMES = {
+    "power_doppler": "Power Doppler",
+    "blood_power": "Blood power",
+    "noise_power": "Noise power",
+    "axial_velocity": "Axial velocity",
+    "unobserved": "Unobserved entries",
+}
+"""Name of an image -> its name in words, as xarray shows it beside a plot."""
 
 DIMENSIONS = {"t": "time", **{letter: name for name, letter in VOXELS.items()}}
 """Axis letter -> dimension in ConfUSIus."""
@@ -232,36 +242,35 @@ def stack_to_data_array(values: NDArray[Any], stack: GriddedStack) -> Any:
     return to_data_array(values, stack, stack.axes, stack.name, {**attributes, **known})
 
 
-def series_to_dataset(
-    images: Mapping[str, tuple[NDArray[Any], Mapping[str, Any]]],
-    stack: GriddedStack,
-    times: Coordinate,
-    unit: str,
-) -> Any:
+def series_to_dataset(images: Iterable[NamedArray], times: NamedArray, stack: GriddedStack) -> Any:
     """Return images at several times as an xarray.Dataset, with the dimensions and positions of ConfUSIus 0.8.
 
     Parameters
     ----------
-    images : mapping
-        Name -> values, times first and then the spatial axes of `stack`, and attributes.
+    images : iterable of NamedArray
+        Images, times first and then the spatial axes of `stack`.
+    times : NamedArray
+        Time of each image, with its unit.
     stack : Acquisition or Geometry
         Stack with the axes and scales of the images.
-    times : Coordinate
-        Time of each image.
-    unit : str
-        Unit of the times.
     """
     grid = with_slice(stack.spatial_axes)
     labels = grid_labels(stack, grid)
     coordinates = {
         name: (label.dimensions, label.values, dict(label.attributes)) for name, label in labels.items()
     }
-    time_attributes = {"units": unit, "long_name": "Time", **times.attributes}
+    time_attributes = {"units": times.attributes["unit"], "long_name": LONG_NAMES["t"], **times.attributes}
     variables = {}
-    for name, (values, attributes) in images.items():
+    for image in images:
+        values = image.values
         shown = values if grid == stack.spatial_axes else np.expand_dims(values, 1 + grid.index("y"))
         dimensions = ("time", *(DIMENSIONS[letter] for letter in grid))
-        variables[name] = (dimensions, shown, {**attributes, **_place(stack)})
+        attributes = {
+            "units": image.attributes["unit"],
+            "long_name": IMAGE_NAMES[image.name],
+            **_place(stack),
+        }
+        variables[image.name] = (dimensions, shown, attributes)
     return import_xarray().Dataset(
         variables, coords={"time": ("time", times.values, time_attributes), **coordinates}
     )
