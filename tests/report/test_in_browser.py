@@ -19,7 +19,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
 from usdenoise.report.charts import Chart
-from usdenoise.report.pages import Entry, Row, Status, batch_page, live_page
+from usdenoise.report.pages import Entry, Row, Status, batch_page
 from usdenoise.report.scan_page import Picture
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -103,7 +103,7 @@ def live(picture: bytes, blocks: str) -> str:
     ]
     remarks = [f"{HOSTILE} is skipped: it was removed before it was read"]
     return live_page(
-        HOSTILE, figures, [Picture(HOSTILE, picture, HOSTILE, HOSTILE)] * 2, charts, remarks, None
+        HOSTILE, figures, [Picture(HOSTILE, picture, HOSTILE, HOSTILE)] * 2, charts, [], remarks, None
     )
 
 

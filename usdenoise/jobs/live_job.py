@@ -19,15 +19,14 @@ from usdenoise.files.results import write_result
 from usdenoise.jobs.job import Watcher
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.options.job_options import Display
-from usdenoise.report.charts import Chart
-from usdenoise.report.pages import live_page
+from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
 from usdenoise.report.pictures import activation_picture, power_doppler_picture
 from usdenoise.report.result_pictures import shown_levels
 from usdenoise.report.scan_page import Picture
 from usdenoise.report.series import activation_contents
 from usdenoise.sessions.live_state import SessionUpdate
-from usdenoise.sessions.regions import region_columns, relative_change
+from usdenoise.sessions.regions import region_columns
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.system.signals import Terminated
 from usdenoise.system.threads import run_in_background
@@ -167,22 +166,9 @@ class LivePages:
                 )
             )
         drawn = {name: self._activation(update, name, t) for name, t in update.activation.items()}
-        pictures += [
-            Picture(
-                f"Activation: {name}", png, f"t of {name} so far", "t by least squares over the blood map."
-            )
-            for name, png in drawn.items()
-        ]
-        report = f"{self._stem}_report.html"
-        self._remarks = blocks.remarks
-        self._page = partial(
-            live_page,
-            self._stem,
-            _figures(update, blocks),
-            pictures,
-            _charts(update),
-            report=None if is_running else report,
-        )
+        self._remarks, final_page = blocks.remarks, None if is_running else f"{self._stem}_report.html"
+        page = live_page_of(self._stem, update, pictures, drawn, blocks.n_waiting, blocks.seconds)
+        self._page = partial(page, final_page=final_page)
         with OutputFolder(self._folder, overwrite=True) as outputs:
             outputs.reserve(PAGE).write_text(self._page(remarks=self._remarks), encoding="utf-8")
             write_result(outputs.reserve(self._stem + SERIES), ".h5", _content(update))
@@ -238,60 +224,6 @@ class LivePages:
 def _n_good(update: SessionUpdate) -> int:
     """Return the number of good blocks so far."""
     return int((~update.bad).sum())
-
-
-def _figures(update: SessionUpdate, blocks: LiveBlocks) -> list[tuple[str, str, str]]:
-    """Return the numbers at the top of the page: name, value, and meaning."""
-    steady, blood = update.unsteadiness, update.blood_to_noise_db
-    last = update.name or f"block {update.number}, counted from 0"
-    return [
-        ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
-        ("Waiting", str(blocks.n_waiting), "files that wait for the filter"),
-        ("Delay", f"{blocks.seconds:.1f} s", "from the file to its picture"),
-        (
-            "Blood over noise",
-            "none found" if blood is None else f"{blood:.1f} dB",
-            "median over the vessels of the mean",
-        ),
-        ("Motion", f"{update.motion[-1]:.2f} pixels", update.why or "in the last block"),
-        (
-            "Variation",
-            "unknown" if steady is None else f"{100 * steady:.1f} %",
-            "change of the blood from block to block",
-        ),
-    ]
-
-
-def _charts(update: SessionUpdate) -> list[Chart]:
-    """Return the blood of each region and the motion over the blocks, in which bad blocks are marked."""
-    along, times = f"time ({update.time_unit})", update.times.tolist()
-    bad = update.times[update.bad].tolist()
-    charts = []
-    for name, values in update.series.items():
-        change = relative_change(values, update.bad)
-        charts.append(
-            Chart(
-                f"Blood power: {name}",
-                along,
-                "% from the mean",
-                times,
-                change.tolist(),
-                flagged=bad,
-                least_span=5.0,
-                events=update.events,
-            )
-        )
-    motion = Chart(
-        "Motion in each block",
-        along,
-        "pixels",
-        times,
-        update.motion.tolist(),
-        flagged=bad,
-        least_span=0.2,
-        events=update.events,
-    )
-    return [*charts, motion]
 
 
 def _content(update: SessionUpdate) -> ResultFile:

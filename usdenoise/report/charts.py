@@ -16,7 +16,7 @@ from usdenoise.blood.doppler import decibels
 from usdenoise.sessions.activation import Event
 from usdenoise.system.text import printable
 
-SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE = "scan.html", "batch.html", "comparison.html", "live.html"
+SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"
 METHODS = "methods.txt"
 """Names of the templates of the pages, and of the methods paragraph, which is plain text."""
 

@@ -1,7 +1,8 @@
 """What the page of a scan shows besides its report: pictures in words, noise over depth, curves over the frames."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -15,8 +16,10 @@ from usdenoise.report.panels import AXIS_NAMES
 from usdenoise.report.pictures import REGIONS, activation_title
 from usdenoise.report.record import ActivationRecord, Report
 from usdenoise.report.result_pictures import PICTURES
-from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
+from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
 from usdenoise.report.series import ResultSeries
+from usdenoise.sessions.activation import Event
+from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import mean_course, relative_change
 from usdenoise.stack.geometry import GriddedStack, canonical_axes
 
@@ -30,6 +33,9 @@ SHALLOW_TO_DEEP = ("shallow", "deep")
 """Words at the ends of the vertical axis of a carpet."""
 
 _SIGNED_IMAGES = ("axial_velocity", "signed_power")
+
+_Curve = tuple[str, Sequence[float | None], float]
+"""Unit, values and smallest range of a curve."""
 
 
 def page_of(
@@ -97,27 +103,13 @@ def _regions(series: ResultSeries, png: bytes) -> Picture:
 
 def _activation(series: ResultSeries, trial_type: str, png: bytes) -> ActivationSection:
     """Return the section of a type of event: its picture, and the course of the active pixels beside the design."""
-    activation, times = series.activation[trial_type], series.times.tolist()
+    activation = series.activation[trial_type]
     title = activation_title(trial_type, activation)
-    along = f"time ({series.time_unit})"
-    bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
     events = [event for event in series.events if event.trial_type == trial_type]
-    expected = activation.expected.tolist()
-    charts = [Chart("Expected response", along, "", times, expected, least_span=1.0, events=events)]
+    lines: dict[str, _Curve] = {"Expected response": ("", activation.expected.tolist(), 1.0)}
     if activation.threshold is not None:
-        course = _known(activation.course - 100)
-        charts.append(
-            Chart(
-                "Mean of the active pixels",
-                along,
-                "% from the mean",
-                times,
-                course,
-                flagged=bad,
-                least_span=5.0,
-                events=events,
-            )
-        )
+        lines["Mean of the active pixels"] = "% from the mean", _known(activation.course - 100), 5.0
+    charts = _over_blocks(lines, series.times, series.time_unit, series.is_bad, events)
     picture = Picture(title, png, title, "t of the active pixels over the blood map.")
     proposal = ActivationRecord.of(trial_type, activation).proposal
     return ActivationSection(trial_type, picture, charts, f"{proposal.capitalize()}." if proposal else "")
@@ -131,38 +123,98 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
     series : ResultSeries
         The session.
     """
-    along, times = f"time ({series.time_unit})", series.times.tolist()
     mean, blood = series.means["blood_power"], series.images["blood_power"].astype(np.float64)
     is_blood = blood_pixels(mean, series.means["noise_power"])
+    lines: dict[str, _Curve] = {}
+    if is_blood.any():
+        change = 100 * (mean_course(blood[:, is_blood]) / mean[is_blood].mean(dtype=np.float64) - 1)
+        lines["Blood power over the vessels"] = "% from the mean", _known(change), 5.0
     left = [block.leftover for block in series.blocks]
-    motion = [block.frames.moves_pixels for block in series.blocks]
-    lines: dict[str, tuple[str, Sequence[float | None], float]] = {
-        "Remaining power, against the other blocks": ("robust standard deviations", left, 8.0),
-        "Motion in each block": ("pixels", motion, 0.2),
-    }
+    lines["Remaining power, against the other blocks"] = "robust standard deviations", left, 8.0
+    lines["Motion in each block"] = "pixels", [block.frames.moves_pixels for block in series.blocks], 0.2
     for letter, shift in zip(series.geometry.pixel_axes, _shifts(series), strict=False):
-        lines[f"Displacement in {letter}, before registration"] = ("pixels", _known(shift), 0.2)
+        lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2
     if any(block.is_scaled for block in series.blocks):
-        lines["Gain, before correction"] = ("dB", [block.gain_db for block in series.blocks], 0.5)
-    bad = [time for time, is_bad in zip(times, series.is_bad, strict=True) if is_bad]
-    charts: list[Chart | Carpet] = [
-        Chart(title, along, unit, times, values, flagged=bad, least_span=span, events=series.events)
-        for title, (unit, values, span) in lines.items()
+        lines["Gain, before correction"] = "dB", [block.gain_db for block in series.blocks], 0.5
+    curves = _over_blocks(lines, series.times, series.time_unit, series.is_bad, series.events)
+    return [
+        *curves,
+        *([_carpet_of_blocks(blood[:, is_blood] / mean[is_blood], series)] if is_blood.any() else []),
     ]
-    if not is_blood.any():
-        return charts
-    change = 100 * (mean_course(blood[:, is_blood]) / mean[is_blood].mean(dtype=np.float64) - 1)
-    of_vessels = Chart(
-        "Blood power over the vessels",
-        along,
-        "% from the mean",
-        times,
-        _known(change),
-        flagged=bad,
-        least_span=5.0,
-        events=series.events,
-    )
-    return [of_vessels, *charts, _carpet_of_blocks(blood[:, is_blood] / mean[is_blood], series)]
+
+
+def _over_blocks(
+    lines: Mapping[str, _Curve],
+    times: NDArray[np.float64],
+    unit: str,
+    is_bad: NDArray[np.bool_],
+    events: Sequence[Event],
+) -> list[Chart]:
+    """Return curves over the blocks of a session, in which bad blocks and events are marked."""
+    along, middles, bad = f"time ({unit})", times.tolist(), times[is_bad].tolist()
+    return [
+        Chart(title, along, of_values, middles, values, flagged=bad, least_span=span, events=events)
+        for title, (of_values, values, span) in lines.items()
+    ]
+
+
+def live_page_of(
+    stem: str,
+    update: SessionUpdate,
+    pictures: Sequence[Picture],
+    activations: Mapping[str, bytes],
+    n_waiting: int,
+    delay_s: float,
+) -> Callable[..., str]:
+    """Return the page of a live session, without what changes when it ends: the other arguments of :func:`live_page`.
+
+    Parameters
+    ----------
+    stem : str
+        Name of the session.
+    update : SessionUpdate
+        The state after the last block.
+    pictures : sequence of Picture
+        The last block, and the mean.
+    activations : mapping
+        Type of event -> PNG of its activation so far.
+    n_waiting : int
+        Number of files that wait for the filter.
+    delay_s : float
+        Seconds from the file of the last block to its picture.
+    """
+    steady, blood = update.unsteadiness, update.blood_to_noise_db
+    variation = "unknown" if steady is None else f"{100 * steady:.1f} %"
+    last = update.name or f"block {update.number}, counted from 0"
+    numbers = [
+        ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
+        ("Waiting", str(n_waiting), "files that wait for the filter"),
+        ("Delay", f"{delay_s:.1f} s", "from the file to its picture"),
+        (
+            "Blood over noise",
+            "none found" if blood is None else f"{blood:.1f} dB",
+            "median over the vessels of the mean",
+        ),
+        ("Motion", f"{update.motion[-1]:.2f} pixels", update.why or "in the last block"),
+        ("Variation", variation, "change of the blood from block to block"),
+    ]
+    lines: dict[str, _Curve] = {
+        f"Blood power: {name}": ("% from the mean", relative_change(values, update.bad).tolist(), 5.0)
+        for name, values in update.series.items()
+    }
+    lines["Motion in each block"] = "pixels", update.motion.tolist(), 0.2
+    sections = [
+        ActivationSection(
+            name,
+            Picture(
+                f"t of {name} so far", png, f"t of {name} so far", "t by least squares over the blood map."
+            ),
+            (),
+        )
+        for name, png in activations.items()
+    ]
+    curves = _over_blocks(lines, update.times, update.time_unit, update.bad, update.events)
+    return partial(live_page, stem, numbers, pictures, curves, sections)
 
 
 def _shifts(series: ResultSeries) -> list[NDArray[np.float64]]:

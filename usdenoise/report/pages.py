@@ -1,6 +1,6 @@
-"""The row of a scan in the table of a batch, and the pages of a batch, of a comparison and of a live session.
+"""The row of a scan in the table of a batch, and the pages of a batch and of a comparison.
 
-Each has a template: templates/batch.html, comparison.html and live.html.
+Each has a template: templates/batch.html and comparison.html.
 """
 
 from collections import Counter
@@ -10,9 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 from usdenoise.report.cautions import remark
-from usdenoise.report.charts import BATCH_PAGE, COMPARISON_PAGE, LIVE_PAGE, Chart, template
+from usdenoise.report.charts import BATCH_PAGE, COMPARISON_PAGE, template
 from usdenoise.report.record import Report
-from usdenoise.report.scan_page import Picture
 
 
 class Status(StrEnum):
@@ -103,10 +102,6 @@ def values_of_report(report: Report) -> dict[str, Any]:
         "doubts": ", ".join(doubt.code for doubt in report.doubts),
         "remark": remark(report),
     }
-
-
-RELOAD_S = 2
-"""Seconds after which the page loads itself again."""
 
 
 @dataclass(frozen=True)
@@ -209,51 +204,5 @@ def comparison_page(
     headings, lines = table
     page: str = template(COMPARISON_PAGE).render(
         name=name, shared=shared, montage=montage, headings=headings, lines=lines, notes=notes
-    )
-    return page
-
-
-def live_page(
-    name: str,
-    figures: Sequence[tuple[str, str, str]],
-    pictures: Sequence[Picture],
-    charts: Sequence[Chart],
-    remarks: Sequence[str],
-    report: str | None,
-    is_finished: bool | None = None,
-) -> str:
-    """Return the page of a live session, which needs no other file, and loads itself again until the session is finished.
-
-    Parameters
-    ----------
-    name : str
-        Name of the session.
-    figures : sequence of (str, str, str)
-        Name, value and meaning of the numbers at the top.
-    pictures : sequence of Picture
-        The pictures.
-    charts : sequence of Chart
-        Curves over the blocks.
-    remarks : sequence of str
-        Warnings, in sentences.
-    report : str or None
-        Name of the page of the finished session; None while blocks come.
-    is_finished : bool, optional
-        Whether the final series was written; by default it is not yet known.
-
-    Returns
-    -------
-    str
-        HTML. Every text is escaped.
-    """
-    page: str = template(LIVE_PAGE).render(
-        name=name,
-        figures=figures,
-        pictures=pictures,
-        charts=charts,
-        remarks=remarks,
-        report=report,
-        is_finished=is_finished,
-        reload_s=RELOAD_S if is_finished is None else None,
     )
     return page

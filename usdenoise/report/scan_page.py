@@ -1,15 +1,16 @@
-"""The page of one scan: its report as HTML, with its pictures and curves. The template is templates/scan.html."""
+"""The page of a scan or of a session, live or finished: pictures, curves and the report. Template: templates/scan.html."""
 
 import io
 import math
 import os
 import shlex
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
+from usdenoise.clutter.clutter_cutoff import CutoffCertainty
 from usdenoise.pipeline.fit_result import CLOSE
 from usdenoise.report.cautions import conditional, remarks
 from usdenoise.report.charts import SCAN_PAGE, Carpet, Chart, template
@@ -150,18 +151,14 @@ def scan_page(
         verdict=_sentence(conditional(summary, report)),
         doubts=[_sentence(sentence) for sentence in doubted],
         remarks=[_sentence(remark) for remark in remarked],
-        ranges=_figures(report),
-        # A cutoff in noise, or along a wrong axis, is certain of nothing.
-        is_unfounded=bool(codes & {"axes", "no-blood"}),
+        numbers=_numbers(report, codes),
         most_error=CLOSE,
-        memory=_size(report.peak_memory_bytes),
         pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,
         activations=activations,
         model=_model(report),
-        is_cutoff_low="cutoff-low" in codes,
         frame_charts=frame_charts,
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
         options=options,
@@ -173,23 +170,109 @@ def scan_page(
     return page
 
 
+RELOAD_S = 2
+"""Seconds after which the page of a live session loads itself again."""
+
+
+def live_page(
+    name: str,
+    numbers: Sequence[tuple[str, str, str]],
+    pictures: Sequence[Picture],
+    block_charts: Sequence[Chart],
+    activations: Sequence[ActivationSection],
+    remarks: Sequence[str],
+    final_page: str | None,
+    is_finished: bool | None = None,
+) -> str:
+    """Return the page of a live session: the page of a session with the sections that it has before there is a report.
+
+    It needs no other file, and loads itself again until the session is finished.
+
+    Parameters
+    ----------
+    name : str
+        Name of the session.
+    numbers : sequence of (str, str, str)
+        Name, value and meaning of the numbers at the top.
+    pictures : sequence of Picture
+        The pictures.
+    block_charts : sequence of Chart
+        Curves over the blocks.
+    activations : sequence of ActivationSection
+        Sections for each type of event.
+    remarks : sequence of str
+        Warnings, in sentences.
+    final_page : str or None
+        Name of the page of the finished session; None while blocks come.
+    is_finished : bool, optional
+        Whether the final series was written; by default it is not yet known.
+
+    Returns
+    -------
+    str
+        HTML. Every text is escaped.
+    """
+    page: str = template(SCAN_PAGE).render(
+        name=name,
+        report=None,
+        numbers=numbers,
+        pictures=pictures,
+        block_charts=block_charts,
+        activations=activations,
+        remarks=remarks,
+        final_page=final_page,
+        is_finished=is_finished,
+        reload_s=RELOAD_S if is_finished is None else None,
+    )
+    return page
+
+
 def _sentence(text: str) -> str:
     text = text[:1].upper() + text[1:]
     return text if text.endswith(".") else f"{text}."
 
 
-def _figures(report: Report) -> dict[str, str]:
-    """Return the numbers at the top of the page in words; unknown ones are empty."""
-    blood, agreement = report.blood, report.reproducibility
-    level = blood.blood_to_noise_db
-    return {
-        "removed": str(report.low_cutoff),
-        "vessels": f"{100 * blood.vessel_share:.0f}",
-        "noise": f"{100 * blood.noise_share:.0f}",
-        "blood_over_noise": "" if level is None else f"{level:.1f} dB",
-        "repeatability": "" if agreement is None else f"{agreement:.2f}",
-        "tissue": "" if blood.tissue_share is None else f"{100 * blood.tissue_share:.0f} %",
-    }
+def _numbers(report: Report, doubts: Collection[str]) -> list[tuple[str, str, str]]:
+    """Return the numbers at the top of the page: name, value, and meaning."""
+    blood, repeatability, tissue = report.blood, report.reproducibility, report.blood.tissue_share
+    if report.cutoff.certainty == CutoffCertainty.GIVEN:
+        certainty = "as given"
+    elif {"axes", "no-blood"} & {*doubts}:
+        # A cutoff in noise, or along a wrong axis, is certain of nothing.
+        certainty = "chosen from the data"
+    else:
+        certainty = f"this number is {report.cutoff.certainty}"
+    if "cutoff-low" in doubts:
+        remains = "unknown", "the estimate requires a cutoff near the one that the data suggest"
+    else:
+        share = "unknown" if tissue is None else f"{100 * tissue:.0f} %"
+        remains = share, "estimated share of the power above the noise after the filter"
+    level = "none found" if blood.blood_to_noise_db is None else f"{blood.blood_to_noise_db:.1f} dB"
+    return [
+        ("Clutter components removed", str(report.low_cutoff), certainty),
+        (
+            "Blood over noise",
+            level,
+            f"median over the vessels, which are {100 * blood.vessel_share:.0f} % of the image",
+        ),
+        (
+            "Repeatability",
+            "unknown" if repeatability is None else f"{repeatability:.2f}",
+            "correlation of the blood maps of two halves of the frames; remaining tissue repeats, too",
+        ),
+        ("Tissue that remains", *remains),
+        (
+            "Mostly noise",
+            f"{100 * blood.noise_share:.0f} %",
+            "of the pixels: no vessel, and more noise than blood",
+        ),
+        (
+            "Computation",
+            "good" if report.is_good_fit else "poor",
+            f"{report.estimate}; this does not judge the scan or the cutoff",
+        ),
+        ("Time", f"{report.timings_s['total']:.1f} s", f"peak memory {_size(report.peak_memory_bytes)}"),
+    ]
 
 
 def _model(report: Report) -> str:
