@@ -1,6 +1,7 @@
 """The main file of a job: the filtered stack with its images, or the images of all blocks as a sequence."""
 
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from usdenoise.jobs.job import Job
 from usdenoise.linalg.array_library import on_host
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.record import InputRecord
 from usdenoise.report.result_pictures import HasSeries
 from usdenoise.report.series import POWER_NAMES, ResultSeries, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
@@ -24,7 +26,15 @@ NIFTI = ".nii.gz"
 WRITTEN_SUFFIXES = (".h5", ".hdf5", ".mat", ".zarr")
 
 
-def main_content(series: ResultSeries, job: Job, provenance: str) -> ResultFile:
+def main_files(job: Job) -> dict[str, str]:
+    """Return the key and the end of the name of the main file of a job, and of the Zarr group beside it on request."""
+    suffix = output_suffix(job.paths[0] if job.paths else job.path)
+    name = "sequence" if job.is_session else "denoised"
+    beside = {"zarr": f"{name}.zarr"} if job.session_options.zarr and suffix != ".zarr" else {}
+    return {name: f"{name}{suffix}", **beside}
+
+
+def main_content(series: ResultSeries, job: Job, source: InputRecord) -> ResultFile:
     """Return the content of the main file of a job.
 
     Parameters
@@ -33,13 +43,17 @@ def main_content(series: ResultSeries, job: Job, provenance: str) -> ResultFile:
         The filtered blocks.
     job : Job
         The job.
-    provenance : str
-        JSON text on what made the file.
+    source : InputRecord
+        The input.
     """
+    parameters = {**asdict(series.fit.options), **asdict(job.display), **asdict(job.output)}
+    if job.session is not None:
+        parameters |= asdict(job.session)
+    # A session that was stopped and went on has read some blocks twice, and has the same results.
+    provenance = to_json(record(job.command, parameters, asdict(replace(source, passes_over_file=None))))
     arrays = series.contents(job.session_options.window)
     if series.stack is None:
-        source = job.path if len(job.paths) == 1 else None
-        return ResultFile(series.geometry, arrays, provenance, source)
+        return ResultFile(series.geometry, arrays, provenance, job.path if len(job.paths) == 1 else None)
     stack = _on_host(series.stack.acquisition) if job.output.stack else series.geometry
     return ResultFile(stack, arrays, provenance, job.path, job.output.stack_name)
 

@@ -235,3 +235,8 @@ PRODUCTS = (
     ),
 )
 """The products, in the order in which the page shows their pictures."""
+
+
+def product_files(job: Job) -> dict[str, str]:
+    """Return the key and the end of the name of each file that a job writes besides its main file."""
+    return {key: ending for product in PRODUCTS for key, ending in product.files(job).items()}

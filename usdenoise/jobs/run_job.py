@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from usdenoise.files.layout import scratch_array
 from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import file_recording, lines_recording
-from usdenoise.files.results import output_suffix, write_result
+from usdenoise.files.results import write_result
 from usdenoise.jobs.job import Job, NoProgress, Results, StageClock, Watcher, scratch_folder
-from usdenoise.jobs.main_file import check_stack_names, main_content
-from usdenoise.jobs.products import PRODUCTS, activations_on_page, pictures_on_page
+from usdenoise.jobs.main_file import check_stack_names, main_content, main_files
+from usdenoise.jobs.products import PRODUCTS, activations_on_page, pictures_on_page, product_files
 from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_spectra, was_stopped
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -34,7 +33,7 @@ from usdenoise.report.result_record import input_record, report_of
 from usdenoise.report.series import ResultSeries, series_of_stack
 from usdenoise.system.lock import locked
 from usdenoise.system.memory import release_freed_memory
-from usdenoise.system.provenance import record, requested, software, to_json
+from usdenoise.system.provenance import requested, software
 
 
 def filter_acquisition(job: Job, watcher: Watcher, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
@@ -108,9 +107,6 @@ def filter_acquisition(job: Job, watcher: Watcher, clock: StageClock) -> tuple[R
 
 
 logger = logging.getLogger(__name__)
-
-ZARR = "zarr"
-"""Key of the series as Zarr, beside the main file."""
 
 
 def run(  # noqa: PLR0913
@@ -202,45 +198,54 @@ def run(  # noqa: PLR0913
 
 
 def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
-    """Read and filter an acquisition or a session, and write its results, all of them or none; return the report."""
+    """Filter an acquisition or a session, and write its results, all of them or none.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    overwrite : bool
+        Whether existing results may be replaced.
+    watcher : Watcher
+        Its methods are called as the job proceeds.
+
+    Returns
+    -------
+    dict
+        The report, as it is written.
+    """
     job.check()
+    clock = StageClock()
     overwrite = overwrite or was_stopped(job)
     if job.session_options.stacks:
         check_stack_names(job, overwrite)
-    clock = StageClock()
-    suffix = output_suffix(job.paths[0] if job.paths else job.path)
-    main = "sequence" if job.is_session else "denoised"
-    files = {main: f"{main}{suffix}"}
-    if job.session_options.zarr and suffix != ".zarr":
-        files[ZARR] = f"{main}.zarr"
-    for product in PRODUCTS:
-        files |= product.files(job)
     with OutputFolder(job.folder, overwrite) as folder, _drawing_thread() as drawing:
-        results = Results(job, files, folder)
-        watcher.stage("load")
+        # Reserve: every file has its name before the work begins.
+        files = main_files(job)
+        results = Results(job, files | product_files(job), folder)
         drawing.submit(_prepare_writing)
-        filtered = filter_blocks if job.is_session else filter_acquisition
-        series, read = filtered(job, watcher, clock)
+
+        # Open and filter: the images of each block, and the record of the input
+        watcher.stage("load")
+        series, source = (filter_blocks if job.is_session else filter_acquisition)(job, watcher, clock)
+
         watcher.stage("write")
         with clock.stage("write"):
             release_freed_memory()
-            # Pictures are drawn while the stack is written.
+            # Products: pictures and tables are drawn while the stack is written.
             drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
-            parameters = {**asdict(series.fit.options), **asdict(job.display), **asdict(job.output)}
-            if job.session is not None:
-                parameters |= asdict(job.session)
-            # A session that was stopped and went on has read some blocks twice, and has the same results.
-            source = asdict(replace(read, passes_over_file=None))
-            provenance = to_json(record(job.command, parameters, source))
-            content = main_content(series, job, provenance)
-            results.notes = [*job.notes, *write_result(results.path_of(main), suffix, content)]
-            if results.has(ZARR):
-                write_result(results.path_of(ZARR), ".zarr", replace(content, source=None))
-            for picture in drawn:
-                picture.result()
+            # Content: the stack and the arrays of the main file
+            content = main_content(series, job, source)
+            results.notes += job.notes
+            for key, ending in files.items():
+                results.notes += write_result(results.path_of(key), Path(ending).suffix, content)
+            for product in drawn:
+                product.result()
+
+        # Report, and the page that shows it
         report = report_of(
             series,
-            read,
+            source,
             results.names | place_stacks(job, series.blocks),
             results.notes,
             clock.timings_s,
@@ -252,6 +257,8 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         if job.output.judges_blood:
             shown, activations = pictures_on_page(results), activations_on_page(series, results)
             page = page_of(job.path.stem, series, report, shown, activations)
+
+        # Commit: all files appear at once.
         written = results.commit(report, page)
     for doubt in report.doubts:
         logger.warning("%r: %s", str(job.path), doubt.sentence)
