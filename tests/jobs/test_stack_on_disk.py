@@ -264,7 +264,7 @@ def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch
     for name, n_frames in (("large", 1024), ("small", 256)):
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:
             file.create_dataset("iq", data=noise, chunks=(n_frames, 32, 32))
-    monkeypatch.setattr(job, "_IDLE_BYTES", 1 << 16)
+    monkeypatch.setattr(job, "PROCESS_BYTES", 1 << 16)
     says = "large.h5 does not fit into 12 MiB of memory, and 4 of its chunks of 8 MiB are held at a time; save it in"
     with pytest.raises(InputError, match=says):
         run(tmp_path / "large.h5", tmp_path / "out", memory=12 << 20)

@@ -21,11 +21,12 @@ from usdenoise.files.recordings import describe
 from usdenoise.files.tables import tsv_text
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output, SessionOptions
+from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.film import check_available
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
 from usdenoise.stack.geometry import GriddedStack
-from usdenoise.system.memory import available_bytes
+from usdenoise.system.memory import HELD_CHUNKS, PROCESS_BYTES, available_bytes, held_bytes
 from usdenoise.system.provenance import to_json
 
 if TYPE_CHECKING:
@@ -200,14 +201,6 @@ class StageClock:
         return {**self._seconds, "total": time.perf_counter() - self._began}
 
 
-_IDLE_BYTES, _STACKS = 256 << 20, 2.0
-"""Bytes of a job without its stack, and bytes per byte of the stack. On stacks of 128 MB the peak of every method was
-120 to 180 MB above twice the stack, libraries included; 256 MiB leaves a margin."""
-
-_CHUNKS = 4
-"""Chunks that are in memory at a time while a file is read. With one chunk of 94 MiB the peak was 370 MiB."""
-
-
 def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> int:
     """Return the memory of a job on all frames of a file, from the file's headers.
 
@@ -229,21 +222,13 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
         chosen = describe(path, **reading).chosen
     except UsdenoiseError:
         chosen = None
-    return _IDLE_BYTES if chosen is None else _job_bytes(chosen.shape, np.dtype(chosen.dtype), precision)
-
-
-def _job_bytes(shape: Sequence[int], stored: np.dtype[Any], precision: str) -> int:
-    return int(_IDLE_BYTES + _STACKS * _array_bytes(shape, stored, precision))
+    stack = 0 if chosen is None else _array_bytes(chosen.shape, np.dtype(chosen.dtype), precision)
+    return int(PROCESS_BYTES + held_bytes(stack=stack))
 
 
 def _array_bytes(shape: Sequence[int], stored: np.dtype[Any], precision: str) -> int:
-    one = (16 if stored.kind == "c" else 8) // (1 if precision == "double" else 2)
-    return math.prod(shape) * max(one, stored.itemsize)
-
-
-def _bytes_of(source: Input, job: Job) -> int:
-    stored = source.stack.array
-    return _job_bytes(stored.shape, stored.dtype, job.options.precision)
+    working = np.dtype(STORAGE[precision, stored.kind == "c"])
+    return math.prod(shape) * max(working.itemsize, stored.itemsize)
 
 
 def scratch_folder(source: Input, job: Job) -> Path | None:
@@ -264,7 +249,9 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
         If it does not fit and the method needs all of it in memory.
     """
     most = available_bytes() if job.memory is None else job.memory
-    if _bytes_of(source, job) <= most:
+    stored, precision = source.stack.array, job.options.precision
+    stack = _array_bytes(stored.shape, stored.dtype, precision)
+    if PROCESS_BYTES + held_bytes(stack=stack) <= most:
         return None
     if source.is_read_whole:
         raise InputError(
@@ -272,11 +259,10 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
             f"{source.container} files cannot be read in blocks",
             remedy="save it as HDF5, MATLAB 7.3 or Zarr, or raise {memory}",
         )
-    stored = source.stack.array
-    chunk = _array_bytes(stored.chunks or (), stored.dtype, job.options.precision)
-    if job.dask is None and _CHUNKS * chunk > max(most, _IDLE_BYTES):
+    chunk = _array_bytes(stored.chunks or (), stored.dtype, precision)
+    if job.dask is None and held_bytes(chunk=chunk) > max(most, PROCESS_BYTES):
         raise InputError(
-            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and {_CHUNKS} of "
+            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and {HELD_CHUNKS} of "
             f"its chunks of {chunk / 2**20:.0f} MiB are held at a time",
             remedy="save it in smaller chunks, or raise {memory}",
         )

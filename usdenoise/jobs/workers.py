@@ -12,7 +12,7 @@ from typing import Any
 
 from usdenoise.errors import OptionError, UsdenoiseError
 from usdenoise.pipeline.dask_executor import DaskExecutor
-from usdenoise.system.memory import available_bytes
+from usdenoise.system.memory import PROCESS_BYTES, available_bytes
 from usdenoise.system.signals import blocked_in_children, uninterrupted
 
 CONNECT_S = 10
@@ -23,9 +23,6 @@ WORKERS_S = 60
 
 _LOOK_S = 0.5
 """Seconds between two looks whether the workers are there, or a signal has come."""
-
-_WORKER_BYTES = 250 << 20
-"""Memory of a worker without its chunks."""
 
 DEATHS = 1
 """Workers that may die with the same task before it fails: a task that kills two is not given to a third one."""
@@ -168,10 +165,10 @@ def _local_cluster(n_workers: int) -> Iterator[Any]:
     from distributed.system import MEMORY_LIMIT
 
     share = int(min(available_bytes(), MEMORY_LIMIT)) // n_workers
-    if share < _WORKER_BYTES:
+    if share < PROCESS_BYTES:
         raise OptionError(
             f"{n_workers} leaves {share >> 20} MiB of memory for each worker, and a worker requires about "
-            f"{_WORKER_BYTES >> 20} MiB without its part of the stack",
+            f"{PROCESS_BYTES >> 20} MiB without its part of the stack",
             option="dask",
             remedy="give {dask} fewer workers",
         )

@@ -45,19 +45,13 @@ from usdenoise.sessions.session_estimate import (
 )
 from usdenoise.sessions.session_sample import SAMPLED_FRAMES, draw_sample
 from usdenoise.stack.geometry import Geometry
-from usdenoise.system.memory import available_bytes, release_freed_memory
+from usdenoise.system.memory import available_bytes, held_bytes, most_side_by_side, release_freed_memory
 from usdenoise.system.threads import available_threads
 
 TSNR = "mean over standard deviation of blood_power in the good blocks"
 
 HELD_ENTRIES = 1 << 26
 """Entries of the blocks that are filtered side by side, one on each thread, about."""
-
-HELD_BLOCK, HELD_SAMPLE = 2.4, 2.1
-"""Bytes in memory for each byte of a block that is filtered, and of the sampled frames. Sessions of 8 blocks of 128 x 128 x
-300 and 256 x 256 x 400 had peaks of 488 and 1801 MiB on one thread, and of 574 and 2274 MiB on two: within 2 % of this and
-90 MiB."""
-
 
 Progress = tuple[Callable[..., None] | None, Callable[[int, int], None] | None]
 
@@ -338,18 +332,19 @@ def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
     sample = min(sum(n_frames), SAMPLED_FRAMES) * n_pixels
     # A live session may have run in this process.
     release_freed_memory()
-    most, of_block = available_bytes(), HELD_BLOCK * entries * entry
-    needed = HELD_SAMPLE * sample * entry + of_block
-    if needed > most:
+    free, of_block = available_bytes(), held_bytes(block=entries * entry)
+    needed = of_block + held_bytes(sample=sample * entry)
+    most = most_side_by_side(free, needed, of_block, 1 + HELD_ENTRIES // entries)
+    if not most:
         raise InputError(
             f"a block of {max(n_frames)} frames and a sample of the session need about {needed / 2**20:.0f} MiB of memory, "
-            f"and {most / 2**20:.0f} MiB are free",
+            f"and {free / 2**20:.0f} MiB are free",
             remedy="cut the files into shorter blocks with {window}",
         )
     if (on_device := most_entries(options.device, recording.dtype, 1)) is not None:
         # One block is filtered in any case, and fails if it does not fit.
-        return max(1, min(int(most // of_block), on_device // entries))
-    return 1 + int(min((most - needed) // of_block, HELD_ENTRIES // entries))
+        return max(1, min(most_side_by_side(free, of_block, of_block), on_device // entries))
+    return most
 
 
 def _mean(images: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -23,7 +23,6 @@ from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.activation import Event, running_t
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, start_times, time_unit
-from usdenoise.sessions.filter_session import HELD_BLOCK
 from usdenoise.sessions.live_state import (
     LIVE_FRAMES,
     REMEMBERED,
@@ -41,12 +40,8 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.stack.sampling import RandomStream
-from usdenoise.system.memory import available_bytes
+from usdenoise.system.memory import available_bytes, held_bytes, most_side_by_side
 from usdenoise.system.threads import available_threads
-
-HELD_LIVE = 18.0
-"""Bytes in memory for each byte of a block while one is filtered and the clutter is estimated. With blocks of 128 x 128 x
-300 sessions in control groups of 600 and 700 MiB were killed, and none of four in 800 to 1000 MiB."""
 
 TILE_ENTRIES = 1 << 18
 """Entries of the series of some pixels from which a running t is computed at a time."""
@@ -347,12 +342,13 @@ def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:
     free = available_bytes()
     dtype, entries = working_type(stack, options.precision), math.prod(stack.shape)
     of_block = entries * dtype.itemsize
-    if HELD_LIVE * of_block > free:
+    needed = held_bytes(live_block=of_block)
+    most = most_side_by_side(free, needed, held_bytes(block=of_block))
+    if not most:
         raise OptionError(
-            f"a live session of blocks of {stack.n_frames} frames needs about {HELD_LIVE * of_block / 2**20:.0f} MiB of "
+            f"a live session of blocks of {stack.n_frames} frames needs about {needed / 2**20:.0f} MiB of "
             f"memory, and {free / 2**20:.0f} MiB are free",
             remedy="write shorter blocks",
         )
-    most = 1 + int((free - HELD_LIVE * of_block) // (HELD_BLOCK * of_block))
     on_device = most_entries(options.device, dtype, 1)
     return most if on_device is None else max(1, min(most, on_device // entries))

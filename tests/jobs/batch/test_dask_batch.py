@@ -362,7 +362,7 @@ def test_workers_that_do_not_start_are_said():
     with (
         pytest.raises(
             OptionError,
-            match=r"dask 99999 leaves \d+ MiB of memory for each worker, and a worker requires about 250",
+            match=r"dask 99999 leaves \d+ MiB of memory for each worker, and a worker requires about 256",
         ),
         dask_client("99999"),
     ):
