@@ -1,19 +1,19 @@
-"""The batch: decide about each scan, run those that need it, and write the table."""
+"""The batch: plan, decide how many scans fit side by side, run each as a process, and write the table and the page."""
 
 import filecmp
-import math
 import os
 import shutil
+import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files.file_state import file_state, is_same_state
 from usdenoise.files.output_folder import remove
 from usdenoise.files.results import output_suffix
@@ -22,20 +22,18 @@ from usdenoise.jobs.batch_table import (
     IndexPage,
     Scan,
     find_scans,
-    finished_row,
     read_report,
     row_of_report,
     scan_row,
     write_tables,
 )
-from usdenoise.jobs.job import expected_bytes
-from usdenoise.jobs.scan_process import GRACE_S, ScansHere, ScansOnDask, scan_words
-from usdenoise.jobs.workers import dask_client
+from usdenoise.jobs.job import NoProgress, expected_bytes
+from usdenoise.jobs.scan_process import GRACE_S, scan_workers
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.report.pages import WITH_RESULTS, Row, Status
-from usdenoise.report.record import Report
 from usdenoise.system.lock import locked
+from usdenoise.system.memory import available_bytes
 from usdenoise.system.provenance import requested
 from usdenoise.system.signals import uninterrupted
 from usdenoise.system.threads import available_threads
@@ -82,20 +80,13 @@ def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) ->
         return Decision("new")
     except ValueError as error:
         return Decision(str(error))
-    difference = _difference(scan, report, requested)
-    if difference is not None:
-        return Decision(difference)
-    return Decision("complete", row_of_report(scan, report, Status.SKIPPED, "complete"))
-
-
-def _difference(scan: Scan, report: Report, requested: Mapping[str, Any]) -> str | None:
-    """Return how the results of a report differ from the requested ones; None if they do not."""
     changes = list(_changes(report.requested, requested))
     if changes:
-        return f"options changed: {', '.join(changes)}"
+        return Decision(f"options changed: {', '.join(changes)}")
     state = file_state(scan.path)
-    is_same = state is not None and is_same_state(state, vars(report.input))
-    return None if is_same else "the input changed"
+    if state is None or not is_same_state(state, vars(report.input)):
+        return Decision("the input changed")
+    return Decision("complete", row_of_report(scan, report, Status.SKIPPED, "complete"))
 
 
 def _changes(before: Any, now: Any, name: str = "") -> Iterator[str]:
@@ -106,55 +97,41 @@ def _changes(before: Any, now: Any, name: str = "") -> Iterator[str]:
         yield f"{name} {before} -> {now}"
 
 
-class StackFolder:
-    """The filtered stacks of a batch in one folder, for programs that read all files of a folder.
-
-    The files are hard links to the results of the scans, or copies if the file system has no hard links.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the batch's results.
-    scans : iterable of Scan
-        All scans.
-    output : Output
-        What each scan writes.
+def _stack_links(folder: Path, scans: Iterable[Scan], output: Output) -> dict[Scan, Path]:
+    """Return the path of each filtered stack in the one folder of all stacks of a batch.
 
     Raises
     ------
     OptionError
         If scans write no stack, or two stacks would have the same name.
     """
+    if not output.stack:
+        raise OptionError("requires the filtered stacks", option="flat", remedy="omit {stack} or {flat}")
+    stacks = folder / BatchFile.STACKS
+    links = {scan: stacks / f"{scan.path.stem}{output_suffix(scan.path)}" for scan in scans}
+    named: dict[str, Scan] = {}
+    for scan, link_path in links.items():
+        other = named.setdefault(link_path.name.casefold(), scan)
+        if other is not scan:
+            raise OptionError(
+                f"{other.name} and {scan.name} would have the same name in one folder",
+                remedy="omit {flat}, or rename a file",
+            )
+    return links
 
-    def __init__(self, folder: Path, scans: Iterable[Scan], output: Output) -> None:
-        if not output.stack:
-            raise OptionError("requires the filtered stacks", option="flat", remedy="omit {stack} or {flat}")
-        self._folder = folder / BatchFile.STACKS
-        named: dict[str, Scan] = {}
-        for scan in scans:
-            other = named.setdefault(self._path(scan).name.casefold(), scan)
-            if other is not scan:
-                raise OptionError(
-                    f"{other.name} and {scan.name} would have the same name in one folder",
-                    remedy="omit {flat}, or rename a file",
-                )
 
-    def _path(self, scan: Scan) -> Path:
-        return self._folder / f"{scan.path.stem}{output_suffix(scan.path)}"
-
-    def update(self, scan: Scan, is_done: bool) -> None:
-        """Put the stack of a scan into the folder if its results are complete; otherwise remove an old one."""
-        link_path = self._path(scan)
-        source = scan.folder / f"{link_path.stem}_denoised{link_path.suffix}"
-        if not is_done:
-            remove(link_path)
-        elif source.is_dir() or not link_path.exists() or not filecmp.cmp(source, link_path):
-            self._folder.mkdir(exist_ok=True)
-            remove(link_path)
-            if source.is_dir():
-                shutil.copytree(source, link_path, copy_function=_link)
-            else:
-                _link(source, link_path)
+def _update_link(scan: Scan, link_path: Path, is_done: bool) -> None:
+    """Link to the stack of a scan if its results are complete, or copy it on a file system without hard links."""
+    source = scan.folder / f"{link_path.stem}_denoised{link_path.suffix}"
+    if not is_done:
+        remove(link_path)
+    elif source.is_dir() or not link_path.exists() or not filecmp.cmp(source, link_path):
+        link_path.parent.mkdir(exist_ok=True)
+        remove(link_path)
+        if source.is_dir():
+            shutil.copytree(source, link_path, copy_function=_link)
+        else:
+            _link(source, link_path)
 
 
 def _link(source: str | Path, link_path: str | Path) -> None:
@@ -164,11 +141,7 @@ def _link(source: str | Path, link_path: str | Path) -> None:
         shutil.copy2(source, link_path)
 
 
-_TICK_S = 0.5
-"""Longest time in s without an update of the page."""
-
-
-class Watcher(Protocol):
+class BatchWatcher(Protocol):
     """Methods that a batch calls to report its progress."""
 
     def planned(self, decisions: Mapping[Scan, Decision]) -> None:
@@ -179,12 +152,6 @@ class Watcher(Protocol):
 
     def finished(self, row: Row) -> None:
         """Take the row of a scan that is done, failed, or skipped."""
-
-
-class _NoProgress:
-    def planned(self, decisions: Mapping[Scan, Decision]) -> None: ...
-    def started(self, scan: Scan) -> None: ...
-    def finished(self, row: Row) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -269,7 +236,7 @@ def run_batch(  # noqa: PLR0913
     overwrite: bool = False,
     flat: bool = False,
     command: list[str] | None = None,
-    watcher: Watcher | None = None,
+    watcher: BatchWatcher | None = None,
 ) -> BatchReport:
     """Denoise many acquisitions, each by a process of ``usdenoise run``, and skip those that have complete results.
 
@@ -279,15 +246,15 @@ def run_batch(  # noqa: PLR0913
         Files, and folders that are searched with their subfolders.
     folder : str or Path
         Folder of all results, which mirrors the tree of the input. index.html, batch.csv and batch.json
-        are written to its top. index.html is kept up to date while the batch runs.
+        are written to its top, again after each scan.
     arguments : mapping, optional
         Keyword arguments of :func:`usdenoise.run` for every scan: options, display, output, reading and memory. The
         number of threads is divided among the processes. By default, the defaults of `usdenoise.run`.
     patterns : sequence of str
         Shell patterns for the names of files in folders. By default, the suffixes of the known formats decide.
     jobs : int, optional
-        Largest number of processes at a time. Fewer run if the memory is short. By default one for each processor, or
-        for each scan if there are fewer.
+        Largest number of processes at a time. There are fewer if the largest scans would not fit into the free memory
+        side by side. By default one for each processor, or for each scan if there are fewer.
     dask : str, optional
         Dask workers for the scans instead of this machine: a number of workers to start, or the address of a scheduler
         whose workers see the same files.
@@ -298,7 +265,7 @@ def run_batch(  # noqa: PLR0913
         and nothing else; by default False. They are hard links, or copies where the file system has none.
     command : list of str, optional
         Command line of the batch, for the record.
-    watcher : Watcher, optional
+    watcher : BatchWatcher, optional
         Object whose methods are called as the batch proceeds.
 
     Returns
@@ -329,45 +296,86 @@ def run_batch(  # noqa: PLR0913
     >>> report.all_done, report.rows[0].scan, str(report.rows[0].status)
     (True, 'scan.h5', 'done')
     """
-    began = time.monotonic()
-    folder = Path(folder)
-    complete = _complete(arguments)
-    # Without any scan, no folder is created.
-    decisions = plan_batch(paths, folder, arguments=arguments, patterns=patterns, overwrite=overwrite)
-    index = IndexPage(folder, list(decisions), command, complete["display"])
-    stacks = StackFolder(folder, decisions, complete["output"]) if flat else None
-    batch = _Batch(decisions, watcher or _NoProgress(), index, stacks)
+    began, folder, watcher = time.monotonic(), Path(folder), watcher or NoProgress()
+    # The plan: without any scan, no folder is created
+    job = _complete(arguments)
+    decisions = plan_batch(paths, folder, arguments=job, patterns=patterns, overwrite=overwrite)
+    links = _stack_links(folder, decisions, job["output"]) if flat else {}
+    page = IndexPage(folder, list(decisions), command, job["display"])
+    todo = [scan for scan, decision in decisions.items() if decision.row is None]
+    # How many scans run side by side: with Dask, one on each thread of the workers
+    n_here, threads = (0, 1) if dask is not None else _side_by_side(todo, job, jobs)
+    scan_job = {**job, "options": replace(job["options"], threads=threads)}
+    rows: dict[Scan, Row] = {}
+    running: dict[Future[str | None], Scan] = {}
 
-    def written() -> BatchReport:
+    def finish(scan: Scan, row: Row) -> None:
+        rows[scan] = row
+        if row.status == Status.FAILED:
+            scan.clear()
+        if scan in links:
+            _update_link(scan, links[scan], row.status in WITH_RESULTS)
+        watcher.finished(row)
+
+    def write(is_over: bool) -> BatchReport:
         names = {"table": BatchFile.TABLE, "record": BatchFile.RECORD, "index": BatchFile.INDEX}
         output = {key: str(folder / name) for key, name in names.items()}
-        report = BatchReport(batch.all_rows(), time.monotonic() - began, output)
-        write_tables(folder, report.rows, report.summary, requested(**complete), command)
-        index.write(batch.rows)
+        all_rows = [
+            rows.get(scan) or scan_row(scan, Status.NOT_RUN, decision.reason)
+            for scan, decision in decisions.items()
+        ]
+        report = BatchReport(tuple(all_rows), time.monotonic() - began, output)
+        write_tables(folder, report.rows, report.summary, requested(**job), command)
+        page.write(rows, None if is_over else running.values())
         return report
 
-    with locked(folder) as lock, ExitStack() as stack:
-        executor: ScansHere | ScansOnDask
-        if dask is None:
-            jobs, options = _divided(complete["options"], jobs, batch.n_waiting)
-            executor = ScansHere(stack.enter_context(ThreadPoolExecutor(jobs)), jobs, lock)
-        else:
-            options = replace(complete["options"], threads=1)
-            executor = ScansOnDask(stack.enter_context(dask_client(dask)), lock)
+    with locked(folder) as lock, scan_workers(n_here, dask, lock) as (start, n_workers):
         try:
-            batch.run(executor, {**complete, "options": options})
+            watcher.planned(decisions)
+            for scan, decision in decisions.items():
+                scan.clear()
+                if decision.row is not None:
+                    finish(scan, decision.row)
+            while todo or running:
+                # Start scans on free workers
+                while todo and len(running) < n_workers():
+                    scan = todo.pop(0)
+                    watcher.started(scan)
+                    running[start(scan, scan_job)] = scan
+                # A problem with the folder is reported at the end: the scans matter more than the page.
+                with suppress(OutputError):
+                    write(is_over=False)
+                # Wait until a scan has ended, or a Dask worker has come
+                done: set[Future[str | None]] = set()
+                while not done and not (todo and len(running) < n_workers()):
+                    done = wait(running, _LOOK_S, FIRST_COMPLETED).done
+                # The outcome of a scan is its report
+                for future in done:
+                    scan = running[future]
+                    finish(scan, _finished_row(scan, decisions[scan].reason, future))
+                    del running[future]
         except BaseException as error:
             with uninterrupted():
-                # This ends the processes.
+                # This ends the processes, of which some may have written their results.
                 lock.unlink(missing_ok=True)
-                batch.collect(requested(**complete))
-                written()
-            done = sum(row.status in WITH_RESULTS for row in batch.rows.values())
+                wait(running, 2 * GRACE_S)
+                for scan in running.values():
+                    row = decide(scan, requested(**job)).row
+                    if row is None:
+                        scan.clear()
+                    else:
+                        rows[scan] = replace(row, status=Status.DONE, reason=decisions[scan].reason)
+                write(is_over=True)
+            n_done = sum(row.status in WITH_RESULTS for row in rows.values())
             error.add_note(
-                f"{done} of {len(decisions)} scans are done; the same command filters the remaining scans"
+                f"{n_done} of {len(decisions)} scans are done; the same command filters the remaining scans"
             )
             raise
-        return written()
+        return write(is_over=True)
+
+
+_LOOK_S = 0.5
+"""Seconds between two looks whether new Dask workers have come."""
 
 
 def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -376,106 +384,39 @@ def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**defaults, **(arguments or {})}
 
 
-def _divided(options: DenoiseOptions, jobs: int | None, n_scans: int) -> tuple[int, DenoiseOptions]:
-    """Return the number of scans at a time, and the options of each with its share of the threads.
+def _side_by_side(scans: Sequence[Scan], job: Mapping[str, Any], jobs: int | None) -> tuple[int, int]:
+    """Return the number of scans that run at a time here, and the number of threads of each.
 
-    Scans side by side are faster than threads in one scan.
+    Scans side by side are faster than threads in one scan. At least one runs, whatever its memory.
     """
+    options = job["options"]
     threads = options.threads or available_threads()
-    jobs = jobs or max(1, min(threads, n_scans))
-    return jobs, replace(options, threads=max(1, threads // jobs))
+    jobs = jobs or max(1, min(threads, len(scans)))
+    if jobs > 1:
+        most, free = job.get("memory") or sys.maxsize, available_bytes()
+        needed = [min(most, expected_bytes(scan.path, job["reading"], options.precision)) for scan in scans]
+        needed.sort(reverse=True)
+        # Any of the scans may meet: the largest ones have to fit.
+        while jobs > 1 and sum(needed[:jobs]) > free:
+            jobs -= 1
+    return jobs, max(1, threads // jobs)
 
 
-class _Batch:
-    """The scans of a batch: those that wait and run, and the rows of those that are finished."""
-
-    def __init__(
-        self,
-        decisions: Mapping[Scan, Decision],
-        watcher: Watcher,
-        index: IndexPage,
-        stacks: StackFolder | None,
-    ) -> None:
-        self.rows: dict[Scan, Row] = {}
-        self._stacks = stacks
-        self._decisions = decisions
-        self._watcher = watcher
-        self._index = index
-        self._waiting = deque(scan for scan, decision in decisions.items() if decision.row is None)
-        self._running: dict[Future[str | None], Scan] = {}
-        self._expected: dict[Scan, int] = {}
-
-    @property
-    def n_waiting(self) -> int:
-        """Number of scans that are not started."""
-        return len(self._waiting)
-
-    def all_rows(self) -> tuple[Row, ...]:
-        """Return the rows of all scans, also of those that were not run."""
-        return tuple(
-            self.rows.get(scan) or scan_row(scan, Status.NOT_RUN, decision.reason)
-            for scan, decision in self._decisions.items()
+def _finished_row(scan: Scan, reason: str, future: Future[str | None]) -> Row:
+    """Return the row of a scan that was run, from its report or the sentence on why it failed."""
+    try:
+        failure = future.result()
+    except CancelledError:
+        # The connection to the Dask scheduler was lost.
+        raise
+    except Exception as error:
+        failure = (
+            f"the Dask worker could not run this scan ({type(error).__name__}: {error}); run the batch again, with "
+            "the same version of usdenoise on every worker"
         )
-
-    def run(self, executor: ScansHere | ScansOnDask, arguments: Mapping[str, Any]) -> None:
-        """Run all scans without complete results."""
-        self._watcher.planned(self._decisions)
-        for scan, decision in self._decisions.items():
-            scan.clear()
-            if decision.row is not None:
-                self._finish(scan, decision.row)
-        while self._waiting or self._running:
-            while self._waiting and self._has_room(self._waiting[0], executor, arguments):
-                scan = self._waiting.popleft()
-                self._watcher.started(scan)
-                self._running[executor.submit(scan_words(scan, arguments))] = scan
-            for future in wait(self._running, _TICK_S, FIRST_COMPLETED).done:
-                scan = self._running.pop(future)
-                self._finish(scan, self._row(scan, future))
-            self._index.update(self.rows, self._running.values())
-
-    def collect(self, options: Mapping[str, Any]) -> None:
-        """Add the rows of scans that had their results when the batch was interrupted."""
-        wait(self._running, 2 * GRACE_S)
-        for scan in self._running.values():
-            row = decide(scan, options).row
-            if row is None:
-                scan.clear()
-            else:
-                self.rows[scan] = replace(row, status=Status.DONE, reason=self._decisions[scan].reason)
-
-    def _has_room(self, scan: Scan, executor: ScansHere | ScansOnDask, arguments: Mapping[str, Any]) -> bool:
-        """Return whether a processor and the memory for a scan are free. A scan that is alone may always start."""
-        if not self._running:
-            return True
-        if len(self._running) >= executor.slots:
-            return False
-        if math.isinf(executor.memory):
-            return True
-        for other in (scan, *self._running.values()):
-            if other not in self._expected:
-                needed = expected_bytes(other.path, arguments["reading"], arguments["options"].precision)
-                self._expected[other] = min(needed, arguments.get("memory") or needed)
-        reserved = sum(self._expected[other] for other in self._running.values())
-        return reserved + self._expected[scan] <= executor.memory
-
-    def _row(self, scan: Scan, future: Future[str | None]) -> Row:
-        try:
-            failure = future.result()
-        except CancelledError:
-            # The connection to the Dask scheduler was lost.
-            raise
-        except Exception as error:
-            failure = (
-                f"the Dask worker could not run this scan ({type(error).__name__}: {error}); run the batch again, with "
-                "the same version of usdenoise on every worker"
-            )
-        return finished_row(scan, self._decisions[scan].reason, failure)
-
-    def _finish(self, scan: Scan, row: Row) -> None:
-        self.rows[scan] = row
-        if row.status == Status.FAILED:
-            scan.clear()
-        if self._stacks is not None:
-            self._stacks.update(scan, row.status in WITH_RESULTS)
-        self._watcher.finished(row)
+    try:
+        if failure is None:
+            return row_of_report(scan, read_report(scan), Status.DONE, reason)
+    except (OSError, ValueError) as error:
+        failure = str(error)
+    return scan_row(scan, Status.FAILED, reason, error=failure)

@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -15,7 +14,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import OutputError, check_path
+from usdenoise.errors import check_path
 from usdenoise.files.images import read_tiff
 from usdenoise.files.known_formats import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
 from usdenoise.files.output_folder import OutputFolder, remove_leftovers
@@ -150,16 +149,6 @@ def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
     )
 
 
-def finished_row(scan: Scan, reason: str, failure: str | None) -> Row:
-    """Return the row of a scan that was run, from its report or the sentence on why it failed."""
-    if failure is not None:
-        return scan_row(scan, Status.FAILED, reason, error=failure)
-    try:
-        return row_of_report(scan, read_report(scan), Status.DONE, reason)
-    except (OSError, ValueError) as error:
-        return scan_row(scan, Status.FAILED, reason, error=str(error))
-
-
 def read_report(scan: Scan) -> Report:
     """Return the report of a scan.
 
@@ -241,10 +230,6 @@ def scan_image(scan: Scan) -> tuple[NDArray[np.float32], float] | None:
     return image, spacing.get("z", 1.0) / spacing.get("x", spacing.get("z", 1.0))
 
 
-INTERVAL_S, SHARE = 5.0, 0.02
-"""Least seconds from one update to the next while the batch runs, and largest share of the time that updates take."""
-
-
 class IndexPage:
     """The page of a batch.
 
@@ -272,34 +257,16 @@ class IndexPage:
         self._command = command
         self._display = display or Display()
         self._images: dict[Scan, NDArray[np.float32] | None] = {}
-        self._next = 0.0
-
-    def update(self, rows: Mapping[Scan, Row], running: Collection[Scan]) -> None:
-        """Write the page while the batch runs, unless that was done a moment ago. A failure to write is ignored.
-
-        Parameters
-        ----------
-        rows : mapping from Scan to Row
-            Rows of the scans that are finished.
-        running : collection of Scan
-            Scans that are worked on.
-        """
-        began = time.monotonic()
-        if began < self._next:
-            return
-        # A problem with the folder is reported at the end of the batch. The scans matter more than the page.
-        with suppress(OutputError):
-            self.write(rows, running)
-        now = time.monotonic()
-        self._next = now + max(INTERVAL_S, (now - began) / SHARE)
 
     def write(self, rows: Mapping[Scan, Row], running: Collection[Scan] | None = None) -> None:
         """Write the page.
 
         Parameters
         ----------
-        rows, running
-            As for :meth:`update`; `running` is None (the default) after the last scan.
+        rows : mapping from Scan to Row
+            Rows of the scans that are finished.
+        running : collection of Scan, optional
+            Scans that run; None (the default) after the last scan.
 
         Raises
         ------

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,25 +57,10 @@ class Watcher(Protocol):
 
 
 class NoProgress:
-    """A watcher that does nothing."""
+    """A watcher of any job or batch that does nothing."""
 
-    def stage(self, name: str) -> None:
-        """Do nothing."""
-
-    def read(self, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def loaded(self, stack: GriddedStack) -> None:
-        """Do nothing."""
-
-    def iteration(self, line: Iteration) -> None:
-        """Do nothing."""
-
-    def blocks(self, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
-        """Do nothing."""
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *event: None
 
 
 @dataclass(frozen=True)

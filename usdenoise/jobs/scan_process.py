@@ -1,21 +1,21 @@
 """A scan as a process of ``usdenoise run``, on this machine or on Dask workers: its outcome is its report."""
 
-import math
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from usdenoise.jobs.batch_table import Scan
+from usdenoise.jobs.workers import dask_client
 from usdenoise.options.declaration import Options
 from usdenoise.options.job_options import ReadOptions
-from usdenoise.system.memory import available_bytes
 from usdenoise.system.signals import uninterrupted
 
 
@@ -104,13 +104,15 @@ def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def run_scan(words: Sequence[str], lock: Path) -> str | None:
+def run_scan(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None:
     """Run ``usdenoise run`` in a process, and return why it failed; None if it did not.
 
     Parameters
     ----------
-    words : sequence of str
-        The words that follow ``usdenoise run``.
+    scan : Scan
+        The scan.
+    arguments : mapping
+        Keyword arguments of :func:`usdenoise.run`.
     lock : Path
         The locked file of the batch. The process is ended when it is removed.
     """
@@ -119,7 +121,7 @@ def run_scan(words: Sequence[str], lock: Path) -> str | None:
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "run", *words],
+                [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "run", *scan_words(scan, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -133,15 +135,15 @@ def run_scan(words: Sequence[str], lock: Path) -> str | None:
         return _failure(code, errors.read().decode(errors="replace"))
 
 
-def run_scan_on_worker(words: Sequence[str], lock: Path) -> str | None:
-    """Run a scan on a Dask worker, with the share of the worker's memory of one thread."""
+def run_scan_on_worker(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None:
+    """Run a scan on a Dask worker, by default with the share of the worker's memory of one thread."""
     from distributed import get_worker
 
     worker = get_worker()
     limit = worker.memory_manager.memory_limit
-    share = [f"--memory={limit // worker.state.nthreads}"] if limit else []
-    # The last of several values counts: the value of the user.
-    return run_scan([*share, *words], lock)
+    if limit and arguments.get("memory") is None:
+        arguments = {**arguments, "memory": limit // worker.state.nthreads}
+    return run_scan(scan, arguments, lock)
 
 
 def _wait(process: "subprocess.Popen[bytes]", lock: Path) -> int:
@@ -167,68 +169,41 @@ def _failure(code: int, errors: str) -> str | None:
     return last.removeprefix("usdenoise: ")
 
 
-class ScansHere:
-    """Scans on this machine.
+StartScan = Callable[[Scan, Mapping[str, Any]], Future[str | None]]
+"""Starts a scan with arguments of :func:`usdenoise.run`; the result is why it failed, or None."""
+
+
+@contextmanager
+def scan_workers(jobs: int, dask: str | None, lock: Path) -> Iterator[tuple[StartScan, Callable[[], int]]]:
+    """Yield a function that starts a scan, and one that returns the number of scans that can run at a time.
 
     Parameters
     ----------
-    threads : ThreadPoolExecutor
-        Threads that wait for the processes.
-    slots : int
-        Largest number of scans at a time.
-    lock : Path
-        The locked file of the batch.
-
-    Attributes
-    ----------
-    memory : float
-        Bytes for all scans that run.
-    """
-
-    def __init__(self, threads: ThreadPoolExecutor, slots: int, lock: Path) -> None:
-        self.slots = slots
-        self.memory = available_bytes()
-        self._threads = threads
-        self._lock = lock
-
-    def submit(self, words: Sequence[str]) -> Future[str | None]:
-        """Start a scan; the result is why it failed, or None."""
-        return self._threads.submit(run_scan, words, self._lock)
-
-
-class ScansOnDask:
-    """Scans on the workers of a Dask client, one for each thread.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The client.
+    jobs : int
+        Number of scans at a time on this machine.
+    dask : str or None
+        Dask workers that run the scans instead, one on each of their threads, as for :func:`dask_client`.
     lock : Path
         The locked file of the batch, in a folder that the workers see.
-
-    Attributes
-    ----------
-    memory : float
-        Infinite: each worker has its own memory.
     """
+    if dask is None:
+        with ThreadPoolExecutor(jobs) as threads:
+            yield lambda scan, arguments: threads.submit(run_scan, scan, arguments, lock), lambda: jobs
+        return
+    with dask_client(dask) as client:
+        executor, lock = client.get_executor(pure=False), lock.resolve()
 
-    memory = math.inf
-
-    def __init__(self, client: Any, lock: Path) -> None:
-        self._client = client
-        self._lock = lock.resolve()
-        self._executor = client.get_executor(pure=False)
-
-    @property
-    def slots(self) -> int:
-        """Number of threads of all workers."""
         # Dask cannot be interrupted safely.
-        with uninterrupted():
-            n_threads: int = sum(self._client.nthreads().values())
-        return max(1, n_threads)
+        def start(scan: Scan, arguments: Mapping[str, Any]) -> Future[str | None]:
+            whole = replace(scan, path=scan.path.absolute(), folder=scan.folder.absolute())
+            with uninterrupted():
+                future: Future[str | None] = executor.submit(run_scan_on_worker, whole, arguments, lock)
+            return future
 
-    def submit(self, words: Sequence[str]) -> Future[str | None]:
-        """Submit a scan; the result is why it failed, or None."""
-        with uninterrupted():
-            future: Future[str | None] = self._executor.submit(run_scan_on_worker, words, self._lock)
-        return future
+        def n_threads() -> int:
+            # Workers may come and go.
+            with uninterrupted():
+                n_workers: int = sum(client.nthreads().values())
+            return max(1, n_workers)
+
+        yield start, n_threads

@@ -149,7 +149,7 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
     entries : sequence of Entry
         The scans in the order of the table.
     is_running : bool
-        Whether the batch still runs. The page then loads itself again.
+        Whether the batch still runs.
     scale : str
         The scale of the thumbnails in words.
     generator : str

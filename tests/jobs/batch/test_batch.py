@@ -20,10 +20,10 @@ from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, ROOT, column, rows, s
 from tests.results import differences
 from tests.stacks import write_stack
 from usdenoise import __version__
+from usdenoise.jobs import batch
 from usdenoise.jobs.batch import Decision, plan_batch, run_batch
 from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.job import expected_bytes
-from usdenoise.jobs.scan_process import ScansHere
 from usdenoise.report.pages import Row
 
 GOOD = ("night/scan1.h5", "scan2.h5", "scan10.h5")
@@ -261,23 +261,35 @@ def test_from_python_with_options_of_every_kind(scans: Path, tmp_path: Path) -> 
     }
 
 
-@pytest.mark.parametrize(("n_fit", "most"), [(1.5, 1), (2.5, 2)])
-def test_fewer_scans_run_if_memory_is_short(
+@pytest.mark.parametrize(("n_fit", "most"), [(0.5, 1), (2.5, 2), (9.0, 3)])
+def test_as_many_scans_run_as_fit_into_memory_at_the_start(
     n_fit: float, most: int, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = expected_bytes(scans / "scan2.h5", {}, "single")
-    submitted = ScansHere.__init__
-
-    def with_memory(self: ScansHere, *arguments: Any) -> None:
-        submitted(self, *arguments)
-        self.memory = int(n_fit * needed)
-
-    monkeypatch.setattr(ScansHere, "__init__", with_memory)
+    monkeypatch.setattr(batch, "available_bytes", lambda: n_fit * needed)
     watcher = Told()
     paths = [scans / name for name in GOOD]
-    assert run_batch(paths, tmp_path / "out", arguments=ARGUMENTS, jobs=3, watcher=watcher).all_done
+    arguments = {**ARGUMENTS, "options": replace(ARGUMENTS["options"], threads=6)}
+    assert run_batch(paths, tmp_path / "out", arguments=arguments, jobs=3, watcher=watcher).all_done
     assert watcher.most == most
     assert len(watcher.finished_scans) == 3
+    # They share the threads.
+    report = json.loads((tmp_path / "out/scan2/scan2_report.json").read_text())
+    assert report["parameters"]["threads"] == 6 // most
+
+
+def test_a_large_scan_among_small_ones_runs_beside_none_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [write_scan(tmp_path / f"{n}.h5", shape=(24, n, 1000)) for n in (10, 2000, 10)]
+    small, large = (expected_bytes(path, {}, "single") for path in paths[:2])
+    job: dict[str, Any] = {**ARGUMENTS, "reading": {}}
+    scans = [Scan(path, path.name, tmp_path / path.stem) for path in paths]
+    for free, memory, expected in (
+        (large + small - 1, None, 1), (large + small, None, 2), (2 * small, small, 2), (3 * small, small, 3),
+    ):  # fmt: skip
+        monkeypatch.setattr(batch, "available_bytes", lambda free=free: free)
+        assert batch._side_by_side(scans, {**job, "memory": memory}, 3)[0] == expected
 
 
 def test_the_flat_folder_holds_the_filtered_stacks_under_the_names_of_the_inputs(

@@ -1,8 +1,8 @@
 """The page of a batch: what it shows of each scan, which scans are unusual, and when it is written."""
 
 import base64
+import csv
 import json
-import math
 import re
 import shlex
 from dataclasses import replace
@@ -13,14 +13,13 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from tests.jobs.batch.shared import write_scan
+from tests.jobs.batch.shared import ARGUMENTS, write_scan
 from tests.report.reports import EVIL, Page, report
 from usdenoise.errors import OutputError
 from usdenoise.files.images import tiff
-from usdenoise.jobs import batch_table
 from usdenoise.jobs.batch import run_batch
 from usdenoise.jobs.batch_table import IndexPage, Scan, scan_image
-from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.jobs.job import NoProgress
 from usdenoise.options.job_options import Display
 from usdenoise.report.pages import Row, Status
 from usdenoise.system.provenance import software
@@ -95,7 +94,7 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
     ]
     assert "2 done, 1 failed, 1 not run, 1 skipped. 2 to check" in page.text
     assert "usdenoise batch 'a b'" in page.text
-    assert page.all("body")[0]["data-running"] == "no"
+    assert "running" not in page.text
 
 
 def test_long_names_are_broken_between_their_parts(tmp_path: Path) -> None:
@@ -154,52 +153,43 @@ def test_hostile_names_and_sentences_are_shown_as_text(tmp_path: Path) -> None:
     assert "\x1b" not in (tmp_path / "index.html").read_text()
 
 
-def test_while_it_runs_the_page_says_so_and_is_written_now_and_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [100.0]
-    monkeypatch.setattr(batch_table.time, "monotonic", lambda: clock[0])
-    one, two, three = (Scan(Path(f"{name}.h5"), f"{name}.h5", tmp_path / name) for name in "abc")
-    index = IndexPage(tmp_path, [one, two, three], None)
-    index.update({one: row("a.h5")}, {two})
-    page = shown(tmp_path)
-    assert values(page, "Status") == ["done", "running", "waiting"]
-    assert page.all("body")[0]["data-running"] == "yes"
-    clock[0] += batch_table.INTERVAL_S - 0.1
-    index.update({one: row("a.h5"), two: row("b.h5")}, {three})
-    assert values(shown(tmp_path), "Status") == ["done", "running", "waiting"]
-    clock[0] += 0.2
-    index.update({one: row("a.h5"), two: row("b.h5")}, {three})
-    assert values(shown(tmp_path), "Status") == ["done", "done", "running"]
-
-
 def test_a_page_that_cannot_be_written_stops_a_batch_only_at_its_end(tmp_path: Path) -> None:
-    (tmp_path / "index.html").mkdir()
-    (tmp_path / "index.html" / "precious").touch()
-    index = IndexPage(tmp_path, [], None)
-    index.update({}, set())
+    out = tmp_path / "out"
+    (out / "index.html").mkdir(parents=True)
+    (out / "index.html" / "precious").touch()
     with pytest.raises(OutputError, match=r"index\.html is a folder that usdenoise did not write"):
-        index.write({})
-    assert (tmp_path / "index.html" / "precious").exists()
+        run_batch(write_scan(tmp_path / "a.h5"), out, arguments=ARGUMENTS)
+    assert (out / "index.html" / "precious").exists()
+    assert (out / "a/a_report.json").exists()
 
 
-def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_table, "INTERVAL_S", 0.0)
-    monkeypatch.setattr(batch_table, "SHARE", math.inf)
+class Look(NoProgress):
+    """A watcher that reads the page and the table when a scan has ended, and after that."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self.pages: list[tuple[Page, list[str]]] = []
+
+    def finished(self, row: Row) -> None:
+        with (self._out / "batch.csv").open(newline="") as table:
+            self.pages.append((shown(self._out), [line["status"] for line in csv.DictReader(table)]))
+
+
+def test_the_page_and_the_table_are_written_after_each_scan(tmp_path: Path) -> None:
     write_scan(tmp_path / "scans/a.h5")
     (tmp_path / "scans/b.h5").write_bytes(b"nothing")
-    seen: list[list[str | None]] = []
-    update = IndexPage.update
-
-    def update_and_look(page: IndexPage, *changed: Any) -> None:
-        update(page, *changed)
-        seen.append(values(shown(tmp_path / "out"), "Status"))
-
-    monkeypatch.setattr(IndexPage, "update", update_and_look)
-    arguments = {"options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1)}
-    report = run_batch(tmp_path / "scans", tmp_path / "out", arguments=arguments, jobs=1)
-    assert seen[0] in (["running", "waiting"], ["done", "waiting"])
+    look = Look(tmp_path / "out")
+    report = run_batch(tmp_path / "scans", tmp_path / "out", arguments=ARGUMENTS, jobs=1, watcher=look)
+    (first, first_table), (second, second_table) = look.pages
+    assert values(first, "Status") == ["running", "waiting"]
+    assert first_table == ["not run", "not run"]
+    assert values(second, "Status") == ["done", "running"]
+    assert second_table == ["done", "not run"]
+    # The browser's reload shows the latest page; the page has no such script.
+    assert "running: reload this page" in second.text
+    assert "location.reload" not in (tmp_path / "out/index.html").read_text()
     page = shown(tmp_path / "out")
+    assert "reload this page" not in page.text
     assert values(page, "Status") == ["done", "failed"]
     assert report.output["index"] == str(tmp_path / "out/index.html")
     assert [link["href"] for link in page.all("a")] == ["./a/a_report.html"]
@@ -207,7 +197,7 @@ def test_a_batch_keeps_its_page_up_to_date(tmp_path: Path, monkeypatch: pytest.M
     made = json.loads((tmp_path / "out/a/a_report.json").read_text())
     assert done.blood_to_noise_db == made["blood"]["blood_to_noise_db"]
     assert (done.noise_floor, done.reproducibility) == (made["noise_floor"], made["reproducibility"])
-    again = run_batch(tmp_path / "scans", tmp_path / "out", arguments=arguments)
+    again = run_batch(tmp_path / "scans", tmp_path / "out", arguments=ARGUMENTS)
     assert replace(again.rows[0], status=done.status, reason=done.reason) == done
     assert values(shown(tmp_path / "out"), "Status") == ["skipped", "failed"]
 

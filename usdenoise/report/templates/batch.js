@@ -66,5 +66,4 @@
   find("controls").addEventListener("submit", (event) => event.preventDefault());
   for (const control of [words, status, order, down]) control.addEventListener("input", show);
   show();
-  if (document.body.dataset.running === "yes") setTimeout(() => location.reload(), 15000);
 })();
