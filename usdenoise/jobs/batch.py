@@ -23,7 +23,6 @@ from usdenoise.jobs.batch_table import (
     Scan,
     find_scans,
     read_report,
-    row_of_report,
     scan_row,
     write_tables,
 )
@@ -31,7 +30,7 @@ from usdenoise.jobs.job import NoProgress, expected_bytes
 from usdenoise.jobs.scan_process import GRACE_S, scan_workers
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
-from usdenoise.report.pages import WITH_RESULTS, Row, Status
+from usdenoise.report.pages import WITH_RESULTS, Row, Status, values_of_report
 from usdenoise.system.lock import locked
 from usdenoise.system.memory import available_bytes
 from usdenoise.system.provenance import requested
@@ -86,7 +85,7 @@ def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) ->
     state = file_state(scan.path)
     if state is None or not is_same_state(state, vars(report.input)):
         return Decision("the input changed")
-    return Decision("complete", row_of_report(scan, report, Status.SKIPPED, "complete"))
+    return Decision("complete", scan_row(scan, Status.SKIPPED, "complete", **values_of_report(report)))
 
 
 def _changes(before: Any, now: Any, name: str = "") -> Iterator[str]:
@@ -360,11 +359,10 @@ def run_batch(  # noqa: PLR0913
                 lock.unlink(missing_ok=True)
                 wait(running, 2 * GRACE_S)
                 for scan in running.values():
-                    row = decide(scan, requested(**job)).row
-                    if row is None:
-                        scan.clear()
-                    else:
+                    if row := decide(scan, requested(**job)).row:
                         rows[scan] = replace(row, status=Status.DONE, reason=decisions[scan].reason)
+                    else:
+                        scan.clear()
                 write(is_over=True)
             n_done = sum(row.status in WITH_RESULTS for row in rows.values())
             error.add_note(
@@ -416,7 +414,7 @@ def _finished_row(scan: Scan, reason: str, future: Future[str | None]) -> Row:
         )
     try:
         if failure is None:
-            return row_of_report(scan, read_report(scan), Status.DONE, reason)
+            return scan_row(scan, Status.DONE, reason, **values_of_report(read_report(scan)))
     except (OSError, ValueError) as error:
         failure = str(error)
     return scan_row(scan, Status.FAILED, reason, error=failure)

@@ -21,7 +21,7 @@ from usdenoise.files.output_folder import OutputFolder, remove_leftovers
 from usdenoise.files.tables import csv_text
 from usdenoise.options.job_options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
-from usdenoise.report.pages import WITH_RESULTS, Entry, Row, Status, batch_page, values_of_report
+from usdenoise.report.pages import WITH_RESULTS, Entry, Row, Status, batch_page
 from usdenoise.report.record import Report
 from usdenoise.system.provenance import software, to_json
 from usdenoise.system.text import alike
@@ -168,11 +168,6 @@ def read_report(scan: Scan) -> Report:
     return Report.from_json(values)
 
 
-def row_of_report(scan: Scan, report: Report, status: Status, reason: str) -> Row:
-    """Return the row of a scan with results."""
-    return scan_row(scan, status, reason, **values_of_report(report))
-
-
 def write_tables(
     folder: Path,
     rows: Sequence[Row],
@@ -281,40 +276,28 @@ class IndexPage:
         scale = common_scale(list(known.values()), self._display)
         entries = []
         for scan in self._scans:
-            row, image = rows.get(scan), known.get(scan)
-            if row is None:
-                state = "not run" if running is None else "running" if scan in running else "waiting"
-                entries.append(Entry(scan_row(scan, Status.NOT_RUN, ""), state))
-                continue
+            unfinished = "not run" if running is None else "running" if scan in running else "waiting"
+            scan_page, image = scan.folder / f"{scan.path.stem}_report.html", known.get(scan)
+            below = os.path.relpath(scan_page, self._folder)
             entries.append(
                 Entry(
-                    row=row,
-                    status=row.status.value,
-                    address=self._address(scan),
+                    row=rows.get(scan) or scan_row(scan, Status.NOT_RUN, ""),
+                    status=rows[scan].status.value if scan in rows else unfinished,
+                    address=f"./{quote(os.fsencode(below))}"
+                    if scan in rows and scan_page.is_file()
+                    else None,
                     thumbnail=None if image is None else thumbnail_png(image, scale),
                     on_common_scale=image is None or scale.is_near(image),
                 )
             )
+        version = f"usdenoise {software()['usdenoise']}"
         page = batch_page(
             f"{len(entries)} scans in {self._folder.absolute().name}",
             entries,
             is_running=running is not None,
             scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if known else "",
-            generator=self._made,
+            generator=version if self._command is None else f"{version}: {shlex.join(self._command)}",
         )
         with OutputFolder(self._folder, overwrite=True) as outputs:
             outputs.reserve(BatchFile.INDEX).write_text(page, encoding="utf-8")
             outputs.commit()
-
-    def _address(self, scan: Scan) -> str | None:
-        """Return the address of a scan's page from this one, or None if it has none."""
-        page_path = scan.folder / f"{scan.path.stem}_report.html"
-        if not os.path.isfile(page_path):
-            return None
-        below = os.path.relpath(page_path, self._folder)
-        return f"./{quote(os.fsencode(below))}"
-
-    @property
-    def _made(self) -> str:
-        version = f"usdenoise {software()['usdenoise']}"
-        return version if self._command is None else f"{version}: {shlex.join(self._command)}"

@@ -130,9 +130,29 @@ def run_scan(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None
             )
         except OSError as error:
             return f"the process of this scan cannot be started ({error.strerror}); run the batch again"
-        code = _wait(process, lock)
+        # Wait until it has ended, or the batch has
+        code = None
+        while code is None and lock.exists():
+            with suppress(subprocess.TimeoutExpired):
+                code = process.wait(_POLL_S)
+        if code is None:
+            process.terminate()
+            try:
+                code = process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                code = process.wait()
+        # Why it failed: the signal, or its last line
+        if code == 0:
+            return None
+        if code < 0:
+            hint = (
+                "; run the batch again, with fewer jobs if memory is short" if code == -signal.SIGKILL else ""
+            )
+            return f"its process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
         errors.seek(0)
-        return _failure(code, errors.read().decode(errors="replace"))
+        lines = [line for line in errors.read().decode(errors="replace").split("\n") if line.strip()]
+        return lines[-1].removeprefix("usdenoise: ") if lines else f"exit code {code}"
 
 
 def run_scan_on_worker(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None:
@@ -144,29 +164,6 @@ def run_scan_on_worker(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> 
     if limit and arguments.get("memory") is None:
         arguments = {**arguments, "memory": limit // worker.state.nthreads}
     return run_scan(scan, arguments, lock)
-
-
-def _wait(process: "subprocess.Popen[bytes]", lock: Path) -> int:
-    while lock.exists():
-        with suppress(subprocess.TimeoutExpired):
-            return process.wait(_POLL_S)
-    process.terminate()
-    try:
-        return process.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait()
-
-
-def _failure(code: int, errors: str) -> str | None:
-    if code == 0:
-        return None
-    if code < 0:
-        hint = "; run the batch again, with fewer jobs if memory is short" if code == -signal.SIGKILL else ""
-        return f"its process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
-    lines = errors.split("\n")
-    last = next((line for line in reversed(lines) if line.strip()), f"exit code {code}")
-    return last.removeprefix("usdenoise: ")
 
 
 StartScan = Callable[[Scan, Mapping[str, Any]], Future[str | None]]

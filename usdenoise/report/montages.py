@@ -1,5 +1,6 @@
 """Pictures of many: the images of several methods, error curves, and thumbnails, each on one scale."""
 
+import functools
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -265,6 +266,15 @@ def common_scale(images: Sequence[NDArray[np.float32]], display: Display | None 
     return CommonScale(float(np.median(peaks)), span, color_map=display.color_map)
 
 
+@functools.cache
+def _palette(color_map: str) -> bytes:
+    """Return 256 RGB colours."""
+    from matplotlib import colormaps
+
+    colors: bytes = (255 * colormaps[color_map](np.arange(256))[:, :3]).round().astype(np.uint8).tobytes()
+    return colors
+
+
 def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
     """Return an image as PNG in the colours of the scale.
 
@@ -275,14 +285,12 @@ def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
     scale : CommonScale
         The scale of all thumbnails.
     """
-    from matplotlib import colormaps
     from PIL import Image
 
     peak = scale.peak_db if scale.is_near(levels) else float(levels.max())
     bright = np.clip((levels - peak) / scale.range_db + 1, 0, 1) * (levels > _LEAST_DB)
     picture = Image.fromarray((255 * bright).round().astype(np.uint8), "P")
-    colors = 255 * colormaps[scale.color_map](np.arange(256))[:, :3]
-    picture.putpalette(colors.round().astype(np.uint8).tobytes())
+    picture.putpalette(_palette(scale.color_map))
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
     return buffer.getvalue()
