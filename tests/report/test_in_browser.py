@@ -254,17 +254,3 @@ def test_a_live_page_loads_itself_again_and_stays_where_it_is(
     assert page.inner_text(".numbers .value >> nth=0") == "13"
     assert before > 300
     assert page.evaluate("window.scrollY") == before
-
-
-def test_a_batch_that_runs_loads_its_page_again(browser: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "index.html"
-    page = browser.new_page()
-    page.clock.install()
-    row = Row("a.h5", "", "", Status.DONE)
-    path.write_text(batch_page("x", [Entry(row, "running")], is_running=True, scale="", generator=""))
-    page.goto(path.as_uri())
-    path.write_text(batch_page("x", [Entry(row, "done")], is_running=False, scale="", generator=""))
-    with page.expect_navigation():
-        page.clock.run_for(15_100)
-    assert column(page, "Status") == ["done"]
-    page.close()
