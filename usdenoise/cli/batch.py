@@ -73,7 +73,9 @@ class BatchView:
             print_json({name: value for name, value in vars(row).items() if value not in (None, "")})
         count = f"{over:>{len(str(self._total))}}/{self._total}"
         level = WARNING if row.error else DETAIL if self._console.is_animated else NOTE
-        self._console.say(f"{row.status:<8}  {count}  {row.scan}  {_outcome(row)}".rstrip(), level)
+        seconds = f"{row.seconds:.1f} s" if row.status == "done" else ""
+        outcome = row.error or ", ".join(filter(None, (seconds, row.remark)))
+        self._console.say(f"{row.status:<8}  {count}  {row.scan}  {outcome}".rstrip(), level)
         # Skipped scans take no time.
         skipped = self._counts["skipped"]
         left = self._clock.left(over - skipped, self._total - skipped)
@@ -85,13 +87,6 @@ def _short(name: str) -> str:
     """Return the last parts of a long name, which leave room for the bar on a line of 80 characters."""
     end = name[-_LONGEST_NAME:]
     return name if end == name else "…" + (re.sub("^[^/_.-]*", "", end) or end)
-
-
-def _outcome(row: "Row") -> str:
-    from usdenoise.report.pages import Status
-
-    seconds = f"{row.seconds:.1f} s" if row.status == Status.DONE else ""
-    return row.error or ", ".join(filter(None, (seconds, row.remark)))
 
 
 @click.command(
