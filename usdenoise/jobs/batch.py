@@ -1,9 +1,9 @@
 """The batch: plan, decide how many scans fit side by side, run each as a process, and write the table and the page."""
 
 import filecmp
+import math
 import os
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -303,7 +303,7 @@ def run_batch(  # noqa: PLR0913
     page = IndexPage(folder, list(decisions), command, job["display"])
     todo = [scan for scan, decision in decisions.items() if decision.row is None]
     # How many scans run side by side: with Dask, one on each thread of the workers
-    n_here, threads = (0, 1) if dask is not None else _side_by_side(todo, job, jobs)
+    n_here, threads = (0, 1) if dask is not None else scans_side_by_side(todo, job, jobs)
     scan_job = {**job, "options": replace(job["options"], threads=threads)}
     rows: dict[Scan, Row] = {}
     running: dict[Future[str | None], Scan] = {}
@@ -382,19 +382,31 @@ def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**defaults, **(arguments or {})}
 
 
-def _side_by_side(scans: Sequence[Scan], job: Mapping[str, Any], jobs: int | None) -> tuple[int, int]:
-    """Return the number of scans that run at a time here, and the number of threads of each.
+def scans_side_by_side(
+    scans: Sequence[Scan], arguments: Mapping[str, Any], jobs: int | None = None
+) -> tuple[int, int]:
+    """Return how many scans run at a time on this machine, and the number of threads of each.
 
     Scans side by side are faster than threads in one scan. At least one runs, whatever its memory.
+
+    Parameters
+    ----------
+    scans : sequence of Scan
+        All scans.
+    arguments : mapping
+        Keyword arguments of :func:`usdenoise.run` for every scan.
+    jobs : int, optional
+        Largest number; by default one for each thread, or for each scan if there are fewer.
     """
-    options = job["options"]
+    options = arguments["options"]
     threads = options.threads or available_threads()
     jobs = jobs or max(1, min(threads, len(scans)))
     if jobs > 1:
-        most, free = job.get("memory") or sys.maxsize, available_bytes()
-        needed = [min(most, expected_bytes(scan.path, job["reading"], options.precision)) for scan in scans]
-        needed.sort(reverse=True)
+        most, reading = arguments.get("memory") or math.inf, arguments["reading"]
+        needed = [min(most, expected_bytes(scan.path, reading, options.precision)) for scan in scans]
         # Any of the scans may meet: the largest ones have to fit.
+        needed.sort(reverse=True)
+        free = available_bytes()
         while jobs > 1 and sum(needed[:jobs]) > free:
             jobs -= 1
     return jobs, max(1, threads // jobs)

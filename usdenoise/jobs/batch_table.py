@@ -284,7 +284,7 @@ class IndexPage:
                     row=rows.get(scan) or scan_row(scan, Status.NOT_RUN, ""),
                     status=rows[scan].status.value if scan in rows else unfinished,
                     address=f"./{quote(os.fsencode(below))}"
-                    if scan in rows and scan_page.is_file()
+                    if scan in rows and os.path.isfile(scan_page)
                     else None,
                     thumbnail=None if image is None else thumbnail_png(image, scale),
                     on_common_scale=image is None or scale.is_near(image),

@@ -2,8 +2,9 @@
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -203,10 +204,11 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
     int
         Bytes; for an unreadable file, the bytes of a job on an empty file.
     """
-    try:
+    chosen = None
+    # What is wrong with the file is reported when it is read.
+    with suppress(UsdenoiseError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         chosen = describe(path, **reading).chosen
-    except UsdenoiseError:
-        chosen = None
     stack = 0 if chosen is None else _array_bytes(chosen.shape, np.dtype(chosen.dtype), precision)
     return int(PROCESS_BYTES + held_bytes(stack=stack))
 

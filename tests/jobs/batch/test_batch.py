@@ -21,7 +21,7 @@ from tests.results import differences
 from tests.stacks import write_stack
 from usdenoise import __version__
 from usdenoise.jobs import batch
-from usdenoise.jobs.batch import Decision, plan_batch, run_batch
+from usdenoise.jobs.batch import Decision, plan_batch, run_batch, scans_side_by_side
 from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.job import expected_bytes
 from usdenoise.report.pages import Row
@@ -278,18 +278,28 @@ def test_as_many_scans_run_as_fit_into_memory_at_the_start(
     assert report["parameters"]["threads"] == 6 // most
 
 
+def test_a_file_without_a_stack_takes_the_memory_of_a_process(tmp_path: Path) -> None:
+    (tmp_path / "x.zarr").mkdir()
+    (tmp_path / "x.zarr/.zgroup").write_text("{}")
+    # Without a warning, which is an error in tests.
+    assert expected_bytes(tmp_path / "x.zarr", {}, "single") == expected_bytes(
+        tmp_path / "gone.h5", {}, "single"
+    )
+
+
 def test_a_large_scan_among_small_ones_runs_beside_none_that_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = [write_scan(tmp_path / f"{n}.h5", shape=(24, n, 1000)) for n in (10, 2000, 10)]
+    paths = [write_scan(tmp_path / f"{k}.h5", shape=(24, n, 50)) for k, n in enumerate((10, 200, 10))]
     small, large = (expected_bytes(path, {}, "single") for path in paths[:2])
+    assert large > small
     job: dict[str, Any] = {**ARGUMENTS, "reading": {}}
     scans = [Scan(path, path.name, tmp_path / path.stem) for path in paths]
     for free, memory, expected in (
         (large + small - 1, None, 1), (large + small, None, 2), (2 * small, small, 2), (3 * small, small, 3),
     ):  # fmt: skip
         monkeypatch.setattr(batch, "available_bytes", lambda free=free: free)
-        assert batch._side_by_side(scans, {**job, "memory": memory}, 3)[0] == expected
+        assert scans_side_by_side(scans, {**job, "memory": memory}, 3)[0] == expected
 
 
 def test_the_flat_folder_holds_the_filtered_stacks_under_the_names_of_the_inputs(
