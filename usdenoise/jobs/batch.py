@@ -163,13 +163,19 @@ class BatchReport:
         One row for each scan, in natural order.
     seconds : float
         Duration of the batch in s.
-    output : mapping
-        Paths of the table, the record and the page.
+    folder : Path
+        Folder of the batch's results.
     """
 
     rows: tuple[Row, ...]
     seconds: float
-    output: Mapping[str, str]
+    folder: Path
+
+    @property
+    def output(self) -> dict[str, str]:
+        """Paths of the table, the record and the page."""
+        names = {"table": BatchFile.TABLE, "record": BatchFile.RECORD, "index": BatchFile.INDEX}
+        return {key: str(self.folder / name) for key, name in names.items()}
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -179,7 +185,7 @@ class BatchReport:
             "scans": len(self.rows),
             **{status.key: counts[status] for status in Status},
             "seconds": self.seconds,
-            "output": dict(self.output),
+            "output": self.output,
         }
 
     @property
@@ -305,7 +311,7 @@ def run_batch(  # noqa: PLR0913
     # How many scans run side by side: with Dask, one on each thread of the workers
     n_here, threads = (0, 1) if dask is not None else scans_side_by_side(todo, job, jobs)
     scan_job = {**job, "options": replace(job["options"], threads=threads)}
-    rows: dict[Scan, Row] = {}
+    rows = {scan: scan_row(scan, Status.NOT_RUN, decision.reason) for scan, decision in decisions.items()}
     running: dict[Future[str | None], Scan] = {}
 
     def finish(scan: Scan, row: Row) -> None:
@@ -317,13 +323,7 @@ def run_batch(  # noqa: PLR0913
         watcher.finished(row)
 
     def write(is_over: bool) -> BatchReport:
-        names = {"table": BatchFile.TABLE, "record": BatchFile.RECORD, "index": BatchFile.INDEX}
-        output = {key: str(folder / name) for key, name in names.items()}
-        all_rows = [
-            rows.get(scan) or scan_row(scan, Status.NOT_RUN, decision.reason)
-            for scan, decision in decisions.items()
-        ]
-        report = BatchReport(tuple(all_rows), time.monotonic() - began, output)
+        report = BatchReport(tuple(rows.values()), time.monotonic() - began, folder)
         write_tables(folder, report.rows, report.summary, requested(**job), command)
         page.write(rows, None if is_over else running.values())
         return report

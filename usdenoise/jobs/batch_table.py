@@ -259,7 +259,7 @@ class IndexPage:
         Parameters
         ----------
         rows : mapping from Scan to Row
-            Rows of the scans that are finished.
+            Rows of the scans; those without one are not run.
         running : collection of Scan, optional
             Scans that run; None (the default) after the last scan.
 
@@ -276,16 +276,18 @@ class IndexPage:
         scale = common_scale(list(known.values()), self._display)
         entries = []
         for scan in self._scans:
-            unfinished = "not run" if running is None else "running" if scan in running else "waiting"
-            scan_page, image = scan.folder / f"{scan.path.stem}_report.html", known.get(scan)
+            row, image = rows.get(scan) or scan_row(scan, Status.NOT_RUN, ""), known.get(scan)
+            state = row.status.value
+            if row.status == Status.NOT_RUN and running is not None:
+                state = "running" if scan in running else "waiting"
+            scan_page = scan.folder / f"{scan.path.stem}_report.html"
+            has_page = row.status != Status.NOT_RUN and os.path.isfile(scan_page)
             below = os.path.relpath(scan_page, self._folder)
             entries.append(
                 Entry(
-                    row=rows.get(scan) or scan_row(scan, Status.NOT_RUN, ""),
-                    status=rows[scan].status.value if scan in rows else unfinished,
-                    address=f"./{quote(os.fsencode(below))}"
-                    if scan in rows and os.path.isfile(scan_page)
-                    else None,
+                    row=row,
+                    status=state,
+                    address=f"./{quote(os.fsencode(below))}" if has_page else None,
                     thumbnail=None if image is None else thumbnail_png(image, scale),
                     on_common_scale=image is None or scale.is_near(image),
                 )
