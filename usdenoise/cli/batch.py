@@ -28,7 +28,7 @@ from usdenoise.options.declaration import Group
 from usdenoise.options.job_options import NO_PRODUCTS
 
 if TYPE_CHECKING:
-    from usdenoise.jobs.batch import BatchReport, Decision
+    from usdenoise.jobs.batch import BatchReport
     from usdenoise.jobs.batch_table import Scan
     from usdenoise.report.pages import Row
 
@@ -53,9 +53,9 @@ class BatchView:
         self._total = 0
         self._counts: Counter[str] = Counter()
 
-    def planned(self, decisions: "Mapping[Scan, Decision]") -> None:
+    def planned(self, rows: "Mapping[Scan, Row]") -> None:
         """Begin to count the scans."""
-        self._total = len(decisions)
+        self._total = len(rows)
         self._console.begin("scans", self._total)
 
     def started(self, scan: "Scan") -> None:
@@ -177,12 +177,13 @@ def command(
     from usdenoise.jobs.batch import plan_batch, run_batch
 
     if dry_run:
-        for scan, decision in plan_batch(paths, output, **selection).items():
+        for row in plan_batch(paths, output, **selection).values():
+            action = "skip" if row.status == "skipped" else "run"
             if console.as_json:
-                print_json({"scan": scan.name, "path": str(scan.path), "folder": str(scan.folder),
-                            "action": decision.action, "reason": decision.reason})  # fmt: skip
+                print_json({"scan": row.scan, "path": row.path, "folder": row.folder,
+                            "action": action, "reason": row.reason})  # fmt: skip
             else:
-                print_line(f"{decision.action:<4}  {scan.name}  ({decision.reason})")
+                print_line(f"{action:<4}  {row.scan}  ({row.reason})")
         return
     report = run_batch(
         paths,

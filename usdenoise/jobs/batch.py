@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,29 +39,8 @@ from usdenoise.system.signals import uninterrupted
 from usdenoise.system.threads import available_threads
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What a batch does with a scan, and why.
-
-    Attributes
-    ----------
-    reason : str
-        Reason in words.
-    row : Row or None
-        Row of a scan with complete results; None (the default) if the scan is run.
-    """
-
-    reason: str
-    row: Row | None = None
-
-    @property
-    def action(self) -> str:
-        """The action for the scan: "run" or "skip"."""
-        return "run" if self.row is None else "skip"
-
-
-def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) -> Decision:
-    """Decide what to do with a scan.
+def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) -> Row:
+    """Return the row of a scan before a batch: "skipped" with its results, or "not run", and the reason.
 
     Parameters
     ----------
@@ -71,21 +51,22 @@ def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) ->
     overwrite : bool
         Whether to run the scan even if its results are complete.
     """
+    not_run = partial(scan_row, scan, Status.NOT_RUN)
     if overwrite:
-        return Decision("overwrite")
+        return not_run("overwrite")
     try:
         report = read_report(scan)
     except FileNotFoundError:
-        return Decision("new")
+        return not_run("new")
     except ValueError as error:
-        return Decision(str(error))
+        return not_run(str(error))
     changes = list(_changes(report.requested, requested))
     if changes:
-        return Decision(f"options changed: {', '.join(changes)}")
+        return not_run(f"options changed: {', '.join(changes)}")
     state = file_state(scan.path)
     if state is None or not is_same_state(state, vars(report.input)):
-        return Decision("the input changed")
-    return Decision("complete", scan_row(scan, Status.SKIPPED, "complete", **values_of_report(report)))
+        return not_run("the input changed")
+    return scan_row(scan, Status.SKIPPED, "complete", **values_of_report(report))
 
 
 def _changes(before: Any, now: Any, name: str = "") -> Iterator[str]:
@@ -143,8 +124,8 @@ def _link(source: str | Path, link_path: str | Path) -> None:
 class BatchWatcher(Protocol):
     """Methods that a batch calls to report its progress."""
 
-    def planned(self, decisions: Mapping[Scan, Decision]) -> None:
-        """Take all scans, with the decision about each."""
+    def planned(self, rows: Mapping[Scan, Row]) -> None:
+        """Take all scans, with the row of each before the batch."""
 
     def started(self, scan: Scan) -> None:
         """Take a scan that is started."""
@@ -201,8 +182,8 @@ def plan_batch(
     arguments: Mapping[str, Any] | None = None,
     patterns: Sequence[str] = (),
     overwrite: bool = False,
-) -> dict[Scan, Decision]:
-    """Decide what :func:`run_batch` would do with each scan, and why, without writing anything.
+) -> dict[Scan, Row]:
+    """Decide which scans :func:`run_batch` would run or skip, and why, without writing anything.
 
     Parameters
     ----------
@@ -211,8 +192,8 @@ def plan_batch(
 
     Returns
     -------
-    dict from Scan to Decision
-        Decisions about all scans, in natural order.
+    dict from Scan to Row
+        Rows of all scans, "skipped" or "not run", in natural order.
 
     Raises
     ------
@@ -304,14 +285,13 @@ def run_batch(  # noqa: PLR0913
     began, folder, watcher = time.monotonic(), Path(folder), watcher or NoProgress()
     # The plan: without any scan, no folder is created
     job = _complete(arguments)
-    decisions = plan_batch(paths, folder, arguments=job, patterns=patterns, overwrite=overwrite)
-    links = _stack_links(folder, decisions, job["output"]) if flat else {}
-    page = IndexPage(folder, list(decisions), command, job["display"])
-    todo = [scan for scan, decision in decisions.items() if decision.row is None]
+    rows = plan_batch(paths, folder, arguments=job, patterns=patterns, overwrite=overwrite)
+    links = _stack_links(folder, rows, job["output"]) if flat else {}
+    page = IndexPage(folder, list(rows), command, job["display"])
+    todo = [scan for scan, row in rows.items() if row.status == Status.NOT_RUN]
     # How many scans run side by side: with Dask, one on each thread of the workers
     n_here, threads = (0, 1) if dask is not None else scans_side_by_side(todo, job, jobs)
     scan_job = {**job, "options": replace(job["options"], threads=threads)}
-    rows = {scan: scan_row(scan, Status.NOT_RUN, decision.reason) for scan, decision in decisions.items()}
     running: dict[Future[str | None], Scan] = {}
 
     def finish(scan: Scan, row: Row) -> None:
@@ -330,11 +310,11 @@ def run_batch(  # noqa: PLR0913
 
     with locked(folder) as lock, scan_workers(n_here, dask, lock) as (start, n_workers):
         try:
-            watcher.planned(decisions)
-            for scan, decision in decisions.items():
+            watcher.planned(rows)
+            for scan, row in rows.items():
                 scan.clear()
-                if decision.row is not None:
-                    finish(scan, decision.row)
+                if row.status == Status.SKIPPED:
+                    finish(scan, row)
             while todo or running:
                 # Start scans on free workers
                 while todo and len(running) < n_workers():
@@ -351,7 +331,7 @@ def run_batch(  # noqa: PLR0913
                 # The outcome of a scan is its report
                 for future in done:
                     scan = running[future]
-                    finish(scan, _finished_row(scan, decisions[scan].reason, future))
+                    finish(scan, _finished_row(scan, rows[scan].reason, future))
                     del running[future]
         except BaseException as error:
             with uninterrupted():
@@ -359,14 +339,15 @@ def run_batch(  # noqa: PLR0913
                 lock.unlink(missing_ok=True)
                 wait(running, 2 * GRACE_S)
                 for scan in running.values():
-                    if row := decide(scan, requested(**job)).row:
-                        rows[scan] = replace(row, status=Status.DONE, reason=decisions[scan].reason)
+                    row = decide(scan, requested(**job))
+                    if row.status == Status.SKIPPED:
+                        rows[scan] = replace(row, status=Status.DONE, reason=rows[scan].reason)
                     else:
                         scan.clear()
                 write(is_over=True)
             n_done = sum(row.status in WITH_RESULTS for row in rows.values())
             error.add_note(
-                f"{n_done} of {len(decisions)} scans are done; the same command filters the remaining scans"
+                f"{n_done} of {len(rows)} scans are done; the same command filters the remaining scans"
             )
             raise
         return write(is_over=True)

@@ -21,7 +21,7 @@ from tests.results import differences
 from tests.stacks import write_stack
 from usdenoise import __version__
 from usdenoise.jobs import batch
-from usdenoise.jobs.batch import Decision, plan_batch, run_batch, scans_side_by_side
+from usdenoise.jobs.batch import plan_batch, run_batch, scans_side_by_side
 from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.job import expected_bytes
 from usdenoise.report.pages import Row
@@ -56,7 +56,7 @@ def mine(scans: Path, done: tuple[Path, Any], tmp_path: Path) -> tuple[Path, Pat
 
 def decisions(scans: Path, out: Path, **settings: Any) -> dict[str, tuple[str, str]]:
     plan = plan_batch([scans], out, **{"arguments": ARGUMENTS, **settings})
-    return {scan.name: (decision.action, decision.reason) for scan, decision in plan.items()}
+    return {row.scan: ("run" if row.status == "not run" else "skip", row.reason) for row in plan.values()}
 
 
 def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) -> None:
@@ -230,7 +230,7 @@ class Told:
         self.running = self.most = 0
         self.finished_scans: list[str] = []
 
-    def planned(self, decisions: Mapping[Scan, Decision]) -> None: ...
+    def planned(self, rows: Mapping[Scan, Row]) -> None: ...
 
     def started(self, scan: Scan) -> None:
         self.running += 1
