@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg  # noqa: F401, loads the BLAS of SciPy, so that it is limited as well
 from threadpoolctl import threadpool_limits
 
+from tests.jobs.batch.shared import scans_in_this_process  # noqa: F401, a fixture of all tests
 from usdenoise.jobs.simulate_job import simulate_to_file
+from usdenoise.jobs.workers import DEATHS
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
 from usdenoise.report import result_pictures
@@ -43,6 +46,19 @@ def phantom_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("phantom") / "small.h5"
     simulate_to_file(path, replace(SMALL, terms=True))
     return path
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """Two worker processes of one thread each, which all tests that need workers share."""
+    # Imported where it is used: it takes a second.
+    import dask
+    from distributed import LocalCluster
+
+    with dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}):
+        workers = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with workers:
+        yield workers
 
 
 @pytest.fixture

@@ -1,88 +1,25 @@
-"""The design holds: who may import whom, style, types, and options that are declared once."""
+"""The design: packages and layers, no circular imports, and the page of the code."""
 
 import ast
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-from click.testing import CliRunner
-
-from usdenoise.cli import main
-from usdenoise.options import DenoiseOptions
-from usdenoise.options.declaration import Option, flag
-
 ROOT = Path(__file__).parents[1]
-
-
-def tool(name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    program = Path(sys.executable).parent / name
-    return subprocess.run([str(program), *arguments], capture_output=True, text=True, cwd=ROOT)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [("lint-imports",), ("ruff", "check"), ("ruff", "format", "--check"), ("mypy",)],
-    ids=" ".join,
-)
-def test_checks_pass(command: tuple[str, ...]) -> None:
-    done = tool(*command)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def run_help() -> str:
-    result = CliRunner().invoke(main, ["run", "--help"])
-    assert result.exit_code == 0
-    return result.stdout
-
-
-def entry(run_help: str, name: str) -> str:
-    """What --help says on one option or one key of the estimator, in one line."""
-    start = rf"^ +(?:(?:-\w, )?{flag(name)} |{name}=)"
-    found = re.search(rf"{start}(.*?)(?=^  \S|^\S|\Z)", run_help, re.MULTILINE | re.DOTALL)
-    assert found is not None, f"{name} is not in run --help"
-    return " ".join(found[1].split())
-
-
-@pytest.mark.parametrize("option", DenoiseOptions.declared.values(), ids=lambda option: option.name)
-def test_every_option_is_in_the_help_with_its_default(option: Option, run_help: str) -> None:
-    text = entry(run_help, option.name)
-    if option.default is False:
-        assert "[default:" not in text
-    elif option.default is not None:
-        assert f"[default: {option.default}]" in text
-    for choice in option.choices:
-        assert re.search(rf"\b{re.escape(choice)}\b", text)
-
-
-SHARED = (
-    "dataset", "axes", "frames", "frame-rate", "spacing", "preset", "dynamic-range", "overwrite",
-    "json", "quiet", "verbose", "output",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SHARED)
-def test_every_shared_option_of_the_contract_is_there(name: str, run_help: str) -> None:
-    assert f"--{name}" in run_help
-
-
-SOURCES = sorted((ROOT / "usdenoise").rglob("*.py"))
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+LAYERS = [
+    [name.removeprefix("usdenoise.") for name in row.split(" | ")]
+    for contract in CONTRACTS
+    if contract["type"] == "layers"
+    for row in contract["layers"]
+]
 
 
 def test_every_package_is_in_the_layer_contract() -> None:
-    entries = [path for path in (ROOT / "usdenoise").iterdir() if path.name != "__pycache__"]
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    layers = next(contract for contract in contracts if contract["type"] == "layers")
-    packages = {
-        path.stem for path in entries if not path.stem.startswith("__") and path.suffix in ("", ".py")
-    }
-    assert {
-        name.removeprefix("usdenoise.") for row in layers["layers"] for name in row.split(" | ")
-    } == packages
-    assert not any("ignore_imports" in contract for contract in contracts)
+    entries = [path for path in (ROOT / "usdenoise").iterdir() if not path.stem.startswith("__")]
+    packages = {path.stem for path in entries if path.suffix in ("", ".py")}
+    assert {name for row in LAYERS for name in row} == packages
+    assert not any("ignore_imports" in contract for contract in CONTRACTS)
 
 
 def imported_files(path: Path) -> set[Path]:
@@ -98,30 +35,22 @@ def imported_files(path: Path) -> set[Path]:
     return found
 
 
-def test_no_files_import_each_other_in_a_circle() -> None:
-    # Loading a public name on first use is no import of the file that offers it.
-    graph = {path: imported_files(path) for path in SOURCES if path != ROOT / "usdenoise/__init__.py"}
+def test_no_imports_are_circular() -> None:
+    # Loading a public name on first use does not import the file that offers it.
+    sources = set((ROOT / "usdenoise").rglob("*.py")) - {ROOT / "usdenoise/__init__.py"}
+    graph = {path: imported_files(path) for path in sources}
     while leaves := [path for path, targets in graph.items() if not targets & graph.keys()]:
         for path in leaves:
             del graph[path]
     assert {str(path.relative_to(ROOT)) for path in graph} == set()
 
 
-def test_the_page_of_the_code_has_the_layers_of_the_contract() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+def test_the_architecture_page_has_the_layers_and_names_files_that_exist() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     rows = re.search(r"^\| package \|.*\n\|---.*\n((?:\|.*\n)+)", page, re.MULTILINE)
     assert rows is not None
-    table = [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows[1].splitlines()]
-    assert table == [[name.removeprefix("usdenoise.") for name in row.split(" | ")] for row in layers]
-
-
-def test_every_file_on_the_page_of_the_code_exists() -> None:
-    page = (ROOT / "docs/architecture.md").read_text()
+    assert [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows[1].splitlines()] == LAYERS
     named = set(re.findall(r"`([\w/]+(?:\.(?:py|html|txt)|/))`", page))
     assert len(named) > 40
-    missing = [
-        name for name in named if not any((place / name).exists() for place in (ROOT, ROOT / "usdenoise"))
-    ]
-    assert missing == []
+    places = (ROOT, ROOT / "usdenoise")
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []

@@ -59,15 +59,3 @@ def test_the_examples_of_a_module_run(name: str, monkeypatch: pytest.MonkeyPatch
     assert result.failed == 0
     required = {*OTHERS, *map(home, WITH_EXAMPLES)}
     assert result.attempted > 0 or name not in required
-
-
-@pytest.mark.parametrize("name", WITH_EXAMPLES)
-def test_a_public_name_has_an_example(name: str) -> None:
-    tests = doctest.DocTestFinder(recurse=False).find(getattr(usdenoise, name), name)
-    assert sum(len(test.examples) for test in tests) > 0
-
-
-@pytest.mark.parametrize("name", ["cnr", "contrast_db", "correlation", "detection_auc", "gcnr"])
-def test_a_metric_has_an_example(name: str) -> None:
-    tests = doctest.DocTestFinder(recurse=False).find(getattr(usdenoise.metrics, name), name)
-    assert sum(len(test.examples) for test in tests) > 0

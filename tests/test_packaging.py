@@ -1,8 +1,12 @@
-"""The recipes in packaging/ name what pyproject.toml names."""
+"""The distributions install and run, and the recipes in packaging/ name what pyproject.toml names."""
 
 import re
+import subprocess
 import tomllib
+import venv
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -29,3 +33,35 @@ def test_the_readme_installs_extras_that_exist() -> None:
     assert named
     for extras in named:
         assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+
+
+BUILD = """
+import sys
+from hatchling import build
+
+for make in (build.build_wheel, build.build_sdist):
+    print(make(sys.argv[1]))
+"""
+
+
+@pytest.mark.slow
+def test_distributions_install_and_filter_the_sample_data(tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv/bin/python"
+    install = [python, "-m", "pip", "install", "--quiet"]
+    subprocess.run(
+        [*install, *tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]],
+        check=True,
+    )
+    built = subprocess.run(
+        [python, "-c", BUILD, tmp_path], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    names = [name for name in built.stdout.split() if name.endswith((".whl", ".tar.gz"))]
+    assert len(names) == 2
+    for name, more in zip(names, ((), ("--force-reinstall", "--no-deps")), strict=True):
+        subprocess.run([*install, *more, tmp_path / name], check=True)
+        program, out = tmp_path / "venv/bin/usdenoise", tmp_path / f"out of {name}"
+        subprocess.run(
+            [program, "run", ROOT / "sample_data/phantom.h5", "-o", out, "-q"], check=True, cwd=tmp_path
+        )
+        assert (out / "phantom_power_doppler.png").is_file()

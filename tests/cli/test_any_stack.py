@@ -20,7 +20,7 @@ FLAWS = ("none", "constant pixels", "equal frames", "holes", "infinite", "zeros"
 TYPES = ("c8", "c16", "f4", "f8", "f2", "i1", "i2", "u2", "i4", "i8")
 
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_pictures")]
 
 
 @st.composite

@@ -20,12 +20,9 @@ def test_bash_is_answered() -> None:
     [
         (("run", "--low-c"), ["--low-cutoff"]),
         (("run", "--method", "e"), ["eta-decay"]),
-        (("run", "--high-cutoff", ""), ["rank", "none"]),
         (("run", "--estimator", "p"), ["patience=", "precision="]),
         (("run", "--products", "power,v"), ["power,velocity"]),
         (("session", "--movie", ""), ["gif", "mp4"]),
-        (("compare", "-m", "rs"), ["rsvd"]),
-        (("reproduce", "al"), ["all"]),
     ],
 )
 def test_values_are_completed(words: tuple[str, ...], expected: list[str]) -> None:

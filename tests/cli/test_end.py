@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.batch.shared import shell
 from tests.programs import python
-from usdenoise import __version__
 
 PROGRAM = """
 import atexit, os, sys
@@ -27,12 +25,12 @@ print("not reached")
 
 
 @pytest.mark.parametrize("code", [0, 1, 3])
-def test_what_is_printed_and_registered_is_seen(code: int) -> None:
+def test_output_and_exit_functions_are_not_lost(code: int) -> None:
     done = python(PROGRAM, code)
     assert (done.returncode, done.stdout, done.stderr) == (code, "printed\n", "registered\n")
 
 
-def test_a_success_that_cannot_be_written_is_none() -> None:
+def test_output_that_cannot_be_written_is_a_failure() -> None:
     # Otherwise the program would fail where it prints.
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-c", PROGRAM, "0"]
@@ -42,9 +40,3 @@ def test_a_success_that_cannot_be_written_is_none() -> None:
         )
     assert done.returncode == 120
     assert "No space left on device" in done.stderr
-
-
-def test_version_ends_well() -> None:
-    done = shell("--version")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert __version__ in done.stdout

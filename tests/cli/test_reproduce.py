@@ -68,16 +68,8 @@ def test_it_writes_a_picture_curves_and_a_record(done: tuple[Path, Result]) -> N
             assert float(ours[-1]["median"]) == finals[0]
             assert float(ours[0]["median"]) > 1e-2
     assert saved["panels"][0]["final_errors"]["eta-decay"][0] < 1e-12
-
-
-def test_each_claim_is_printed_once(done: tuple[Path, Result]) -> None:
-    folder, result = done
-    claims = record(folder, "one-bit")["claims"]
-    assert len(claims) == 7
     lines = [line.strip() for line in result.stdout.splitlines()]
-    for claim in claims:
-        assert lines.count(claim["statement"]) == 1
-    assert f"{sum(claim['held'] for claim in claims)} of 7 claims held" in lines
+    assert all(lines.count(claim["statement"]) == 1 for claim in saved["claims"])
 
 
 def test_existing_results_are_refused_before_the_first_experiment(done: tuple[Path, Result]) -> None:
@@ -104,19 +96,6 @@ def test_json_is_one_object_and_overwriting_gives_the_same(tmp_path: Path) -> No
     assert record(tmp_path / "out", "high-noise")["claims"] == saved["claims"]
 
 
-def test_wall_time_is_drawn_against_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (setting,) = EXPERIMENTS["wall-time"].settings
-    short = replace(EXPERIMENTS["wall-time"], settings=[replace(setting, iterations=1000)])
-    monkeypatch.setattr(reproduce, "EXPERIMENTS", {"wall-time": short})
-    result = cli("reproduce", "wall-time", "--seeds", 1, "-o", tmp_path)
-    assert result.exit_code == 0
-    with (tmp_path / "wall-time.csv").open(newline="") as file:
-        mine = [row for row in csv.DictReader(file) if row["curve"] == "eta-decay"]
-    assert (float(mine[0]["x"]), float(mine[-1]["x"])) == (0, 0.5)
-    assert float(mine[0]["median"]) == 1
-    assert float(mine[-1]["median"]) < 1e-5
-
-
 def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setups, "QUICK_SHAPE", (32, 24, 120))
     table = {**EXPERIMENTS, "ultrasound-grid": replace(ultrasound.GRID, samplings=(0.5, 0.2))}
@@ -139,7 +118,9 @@ def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.
     assert iio.imread(tmp_path / "ultrasound_power_doppler.png").ndim == 3
 
 
-def test_interrupted_it_keeps_what_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_experiments_remain_after_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Stopped:
         title = "Title"
 

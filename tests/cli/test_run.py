@@ -32,7 +32,7 @@ OUTPUTS = {
 
 
 NO_BLOOD = "warning: no blood was found above the noise\n"
-"""What is said of a small stack of noise."""
+"""The warning about a small stack of noise."""
 
 
 @pytest.fixture(scope="module")
@@ -49,27 +49,11 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_run_prints_a_summary_on_stdout(stack: Path, tmp_path: Path) -> None:
     result = cli("run", stack, "-o", tmp_path / "out", *QUICK, "--low-cutoff", 1)
     assert (result.exit_code, result.stderr) == (0, NO_BLOOD)
-    for text in (
-        f"{stack} (iq, t 40, z 12, x 10, complex64)",
-        "eta-decay, rank 3, 50 % of the entries sampled",
-    ):
-        assert text in result.stdout
-    assert re.search(
-        r"clutter +1 component removed, as given\n"
-        r"kept +the next 2 components; the residual is dropped as noise\n",
-        result.stdout,
-    )
-    assert re.search("stopped +after 2 iterations: all iterations were done", result.stdout)
+    assert f"{stack} (iq, t 40, z 12, x 10, complex64)" in result.stdout
+    assert re.search("clutter +1 component removed, as given\n", result.stdout)
     written = re.findall("^(?:wrote|page) +(.*)$", result.stdout, re.MULTILINE)
     assert sorted(written) == sorted(str(tmp_path / "out" / name) for name in OUTPUTS.values())
     assert all(Path(name).stat().st_size > 0 for name in written)
-
-
-@pytest.mark.parametrize(("flag", "warned"), [("-q", NO_BLOOD), ("-qq", ""), ("--quiet", NO_BLOOD)])
-def test_quiet_prints_warnings_at_most(flag: str, warned: str, stack: Path, tmp_path: Path) -> None:
-    result = cli("run", stack, "-o", tmp_path / "out", *QUICK, flag)
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", warned)
-    assert sorted(os.listdir(tmp_path / "out")) == sorted(OUTPUTS.values())
 
 
 def test_assumptions_are_notes_on_stderr(tmp_path: Path) -> None:
@@ -85,12 +69,13 @@ def test_warnings_need_two_q_to_be_silent(tmp_path: Path) -> None:
     values[3, 4, 5] = np.nan
     path = write(tmp_path / "x.h5", values, axes="tzx")
     once = cli("run", path, "-o", tmp_path / "a", *QUICK, "-q")
-    assert once.stdout == ""
+    assert (once.exit_code, once.stdout) == (0, "")
+    assert sorted(os.listdir(tmp_path / "a")) == sorted(OUTPUTS.values())
     assert re.fullmatch(NO_BLOOD + "warning: 1 entries were NaN or infinite.*\n", once.stderr)
     assert cli("run", path, "-o", tmp_path / "b", *QUICK, "-qq").stderr == ""
 
 
-def test_nothing_animates_where_there_is_no_terminal(stack: Path, tmp_path: Path) -> None:
+def test_nothing_animates_without_a_terminal(stack: Path, tmp_path: Path) -> None:
     arguments = ["run", str(stack), "-o", str(tmp_path / "out"), *QUICK, "-v", "--json"]
     done = shell(*arguments, TERM="xterm-256color", COLORTERM="truecolor")
     assert done.returncode == 0
@@ -136,14 +121,14 @@ def test_json_is_one_object_with_every_key_of_the_contract(tmp_path: Path) -> No
     assert parse((tmp_path / "out" / "x_report.json").read_text()) == report
 
 
-@pytest.mark.parametrize("iterations", [0, 2])
 @pytest.mark.parametrize("method", ["svd", "gd", "precgd", "scaledgd", "scaledgd-lambda"])
-def test_every_method_reports(method: str, iterations: int, stack: Path, tmp_path: Path) -> None:
-    options = (*QUICK, "--method", method, "--estimator", f"iterations={iterations}")
-    report = parse(cli("run", stack, "-o", tmp_path / "out", *options, "--json", "-q").stdout)
-    assert set(report) >= REPORT_KEYS
-    assert (report["method"], report["iterations"]) == (method, 0 if method == "svd" else iterations)
-    assert (report["held_out_rmse"] is None) == (method == "svd")
+def test_every_method_reports(method: str, stack: Path, tmp_path: Path) -> None:
+    for iterations in (0, 2):
+        options = (*QUICK, "--method", method, "--estimator", f"iterations={iterations}", "--overwrite")
+        report = parse(cli("run", stack, "-o", tmp_path / "out", *options, "--json", "-q").stdout)
+        assert set(report) >= REPORT_KEYS
+        assert (report["method"], report["iterations"]) == (method, 0 if method == "svd" else iterations)
+        assert (report["held_out_rmse"] is None) == (method == "svd")
 
 
 # ---------------------------------------------------------------- outputs
@@ -175,14 +160,6 @@ def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
     assert (result.spacing_mm, result.n_frames) == ({"z": 0.1, "x": 0.2}, 15)
 
 
-def test_the_paper_preset_can_be_overridden(stack: Path, tmp_path: Path) -> None:
-    options = ("--preset", "paper", "--rank", 2, "--estimator", "iterations=1", "--json")
-    report = parse(cli("run", stack, "-o", tmp_path / "out", *options).stdout)
-    assert (report["rank"], report["iterations"], report["sampling"]) == (2, 1, 0.5)
-    assert (report["parameters"]["alpha"], report["parameters"]["decay"]) == (1e7, 0.05)
-    assert report["parameters"]["refit"] == "none"
-
-
 # ---------------------------------------------------------------- the same numbers
 
 
@@ -206,14 +183,13 @@ def test_the_same_seed_gives_the_same_bytes(blocks: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize("method", ["eta-decay", "svd"])
 def test_threads_do_not_change_a_byte(method: str, blocks: Path, tmp_path: Path) -> None:
     first = results(blocks, tmp_path / "1", "--threads", 1, "--method", method)
-    assert results(blocks, tmp_path / "2", "--threads", 2, "--method", method) == first
     assert results(blocks, tmp_path / "3", "--threads", 3, "--method", method) == first
 
 
 # ---------------------------------------------------------------- the automatic choices
 
 
-def test_default_run_says_what_it_chose_and_why(phantom_file: Path, tmp_path: Path) -> None:
+def test_a_default_run_reports_its_choices(phantom_file: Path, tmp_path: Path) -> None:
     result = cli("run", phantom_file, "-o", tmp_path / "out", "--json")
     report = parse(result.stdout)
     assert 8 <= report["low_cutoff"] <= 18
@@ -223,24 +199,3 @@ def test_default_run_says_what_it_chose_and_why(phantom_file: Path, tmp_path: Pa
     assert report["estimate"] == "as good as the full SVD"
     assert report["verdict"] == f"{report['blood']['sentence']}; estimate: as good as the full SVD"
     assert report["held_out_ratio"] < 1.1
-
-
-def test_a_sample_too_small_for_the_rank_is_warned_about(phantom_file: Path, tmp_path: Path) -> None:
-    result = cli(
-        "run",
-        phantom_file,
-        "-o",
-        tmp_path / "out",
-        "--estimator",
-        "refit=none",
-        "--estimator",
-        "sampling=0.3",
-        "--rank",
-        20,
-    )
-    assert result.exit_code == 0
-    assert re.search(
-        "warning: too few samples: 36 per pixel for rank 20; raise the sampling, or refit", result.stderr
-    )
-    # The summary does not repeat the warning.
-    assert re.search("^estimate +too few samples; see the warning$", result.stdout, re.MULTILINE)

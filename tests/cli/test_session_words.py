@@ -1,4 +1,4 @@
-"""What ``usdenoise session`` says to those who use it for the first time."""
+"""``usdenoise session``: its summary, its table, and what is refused."""
 
 import json
 from pathlib import Path
@@ -27,12 +27,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return blocks
 
 
-def test_one_file_without_a_window_is_said_to_be_one_block(folder: Path, tmp_path: Path) -> None:
-    done = cli("session", folder / "0.h5", "-o", tmp_path, "--low-cutoff", "3")
-    assert "the session is a single block; " in done.stderr
-    assert "components 0.00 s" not in done.stdout
-
-
 def test_a_session_of_one_pixel_is_an_error(tmp_path: Path) -> None:
     for number, block in enumerate(scan(3).blocks):
         write_stack(tmp_path / f"in/{number}.h5", block[:, :1, :1], axes="tzx", frame_rate_hz=RATE_HZ)
@@ -40,14 +34,14 @@ def test_a_session_of_one_pixel_is_an_error(tmp_path: Path) -> None:
     refused(done, "give a stack of several pixels$")
 
 
-def test_the_svd_of_each_block_is_a_batch(folder: Path) -> None:
+def test_the_svd_is_refused_for_sessions(folder: Path) -> None:
     with pytest.raises(OptionError, match="`usdenoise batch` and method svd"):
         session(folder, method="svd")
     with pytest.raises(OptionError, match="`usdenoise batch` and method svd"):
         Session(method="svd")
 
 
-def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) -> None:
+def test_a_session_of_a_folder_lists_its_files(folder: Path, tmp_path: Path) -> None:
     done = cli(
         "session", folder, "-o", tmp_path, "--low-cutoff", "3", "--stacks", "--nifti", "--block-interval", "2"
     )
@@ -66,7 +60,7 @@ def test_a_session_of_a_folder_says_what_it_wrote(folder: Path, tmp_path: Path) 
     assert "several files; the JSON report has their sizes and times" in page
 
 
-def test_blocks_that_are_done_say_how_much_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [50.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     shown: list[str] = []

@@ -1,8 +1,6 @@
 """A job that fails while it writes: what it still does, and what it leaves."""
 
-import time
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -12,30 +10,6 @@ import usdenoise.jobs.run_job as run_job
 from tests.jobs.inputs import stack, write_npy
 from usdenoise.errors import OutputError
 from usdenoise.jobs.job import NoProgress
-from usdenoise.jobs.products import Product
-
-
-def test_no_picture_is_begun_after_the_main_file_has_failed(tmp_path: Path, monkeypatch: Any) -> None:
-    failed, begun = Event(), []
-
-    def product(name: str) -> Product:
-        def write(*_: Any) -> None:
-            begun.append(name)
-            assert failed.wait(60)
-            time.sleep(0.5)
-
-        return Product(name, lambda job: True, write_others=write)
-
-    def fail(*_: Any) -> None:
-        failed.set()
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(run_job, "PRODUCTS", (product("first"), product("second")))
-    monkeypatch.setattr(run_job, "write_result", fail)
-    with pytest.raises(OutputError, match="No space left"):
-        run_job.run(write_npy(tmp_path), tmp_path / "out", reading={"axes": "tzx"})
-    assert begun in ([], ["first"])
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.usefixtures("no_pictures")

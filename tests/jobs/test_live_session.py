@@ -30,6 +30,8 @@ from usdenoise.options.job_options import Output, SessionOptions
 from usdenoise.sessions import live_state
 from usdenoise.sessions.regions import WHOLE_IMAGE
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
 RIGHT = f"rect:0,{IMAGE[1] // 2},{IMAGE[0]},{IMAGE[1]}"
 BARE = Output()
@@ -104,13 +106,12 @@ def test_blocks_of_noise_have_no_blood() -> None:
     assert abs(np.mean(found[-1].series[WHOLE_IMAGE])) < 0.1
 
 
-@pytest.mark.parametrize("what", ["whole", "frame", "entries"])
-def test_tissue_that_moves_on_is_taken_out(what: str) -> None:
+@pytest.mark.parametrize("what", ["whole", "entries"])
+def test_new_tissue_is_removed(what: str) -> None:
     """Tissue of another place comes after four blocks, which no clutter from the blocks before it knows."""
     here, there = scan(5, seed=5), scan(2, seed=6)
-    if what == "frame":
+    if what == "entries":
         there.iq[7] = np.nan
-    elif what == "entries":
         there.iq[np.random.default_rng(0).random(there.iq.shape) < 0.002] = np.nan
     live = Session(axes="tzx", frame_rate=RATE_HZ)
     before = [live.add(block) for block in here.blocks][-1]
@@ -147,7 +148,7 @@ def test_wrong_blocks_and_regions_are_refused(made: Scan) -> None:
             Session(axes="tzx", regions={name: RIGHT})
 
 
-@pytest.mark.parametrize("what", ["silent pixel", "length"])
+@pytest.mark.parametrize("what", [pytest.param("silent pixel", marks=pytest.mark.slow), "length"])
 def test_blocks_of_other_pixels_and_lags_go_on(
     what: str, made: Scan, updates: list[SessionUpdate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +249,7 @@ def slowly(path: Path, content: bytes, pieces: int = 6, pause: float = 0.03) -> 
 
 
 @pytest.mark.usefixtures("fast")
-def test_files_are_taken_when_they_are_whole(made: Scan, tmp_path: Path) -> None:
+def test_files_are_filtered_when_they_are_complete(made: Scan, tmp_path: Path) -> None:
     folder, aside = tmp_path / "mouse", tmp_path / "aside"
     folder.mkdir()
     whole = [drop(aside, number, made.blocks[number]).read_bytes() for number in range(6)]
@@ -354,22 +355,6 @@ def test_the_last_block_is_read_again_when_its_file_changes(made: Scan, tmp_path
 
 
 @pytest.mark.usefixtures("fast")
-def test_an_earlier_block_that_changes_twice_does_not_take_the_last_one_back(
-    made: Scan, tmp_path: Path
-) -> None:
-    for number in range(3):
-        drop(tmp_path, number, made.blocks[number])
-    seen = []
-    for update in session(tmp_path, live=True, until_idle_s=1.0, low_cutoff=3):
-        seen.append(update)
-        if len(seen) == 3:
-            drop(tmp_path, 1, np.float32(0.5) * made.blocks[1])
-            # The last block, which came earlier, is not looked at for so long.
-            threading.Timer(0.24, drop, (tmp_path, 1, made.blocks[1])).start()
-    assert [update.number for update in seen] == [0, 1, 2]
-
-
-@pytest.mark.usefixtures("fast")
 def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_path: Path) -> None:
     for number in range(3):
         drop(tmp_path, number, made.blocks[number])
@@ -382,7 +367,7 @@ def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_pa
 
 
 @pytest.mark.usefixtures("fast")
-def test_the_files_of_a_live_session_are_those_of_a_finished_one(
+def test_live_and_finished_sessions_read_the_same_files(
     made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, out = tmp_path / "mouse", tmp_path / "mouse/out"
@@ -409,26 +394,6 @@ def test_the_files_of_a_live_session_are_those_of_a_finished_one(
 
 
 @pytest.mark.usefixtures("fast")
-def test_a_clock_that_jumps_loses_no_block(made: Scan, tmp_path: Path) -> None:
-    for number, seconds in enumerate((2e9, 1e9, 4e9)):
-        os.utime(drop(tmp_path, number, made.blocks[number]), (seconds, seconds))
-    found, blocks = follow(tmp_path)
-    assert [update.name for update in found] == ["block 0.h5", "block 1.h5", "block 2.h5"]
-    assert not blocks.remarks
-    assert 0 < blocks.seconds < 60
-
-
-@pytest.mark.usefixtures("fast")
-def test_the_end_of_a_live_session(made: Scan, tmp_path: Path) -> None:
-    for number in range(5):
-        drop(tmp_path, number, made.blocks[number])
-    waiting = iter(usdenoise.session(tmp_path, live=True, regions={"right": RIGHT}))
-    assert [next(waiting).name for _ in range(5)] == [f"block {number}.h5" for number in range(5)]
-    (tmp_path / live_files.END_FILE).touch()
-    assert list(waiting) == []
-
-
-@pytest.mark.usefixtures("fast")
 def test_the_end_of_the_last_session_does_not_end_the_next_one(made: Scan, tmp_path: Path) -> None:
     end = tmp_path / live_files.END_FILE
     end.touch()
@@ -448,7 +413,7 @@ def test_the_end_of_the_last_session_does_not_end_the_next_one(made: Scan, tmp_p
     assert not blocks.remarks
 
 
-def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
+def test_wrong_inputs_and_options_of_a_live_session_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a folder"):
         session(tmp_path / "none", live=True)
     with pytest.raises(OptionError, match="requires one folder"):
@@ -475,22 +440,6 @@ def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("fast")
-@pytest.mark.parametrize("how", ["outside", "mask", "volume"])
-def test_a_region_that_does_not_fit_the_image_is_an_error_also_after_a_short_wait(
-    how: str, made: Scan, tmp_path: Path
-) -> None:
-    folder, mask = tmp_path / "mouse", tmp_path / "mask.npy"
-    drop(folder, 0, made.blocks[0])
-    np.save(mask, np.ones((5, 5)))
-    text = {"outside": "circle:90,90,2", "mask": str(mask), "volume": "rect:0,0,0,9,9,9"}[how]
-    done = cli(
-        "session", folder, "-o", tmp_path / "out", "--live", "--until-idle", 0.1, "--region", f"a={text}"
-    )
-    assert done.exit_code == 1
-    assert text in done.stderr.splitlines()[-1]
-
-
-@pytest.mark.usefixtures("fast", "no_pictures")
 def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_path: Path) -> None:
     folder, out = tmp_path / "mouse", tmp_path / "out"
     for number in range(5):
@@ -528,31 +477,18 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
         run_session([folder], out, session_options=live, **quick)
 
 
-@pytest.mark.usefixtures("fast", "no_pictures")
+@pytest.mark.usefixtures("fast")
 def test_a_live_session_on_the_command_line(
     made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, out = tmp_path / "mouse", tmp_path / "out"
     for number in range(4):
         drop(folder, number, made.blocks[number])
-    pages: list[str] = []
-    write = live_job.LivePages.write
-
-    def write_and_keep(self: Any, *arguments: Any, **more: Any) -> None:
-        write(self, *arguments, **more)
-        pages.append((out / "live.html").read_text())
-
-    monkeypatch.setattr(live_job.LivePages, "write", write_and_keep)
     done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--region", f"right={RIGHT}")
     lines = [line for line in done.stderr.splitlines() if line.startswith("block ")]
     assert [line.split("  ")[0] for line in lines] == [f"block {n} block {n}.h5" for n in range(4)]
     assert all(" waiting" in line and " s  " in line and "moved 0." in line for line in lines)
-    assert 'http-equiv="refresh"' in pages[0]
-    assert '<dd class="value">1</dd>' in pages[0]
-    # It waits for the final series, and then links to it.
     link = 'href="./mouse_report.html"'
-    assert 'http-equiv="refresh"' in pages[-1]
-    assert link not in pages[-1]
     assert link in (out / "live.html").read_text()
     monkeypatch.setattr(session_call, "carry_out", refuse)
     failed = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--overwrite")
@@ -563,24 +499,10 @@ def test_a_live_session_on_the_command_line(
     assert str(out / "live.html") in done.stderr
 
 
-TABLES = {
-    "missing": (None, "No such file"),
-    "empty": ("", "has no events"),
-    "contradictory": ("onset\tduration\ttrial_type\n0.2\t0.4\ta\n0.4\t0.4\tb\n", "overlap"),
-    # They are known to be too few when all have come.
-    "few blocks": ("onset\tduration\n0.2\t0.2\n", ""),
-}
-
-
-@pytest.mark.usefixtures("fast", "no_pictures")
-@pytest.mark.parametrize("what", TABLES)
-def test_events_that_are_wrong_are_reported_at_once_and_take_no_series(
-    what: str, made: Scan, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("fast")
+def test_wrong_events_are_reported_at_once_and_change_no_series(made: Scan, tmp_path: Path) -> None:
     folder, out, events = tmp_path / "mouse", tmp_path / "out", tmp_path / "events.tsv"
-    text, says = TABLES[what]
-    if text is not None:
-        events.write_text(text)
+    events.write_text("onset\tduration\ttrial_type\n0.2\t0.4\ta\n0.4\t0.4\tb\n")
     for number in range(3):
         drop(folder, number, made.blocks[number])
     remarks: list[list[str]] = []
@@ -592,19 +514,16 @@ def test_events_that_are_wrong_are_reported_at_once_and_take_no_series(
     live = SessionOptions(live=True, until_idle_s=0.3, events=str(events))
     quick: dict[str, Any] = {"options": FOUR, "output": BARE}
     report = run_session([folder], out, session_options=live, watcher=Watch(), **quick)
-    assert [len(each) for each in remarks] == [bool(says)] * 3
-    assert all(says in remark for each in remarks for remark in each)
-    assert ("does not show the current events" in (out / "live.html").read_text()) is bool(says)
+    assert ["overlap" in remark for each in remarks for remark in each] == [True] * 3
     (note,) = report["notes"]
-    assert says in note
-    assert note.startswith("there is no activation map: ")
+    assert "overlap" in note
     plain = SessionOptions(skip_bad_files=True)
     run_session([folder], tmp_path / "plain", session_options=plain, **quick)
     series = [(place / "mouse_sequence.h5").read_bytes() for place in (out, tmp_path / "plain")]
     assert series[0] == series[1]
 
 
-@pytest.mark.usefixtures("fast", "no_pictures")
+@pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("when", ["live", "final"])
 def test_live_results_are_the_results_if_blocks_are_removed(
     when: str, made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -648,7 +567,7 @@ def snippets(language: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("fast")
-def test_what_the_docs_show_runs(made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_of_the_live_page_run(made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that the scripts of the docs write, in Python and in Octave, are read as they were."""
     writer, follower, arrays = snippets("python")
     names: dict[str, Any] = {"blocks": made.blocks[:3]}

@@ -3,8 +3,9 @@
 import errno
 import json
 import os
+import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,6 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 import scipy.io
-from numpy.typing import NDArray
 
 from tests.cli.shared import cli, refused
 from tests.files.matlab_variables import variables
@@ -22,22 +22,15 @@ from tests.programs import python
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan, two_sided
 from tests.stacks import write_stack
 from usdenoise import load, session
-from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError
+from usdenoise.errors import OptionError, OutputError, UnreadableError
 from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.frames.alignment import Alignment
-from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameSearch, FrameTreatment
-from usdenoise.frames.registration import Movement
 from usdenoise.jobs import main_file, run_job, workers
 from usdenoise.jobs.session_call import run_session
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output, SessionOptions
-from usdenoise.pipeline.recording import Chunk, Frames, Recording
-from usdenoise.pipeline.series import BlockLags
-from usdenoise.sessions import measured_block, session_sample
-from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.filter_session import filter_session
+from usdenoise.sessions import measured_block
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 
 SHAPE = (20, 16)
@@ -146,22 +139,10 @@ def test_the_table_has_a_row_for_each_block(files: Path, tmp_path: Path) -> None
     assert described["motion"]["Units"] == "pixels"
 
 
-def test_the_first_file_may_be_the_one_that_is_unlike(copied: Path, made: Scan, tmp_path: Path) -> None:
-    first = copied / "block 6.h5"
-    write_stack(first, made.blocks[0][:, :-1], start_s=0.0, **ABOUT)
-    refused(
-        cli("session", copied, "-o", tmp_path / "out"),
-        rf".*{first.name} differs from the session in its pixels: .*--skip-bad-files$",
-    )
-    report = run(copied, out=tmp_path / "out", session_options=SessionOptions(skip_bad_files=True))
-    found = datasets(report["output"]["sequence"])
-    assert found["bad"].tolist() == [1, 0, 0, 0, 0, 0]
-    assert found["time"] == pytest.approx(0.5 * np.arange(N_BLOCKS) + 0.099)
-    assert np.isnan(found["blood_power"][0]).all()
-
-
-@pytest.mark.parametrize("nothing", ["text", "zeros", "unlike", "damaged", "huge"])
-def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("nothing", ["text", "zeros", "damaged", "huge"])
+def test_a_bad_file_is_an_error_or_a_missing_block(
+    nothing: str, copied: Path, made: Scan, tmp_path: Path
+) -> None:
     path = copied / "block 8.h5"
     if nothing == "text":
         path.write_text("nothing")
@@ -169,8 +150,6 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
         write_stack(path, np.zeros((LENGTH, *SHAPE), np.complex64), start_s=4.0, **ABOUT)
     elif nothing == "huge":
         write_stack(path, 1e25 * made.blocks[2], start_s=4.0, **ABOUT)
-    elif nothing == "unlike":
-        write_stack(path, made.blocks[2][:, :-1], start_s=4.0, **ABOUT)
     else:
         with h5py.File(path, "w") as file:
             values = made.blocks[2]
@@ -211,59 +190,8 @@ def test_a_bad_file_is_an_error_or_a_gap(nothing: str, copied: Path, made: Scan,
     )
 
 
-def test_a_block_that_cannot_be_read_whole_is_a_gap_where_the_cutoff_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A few of its frames can be read, and are in the sample."""
-    monkeypatch.setattr(session_sample, "SAMPLED_FRAMES", 120)
-    damaged: list[int] = []
-
-    @dataclass(frozen=True)
-    class Damaged:
-        frames: Frames
-        start: int
-
-        @property
-        def n_frames(self) -> int:
-            return self.frames.n_frames
-
-        def read(self) -> NDArray[Any]:
-            if damaged in ([], [self.start]):
-                damaged[:] = [self.start]
-                raise InputError("the disk is damaged")
-            return self.frames.read()
-
-        def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
-            return self.frames.pick(numbers)
-
-    def damaged_session(session: SessionOptions) -> Recording:
-        stack, rng = scan(8).stack, np.random.default_rng(0)
-        iq = stack.iq.copy()
-        iq[:, :, 11] += 10 * rng.standard_normal(iq[:, :, 11].shape)
-        recording = stack_session(replace(stack, iq=iq), session, "single")
-        blocks = [
-            replace(block, chunks=[Chunk(0, Damaged(block.chunks[0].frames, block.window.start))])
-            for block in recording.blocks
-        ]
-        return replace(recording, blocks=blocks)
-
-    options, skipping = DenoiseOptions(threads=1), SessionOptions(window=LENGTH, skip_bad_files=True)
-    recording = damaged_session(skipping)
-    found = filter_session(recording, skipping, options, SpectraStore(tmp_path / "spectra", ""))
-    assert len(damaged) == 1
-    assert found.fit.options.low_cutoff == 4
-    assert [bool(block.problem) for block in recording.blocks] == [[LENGTH * n] == damaged for n in range(8)]
-    assert found.is_bad.tolist() == [[LENGTH * n] == damaged for n in range(8)]
-    # Another block shows the noisy line.
-    assert found.fit.bad_pixels.lines == ((1, 11),)
-    damaged.clear()
-    strict = SessionOptions(window=LENGTH)
-    with pytest.raises(InputError, match=r"^the disk is damaged$"):
-        filter_session(damaged_session(strict), strict, options, SpectraStore(tmp_path / "again", ""))
-
-
 @pytest.mark.parametrize("nothing", [0, np.nan])
-def test_frames_and_blocks_without_data_leave_the_others_alone(nothing: float) -> None:
+def test_frames_and_blocks_without_data_do_not_change_the_other_blocks(nothing: float) -> None:
     """Also where the cutoff is tried on a few blocks."""
     many = scan(8)
     wanted = session(many.stack, LENGTH)
@@ -277,24 +205,6 @@ def test_frames_and_blocks_without_data_leave_the_others_alone(nothing: float) -
     assert found.low_cutoff == wanted.low_cutoff
     good = [0, 1, 2, 4, 5, 6, 7]
     np.testing.assert_allclose(found.power_doppler[good], wanted.power_doppler[good], rtol=0.25)
-
-
-@pytest.mark.parametrize(("n_bad", "more"), [(3, ""), (4, "; and 1 more block"), (5, "; and 2 more blocks")])
-def test_three_bad_blocks_are_named_and_the_others_counted(
-    n_bad: int, more: str, copied: Path, tmp_path: Path
-) -> None:
-    # The first block is among them, and says nothing of how long a block is.
-    for number in range(n_bad):
-        (copied / f"block {number}.h5").write_bytes(b"no file")
-    report = run(copied, out=tmp_path / "out", session_options=SessionOptions(skip_bad_files=True))
-    sentence = report["frames"]["sentence"]
-    assert sentence.count(" is bad: ") == 3
-    assert sentence.endswith(f"{more}; blocks are counted from 0")
-    assert (" more block" in sentence) == bool(more)
-    assert report["sequence"]["window"] == LENGTH
-    with h5py.File(report["output"]["sequence"]) as file:
-        duration = file["time"].attrs["volume_acquisition_duration"]
-    assert duration == pytest.approx(LENGTH / RATE_HZ)
 
 
 def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: Path) -> None:
@@ -442,7 +352,7 @@ def test_spectra_are_used_again_for_the_same_session_alone(
     assert len(filtered) == N_BLOCKS
 
 
-def test_a_folder_of_somebody_else_is_kept(files: Path, tmp_path: Path) -> None:
+def test_a_folder_with_files_of_the_user_is_not_replaced(files: Path, tmp_path: Path) -> None:
     own = tmp_path / "out/mouse_spectra/thesis.txt"
     own.parent.mkdir(parents=True)
     own.write_text("chapter 1")
@@ -451,36 +361,12 @@ def test_a_folder_of_somebody_else_is_kept(files: Path, tmp_path: Path) -> None:
     assert own.read_text() == "chapter 1"
 
 
-def test_a_store_holds_blocks_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_session_does_not_use_the_spectra(tmp_path: Path) -> None:
     store = SpectraStore(tmp_path / "s", "key")
-    movement = Movement(0.25, (3, 9), 1.5)
-    bad = (BadFrame(4, FrameReason.OUTLIER, 12.5), BadFrame(7, FrameReason.GIVEN, 1.0))
-    flow = {"velocity": {"unit": "mm/s", "formula": "f"}}
-    findings = BlockFindings(
-        frames=FrameSearch(bad, 20, FrameTreatment.LEFT_OUT, movement),
-        n_unobserved=42,
-        alignment=Alignment((0.25, -1.5), 0.5, 0.9, is_shifted=True, is_scaled=True),
-        flow=flow,
-    )
-    lags = BlockLags(np.arange(6.0).reshape(2, 3), np.array([20.0, 19.0]), np.eye(4, 2), has_own_noise=True)
-    images = {"velocity": np.ones((2, 1), np.float32)}
-    store.put(3, MeasuredBlock(findings, lags, np.array([3, 4], np.float32), images))
-    store.put(5, MeasuredBlock(BlockFindings("it cannot be read")))
+    store.put(3, MeasuredBlock(BlockFindings("it cannot be read")))
     again = SpectraStore(tmp_path / "s", "key")
     assert [again.has(number) for number in (2, 3)] == [False, True]
-    assert again.lags(3).lags.tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert again.lags(3).observed.tolist() == [20, 19]
-    assert again.lags(3).temporal.tolist() == np.eye(4, 2).tolist()
-    assert again.lags(3).has_own_noise
-    assert again.array(3, "observed").tolist() == [20, 19]
-    assert again.array(3, "power").tolist() == [3, 4]
-    assert again.array(3, "velocity").tolist() == [[1], [1]]
-    assert again.findings(3) == findings
-    assert again.findings(5) == BlockFindings("it cannot be read")
-    with pytest.raises(TypeError):
-        store.put(4, MeasuredBlock(BlockFindings(), lags, images={"velocity": object()}))
-    assert not store.has(4)
-    assert len(list(store.folder.iterdir())) == 3
+    assert again.findings(3) == BlockFindings("it cannot be read")
     # On a file system without locks another session may take the folder: no block gets into its store.
     other = SpectraStore(tmp_path / "s", "other key")
     assert not other.has(3)
@@ -565,7 +451,7 @@ from usdenoise.jobs import run_job, session_blocks
 from usdenoise.report import result_pictures
 
 result_pictures.panel_picture = lambda *arguments, **settings: b"picture"
-path, out, n_blocks = sys.argv[1:4]
+path, out, *names = sys.argv[1:]
 sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks"]
 words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]
 
@@ -622,26 +508,36 @@ moments = {
     "when all files get their names": lambda: kill_before_name("long_blocks.tsv"),
     "when the report gets its name": lambda: kill_before_name("long_report.json"),
 }
-for name, prepare in moments.items():
+for name in names:
+    prepare = moments[name]
     print(name, run(prepare), Path(out, "long_report.json").exists(), flush=True)
 print(run())
 """
 
 
-def test_a_session_that_is_killed_goes_on_and_gives_the_same_bytes(long: Path, tmp_path: Path) -> None:
+MOMENTS = re.findall(r'^    "(.*)": lambda', CHILD, re.MULTILINE)
+FEW = ["between a stack and its spectra", "when the series is written", "when all files get their names"]
+
+
+@pytest.mark.parametrize("moments", [FEW, pytest.param(MOMENTS, marks=pytest.mark.slow)], ids=len)
+def test_a_session_that_is_killed_resumes_and_gives_the_same_bytes(
+    moments: list[str], long: Path, tmp_path: Path
+) -> None:
     results = {}
     for name in ("undisturbed", "killed"):
         folder = tmp_path / name
         folder.mkdir()
         # The command is in the files, so it is the same one.
         (tmp_path / "out").symlink_to(folder)
-        code = CHILD if name == "killed" else CHILD.replace("moments.items()", "()")
-        done = python(code, long, tmp_path / "out", N_BLOCKS, OPENBLAS_NUM_THREADS="1")
+        kills = moments if name == "killed" else []
+        done = python(CHILD, long, tmp_path / "out", *kills, OPENBLAS_NUM_THREADS="1")
         assert done.returncode == 0, done.stderr
         results[name] = done.stdout
         (tmp_path / "out").unlink()
     lines = results["killed"].splitlines()
-    assert [line.rsplit(" ", 2)[1:] for line in lines[:-2]] == [["-9", "False"]] * 8, results["killed"]
+    assert [line.rsplit(" ", 2)[1:] for line in lines[:-2]] == [["-9", "False"]] * len(moments), results[
+        "killed"
+    ]
     # The last run filters nothing that was done, and all files are those of an undisturbed run.
     assert lines[-2:] == ["0", "0"]
     assert results["undisturbed"].splitlines() == [str(N_BLOCKS), "0"]
@@ -697,6 +593,7 @@ for count in (6, 26):
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> None:
     big = [np.tile(block, (2, 2, 2)) for block in made.blocks]
     paths = [write_stack(tmp_path / f"in/{n}.h5", big[n % len(big)], n=n, **ABOUT) for n in range(26)]
@@ -720,7 +617,7 @@ def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> Non
         (("--low-cutoff", 101), "--low-cutoff"),
     ],
 )
-def test_what_a_session_cannot_do_is_refused(flags: tuple[Any, ...], files: Path, tmp_path: Path) -> None:
+def test_wrong_options_of_a_session_are_refused(flags: tuple[Any, ...], files: Path, tmp_path: Path) -> None:
     assert cli("session", files, "-o", tmp_path / "out", *flags).exit_code in (1, 2)
     assert not (tmp_path / "out").exists()
 

@@ -105,6 +105,7 @@ def test_nibabel_opens_nifti(results: dict[str, Path], series: Any) -> None:
     assert sidecar["ClutterFilters"] == ["low-rank, 4 leading components removed in each block"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("octave") is None and not os.environ.get("CI"), reason="GNU Octave is not installed"
 )

@@ -29,6 +29,6 @@ def test_a_good_result_has_no_warning() -> None:
         ({"notes": ["s of the input did not come along"]}, "did not come along"),
     ],
 )
-def test_each_doubt_and_remark_is_one_sentence(fields: dict[str, Any], words: str) -> None:
+def test_each_doubt_and_remark_is_a_warning(fields: dict[str, Any], words: str) -> None:
     (sentence,) = cautions(report(**fields))
     assert words in sentence

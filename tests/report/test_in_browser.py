@@ -19,15 +19,16 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
 from usdenoise.report.charts import Chart
-from usdenoise.report.pages import Entry, Row, Status, batch_page
-from usdenoise.report.scan_page import Picture, live_page
+from usdenoise.report.pages import Entry, Row, Status, batch_page, live_page
+from usdenoise.report.scan_page import Picture
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = """<img src=x onerror=alert(1)>"'&.h5"""
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None and not os.environ.get("CI"), reason="Chromium is not installed"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="Chromium is not installed"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -128,38 +129,6 @@ def test_a_page_is_whole_without_network(
     assert places[name].stat().st_size < 3_000_000
 
 
-@pytest.mark.parametrize("width", [400, 800, 1120, 1280])
-@pytest.mark.parametrize("name", ["image", "live"])
-def test_no_tile_is_alone_in_a_row(
-    name: str, width: int, open_page: Callable[..., Page], places: dict[str, Path]
-) -> None:
-    page = open_page(places[name], width)
-    boxes = page.evaluate(
-        "[...document.querySelectorAll('.numbers div')].map((d) => [d.offsetTop, d.offsetWidth])"
-    )
-    rows = [[wide for top, wide in boxes if top == row] for row in dict.fromkeys(top for top, _ in boxes)]
-    whole = page.evaluate("document.querySelector('.numbers').offsetWidth")
-    assert all(len(row) > 1 or row[0] > 0.9 * whole for row in rows)
-
-
-@pytest.mark.parametrize("name", ["image", "volume"])
-def test_both_maps_have_one_size(name: str, open_page: Callable[..., Page], places: dict[str, Path]) -> None:
-    sizes = "[...document.images].slice(0, 2).map((i) => [i.width, i.height, i.naturalWidth])"
-    one, other = open_page(places[name]).evaluate(sizes)
-    assert one == other
-
-
-def test_light_and_dark_differ_and_paper_is_white(
-    open_page: Callable[..., Page], places: dict[str, Path]
-) -> None:
-    ground = "getComputedStyle(document.body).backgroundColor"
-    light, dark = (open_page(places["image"], scheme=scheme) for scheme in ("light", "dark"))
-    assert light.evaluate(ground) == "rgb(251, 251, 250)"
-    assert dark.evaluate(ground) == "rgb(21, 25, 28)"
-    dark.emulate_media(media="print")
-    assert dark.evaluate(ground) == "rgb(255, 255, 255)"
-
-
 def test_hostile_text_is_visible(open_page: Callable[..., Page], places: dict[str, Path]) -> None:
     page = open_page(places["hostile"])
     assert page.inner_text("h1").startswith(
@@ -241,7 +210,7 @@ def test_the_table_filters_and_keeps_its_state(open_page: Callable[..., Page], t
     assert column(page, "Scan") == [f"scan{k}.h5" for k in (407, 307, 207, 107, 7)]
 
 
-def test_a_live_page_loads_itself_again_and_stays_where_it_is(
+def test_a_live_page_reloads_and_keeps_its_scroll_position(
     open_page: Callable[..., Page], places: dict[str, Path]
 ) -> None:
     page = open_page(places["live"], 400)

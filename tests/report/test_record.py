@@ -10,7 +10,7 @@ import pytest
 from tests.cli.shared import write
 from tests.conftest import all_frames
 from tests.report.reports import Page
-from usdenoise import run, run_batch
+from usdenoise import run
 from usdenoise.cli.run import summary_rows
 from usdenoise.jobs.session_call import run_session
 from usdenoise.options import DenoiseOptions, SessionOptions
@@ -55,24 +55,10 @@ def check_views(report: dict[str, Any], folder: Path) -> None:
     assert ("Nothing doubtful was found." in page) == (report["doubts"] == [])
 
 
-def test_the_views_of_a_run_and_the_row_of_a_batch_agree(scan: Path, tmp_path: Path) -> None:
-    report = run(scan, tmp_path / "run", options=OPTIONS)
-    check_views(report, tmp_path / "run")
+def test_the_views_of_a_run_agree(scan: Path, tmp_path: Path) -> None:
+    report = run(scan, tmp_path, options=OPTIONS)
+    check_views(report, tmp_path)
     assert report["sequence"] is None
-    batch = run_batch(scan, tmp_path / "batch", arguments={"options": OPTIONS})
-    made = json.loads((tmp_path / "batch/x/x_report.json").read_text())
-    with (tmp_path / "batch/batch.csv").open(newline="") as file:
-        (line,) = csv.DictReader(file)
-    (row,) = batch.rows
-    names = ("rank", "low_cutoff", "high_cutoff", "verdict", "n_unobserved", "noise_floor", "reproducibility")
-    for name in names:
-        assert made[name] == getattr(row, name) == pytest.approx(report[name])
-        assert line[name] == str(made[name])
-    assert row.seconds == made["timings_s"]["total"]
-    assert row.blood_to_noise_db == made["blood"]["blood_to_noise_db"]
-    assert row.cutoff_certainty == made["cutoff"]["certainty"]
-    assert row.doubts == ", ".join(doubt["code"] for doubt in made["doubts"])
-    assert row.bad_frames == len(made["bad_frames"])
 
 
 def test_the_views_of_a_session_agree(scan: Path, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from usdenoise.report.montages import CommonScale, common_scale, small_image, th
     ("shape", "aspect", "size"),
     [
         ((1, 192, 96), 1.0, (96, 48)),
-        ((1, 40, 80), 1.0, (48, 96)),
         ((1, 100, 100), 0.5, (48, 96)),
         ((3, 300, 100), 1.0, (96, 32)),
         ((1, 1, 500), 1.0, (1, 96)),
@@ -33,7 +32,7 @@ def test_a_thumbnail_shows_the_mean_power_of_its_pixels_and_the_maximum_over_pag
     np.testing.assert_allclose(levels[48:], -10.0, atol=1e-4)
 
 
-def test_the_scale_is_that_of_the_median_scan() -> None:
+def test_the_median_scan_sets_the_scale() -> None:
     rng = np.random.default_rng(0)
     images = [small_image(10 ** rng.uniform(-3, 0, (1, 60, 60)) * level) for level in (1.0, 2.0, 4.0, 1e6)]
     scale = common_scale(images)
@@ -51,22 +50,6 @@ def test_brightness_follows_the_level() -> None:
     # A scan far below the scale is shown below its own maximum.
     far = small_image(np.array([[[1.0, 0.1, 0.001]]]) * 1e-9)
     assert thumbnail_png(far, CommonScale(0.0, 20.0)) == thumbnail_png(image, CommonScale(0.0, 20.0))
-
-
-def test_a_scan_without_power_is_black() -> None:
-    image, other = small_image(np.zeros((1, 5, 5))), small_image(np.ones((1, 5, 5)))
-    assert common_scale([image, other]).peak_db == 0.0
-    assert iio.imread(thumbnail_png(image, common_scale([image])))[..., :3].max() < 20
-
-
-def test_levels_that_are_given_are_the_scale_of_all() -> None:
-    images = [small_image(np.full((1, 9, 9), level)) for level in (1.0, 100.0, 1e9)]
-    scale = common_scale(images, Display(dynamic_range=(0.0, 40.0)))
-    assert (scale.peak_db, scale.range_db) == (40.0, 40.0)
-    shown = [
-        iio.imread(thumbnail_png(image, scale))[..., :3].astype(int).sum(axis=2).max() for image in images
-    ]
-    assert shown[0] < 20 < 200 < shown[1] < 500 < 600 < shown[2]
 
 
 def test_thumbnails_have_the_range_and_the_colours_of_the_pictures() -> None:

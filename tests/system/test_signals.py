@@ -38,10 +38,6 @@ def test_a_signal_raises_while_it_is_terminable(number: signal.Signals, code: in
     assert signal.getsignal(number) == before
 
 
-def test_ctrl_c_is_130() -> None:
-    assert exit_code(KeyboardInterrupt()) == 130
-
-
 def test_ctrl_c_while_modules_are_imported_has_no_traceback() -> None:
     code = (
         "import os, signal, sys; import usdenoise.__main__ as program\n"
@@ -52,7 +48,7 @@ def test_ctrl_c_while_modules_are_imported_has_no_traceback() -> None:
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
-def test_what_is_ignored_stays_ignored() -> None:
+def test_ignored_signals_stay_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with terminable():
         os.kill(os.getpid(), signal.SIGHUP)
@@ -73,7 +69,7 @@ def test_signals_wait_for_the_end_of_the_block() -> None:
     assert reached == ["end"]
 
 
-def test_other_threads_are_left_alone() -> None:
+def test_other_threads_keep_their_handlers() -> None:
     done = []
 
     def work() -> None:
@@ -86,7 +82,7 @@ def test_other_threads_are_left_alone() -> None:
     assert done == [signal.SIG_DFL]
 
 
-def test_what_is_done_beside_gives_its_result_or_its_error() -> None:
+def test_background_work_returns_its_result_or_raises_its_error() -> None:
     assert run_in_background(divmod, 17, 5).result() == (3, 2)
     with pytest.raises(ZeroDivisionError):
         run_in_background(divmod, 1, 0).result()
@@ -107,7 +103,7 @@ def test_background_work_does_not_delay_the_end_of_the_process() -> None:
         SystemError("error return without exception set"),
     ],
 )
-def test_all_ways_to_say_that_there_is_no_memory(error: Exception) -> None:
+def test_errors_that_mean_out_of_memory(error: Exception) -> None:
     assert is_out_of_memory(error)
 
 

@@ -6,12 +6,22 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
+
+import click
+import pytest
 
 from tests.programs import as_from_a_shell
 from tests.stacks import low_rank, write_stack
+from usdenoise.cli import main
+from usdenoise.cli.flags import FLAGS
+from usdenoise.errors import UsdenoiseError
+from usdenoise.jobs import scan_process
+from usdenoise.jobs.batch_table import Scan
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 
@@ -22,6 +32,32 @@ ARGUMENTS = {
     "output": Output(products=("power",)),
 }
 """The same small job for the command line and for the library."""
+
+
+@contextmanager
+def scans_here() -> Iterator[None]:
+    """Within this context, the scans of a batch run in this process, one at a time."""
+    one_at_a_time = Lock()
+
+    def run_scan(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None:
+        words = scan_process.scan_words(scan, arguments)
+        try:
+            with one_at_a_time, main.make_context("usdenoise", ["run", *words]) as context:
+                click.Group.invoke(main, context)
+        except UsdenoiseError as error:
+            return error.worded(FLAGS)
+        return None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scan_process, "run_scan", run_scan)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scans_in_this_process() -> Iterator[None]:
+    """Batches of all tests have no processes, each of which costs seconds of imports."""
+    with scans_here():
+        yield
 
 
 def write_scan(path: Path, seed: int = 0, shape: tuple[int, ...] = (24, 12, 10)) -> Path:

@@ -16,7 +16,7 @@ import pytest
 
 import usdenoise
 from tests.cli.shared import cli, refused
-from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, ROOT, column, rows, shell, write_scan
+from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, column, rows, write_scan
 from tests.results import differences
 from tests.stacks import write_stack
 from usdenoise import __version__
@@ -24,7 +24,10 @@ from usdenoise.jobs import batch
 from usdenoise.jobs.batch import plan_batch, run_batch, scans_side_by_side
 from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.job import expected_bytes
+from usdenoise.report import result_pictures
 from usdenoise.report.pages import Row
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 GOOD = ("night/scan1.h5", "scan2.h5", "scan10.h5")
 
@@ -43,7 +46,9 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def done(scans: Path) -> tuple[Path, Any]:
     """The results of a batch over them, and what it printed. Read only."""
     out = scans.parent / "out"
-    return out, shell("batch", scans, "-o", out, *QUICK, "--jobs", 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(result_pictures, "panel_picture", lambda *arguments, **settings: b"picture")
+        return out, cli("batch", scans, "-o", out, *QUICK, "--jobs", 2)
 
 
 @pytest.fixture
@@ -61,7 +66,7 @@ def decisions(scans: Path, out: Path, **settings: Any) -> dict[str, tuple[str, s
 
 def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) -> None:
     out, process = done
-    assert process.returncode == 1
+    assert process.exit_code == 1
     statuses = {"night/scan1.h5": "done", "scan2.h5": "done", "scan3.h5": "failed", "scan10.h5": "done"}
     # In natural order.
     assert list(column(out, "status").items()) == list(statuses.items())
@@ -75,7 +80,7 @@ def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) ->
     assert process.stdout.splitlines()[0] == "scans   4: 3 done, 1 failed"
 
 
-def test_results_are_those_of_run(scans: Path, done: tuple[Path, Any], tmp_path: Path) -> None:
+def test_results_equal_those_of_run(scans: Path, done: tuple[Path, Any], tmp_path: Path) -> None:
     assert cli("run", scans / "scan2.h5", "-o", tmp_path, *QUICK, "--threads", 1).exit_code == 0
     assert differences(tmp_path, done[0] / "scan2") == []
 
@@ -92,6 +97,9 @@ def test_the_table_and_the_record_agree_with_the_reports(done: tuple[Path, Any])
         assert table["scan2.h5"][key] == str(report[key])
     assert row["seconds"] == report["timings_s"]["total"]
     assert row["blood_to_noise_db"] == report["blood"]["blood_to_noise_db"]
+    assert row["cutoff_certainty"] == report["cutoff"]["certainty"]
+    assert row["doubts"] == ", ".join(doubt["code"] for doubt in report["doubts"])
+    assert row["bad_frames"] == len(report["bad_frames"])
     assert table["scan3.h5"]["rank"] == ""
     # Two jobs share the processors.
     assert report["parameters"]["threads"] == max(1, len(os.sched_getaffinity(0)) // 2)
@@ -99,13 +107,12 @@ def test_the_table_and_the_record_agree_with_the_reports(done: tuple[Path, Any])
     assert (summary["scans"], summary["done"], summary["failed"], summary["not_run"]) == (4, 3, 1, 0)
 
 
-def test_a_scan_with_a_wrong_cutoff_is_named(tmp_path: Path) -> None:
-    sample = ROOT / "sample_data/phantom.h5"
+def test_a_scan_with_a_wrong_cutoff_is_named(phantom_file: Path, tmp_path: Path) -> None:
     for low, doubts in (("3", "cutoff-low"), ("auto", "")):
         out = tmp_path / low
-        printed = cli("batch", sample, "-o", out, "--low-cutoff", low, "--jobs", 1).stdout
-        assert rows(out)["phantom.h5"]["doubts"].partition(",")[0] == doubts
-        assert ("check" in printed) == ("phantom.h5: cutoff-low" in printed) == bool(doubts)
+        printed = cli("batch", phantom_file, "-o", out, "--low-cutoff", low, "--jobs", 1).stdout
+        assert rows(out)["small.h5"]["doubts"].partition(",")[0] == doubts
+        assert ("check" in printed) == ("small.h5: cutoff-low" in printed) == bool(doubts)
         assert ("1 to check" in (out / "index.html").read_text()) == bool(doubts)
 
 
@@ -122,28 +129,25 @@ def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
     assert [line.split()[2] for line in process.stderr.splitlines()] == ["gone.h5", "scan3.h5"]
 
 
-def test_without_scans_nothing_is_made(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    refused(cli("batch", tmp_path / "empty", "-o", tmp_path / "out"), "no scans were found")
-    assert not (tmp_path / "out").exists()
-
-
 NAMES = ["two words größe 雪.h5", "line\nbreak [1] \udcff.h5", "-per%cent$(x)`y`*.h5", "=1+1.h5"]
 
 
-def test_any_file_name_works_and_the_table_contains_no_formula(tmp_path: Path) -> None:
+def test_any_file_name_works_and_the_table_contains_no_formula(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     for seed, name in enumerate(NAMES):
         write_scan(tmp_path / "scans" / name, seed)
     (tmp_path / "scans/=bad.h5").write_bytes(b"\x89HDF\r\n\x1a\n")
-    first = shell("batch", "scans", "-o", "out", *QUICK, "--jobs", 2, "--json", cwd=tmp_path)
-    assert first.returncode == 1, first.stderr
+    first = cli("batch", "scans", "-o", "out", *QUICK, "--jobs", 2, "--json")
+    assert first.exit_code == 1, first.stderr
     assert column(tmp_path / "out", "status") == {**dict.fromkeys(NAMES, "done"), "=bad.h5": "failed"}
     assert {json.loads(line).get("scan") for line in first.stdout.splitlines()} == {*NAMES, "=bad.h5", None}
     with (tmp_path / "out/batch.csv").open(newline="", encoding="utf-8") as file:
         texts = [text for row in csv.DictReader(file) for text in row.values()]
     # A spreadsheet would calculate what begins so. Negative numbers stay numbers.
     assert not [text for text in texts if text.startswith(tuple("=+@")) or re.match(r"-(?![\d.])", text)]
-    again = shell("batch", "scans", "-o", "out", *QUICK, "--dry-run", cwd=tmp_path)
+    again = cli("batch", "scans", "-o", "out", *QUICK, "--dry-run")
     assert [line.split()[0] for line in again.stdout.splitlines()].count("skip") == len(NAMES)
 
 
@@ -184,40 +188,28 @@ def other(**change: Any) -> dict[str, Any]:
 FRAMES = {**ARGUMENTS, "reading": {"frames": slice(0, 9)}}
 
 
-@pytest.mark.parametrize(
-    ("settings", "decision"),
-    [
+def test_changed_options_inputs_reports_and_versions_are_run_again(mine: tuple[Path, Path]) -> None:
+    scans, out = mine
+    expected: list[tuple[dict[str, Any], tuple[str, str]]] = [
         ({"overwrite": True}, ("run", "overwrite")),
         ({"arguments": other(seed=5)}, ("run", "options changed: seed 0 -> 5")),
         ({"arguments": FRAMES}, ("run", "options changed: frames None -> [0, 9, None]")),
         ({"arguments": other(threads=7)}, ("skip", "complete")),
-    ],
-    ids=str,
-)
-def test_the_options_decide(
-    settings: dict[str, Any], decision: tuple[str, str], done: tuple[Path, Any], scans: Path
-) -> None:
-    plan = decisions(scans, done[0], **settings)
-    assert {plan[name] for name in GOOD} == {decision}
-
-
-def test_a_scan_whose_input_or_report_changed_is_run(mine: tuple[Path, Path]) -> None:
-    scans, out = mine
-    write_scan(scans / "scan10.h5", 99)
+    ]
+    for settings, decision in expected:
+        plan = decisions(scans, out, **settings)
+        assert {plan[name] for name in GOOD} == {decision}
     report = out / "scan2/scan2_report.json"
+    right = report.read_text()
+    report.write_text(right.replace(f'"usdenoise": "{__version__}"', '"usdenoise": "0.0.1"'))
+    assert decisions(scans, out)["scan2.h5"][0] == "run"
+    write_scan(scans / "scan10.h5", 99)
     report.write_text("{")
     (out / "night/scan1/scan1_report.json").unlink()
     plan = decisions(scans, out)
     assert [plan[name] for name in GOOD] == [
         ("run", "new"), ("run", "its report cannot be read"), ("run", "the input changed"),
     ]  # fmt: skip
-
-
-def test_a_scan_of_another_version_is_run(mine: tuple[Path, Path]) -> None:
-    scans, out = mine
-    place = out / "scan2/scan2_report.json"
-    place.write_text(place.read_text().replace(f'"usdenoise": "{__version__}"', '"usdenoise": "0.0.1"'))
-    assert decisions(scans, out)["scan2.h5"][0] == "run"
 
 
 # ---------------------------------------------------------------- as a library
@@ -349,7 +341,7 @@ def test_stacks_for_localisation_have_no_pages_and_no_doubts_about_blood(tmp_pat
     np.testing.assert_array_equal(*stacks)
 
 
-def test_the_flat_folder_has_copies_where_the_file_system_has_no_links(
+def test_the_flat_folder_has_copies_if_links_fail(
     mine: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -363,7 +355,9 @@ def test_the_flat_folder_has_copies_where_the_file_system_has_no_links(
     assert copied.stat().st_ino != result.stat().st_ino
 
 
-def test_stacks_that_do_not_fit_into_a_flat_folder_are_refused(tmp_path: Path) -> None:
+def test_no_scans_and_stacks_that_do_not_fit_into_a_flat_folder_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    refused(cli("batch", tmp_path / "empty", "-o", tmp_path / "out"), "no scans were found")
     for name in ("a/scan.h5", "b/scan.h5"):
         write_scan(tmp_path / "scans" / name)
     both = cli("batch", tmp_path / "scans", "-o", tmp_path / "out", *QUICK, "--flat")

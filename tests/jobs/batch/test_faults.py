@@ -1,4 +1,4 @@
-"""What a night can bring: signals, kills, full disks, other batches, and little memory."""
+"""Signals, full disks, closed pipes, and little memory: one error message, and no incomplete result."""
 
 import json
 import re
@@ -6,13 +6,14 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.cli.shared import cli
+from tests.cli.shared import cli, refused
 from tests.jobs.batch.shared import (
     OWN,
     QUICK,
@@ -51,7 +52,7 @@ def run_doing(action: str, at: str, scan: Path, out: Path) -> "subprocess.Comple
     return python(script, "run", scan, "-o", out, *QUICK)
 
 
-def only_ones(process: "subprocess.CompletedProcess[str]", code: int, pattern: str) -> None:
+def is_one_message(process: "subprocess.CompletedProcess[str]", code: int, pattern: str) -> None:
     """One sentence on stderr, nothing on stdout, and that exit code."""
     assert process.returncode == code, process.stderr
     assert process.stdout == ""
@@ -59,19 +60,21 @@ def only_ones(process: "subprocess.CompletedProcess[str]", code: int, pattern: s
     assert re.fullmatch(f"usdenoise: {pattern}", sentence), sentence
 
 
-# ---------------------------------------------------------------- told to stop
+# ---------------------------------------------------------------- signals
 
 
 @pytest.mark.parametrize(
-    ("at", "number"), [("estimate_components", signal.SIGINT), ("commit", signal.SIGTERM)]
+    ("at", "number"),
+    [pytest.param("estimate_components", signal.SIGINT, marks=pytest.mark.slow), ("commit", signal.SIGTERM)],
 )
-def test_run_told_to_stop(at: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_interrupted(at: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
     process = run_doing(f"os.kill(os.getpid(), {int(number)})", at, scans / "scan1.h5", tmp_path / "out")
-    only_ones(process, CODES[number], "interrupted; no incomplete result was written")
+    is_one_message(process, CODES[number], "interrupted; no incomplete result was written")
     assert files(tmp_path) == ["scans/scan1.h5", "scans/scan2.h5"]
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> None:
     script = (
         "import io, os, signal; import usdenoise.files.results as results; from usdenoise.__main__ import main\n"
@@ -81,7 +84,7 @@ def test_a_signal_while_hdf5_writes_is_not_lost(scans: Path, tmp_path: Path) -> 
         "create = results.create_file\nresults.create_file = lambda path: create(Place(path))\nmain()\n"
     )
     process = python(script, "run", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK)
-    only_ones(process, 143, "interrupted; no incomplete result was written")
+    is_one_message(process, 143, "interrupted; no incomplete result was written")
     assert not (tmp_path / "out").exists()
 
 
@@ -96,22 +99,22 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_stack(tmp_path_factory.mktemp("large") / "large.h5", stack)
 
 
-def limited(limits: dict[int, int]) -> dict[str, Any]:
-    """Settings of a program that is started under such limits."""
-
-    def limit() -> None:
-        for what, value in limits.items():
-            resource.setrlimit(what, (value, value))
-
-    return {"before": limit, "OPENBLAS_NUM_THREADS": "1"}
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Larger files fail as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_scan_that_does_not_fit_on_the_disk_is_a_row(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_scan(scans / "wide.h5", shape=(30, 60, 60))
-    settings = limited({resource.RLIMIT_FSIZE: 500_000})
-    process = shell("batch", scans, "-o", out, *QUICK, **settings)
-    assert process.returncode == 1
+    with files_of_at_most(500_000):
+        assert cli("batch", scans, "-o", out, *QUICK).exit_code == 1
     assert column(out, "status") == {"scan1.h5": "done", "scan2.h5": "done", "wide.h5": "failed"}
     assert "File too large" in rows(out)["wide.h5"]["error"]
     assert {path.name for path in out.iterdir()} == {*OWN, "scan1", "scan2"}
@@ -119,26 +122,27 @@ def test_a_scan_that_does_not_fit_on_the_disk_is_a_row(scans: Path, tmp_path: Pa
 
 
 def test_a_disk_too_full_for_the_table(scans: Path, tmp_path: Path) -> None:
-    settings = limited({resource.RLIMIT_FSIZE: 1000})
-    process = shell("batch", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK, "-qq", **settings)
-    only_ones(
-        process, 1, r"the results could not be written to \S+out \(File too large\); free some space .*"
-    )
+    with files_of_at_most(1000):
+        done = cli("batch", scans / "scan1.h5", "-o", tmp_path / "out", *QUICK, "-qq")
+    refused(done, r"the results could not be written to \S+out \(File too large\); free some space")
     assert files(tmp_path / "out") == []
 
 
-@pytest.mark.parametrize("megabytes", [300, 650])
-def test_too_little_memory_is_one_sentence(megabytes: int, large: Path, tmp_path: Path) -> None:
-    settings = limited({resource.RLIMIT_AS: megabytes << 20})
-    process = shell("run", large, "-o", tmp_path / "out", *QUICK, **settings)
+@pytest.mark.parametrize("megabytes", [300, pytest.param(650, marks=pytest.mark.slow)])
+def test_too_little_memory_is_a_single_message(megabytes: int, large: Path, tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20,) * 2)
+
+    process = shell("run", large, "-o", tmp_path / "out", *QUICK, before=limit, OPENBLAS_NUM_THREADS="1")
     assert process.returncode == 1
     assert process.stderr.splitlines()[-1].startswith("usdenoise: there is not enough memory for this stack")
     assert not (tmp_path / "out").exists()
 
 
-# ---------------------------------------------------------------- nobody listens
+# ---------------------------------------------------------------- stdout
 
 
+@pytest.mark.slow
 def test_stdout_closed_early_ends_quietly(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_scan(scans / "scan3.h5", 3)
@@ -156,14 +160,13 @@ def test_stdout_closed_early_ends_quietly(scans: Path, tmp_path: Path) -> None:
     assert cli("batch", scans, "-o", out, *QUICK).exit_code == 0
 
 
-@pytest.mark.parametrize("command", ["run scans/scan1.h5 -o out --json -qq", "--help"])
-def test_head_hears_no_complaint(command: str, scans: Path) -> None:
-    line = f"{sys.executable} -m usdenoise {command} | true"
+def test_a_reader_that_ends_gets_no_message(scans: Path) -> None:
+    line = f"{sys.executable} -m usdenoise info scans/scan1.h5 --json | true"
     process = subprocess.run(line, shell=True, capture_output=True, text=True, cwd=scans.parent)
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
 
 
-def test_stdout_on_a_full_disk_is_one_sentence(scans: Path) -> None:
+def test_stdout_on_a_full_disk_is_a_single_message(scans: Path) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "usdenoise", "info", str(scans / "scan1.h5")]
         process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)

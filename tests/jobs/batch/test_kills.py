@@ -15,53 +15,69 @@ import psutil
 import pytest
 import scipy.io
 
+from tests.cli.shared import cli
 from tests.jobs.batch.shared import QUICK, column, finish, shell, start, wait_for, write_scan
 from tests.results import differences
 from tests.stacks import low_rank
 from usdenoise.system.lock import locked
 
+N_SCANS = 4
+
 
 @pytest.fixture(scope="module")
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight scans in two folders and three containers."""
+    """Scans in two folders and three containers. Read only."""
     folder = tmp_path_factory.mktemp("kills") / "scans"
-    for number in range(4):
+    for number in range(2):
         write_scan(folder / f"day1/scan{number}.h5", number)
     (folder / "day2").mkdir()
-    for number in range(4, 6):
-        stack = low_rank((24, 12, 10), seed=number)
-        np.save(folder / f"day2/scan{number}.npy", stack)
-        scipy.io.savemat(folder / f"day2/scan{number + 2}.mat", {"IQ": stack.transpose(1, 2, 0)})
+    stack = low_rank((24, 12, 10), seed=4)
+    np.save(folder / "day2/scan2.npy", stack)
+    scipy.io.savemat(folder / "day2/scan3.mat", {"IQ": stack.transpose(1, 2, 0)})
     return folder
 
 
 @pytest.fixture(scope="module")
-def undisturbed(scans: Path) -> tuple[Path, float]:
-    """The results of a batch that is left alone, and its duration in s."""
-    out, began = scans.parent / "undisturbed", time.monotonic()
-    assert shell("batch", scans, "-o", out, *QUICK, "--jobs", 2).returncode == 0
-    return out, time.monotonic() - began
+def undisturbed(scans: Path) -> Path:
+    """The results of a batch that is left alone. Read only."""
+    out = scans.parent / "undisturbed"
+    assert cli("batch", scans, "-o", out, *QUICK, "--jobs", 2).exit_code == 0
+    return out
 
 
-def begun(seconds: float, *command: Any) -> "tuple[subprocess.Popen[str], list[psutil.Process]]":
+def n_reports(out: Path) -> int:
+    return len(list(out.rglob("*_report.json")))
+
+
+def begun(*command: Any, done: Any = lambda: True) -> "tuple[subprocess.Popen[str], list[psutil.Process]]":
     """A batch at a random moment of its work, and the processes of its scans."""
     process = start(*command)
     batch = psutil.Process(process.pid)
-    wait_for(lambda: process.poll() is not None or bool(batch.children()))
-    time.sleep(random.uniform(0, seconds))
+    wait_for(lambda: process.poll() is not None or (bool(batch.children()) and done()))
+    time.sleep(random.uniform(0, 1))
     return process, batch.children() if process.poll() is None else []
 
 
-@pytest.mark.parametrize("whom", ["batch", "all"])
-def test_killed_at_five_moments_and_run_again(
-    whom: str, scans: Path, undisturbed: tuple[Path, float], tmp_path: Path
-) -> None:
-    whole, seconds = undisturbed
-    out = tmp_path / "out"
-    command = ("batch", scans, "-o", out, *QUICK, "--jobs", 2, "-q")
+def interrupted(number: signal.Signals, out: Path, *command: Any) -> None:
+    """Begin a batch, and end it with a signal when a scan more than before is done."""
+    before = n_reports(out)
+    process, children = begun(*command, done=lambda: n_reports(out) > before)
+    # The Ctrl-C of a terminal goes to the whole process group.
+    os.killpg(process.pid, number)
+    done = finish(process)
+    assert (done.returncode, done.stdout) == (128 + number, "")
+    assert "Traceback" not in done.stderr
+    assert psutil.wait_procs(children, 0)[1] == []
+    reports = {path.parent.name for path in out.rglob("*_report.json")}
+    finished = {scan for scan, status in column(out, "status").items() if status in ("done", "skipped")}
+    assert {Path(scan).stem for scan in finished} == reports
+    assert list(out.rglob(".*")) == []
+
+
+def killed(times: int, whom: str, out: Path, *command: Any) -> None:
     n_done = [0]
-    for _ in range(5):
-        process, children = begun(seconds / 2, *command)
+    for _ in range(times):
+        process, children = begun(*command)
         process.kill()
         for child in children if whom == "all" else []:
             with suppress(psutil.NoSuchProcess):
@@ -69,14 +85,46 @@ def test_killed_at_five_moments_and_run_again(
         finish(process)
         # The processes of a killed batch end by themselves.
         assert psutil.wait_procs(children, 20)[1] == []
-        n_done.append(len(list(out.rglob("*_report.json"))))
+        n_done.append(n_reports(out))
     assert n_done == sorted(n_done)
-    assert shell(*command).returncode == 0
-    statuses = list(column(out, "status").values())
-    assert sorted(statuses) == ["done"] * (8 - n_done[-1]) + ["skipped"] * n_done[-1]
-    assert differences(whole, out) == []
 
 
+def resumed(undisturbed: Path, out: Path, *command: Any) -> None:
+    n_done = n_reports(out)
+    assert cli(*command).exit_code == 0
+    statuses = sorted(column(out, "status").values())
+    assert statuses == ["done"] * (N_SCANS - n_done) + ["skipped"] * n_done
+    assert differences(undisturbed, out) == []
+
+
+def test_killed_interrupted_and_resumed(scans: Path, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ("batch", scans, "-o", out, *QUICK, "--jobs", 1, "-q")
+    killed(1, "batch", out, *command)
+    interrupted(signal.SIGINT, out, *command)
+    resumed(undisturbed, out, *command)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whom", ["batch", "all"])
+def test_killed_at_three_moments_and_resumed(
+    whom: str, scans: Path, undisturbed: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    command = ("batch", scans, "-o", out, *QUICK, "--jobs", 2, "-q")
+    killed(3, whom, out, *command)
+    resumed(undisturbed, out, *command)
+
+
+@pytest.mark.slow
+def test_terminated_and_resumed(scans: Path, undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ("batch", scans, "-o", out, *QUICK, "--jobs", 1)
+    interrupted(signal.SIGTERM, out, *command)
+    resumed(undisturbed, out, *command)
+
+
+@pytest.mark.slow
 def test_scan_that_does_not_stop_ends_with_its_batch(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("import time; time.sleep(60)")
     (tmp_path / "lock").touch()
@@ -94,32 +142,12 @@ def test_scan_that_does_not_stop_ends_with_its_batch(tmp_path: Path) -> None:
     assert psutil.wait_procs([*scans, batch], 20)[1] == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_interrupted_and_run_again(
-    number: int, code: int, scans: Path, undisturbed: tuple[Path, float], tmp_path: Path
-) -> None:
-    whole, seconds = undisturbed
-    out = tmp_path / "out"
-    command = ("batch", scans, "-o", out, *QUICK, "--jobs", 2)
-    process, children = begun(seconds / 2, *command)
-    # The Ctrl-C of a terminal goes to the whole process group.
-    os.killpg(process.pid, number)
-    done = finish(process)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert "Traceback" not in done.stderr
-    assert psutil.wait_procs(children, 0)[1] == []
-    reports = {path.parent.name for path in out.rglob("*_report.json")}
-    table = {Path(scan).stem for scan, status in column(out, "status").items() if status == "done"}
-    assert table == reports
-    assert list(out.rglob(".*")) == []
-    assert shell(*command).returncode == 0
-    assert differences(whole, out) == []
-
-
 def test_two_commands_do_not_write_to_one_folder(scans: Path, tmp_path: Path) -> None:
     with locked(tmp_path / "out"):
-        for command in ("batch", "session"):
-            done = shell(command, scans / "day1", "-o", tmp_path / "out")
-            assert (done.returncode, done.stdout) == (1, "")
-            assert "another batch or session" in done.stderr
+        done = shell("batch", scans / "day1", "-o", tmp_path / "out")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "another batch or session" in done.stderr
+        session = cli("session", scans / "day1", "-o", tmp_path / "out")
+        assert (session.exit_code, session.stdout) == (1, "")
+        assert "another batch or session" in session.stderr
         assert len(list((tmp_path / "out").iterdir())) == 1

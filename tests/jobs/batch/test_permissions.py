@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.shared import cli
 from tests.files import layouts
-from tests.jobs.batch.shared import QUICK, column, powerless, results, shell, write_scan
+from tests.jobs.batch.shared import QUICK, column, powerless, results, write_scan
 from tests.programs import python
 
 DENIED = r"\S+ cannot be read \((\S+: )?Permission denied\); check the (path|permissions)"
@@ -40,11 +40,44 @@ def scans(tmp_path: Path) -> Iterator[Path]:
         path.chmod(0o755)
 
 
-def test_folders_that_may_not_be_read_are_failed_rows(scans: Path, tmp_path: Path) -> None:
-    process = shell("batch", scans, "-o", tmp_path / "out", *QUICK, before=powerless)
-    assert process.returncode == 1
-    assert "Traceback" not in process.stderr
-    assert column(tmp_path / "out", "status") == {
+# One process that gave up its rights runs many commands: each would import the same libraries.
+COMMANDS = """
+import json, sys
+from tests.cli.shared import cli
+from tests.jobs.batch.shared import scans_here
+with scans_here():
+    results = [cli(*line) for line in json.loads(sys.argv[1])]
+print(json.dumps([(result.exit_code, result.stdout, result.stderr) for result in results]))
+"""
+
+
+def without_rights(*lines: Any) -> Any:
+    """Exit code, stdout and stderr of commands without root's rights."""
+    words = [[str(word) for word in line] for line in lines]
+    done = python(COMMANDS, json.dumps(words), before=powerless)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert not [error for _, _, error in results if "Traceback" in error]
+    return results
+
+
+def check_refused(results: Any, sentence: str = DENIED) -> None:
+    for code, out, error in results:
+        assert (code, out) == (1, "")
+        assert re.fullmatch(rf"usdenoise: {sentence}\n", error), error
+
+
+def test_inputs_without_permission_are_an_error_or_a_failed_row(scans: Path, tmp_path: Path) -> None:
+    out, named, single = tmp_path / "out", tmp_path / "named", ("-o", tmp_path / "single")
+    commands = (("run", single), ("info", ()), ("compare", single))
+    paths = [scans / name for name in NAMES]
+    folder, of_named, *others = without_rights(
+        ("batch", scans, "-o", out, *QUICK),
+        ("batch", *paths, "-o", named, *QUICK),
+        *((command, path, *more) for command, more in commands for path in paths),
+    )
+    assert folder[0] == of_named[0] == 1
+    assert column(out, "status") == {
         "closed": "failed",
         "listed/a.h5": "failed",
         "listed/deep": "failed",
@@ -52,83 +85,52 @@ def test_folders_that_may_not_be_read_are_failed_rows(scans: Path, tmp_path: Pat
         "listed/z.zarr": "failed",
         "open.h5": "done",
     }
-    failed = [line for line in process.stdout.splitlines() if line.startswith("failed")]
+    failed = [line for line in folder[1].splitlines() if line.startswith("failed")]
     assert len(failed) == 5
     assert all(re.search(f" {DENIED}$", line) for line in failed), failed
+    assert set(column(named, "status").values()) == {"failed"}
+    check_refused(others)
+    assert not (tmp_path / "single").exists()
     # A permission that is given changes neither the size nor the time of a file.
     for name in ("closed", "listed"):
         (scans / name).chmod(0o755)
-    again = cli("batch", scans, "-o", tmp_path / "out", *QUICK, "--dry-run").stdout.splitlines()
+    again = cli("batch", scans, "-o", out, *QUICK, "--dry-run").stdout.splitlines()
     assert [line.split()[0] for line in again] == ["run"] * 5 + ["skip"]
 
 
-# One process that gave up its rights runs many commands: each would import the same libraries.
-COMMANDS = """
-import json, sys
-from tests.cli.shared import cli
-results = [cli(*line) for line in json.loads(sys.argv[1])]
-print(json.dumps([(result.exit_code, result.stdout, result.stderr) for result in results]))
-"""
-
-
-def refused(lines: list[list[str]], sentence: str = DENIED) -> None:
-    """Run commands without root's rights: each ends with such a sentence that names the path."""
-    done = python(COMMANDS, json.dumps(lines), before=powerless)
-    assert done.returncode == 0, done.stderr
-    for line, (code, out, error) in zip(lines, json.loads(done.stdout), strict=True):
-        assert (code, out) == (1, ""), line
-        assert re.fullmatch(rf"usdenoise: {sentence}\n", error), error
-
-
-def test_a_path_that_may_not_be_read_is_one_sentence(scans: Path, tmp_path: Path) -> None:
-    out = ["-o", str(tmp_path / "out")]
-    commands = (("run", out), ("info", []), ("compare", out))
-    refused([[command, str(scans / name), *more] for command, more in commands for name in NAMES])
-    assert not (tmp_path / "out").exists()
-
-
-def test_scans_that_may_not_be_read_are_failed_rows_where_they_are_named(scans: Path, tmp_path: Path) -> None:
-    paths = [scans / name for name in NAMES]
-    process = shell("batch", *paths, "-o", tmp_path / "out", *QUICK, before=powerless)
-    assert process.returncode == 1
-    assert set(column(tmp_path / "out", "status").values()) == {"failed"}
-
-
-def test_a_part_that_may_not_be_read_is_one_sentence(tmp_path: Path) -> None:
-    lines = []
+def test_files_of_an_input_and_outputs_without_permission_are_refused(tmp_path: Path) -> None:
+    lines: list[Any] = []
     for number, (layout, part) in enumerate(PARTS.items()):
         folder = tmp_path / f"{number}"
         folder.mkdir()
         path = layouts.LAYOUTS[layout].write(folder)
         (folder / part).chmod(0)
-        lines.append(["run", str(path), "-o", str(tmp_path / "out"), *QUICK])
-    refused(lines)
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_output_that_may_not_be_written_is_one_sentence(tmp_path: Path) -> None:
+        lines.append(("run", path, "-o", tmp_path / "new", *QUICK))
     scan, out = write_scan(tmp_path / "scan.h5"), tmp_path / "out"
     out.mkdir(mode=0o555)
     places = [(command, place) for command in ("run", "batch") for place in (out, out / "below")]
-    refused(
-        [[command, str(scan), "-o", str(place), *QUICK] for command, place in places],
-        r"the folder \S+ cannot be (created|written).*",
-    )
+    results = without_rights(*lines, *((command, scan, "-o", place, *QUICK) for command, place in places))
+    check_refused(results[: len(PARTS)])
+    check_refused(results[len(PARTS) :], r"the folder \S+ cannot be (created|written).*")
+    assert not (tmp_path / "new").exists()
     assert list(out.iterdir()) == []
 
 
-def test_results_that_may_not_be_looked_at_or_replaced_are_a_failed_row(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    command: Any = ("batch", write_scan(tmp_path / "scan1.h5"), "-o", out, *QUICK)
-    assert cli(*command).exit_code == 0
-    before = {name: (out / name).read_bytes() for name in results(["scan1"])}
-    for mode, more in ((0o000, ()), (0o555, ("--seed", 9))):
+def test_results_that_may_not_be_read_or_replaced_are_a_failed_row(tmp_path: Path) -> None:
+    outs = {tmp_path / "unread": (0o000, ()), tmp_path / "kept": (0o555, ("--seed", 9))}
+    command: Any = ("batch", write_scan(tmp_path / "scan1.h5"), *QUICK)
+    before, lines = {}, []
+    for out, (mode, more) in outs.items():
+        assert cli(*command, "-o", out).exit_code == 0
+        before |= {out / name: (out / name).read_bytes() for name in results(["scan1"])}
         (out / "scan1").chmod(mode)
-        try:
-            process = shell(*command, *more, before=powerless)
-        finally:
+        lines.append((*command, "-o", out, *more))
+    try:
+        codes = [code for code, *_ in without_rights(*lines)]
+    finally:
+        for out in outs:
             (out / "scan1").chmod(0o755)
-        assert process.returncode == 1
-        assert "Traceback" not in process.stderr
+    assert codes == [1, 1]
+    for out in outs:
         assert column(out, "status") == {"scan1.h5": "failed"}
-    assert {name: (out / name).read_bytes() for name in before} == before
+    assert {path: path.read_bytes() for path in before} == before

@@ -58,16 +58,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_settings_are_known() -> None:
-    assert [text.split(" = ")[0] for text in block("config")] == [
-        "low-cutoff",
-        "rank",
-        "frame-rate",
-        "estimator",
-    ]
-
-
-def test_batch(folder: Path) -> None:
+@pytest.mark.slow
+def test_the_batch_of_the_docs(folder: Path) -> None:
     first, dry = block("batch")
     done = bash(first, folder)
     assert done.returncode == 1, done.stderr
@@ -81,14 +73,16 @@ def test_batch(folder: Path) -> None:
     ]  # fmt: skip
 
 
-def test_for(folder: Path) -> None:
+@pytest.mark.slow
+def test_a_shell_loop(folder: Path) -> None:
     done = bash(line("for "), folder)
     assert done.returncode == 0
     assert (folder / "failed").read_text() == "scans/line\nbreak.mat\n"
     assert [name for name in files(folder / "loop") if name.endswith(".mat")] == ["good_denoised.mat"]
 
 
-def test_xargs(folder: Path) -> None:
+@pytest.mark.slow
+def test_xargs_runs_scans(folder: Path) -> None:
     done = bash(line("find "), folder)
     assert (done.returncode, done.stdout) == (0, "")
     assert sorted(name for name in files(folder / "found") if name.endswith(".h5")) == [
@@ -97,16 +91,17 @@ def test_xargs(folder: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("jq") is None and "CI" not in os.environ, reason="jq is not installed, and this is not CI"
 )
-def test_jq(folder: Path) -> None:
+def test_jq_reads_the_json(folder: Path) -> None:
     done = bash(line("usdenoise batch"), folder)
     assert done.returncode == 1
     assert re.match(r"line\nbreak.mat: .* has unknown content", done.stdout)
 
 
-def test_what_belongs_to_an_item_of_a_list_is_indented_as_mkdocs_wants_it() -> None:
+def test_paragraphs_of_list_items_are_indented_for_mkdocs() -> None:
     # With two or three spaces after an empty line, as on GitHub, the list ends there in mkdocs.
     found = [
         f"{page.name}: {text}"
@@ -116,7 +111,8 @@ def test_what_belongs_to_an_item_of_a_list_is_indented_as_mkdocs_wants_it() -> N
     assert found == []
 
 
-def test_slurm(folder: Path) -> None:
+@pytest.mark.slow
+def test_a_slurm_array(folder: Path) -> None:
     text = line("sbatch ")
     found = re.search(r"--array=(.*?) --cpus.* --wrap\s+'(.*)'$", text)
     assert found is not None
@@ -173,19 +169,6 @@ def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
     assert [page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in readme] == []
 
 
-def test_every_option_of_batch_is_one_of_its_page_or_of_run() -> None:
-    docs = (DOCS / "batch.md").read_text()
-    context = main.make_context("usdenoise", ["batch"], resilient_parsing=True)
-    run, batch = (main.get_command(context, name) for name in ("run", "batch"))
-    assert run is not None
-    assert batch is not None
-    own = {option for parameter in batch.params for option in parameter.opts} - {
-        option for parameter in run.params for option in parameter.opts
-    }
-    for option in own - {"paths"}:
-        assert option in docs, option
-
-
 COMMANDS = ("run", "session", "batch", "compare", "info", "simulate", "reproduce")
 
 
@@ -197,6 +180,7 @@ def test_the_reference_names_every_command_and_every_public_name() -> None:
     assert [name for name in usdenoise.__all__ if not re.search(rf"\busdenoise\.{name}\b", page)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     find_spec("mkdocs_click") is None and "CI" not in os.environ,
     reason="the packages for the site are not installed, and this is not CI",
