@@ -144,6 +144,16 @@ def test_pixels_of_a_scan_are_not_silent(terms):
     assert silent(terms.noise * vessel) == 0
 
 
+@pytest.mark.parametrize(("shape", "n_pulses"), [((3, 2, 2), 1), ((60, 20, 20), 5)])
+def test_pixels_that_are_zero_in_most_frames_are_used_if_all_are(shape, n_pulses):
+    rng = np.random.default_rng(3)
+    order = rng.permuted(np.broadcast_to(np.arange(shape[0])[:, None, None], shape), axis=0)
+    values = np.where(order < n_pulses, rng.standard_normal(shape) + 1j, 0).astype(np.complex64)
+    found = usdenoise.denoise(values, axes="tzx", low_cutoff=0)
+    assert found.n_silent == 0
+    assert found.power_doppler == pytest.approx(np.mean(np.abs(values) ** 2, axis=0), rel=1e-4)
+
+
 def test_a_stack_with_fewer_signal_pixels_than_components_is_taken_as_it_is():
     values = np.zeros((30, 6, 8), np.complex64)
     values[:, 2, 3] = np.exp(0.3j * np.arange(30))

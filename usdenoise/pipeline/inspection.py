@@ -414,12 +414,13 @@ def find_signal_pixels(
     """
     mask: NDArray[np.bool_] = energy > 0
     pixels = np.flatnonzero(energy[sample.numbers] > 0)
-    pixels = pixels[spread_rows(len(pixels), DAMAGE_PIXELS)]
-    tried = sample.take(pixels)
-    mask_threshold = _middle_of_gap(tried.fast_power(), energy[tried.numbers])
-    if mask_threshold is not None:
-        mask &= fast_power() > mask_threshold
-    return mask if np.count_nonzero(mask) >= n_least else np.ones(len(energy), bool)
+    # Without any, such as where each pixel is 0 in most frames, there is no gap either.
+    if len(pixels):
+        tried = sample.take(pixels[spread_rows(len(pixels), DAMAGE_PIXELS)])
+        mask_threshold = _middle_of_gap(tried.fast_power(), energy[tried.numbers])
+        if mask_threshold is not None:
+            mask &= fast_power() > mask_threshold
+    return mask if np.count_nonzero(mask) >= max(n_least, 1) else np.ones(len(energy), bool)
 
 
 def _middle_of_gap(noise: NDArray[np.float64], energy: NDArray[np.float64]) -> float | None:
