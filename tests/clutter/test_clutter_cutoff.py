@@ -1,7 +1,5 @@
 """Where tissue ends: the similarity matrix, the two squares, and the choice on phantoms."""
 
-import re
-
 import numpy as np
 import pytest
 
@@ -68,7 +66,7 @@ def test_mean_doppler_of_a_pure_tone():
     assert mean_doppler(tones.conj() / 8) == pytest.approx([0.1, -0.25, 0.0])
 
 
-LEVELS = [(40.0, 6.0), (60.0, 6.0), (30.0, -6.0)]
+LEVELS = [(30.0, -6.0), pytest.param(60.0, 6.0, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize(("clutter", "noise"), LEVELS)
@@ -92,6 +90,7 @@ def test_default_run_is_as_good_as_the_best_svd(clutter, noise):
         assert result.solution.passes <= 60
 
 
+@pytest.mark.slow
 def test_samples_alone_follow_the_svd():
     settings = PhantomSettings((48, 40, 300), frame_rate_hz=1000.0, seed=32)
     _, terms = all_frames(settings)
@@ -103,24 +102,22 @@ def test_samples_alone_follow_the_svd():
         assert correlation(ours.power_doppler, truth) > share * exact
 
 
-@pytest.mark.parametrize("noise", [6.0, -6.0])
+@pytest.mark.parametrize("noise", [-6.0])
 def test_nothing_is_removed_where_there_is_no_clutter(noise):
     settings = PhantomSettings((48, 40, 160), frame_rate_hz=500.0, blood_to_noise_db=noise, seed=33)
     _, terms = all_frames(settings)
     result = denoise(terms.blood + terms.noise, axes="tzx")
     assert result.options.low_cutoff == 0
     assert result.cutoff.reason in (CutoffReason.NO_FALL, CutoffReason.TOO_FAST)
-    assert "no clutter" in result.cutoff_sentence
 
 
-@pytest.mark.parametrize("n_frames", [200, 50])
-def test_the_cutoff_of_tissue_that_moves_far_is_unsure(n_frames):
+def test_the_cutoff_of_tissue_that_moves_far_is_unsure():
     """No flow. The first five singular values fall by 4 dB; in 50 frames its Doppler frequency is high."""
     _, terms = all_frames(PhantomSettings((48, 40, 200), breathing=(5.0, 5.0), seed=3))
-    stack = (terms.tissue + terms.noise)[:n_frames]
-    result = denoise(stack, axes="tzx")
-    assert result.cutoff.certainty is CutoffCertainty.UNSURE
-    assert result.low_cutoff > 10
+    for n_frames in (200, 50):
+        result = denoise((terms.tissue + terms.noise)[:n_frames], axes="tzx")
+        assert result.cutoff.certainty is CutoffCertainty.UNSURE
+        assert result.low_cutoff > 10
 
 
 def test_clutter_whose_first_components_are_about_equally_strong_is_found():
@@ -146,7 +143,6 @@ def test_fast_leading_component_is_no_tissue_unless_it_dominates(fall):
     tones = np.exp(2j * np.pi * np.outer(frames, [0.3, 0.1, 0.05, 0.2, -0.2, -0.3, 0.4, 0.0])) / 10
     choice = chosen(LowRank(left, np.geomspace(1000, 1000 / fall, 8), tones), 8)
     assert (choice.low == 0) is (choice.reason is CutoffReason.TOO_FAST) is (fall == 3)
-    assert ("-0.30 cycles per frame, too fast for tissue" in choice.sentence) is (fall == 3)
 
 
 def test_tissue_up_to_the_last_component_is_said():
@@ -159,29 +155,11 @@ def test_tissue_up_to_the_last_component_is_said():
     choice = chosen(model, 9)
     assert (choice.low, choice.certainty) == (9, CutoffCertainty.UNSURE)
     assert choice.reason is CutoffReason.BEYOND_RANK
-    assert "raise the rank" in choice.sentence
-
-
-def test_missing_frames_pixels_and_entries_leave_the_picture():
-    settings = PhantomSettings((48, 40, 200), frame_rate_hz=1000.0, seed=34)
-    _, terms = all_frames(settings)
-    truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
-    rng = np.random.default_rng(0)
-    broken = terms.iq.copy()
-    broken[rng.choice(200, 20, replace=False)] = np.nan
-    dead = rng.random(truth.shape) < 0.05
-    broken[:, dead] = np.nan
-    broken[rng.random(broken.shape) < 0.01] = np.nan
-    options = {"axes": "tzx", "low_cutoff": 14}
-    complete = correlation(denoise(terms.iq, **options).power_doppler[~dead], truth[~dead])
-    result = denoise(broken, **options)
-    assert np.isfinite(result.acquisition.iq).all()
-    assert correlation(result.power_doppler[~dead], truth[~dead]) > 0.98 * complete
 
 
 def test_random_configurations_never_diverge():
     rng = np.random.default_rng(0)
-    for _ in range(25):
+    for _ in range(10):
         shape = (*(int(n) for n in rng.integers(4, 24, 2)), int(rng.integers(8, 60)))
         rank = int(rng.integers(1, 6))
         left, right = (
@@ -208,33 +186,26 @@ def judged(held_out_rmse, gained_energy, **given):
 
 
 @pytest.mark.parametrize(
-    ("held_out", "samples_per_pixel", "gained", "verdict", "words"),
+    ("held_out", "samples_per_pixel", "gained", "verdict"),
     [
-        (1.03, 50.0, 0.4, Verdict.AS_FULL_SVD, "as good as the full SVD"),
-        (9.0, 50.0, 0.4, Verdict.AS_FULL_SVD, "as good as the full SVD"),
-        (
-            1.3,
-            50.0,
-            0.6,
-            Verdict.CLOSE_TO_FULL_SVD,
-            "close to the full SVD: .* gained 0.6 times the remaining energy",
-        ),
-        (1.3, 50.0, 6.0, Verdict.NOT_REFITTED, "poor fit: .* 6 times .*; raise the sampling, .* iterations"),
-        (9.0, 50.0, None, Verdict.NOT_FITTED, "poor fit: the held-out error is 8"),
-        (1.03, 50.0, None, Verdict.AS_SAMPLE_ALLOWS, "as good as the sample allows"),
-        (1.3, 15.0, None, Verdict.TOO_FEW_SAMPLES, "too few samples: 15 per pixel for rank 10"),
-        (1.3, 8.0, 0.4, Verdict.TOO_FEW_SAMPLES, "too few .*; raise the sampling, or lower the rank"),
-        (None, 50.0, 0.4, Verdict.NOT_JUDGED, "no entry was held out, .*; raise the sampling"),
+        (1.03, 50.0, 0.4, Verdict.AS_FULL_SVD),
+        (9.0, 50.0, 0.4, Verdict.AS_FULL_SVD),
+        (1.3, 50.0, 0.6, Verdict.CLOSE_TO_FULL_SVD),
+        (1.3, 50.0, 6.0, Verdict.NOT_REFITTED),
+        (9.0, 50.0, None, Verdict.NOT_FITTED),
+        (1.03, 50.0, None, Verdict.AS_SAMPLE_ALLOWS),
+        (1.3, 15.0, None, Verdict.TOO_FEW_SAMPLES),
+        (1.3, 8.0, 0.4, Verdict.TOO_FEW_SAMPLES),
+        (None, 50.0, 0.4, Verdict.NOT_JUDGED),
     ],
 )
-def test_verdicts(held_out, samples_per_pixel, gained, verdict, words):
+def test_verdicts(held_out, samples_per_pixel, gained, verdict):
     gained_energy = None if gained is None else gained * LEFT
     quality = judged(held_out, gained_energy, samples_per_pixel=samples_per_pixel)
     assert quality.residual_rms == pytest.approx(1.0)
     assert quality.verdict is verdict
-    assert re.match(words, quality.sentence)
     assert Verdict.from_code(quality.verdict.code) is verdict
-    assert quality.verdict.is_good == words.startswith("as good as")
+    assert quality.verdict.is_good == (verdict in (Verdict.AS_FULL_SVD, Verdict.AS_SAMPLE_ALLOWS))
     if held_out is not None and samples_per_pixel == 50.0:
         assert quality.allowed_rmse == pytest.approx(np.sqrt(1 + 10 / 40))
 
@@ -242,11 +213,6 @@ def test_verdicts(held_out, samples_per_pixel, gained, verdict, words):
 @pytest.mark.parametrize(("gained", "verdict"), [(1e-8, Verdict.AS_FULL_SVD), (1e-3, Verdict.NOT_REFITTED)])
 def test_rounding_errors_are_no_gain_of_the_refit(gained, verdict):
     assert judged(1e-7, gained, residual_energy=0.0, energy=1.0).verdict is verdict
-
-
-def test_advice_names_what_is_wrong_with_the_frames():
-    quality = judged(9.0, None, advice="leave the bad frames out")
-    assert quality.sentence.endswith("; leave the bad frames out, or raise the iterations")
 
 
 def tissue_then_blood(n_tissue, n_edge, noise=0.0, seed=0):

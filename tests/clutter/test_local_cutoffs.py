@@ -8,7 +8,7 @@ import pytest
 import usdenoise
 from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.clutter.local_cutoffs import LocalCutoffs, local_cutoffs
+from usdenoise.clutter.local_cutoffs import Lattice, LocalCutoffs, lattice_places, local_cutoffs
 from usdenoise.linalg.low_rank import LowRank
 
 SHAPE = (40, 30)
@@ -126,10 +126,15 @@ def test_shares_equal_a_loop():
     assert cutoffs.removed_power_share(np.zeros(5)) == pytest.approx(cutoffs.removed_power_share(np.ones(5)))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
-@pytest.mark.parametrize("shape", [(9, 6, 11), (12, 30)])
-@pytest.mark.parametrize("low", [1, "auto"])
-@pytest.mark.parametrize("n_frames", [12, 90])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "low", "n_frames"),
+    [
+        (np.float32, (9, 6, 11), 1, 90),
+        (np.complex64, (12, 30), "auto", 90),
+        (np.float32, (12, 30), "auto", 12),
+        (np.complex64, (9, 6, 11), 1, 12),
+    ],
+)
 def test_a_constant_stack_has_no_blood(dtype, shape, low, n_frames):
     """Its components beyond the first have no power."""
     axes = "zxy"[: len(shape)] + "t"
@@ -137,3 +142,35 @@ def test_a_constant_stack_has_no_blood(dtype, shape, low, n_frames):
     result = usdenoise.denoise(stack, low_cutoff=low, bad_frames="keep")
     assert result.blood_power.max() < 1e-8 * 8e-6**2
     assert result.power_doppler.max() < 1e-8 * 8e-6**2
+
+
+@pytest.mark.parametrize("shape", [(128, 101), (64, 48, 20), (30, 20)])
+def test_values_between_the_pixels_are_linear(shape):
+    lattice = Lattice(Neighbourhood.whole(shape), lattice_places(shape))
+    plane = sum(slope * axis for slope, axis in zip((1.0, -2.0, 0.5), np.indices(shape), strict=False)) + 3
+    found = lattice.interpolated(plane[np.ix_(*lattice.places)].ravel()).reshape(shape)
+    inside = tuple(slice(0, places[-1] + 1) for places in lattice.places)
+    np.testing.assert_allclose(found[inside], plane[inside], atol=1e-12)
+    # Beyond the last pixel of the lattice there is its value.
+    assert np.array_equal(found[-1], found[lattice.places[0][-1]])
+
+
+@pytest.mark.parametrize("shape", [(128, 101), (30, 20)])
+def test_the_lattice_of_an_image_with_a_mask(shape):
+    z, x = np.indices(shape)
+    mask = (z - shape[0] / 2) ** 2 / shape[0] ** 2 + (x - shape[1] / 2) ** 2 / shape[1] ** 2 < 0.2
+    signal_pixels = np.flatnonzero(mask)
+    lattice = Lattice(Neighbourhood(mask), lattice_places(shape))
+    assert lattice.coarse.n_pixels == len(lattice.pixels)
+    # Rows are counted among the pixels that have values.
+    chosen = np.zeros(shape, bool)
+    chosen.ravel()[signal_pixels[lattice.pixels]] = True
+    expected = np.zeros(shape, bool)
+    expected[np.ix_(*lattice.places)] = True
+    assert np.array_equal(chosen, expected & mask)
+    plane = 1.0 * z - 0.5 * x + 3
+    found = lattice.interpolated(plane[mask][lattice.pixels])
+    assert found.shape == (len(signal_pixels),)
+    assert found == pytest.approx(plane[mask], abs=2)
+    inner = (z - shape[0] / 2) ** 2 / shape[0] ** 2 + (x - shape[1] / 2) ** 2 / shape[1] ** 2 < 0.1
+    np.testing.assert_allclose(found[inner[mask]], plane[mask][inner[mask]], atol=1e-9)

@@ -31,7 +31,7 @@ def held_out_mask(sample):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kernel", ["dense", "sparse"])
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_evaluation_equals_textbook_loop(dtype, kernel, scale):
     matrix, (u, v), sample, problem = make(dtype, kernel=kernel, scale=scale)
     mask = sample.mask(slice(0, matrix.shape[0]))
@@ -46,8 +46,16 @@ def test_evaluation_equals_textbook_loop(dtype, kernel, scale):
     assert evaluation.held_out_rmse == pytest.approx(np.sqrt(np.mean(np.abs(missed) ** 2)), rel=rtol)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("rank", "fraction"), [(1, 0.05), (8, 0.001), (17, 0.05), (33, 0.001), (70, 0.05)])
+@pytest.mark.parametrize(
+    ("dtype", "rank", "fraction"),
+    [
+        (np.float64, 1, 0.05),
+        (np.float32, 8, 0.001),
+        (np.complex64, 17, 0.05),
+        (np.complex128, 33, 0.001),
+        (np.float32, 70, 0.05),
+    ],
+)
 def test_sparse_evaluation_at_any_length_of_row_and_number_of_entries(dtype, rank, fraction):
     # Three tiles of columns; rows with no entry in a tile, with an odd number of them, and with one alone.
     matrix, (u, v), sample, problem = make(dtype, (60, 1100), rank, fraction, kernel="sparse")
@@ -99,9 +107,3 @@ def test_sum_of_squares_is_kept_in_double_precision():
     # 2^24 ones and then a few more: a float32 running sum would stop at 2^24.
     values = np.ones((1 << 13, (1 << 11) + 1), np.float32)
     assert kernels.squared_norm(values) == values.size
-
-
-def test_few_samples_of_a_large_problem_are_taken_one_by_one():
-    assert kernels.prefers_sparse(0.05, 26000 * 2400, 20)
-    assert not kernels.prefers_sparse(0.5, 26000 * 2400, 20)
-    assert not kernels.prefers_sparse(0.05, 64 * 64 * 100, 20)

@@ -13,9 +13,10 @@ from usdenoise.estimate.pixel_subset import automatic_rank, draw_pixel_subset, s
 from usdenoise.stack.sampling import RandomStream
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
-@pytest.mark.parametrize("shape", [(3000, 100), (2000, 400)])
-@pytest.mark.parametrize("sigma", [1e-6, 1.0, 1e5])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "sigma"),
+    [(np.float32, (3000, 100), 1e5), (np.complex64, (3000, 100), 1.0), (np.complex64, (2000, 400), 1e-6)],
+)
 def test_pixel_subset_knows_noise_and_rank(dtype, shape, sigma):
     matrix = (low_rank_and_noise(dtype, shape, rank=12, noise=1.0) * sigma).astype(dtype)
     subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset
@@ -38,18 +39,6 @@ def test_pixel_subset_sees_through_missing_entries():
     holes = draw_pixel_subset(casorati_matrix(matrix, missing), np.random.default_rng(0)).subset
     assert holes.noise_rms == pytest.approx(complete.noise_rms, rel=0.15)
     assert holes.singular_values[:4] == pytest.approx(complete.singular_values[:4], rel=0.2)
-
-
-def test_the_subset_keeps_the_temporal_vectors_that_a_rank_may_take():
-    matrix = low_rank_and_noise(np.complex64, (600, 300))
-    subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset
-    few = subset.trimmed(600, needed=0)
-    assert few.most_components == subset.n_above_noise + 16 < 100
-    assert np.array_equal(few.right, subset.right[:, : subset.n_above_noise + 16])
-    assert few.right.base is None
-    assert few.n_frames == 300
-    assert np.array_equal(subset.trimmed(600, needed=120).right, subset.right[:, :120])
-    assert subset.trimmed(256, needed=0) is subset
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((60, 200), np.complex64), ((200, 60), np.float32)])

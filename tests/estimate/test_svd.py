@@ -35,8 +35,7 @@ def test_svd_keeps_components_a_million_times_smaller():
         assert truncated_svd(matrix, 2, executor).singular_values == pytest.approx([1e6, 1.0], rel=1e-3)
 
 
-@pytest.mark.parametrize("tissue_db", [35.0, 55.0, 75.0])
-@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize(("tissue_db", "real"), [(35.0, True), (55.0, False), (75.0, False)])
 def test_filtered_entries_are_those_of_numpy_in_double_precision(tissue_db, real):
     settings = PhantomSettings((24, 20, 100), frame_rate_hz=500.0, clutter_to_blood_db=tissue_db, real=real)
     stack = all_frames(settings)[1].iq

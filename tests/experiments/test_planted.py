@@ -55,7 +55,14 @@ def test_eta_decay_ends_at_the_noise_floor():
     assert 0.5 < found["eta-decay"].final / found.noise_floor < 2
 
 
-@pytest.mark.parametrize(("experiment", "n_seeds"), [(HIGH_NOISE, 6), (ONE_BIT, 3), (PHASE, 2)])
+@pytest.mark.parametrize(
+    ("experiment", "n_seeds"),
+    [
+        (ONE_BIT, 3),
+        pytest.param(HIGH_NOISE, 6, marks=pytest.mark.slow),
+        pytest.param(PHASE, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_claims_hold_in_the_paper_s_reading(experiment, n_seeds):
     result = experiment.run(Setup(n_seeds))
     assert all(claim.held for claim in result.claims)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from usdenoise.blood.doppler import power_doppler
-from usdenoise.experiments.setup import Setup, draw_filtered_stack
+from usdenoise.experiments.setup import Setup
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 
@@ -45,9 +45,3 @@ def test_vessels_are_bright(drawn):
     power = power_doppler(drawn.blood, axis=-1)
     ratio = 10 * np.log10(power[mask].mean() / power[~mask].mean())
     assert 15 < ratio < 25
-
-
-def test_threads_do_not_change_the_stack(drawn):
-    with ThreadExecutor(2) as executor:
-        again = draw_filtered_stack(SHAPE, COMPONENTS, executor)
-    assert np.array_equal(drawn.acquisition.iq, again.acquisition.iq)

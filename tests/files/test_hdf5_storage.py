@@ -199,24 +199,6 @@ def test_times_in_another_unit_are_not_used_even_if_they_give_no_rate(
         assert (given.frame_rate_hz, given.assumptions) == (300, ())
 
 
-def test_positions_in_another_unit_are_not_used_even_if_they_give_no_pitch(tmp_path: Path) -> None:
-    lateral = LATERAL + (np.arange(4) == 3) * 0.05
-    for unit, is_known in (("mm", True), ("m", False)):
-        with h5py.File(tmp_path / "x.h5", "w") as file:
-            file["iq"] = IQ
-            for axis, (name, values) in enumerate(
-                {"time": TIMES, "depth": DEPTHS, "lateral": lateral}.items()
-            ):
-                file[name] = values
-                file[name].attrs["units"] = unit if axis else "s"
-                file[name].make_scale(name)
-                file["iq"].dims[axis].attach_scale(file[name])
-        stack = load(tmp_path / "x.h5")
-        assert (stack.axes, stack.spacing_mm, stack.frame_rate_hz) == ("tzx", {}, pytest.approx(500))
-        assert set(stack.coordinates) == ({"t", "z", "x"} if is_known else {"t"})
-        assert sum("is not used" in note for note in stack.assumptions) == (not is_known)
-
-
 def test_packed_netcdf_of_xarray_is_read_as_xarray_reads_it(tmp_path: Path) -> None:
     rf = IQ.real.copy()
     rf[2, 3, 1] = np.nan

@@ -196,20 +196,6 @@ def test_volumes_that_do_not_say_which_axis_is_depth_are_refused(tmp_path: Path)
         assert stack.coordinates["z"].values[-1] == pytest.approx(spacing["z"] * (3 if axes == "tzyx" else 5))
 
 
-def test_a_real_stack_of_xarray_opens_again_in_xarray(tmp_path: Path) -> None:
-    path = plain_group(tmp_path, y="Depth", z="Elevation")
-    assert load(path).axes == "tyzx"
-    with xarray.open_zarr(path, consolidated=False) as group:
-        group.astype(np.float32).to_zarr(tmp_path / "y.zarr", consolidated=False)
-    for place in (path, tmp_path / "y.zarr"):
-        out = denoised(place)
-        # The fill value of the input belongs to its own storage.
-        assert "_FillValue" not in zarr.open_group(out, mode="r")["iq"].attrs
-        with xarray.open_zarr(out) as group:
-            assert np.isfinite(group["iq"].values).all()
-            np.testing.assert_allclose(group["power_doppler"], (group["iq"] ** 2).mean("time"), rtol=1e-4)
-
-
 def test_a_resampled_volume_is_refused_unless_the_axes_are_given(tmp_path: Path) -> None:
     path = saved(tmp_path, voxel_data(N_Y, TURNED[[1, 0, 2, 3]]))
     with pytest.raises(InputError, match="voxel_to_world"):
@@ -291,17 +277,6 @@ def test_a_group_whose_frames_go_back_in_time_is_refused(tmp_path: Path) -> None
     assert "go back" in str(describe(path).problem)
     assert load(path, frames=slice(8, None)).iq.shape[0] == 12
     assert load(path, frame_rate_hz=500.0).frame_rate_hz == 500.0
-
-
-def test_a_result_in_hdf5_whose_times_go_back_is_refused(tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    path = denoised(
-        write_stack(tmp_path / "x.h5", rng.standard_normal((20, 6, 5)), axes="tzx", frame_rate_hz=500.0)
-    )
-    with h5py.File(path, "r+") as file:
-        file["time"][...] = file["time"][()][::-1]
-    with pytest.raises(InputError, match="frame 1 is at"):
-        load(path)
 
 
 @pytest.mark.parametrize("kind", ["datetime64[ns]", "timedelta64[ns]"])

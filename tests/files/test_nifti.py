@@ -206,10 +206,6 @@ def test_entities_that_bids_does_not_allow(entities: str) -> None:
             bids.bids_name(given, path)
 
 
-def test_the_name_of_a_recording_gives_its_entities() -> None:
-    assert bids.bids_name("auto", Path("sub-01_task-rest_pwd.nii.gz")).entities == "sub-01_task-rest"
-
-
 @pytest.mark.parametrize(
     "entities", ["sub-01", "sub-01_ses-b_task-a_acq-x_run-1", "sub-01_task-a_pose-2_run-1"]
 )

@@ -23,6 +23,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(
         shutil.which("octave") is None and not os.environ.get("CI"), reason="GNU Octave is not installed"
     ),
@@ -190,22 +191,6 @@ def test_every_character_of_a_path_arrives(tmp_path: Path) -> None:
     )
     # An option wins over the file.
     assert printed == "4 1 0.75"
-
-
-def test_the_command_line_of_windows(tmp_path: Path) -> None:
-    # A system that says it is Windows, and a shell that repeats its line.
-    (tmp_path / "ispc.m").write_text("function is = ispc()\n  is = true;\nend\n")
-    (tmp_path / "system.m").write_text(
-        "function [status, said] = system(line)\n  status = 1;\n  said = ['usdenoise: ', line];\nend\n"
-    )
-    (tmp_path / "my & 100% of it.exe").touch()
-    call = r"usdenoise(ones(6, 5, 40), 'Command', 'my & 100% of it.exe', 'Config', 'C:\a\%b%\', 'Dataset', '%X% &')"
-    printed = octave(tmp_path, f"try, {call}; catch problem, disp(problem.message); end")
-    folder = printed.split(' -o "')[1].split('"')[0]
-    assert printed == (
-        rf'2>&1 "my & 100"^%" of it.exe" run "{folder}/stack.mat" -o "{folder}" -q --config "C:\a\\"^%"b"^%"\\" '
-        f'--config "{folder}/options.toml"\n'
-    )
 
 
 def test_the_help_has_an_example_that_runs(tmp_path: Path) -> None:

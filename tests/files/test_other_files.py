@@ -61,18 +61,6 @@ def test_a_virtual_source_in_the_same_file(parts: Path) -> None:
         load(path, dataset="iq")
 
 
-def test_a_missing_scale_is_no_scale(parts: Path) -> None:
-    path = write_stack(parts / "x.h5", IQ, axes="tzx")
-    write_stack(parts / "rate.h5", np.float32([123]), "rate")
-    layout = h5py.VirtualLayout((1,), "f4")
-    layout[...] = h5py.VirtualSource("rate.h5", "rate", (1,))
-    with h5py.File(path, "r+") as file:
-        file.create_virtual_dataset("frame_rate", layout)
-    assert load(path).frame_rate_hz == 123
-    (parts / "rate.h5").unlink()
-    assert load(path).frame_rate_hz is None
-
-
 def test_external_storage(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(parts)
     Path("a.raw").write_bytes(b"header" + IQ[:4].tobytes())

@@ -143,16 +143,6 @@ def test_a_folder_that_is_not_ours_is_refused(name: str, scan: Path) -> None:
     assert os.listdir(scan.parent / "out") == [name]
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_a_group_is_ours_by_its_attributes(version: Any, tmp_path: Path) -> None:
-    group = zarr.open_group(tmp_path / "x.zarr", mode="w", zarr_format=version)
-    group.attrs["usdenoise_provenance"] = "{}"
-    with OutputFolder(tmp_path, True) as outputs:
-        outputs.reserve("x.zarr").mkdir()
-        outputs.commit()
-    assert os.listdir(tmp_path / "x.zarr") == []
-
-
 def test_a_folder_that_comes_before_the_commit_is_refused_as_well(tmp_path: Path) -> None:
     (tmp_path / "report").write_text("old")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from usdenoise.errors import InputError, OptionError
-from usdenoise.files.regions import check_region, region
+from usdenoise.files.regions import region
 
 SPACING = {"z": 0.1, "x": 0.2}
 
@@ -63,14 +63,6 @@ def test_masks_come_from_files(tmp_path, name):
     assert np.array_equal(region(str(path), (9, 7), "zx", {}), mask)
 
 
-def test_of_a_picture_with_opacity_the_colours_count(tmp_path):
-    mask = np.random.default_rng(0).random((9, 7)) < 0.3
-    image = np.zeros((9, 7, 4), np.uint8)
-    image[mask, 1], image[..., 3] = 200, 255
-    iio.imwrite(tmp_path / "mask.png", image)
-    assert np.array_equal(region(str(tmp_path / "mask.png"), (9, 7), "zx", {}), mask)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -86,16 +78,6 @@ def test_of_a_picture_with_opacity_the_colours_count(tmp_path):
 def test_what_is_not_a_region_is_refused(text):
     with pytest.raises(OptionError, match=re.escape(f"'{text}'")):
         region(text, (6, 8), "zx", {})
-
-
-@pytest.mark.parametrize(
-    "text", ["box:1,2,3,4", "nothing.png", "rect:1,2,3", "rect:1,2,3,a", "circle:1,nan,3"]
-)
-def test_the_form_of_a_region_is_checked_without_an_image(text):
-    with pytest.raises(OptionError, match=re.escape(f"'{text}'")):
-        check_region(text)
-    for known in ("rect:1,2,3,4", "rect:0,0,0,2,2,2mm", "circle:1,1,1", "circle:1,1,1,1", __file__):
-        check_region(known)
 
 
 def test_masks_that_do_not_fit_are_refused(tmp_path):

@@ -1,7 +1,6 @@
 """TIFF files as tifffile reads them, with the pixel size and unit that ImageJ and Fiji show."""
 
 import io
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import tifffile
 
 from tests.files.test_results import OPTIONS
 from tests.stacks import run_in_windows, write_stack
-from usdenoise.files.images import read_tiff, tiff
+from usdenoise.files.images import tiff
 from usdenoise.jobs import run_job as job
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -55,19 +54,3 @@ def test_the_results_of_a_run_have_it(tmp_path: Path) -> None:
             with tifffile.TiffFile(report["output"][name]) as file:
                 assert (file.imagej_metadata["unit"], file.imagej_metadata["spacing"]) == ("mm", 0.4)
                 assert file.series[0].shape == (4, 6, 5)
-
-
-def test_a_library_without_memory_is_not_said_to_be_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class NoMemory:
-        def find_spec(self, name: str, *_: object) -> None:
-            if name == "imageio.plugins.pillow":
-                raise ImportError("libjpeg.so: failed to map segment from shared object")
-
-    path = tmp_path / "power.tif"
-    path.write_bytes(tiff(np.ones((3, 2)), "zx"))
-    monkeypatch.delitem(sys.modules, "imageio.plugins.pillow", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [NoMemory(), *sys.meta_path])
-    with pytest.raises(ImportError, match="failed to map segment"):
-        read_tiff(path)

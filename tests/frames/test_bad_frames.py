@@ -36,9 +36,10 @@ def numbers(result):
     return tuple(bad.frame for bad in result.frame_quality.bad)
 
 
-@pytest.mark.parametrize("level", [3.0, 0.3])
-def test_frames_with_interference_are_left_out_and_the_rest_is_as_without_them(clean, level):
-    result = denoise(with_interference(clean, level), axes="zxt")
+@pytest.mark.parametrize(("level", "scale"), [(3.0, 1.0), (0.3, 1e-6), (0.3, 1e6)])
+def test_frames_with_interference_are_left_out_and_the_rest_is_as_without_them(clean, level, scale):
+    clean = (scale * clean).astype(np.complex64)
+    result = denoise(with_interference(clean, level).astype(np.complex64), axes="zxt")
     assert numbers(result) == BAD
     assert {bad.reason for bad in result.frame_quality.bad} == {"outlier"}
     good = np.setdiff1d(np.arange(200), BAD)
@@ -85,8 +86,7 @@ def test_misfits_equal_the_regression_of_each_frame_on_all_others():
         assert found[0].score == pytest.approx(10 * np.log10(misfits[7] / np.median(misfits)), abs=0.05)
 
 
-@pytest.mark.parametrize("clutter", [0.0, 20.0, 60.0])
-@pytest.mark.parametrize("noise", [-6.0, 17.0])
+@pytest.mark.parametrize(("clutter", "noise"), [(0.0, 17.0), (20.0, -6.0), (60.0, 17.0)])
 def test_no_frame_of_a_clean_scan_is_bad(clutter, noise):
     settings = replace(SETTINGS, clutter_to_blood_db=clutter, blood_to_noise_db=noise, shape=(32, 28, 120))
     stack = np.moveaxis(all_frames(settings)[1].iq, 0, -1)
@@ -178,8 +178,7 @@ def test_the_rank_is_that_of_the_frames_that_are_used(clean):
     assert denoise(clean, axes="zxt", bad_frames=left_out).options.rank == alone.options.rank
 
 
-@pytest.mark.parametrize("level", [3.0, 0.3])
-@pytest.mark.parametrize("share", [0.25, 0.5, 0.6, 0.8, 0.95])
+@pytest.mark.parametrize(("share", "level"), [(0.25, 3.0), (0.8, 0.3)])
 def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean, share, level):
     frames = tuple(np.sort(np.random.default_rng(4).permutation(200)[: round(200 * share)]).tolist())
     result = denoise(with_interference(clean, level, frames), axes="zxt")
@@ -192,6 +191,7 @@ def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean, share, level):
     assert result.frame_quality.sentence.startswith(said)
 
 
+@pytest.mark.slow
 def test_frames_of_a_stack_with_few_levels_are_no_copies_of_each_other():
     rng = np.random.default_rng(6)
     # Of 3 bits, and so slow that one pixel in 300 changes from a frame to the next: samples of 256 often do not.
@@ -232,11 +232,6 @@ def test_frames_that_are_left_out_are_not_in_the_flow_images(clean):
     pairs = ~left_out[1:] & ~left_out[:-1]
     lag = np.sum((stack.iq[..., 1:] * stack.iq[..., :-1].conj())[..., pairs], axis=-1)
     assert doppler_frequency(stack, left_out=left_out) == pytest.approx(np.angle(lag) / (2 * np.pi), abs=1e-4)
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_the_scale_of_the_stack_does_not_count(clean, scale):
-    assert numbers(denoise((with_interference(clean, 0.3) * scale).astype(np.complex64), axes="zxt")) == BAD
 
 
 def test_a_frame_that_is_not_there_is_refused(clean):

@@ -56,13 +56,6 @@ def test_the_carpet_is_the_power_of_bands_over_their_medians():
     assert (carpet[:63].argmax(axis=1) == 20).all()
 
 
-def test_without_clutter_everything_is_outside():
-    matrix = low_rank_and_noise(np.complex64)
-    sample = casorati_matrix(matrix)
-    curves = frame_curves(sample, np.zeros((len(matrix), 0)), np.zeros((matrix.shape[1], 2)))
-    assert curves.outside == pytest.approx(curves.intensity)
-
-
 def test_temporal_vectors_are_interpolated_over_frames_that_are_left_out():
     right = np.zeros((6, 1), np.complex64)
     right[[0, 1, 4], 0] = [1, 1 + 1j, 4 + 7j]

@@ -44,15 +44,3 @@ def test_the_normal_product_reads_each_block_once_and_adds_up_in_double_precisio
     assert found.dtype == np.result_type(dtype, np.float64)
     assert found.shape == (SHAPE[1], 5)
     assert found == pytest.approx(total.conj().T, rel=1e-12)
-
-
-def test_sums_do_not_depend_on_the_number_of_threads():
-    matrix, right = example(np.complex64), example(np.complex64, (SHAPE[1], 5))
-    results = []
-    for threads in (1, 2, 5):
-        with ThreadExecutor(threads) as executor:
-            product = normal_product(lambda rows: matrix[rows], block_rows(SHAPE), right, executor)
-            results.append((product, frame_gram(matrix, executor, np.complex128)))
-    for product, square in results[1:]:
-        assert np.array_equal(product, results[0][0])
-        assert np.array_equal(square, results[0][1])

@@ -17,8 +17,8 @@ from usdenoise.linalg.lag_sums import (
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
-@pytest.mark.parametrize("n_frames", [2, 3, 7, 40, 131])
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("n_frames", [2, 7, 131])
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_sums_equal_the_loop(dtype, n_frames, scale):
     rng = np.random.default_rng(n_frames)
     rows = rng.standard_normal((5, n_frames)) + 1j * rng.standard_normal((5, n_frames))

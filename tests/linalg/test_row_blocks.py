@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usdenoise.linalg.tall_matrices import (
@@ -14,6 +14,7 @@ from usdenoise.linalg.tall_matrices import (
 )
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 5000), st.integers(1, 1 << 21))
 def test_blocks_cover_a_matrix_once_and_are_of_equal_size(n_rows, n_columns):
     blocks = block_rows((n_rows, n_columns))
@@ -22,10 +23,6 @@ def test_blocks_cover_a_matrix_once_and_are_of_equal_size(n_rows, n_columns):
     assert len(set(sizes[:-1])) <= 1
     assert 0 < sizes[-1] <= sizes[0] <= 1024
     assert sizes[0] * n_columns <= max(1 << 20, 16 * n_columns)
-
-
-def test_a_small_matrix_is_shared_between_threads():
-    assert [block.stop - block.start for block in block_rows((1024, 2400))] == [128] * 8
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])

@@ -15,8 +15,7 @@ from usdenoise.phantom.motion_and_noise import DIRECTION, image_motion
 QUIET = PhantomSettings((40, 32, 60), frame_rate_hz=500.0, seed=3)
 
 
-@pytest.mark.parametrize("shape", [(40, 32, 60), (12, 10, 9, 40)])
-@pytest.mark.parametrize("level", [3.0, 0.3])
+@pytest.mark.parametrize(("shape", "level"), [((40, 32, 60), 0.3), ((12, 10, 9, 40), 3.0)])
 def test_interference_is_on_as_many_frames_and_as_strong_as_asked_for(shape, level):
     settings = replace(QUIET, shape=shape)
     disturbed = replace(settings, bad_frames=4, bad_frame_level=level)

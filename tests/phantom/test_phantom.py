@@ -34,6 +34,7 @@ def test_levels_are_those_asked_for(clutter, noise, real):
     assert terms.iq.dtype == (np.float32 if real else np.complex64)
 
 
+@pytest.mark.slow
 def test_tissue_falls_by_40_to_60_db_over_a_few_dozen_components_and_blood_does_not():
     _, terms = all_frames(PhantomSettings((48, 40, 300), seed=2))
     tissue, blood = singular_decibels(terms.tissue), singular_decibels(terms.blood)
@@ -65,6 +66,7 @@ def test_noise_is_white_circular_and_complex(small_phantom):
     assert abs(np.vdot(terms.noise[:-1].reshape(-1), shifted)) < 0.02 * variance * len(shifted)
 
 
+@pytest.mark.slow
 def test_doppler_spectrum_has_the_mean_of_the_true_velocity_and_the_width_of_its_profile():
     settings = PhantomSettings((80, 60, 128), frame_rate_hz=1000.0, seed=5)
     phantom, terms = all_frames(settings)
@@ -110,11 +112,6 @@ def test_frames_do_not_depend_on_blocks_or_threads():
         whole = Phantom(settings, one).frames(np.arange(20)).iq
         blocks = np.concatenate([block.iq for block in Phantom(settings, two).parts(frames_a_part=7)])
     assert np.array_equal(whole, blocks)
-
-
-def test_seeds_differ():
-    first, second = (all_frames(PhantomSettings((16, 16, 4), seed=seed))[1].iq for seed in (0, 1))
-    assert np.abs(first - second).mean() > 0.1 * np.abs(first).mean()
 
 
 def test_volumes():

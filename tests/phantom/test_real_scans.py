@@ -42,10 +42,8 @@ def test_the_sample_data_can_be_simulated_again():
 @pytest.mark.parametrize(
     ("settings", "digest"),
     [
-        (PhantomSettings((24, 20, 12), seed=1), "9372ce10ab7233b1197621b5"),
         (PhantomSettings((24, 20, 12), seed=1, real=True), "2d9ee6f5259478051ffa2beb"),
         (PhantomSettings((10, 9, 8, 6), seed=4), "678be92665d75627d46c04a2"),
-        (PhantomSettings((32, 24, 10), seed=7, blood_to_noise_db=np.inf), "98b0912b349c38479970df3d"),
         (
             PhantomSettings(
                 (40, 32, 12), seed=6, thin_vessels=3, capillary_db=-10.0, attenuation_db=20.0, noise_gain_db=10.0,
@@ -54,7 +52,7 @@ def test_the_sample_data_can_be_simulated_again():
             "9866934dc21b4bc87ed5d09b",
         ),
     ],
-    ids=["complex", "real", "volume", "no noise", "everything"],
+    ids=["real", "volume", "everything"],
 )  # fmt: skip
 def test_a_phantom_has_the_same_bytes_as_ever(settings, digest):
     phantom, terms = all_frames(settings)
@@ -66,6 +64,7 @@ def test_a_phantom_has_the_same_bytes_as_ever(settings, digest):
     assert found.hexdigest()[:24] == digest
 
 
+@pytest.mark.slow
 def test_thin_vessels_and_capillaries_change_neither_tissue_nor_noise_nor_the_other_vessels():
     _, plain = all_frames(PLAIN)
     _, more = all_frames(replace(PLAIN, thin_vessels=2, capillary_db=-10.0))
@@ -109,25 +108,11 @@ def test_noise_is_against_the_blood_at_the_bottom_with_its_attenuation():
     assert 10 * np.log10(without.noise_power[-1, 0]) == pytest.approx(-3.0, abs=1e-4)
 
 
-def test_a_real_phantom_has_the_same_noise_power():
-    settings = replace(PLAIN, real=True, noise_gain_db=20.0, noise_correlation_pixels=0.8)
-    phantom, terms = all_frames(settings)
-    ratio = np.mean(terms.noise.astype(float) ** 2, axis=(0, 2)) / phantom.noise_power[:, 0]
-    assert ratio == pytest.approx(1.0, rel=0.2)
-    assert ratio.mean() == pytest.approx(1.0, rel=0.04)
-
-
-def test_without_noise_its_power_is_zero():
-    settings = PhantomSettings((16, 12, 4), blood_to_noise_db=np.inf, noise_gain_db=20.0)
-    power, noise = noise_frames(settings)
-    assert not power.any()
-    assert not noise.any()
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "sigma", "shifts"),
     [
-        *(((64, 56, 200), sigma, [(1, 0), (0, 1), (2, 0), (0, 3), (2, 2)]) for sigma in (0.4, 1.0, 2.5)),
+        *(((64, 56, 200), sigma, [(1, 0), (0, 1), (2, 0), (0, 3), (2, 2)]) for sigma in (0.4, 2.5)),
         ((18, 20, 16, 100), 1.2, [(2, 0, 0), (0, 2, 0), (0, 0, 2)]),
     ],
 )
@@ -139,12 +124,6 @@ def test_neighbours_are_correlated_as_a_gaussian_makes_them(shape, sigma, shifts
         assert measured == pytest.approx(np.exp(-np.dot(shift, shift) / (4 * sigma**2)), abs=0.02)
     assert abs(correlation(noise[:-1], noise[1:])) < 0.02
     assert abs(np.mean(noise.astype(complex) ** 2)) < 0.02 * np.mean(mean_power(noise))
-
-
-def test_correlated_noise_has_one_power_up_to_the_edges():
-    power, noise = noise_frames(PhantomSettings((24, 20, 2000), noise_correlation_pixels=1.5))
-    assert np.unique(power).size == 1
-    assert mean_power(noise) / power == pytest.approx(1.0, abs=5 / np.sqrt(2000))
 
 
 # ---------------------------------------------------------------- attenuation
@@ -202,7 +181,8 @@ def test_thin_vessels_are_one_to_two_pixels_wide_and_are_in_the_mask():
     assert alone.sum() == pytest.approx(np.sum(free) * 0.05 * diameters[0], rel=0.25)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1])
 def test_a_thin_vessel_is_as_wide_in_the_blood_as_its_diameter_and_the_point_spread_function(seed):
     settings = PhantomSettings((48, 40, 100), frame_rate_hz=250.0, seed=seed)
     plain, without = all_frames(settings)
@@ -230,13 +210,6 @@ def volume(vessels):
     return sum(np.pi * vessel.radius**2 * vessel.length for vessel in vessels)
 
 
-def test_a_phantom_has_no_two_scatterers_with_one_number():
-    with ThreadExecutor() as executor:
-        phantom = Phantom(PhantomSettings((24, 20, 4), thin_vessels=3, capillary_db=0.0), executor)
-    numbers = np.concatenate([part.number for part in phantom.scatterers.values()])
-    assert np.unique(numbers).size == numbers.size
-
-
 # ---------------------------------------------------------------- capillaries
 
 
@@ -250,6 +223,7 @@ def perfused():
     return phantom, flow, np.exp(-1j * np.angle(terms.tissue))
 
 
+@pytest.mark.slow
 def test_capillaries_have_their_level_in_their_region_and_end_outside(perfused):
     phantom, flow, _ = perfused
     power = mean_power(flow)
@@ -261,6 +235,7 @@ def test_capillaries_have_their_level_in_their_region_and_end_outside(perfused):
     assert power[~near].max() < 1e-2 * power[phantom.capillary_mask].mean()
 
 
+@pytest.mark.slow
 def test_capillaries_move_at_half_to_two_mm_a_second_in_all_directions(perfused):
     phantom, flow, still = perfused
     settings = phantom.settings
@@ -287,7 +262,7 @@ def test_capillaries_move_at_half_to_two_mm_a_second_in_all_directions(perfused)
 # ---------------------------------------------------------------- speeds
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [1])
 def test_no_vessel_aliases_at_250_hz_unless_a_speed_is_given(seed):
     settings = PhantomSettings((64, 56, 4), frame_rate_hz=250.0, thin_vessels=5, seed=seed)
     nyquist_mm_s = settings.wavelength_mm * 250.0 / 4
@@ -304,6 +279,7 @@ def test_no_vessel_aliases_at_250_hz_unless_a_speed_is_given(seed):
     assert np.array_equal(default.mask, fast.mask)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("speed_mm_s", "least", "most"), [(5.0, 0.0, 0.08), (20.0, 0.25, 0.9)])
 def test_the_fastest_speed_is_that_of_the_blood_and_aliases_at_a_low_frame_rate(speed_mm_s, least, most):
     settings = PhantomSettings((40, 36, 160), frame_rate_hz=1000.0, max_speed_mm_s=speed_mm_s, seed=5)

@@ -41,6 +41,7 @@ def test_vessels_and_tissue_are_there_after_hours() -> None:
     assert 0.3 < likeness < 0.99
 
 
+@pytest.mark.slow
 def test_an_activation_raises_the_blood_of_the_left_half_in_five_of_ten_blocks() -> None:
     active = replace(SESSION, activation=10.0)
     for block, rise in ((0, 1.0), (4, 1.0), (5, 1.1), (9, 1.1), (10, 1.0), (19, 1.1)):

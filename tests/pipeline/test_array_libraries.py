@@ -17,7 +17,6 @@ from tests.pipeline.test_filter_chunk import UNEVEN, check_equal, example
 from tests.sessions.scans import LENGTH, scan
 from usdenoise import Acquisition
 from usdenoise.errors import InputError, OptionError
-from usdenoise.frames.alignment import Alignment, Reference, mean_envelope
 from usdenoise.linalg.array_library import to_host
 from usdenoise.pipeline import devices
 from usdenoise.pipeline import filter_chunk as filters
@@ -59,6 +58,10 @@ CASES = (
 )
 
 
+SIMILAR = ("volume", "double", "wide", "model", "paper")
+"""Cases of the slow run."""
+
+
 def check_denoised(there, values, axes, more):
     wanted = usdenoise.denoise(values, axes=axes, frame_rate=500, **more)
     found = usdenoise.denoise(there, axes=axes, frame_rate=500, **more)
@@ -80,19 +83,21 @@ def check_denoised(there, values, axes, more):
     return found, wanted
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] * (case in SIMILAR)) for case in CASES],
+)
 def test_a_stack_of_another_library_is_filtered_there_as_by_numpy(small_phantom, case):
     values, axes, more = examples(small_phantom[1].iq)[case]
     check_denoised(array_api_strict.asarray(values), values, axes, more)
 
 
-@pytest.mark.parametrize("edges", UNEVEN.values(), ids=UNEVEN)
 @pytest.mark.parametrize("case", BLOCK_CASES)
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
-def test_chunks_of_another_library_are_filtered_as_those_of_numpy(dtype, case, edges):
+def test_chunks_of_another_library_are_filtered_as_those_of_numpy(dtype, case):
     x, clutter, excluded, wanted = example(dtype, case)
     out, there, total = np.empty_like(x), array_api_strict.asarray(x), None
-    for first, stop in pairwise(edges):
+    for first, stop in pairwise(UNEVEN["short"]):
         frames = slice(first, stop)
         place = (first, len(x))
         part = filter_chunk(there[frames, :], clutter, excluded[frames], place, out=out[frames], is_kept=True)
@@ -132,8 +137,8 @@ def test_what_is_made_of_a_result_of_another_library(small_phantom, tmp_path):
 
 @pytest.fixture(scope="module")
 def uneven():
-    """24 blocks: some are displaced by a part of a pixel, or stronger; one has a dead line, another one a bad frame."""
-    made = scan(24, rise=0.2, resolution=1.0)
+    """12 blocks: some are displaced by a part of a pixel, or stronger; one has a dead line, another one a bad frame."""
+    made = scan(12, rise=0.2, resolution=1.0)
     blocks = np.stack(made.blocks)
     waves = np.exp(-2j * np.pi * 0.6 * np.fft.fftfreq(blocks.shape[2]))[:, None]
     blocks[::4] = np.fft.ifft(np.fft.fft(blocks[::4], axis=2) * waves, axis=2)
@@ -143,9 +148,13 @@ def uneven():
     return blocks.reshape(made.iq.shape)
 
 
-def check_session(there, iq, near=1e-5):
-    scales = {"axes": "tzx", "frame_rate": 500}
-    wanted, found = (usdenoise.session(one, LENGTH, **scales) for one in (iq, there))
+@pytest.fixture(scope="module")
+def numpys_session(uneven):
+    return usdenoise.session(uneven, LENGTH, axes="tzx", frame_rate=500)
+
+
+def check_session(there, wanted, near=1e-5):
+    found = usdenoise.session(there, LENGTH, axes="tzx", frame_rate=500)
     for name in IMAGES:
         check_near(found.series.images[name], wanted.series.images[name], near)
         check_near(found.series.means[name], wanted.series.means[name], near)
@@ -155,14 +164,15 @@ def check_session(there, iq, near=1e-5):
     return found
 
 
-def test_a_session_of_another_library_equals_that_of_numpy(uneven):
-    found = check_session(array_api_strict.asarray(uneven), uneven)
-    assert len(found.blood_power) == 24
+def test_a_session_of_another_library_equals_that_of_numpy(uneven, numpys_session):
+    found = check_session(array_api_strict.asarray(uneven), numpys_session)
+    assert len(found.blood_power) == 12
 
 
+@pytest.mark.slow
 def test_blocks_of_another_library_are_added_as_those_of_numpy(uneven):
     sessions = [usdenoise.Session(axes="tzx", frame_rate=500) for _ in range(2)]
-    for block in np.split(uneven, 24)[:6]:
+    for block in np.split(uneven, 12)[:6]:
         wanted, found = (
             session.add(of_library(block))
             for session, of_library in zip(sessions, (np.asarray, array_api_strict.asarray), strict=True)
@@ -170,22 +180,6 @@ def test_blocks_of_another_library_are_added_as_those_of_numpy(uneven):
         check_near(found.blood_power, wanted.blood_power)
         check_near(found.mean_blood_power, wanted.mean_blood_power)
         assert (found.why, found.low_cutoff) == (wanted.why, wanted.low_cutoff)
-
-
-@pytest.mark.parametrize("shape", [(24, 24), (13, 12, 14), (13, 1, 14)])
-@pytest.mark.parametrize("has_gaps", [False, True])
-def test_frames_of_another_library_are_aligned_as_those_of_numpy(shape, has_gaps):
-    rng = np.random.default_rng(0)
-    x = (rng.standard_normal((9, *shape)) + 1j).astype(np.complex64).reshape(9, -1)
-    reference = Reference(mean_envelope(x, shape), np.ones(shape, bool))
-    if has_gaps:
-        x[4, 20:30] = np.nan
-    wanted, alignment = reference.align(x)
-    aligned = Alignment((0.4, -0.7, 1.2)[: len(shape)], 1.0, 1.0, is_shifted=True, is_scaled=True)
-    there = array_api_strict.asarray(x)
-    np.testing.assert_allclose(to_host(reference.align(there)[0]), wanted, atol=1e-5)
-    assert reference.align(there)[1] == alignment
-    check_near(to_host(reference.apply(there, aligned)), reference.apply(x, aligned))
 
 
 class Stub:
@@ -250,6 +244,7 @@ def device(monkeypatch):
     return state
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_file_is_filtered_on_a_device_in_chunks_that_fit(phantom_file, device, tmp_path):
     reports = {}
     for name, free in (("cpu", 1 << 30), ("cuda", 1 << 30), ("cuda:0", 10 * 8 * 40 * 32 * 7)):
@@ -277,10 +272,10 @@ def test_only_the_memory_of_the_device_is_named_if_it_runs_out(uneven, device, m
         usdenoise.Session(**scales).add(uneven[:LENGTH])
 
 
-def test_blocks_are_filtered_on_a_device(uneven, device):
-    scales = {"axes": "tzx", "frame_rate": 500}
-    wanted, found = (usdenoise.session(uneven, LENGTH, device=where, **scales) for where in ("cpu", "cuda"))
-    assert len(device.shapes) >= 24
+def test_blocks_are_filtered_on_a_device(uneven, numpys_session, device):
+    scales, wanted = {"axes": "tzx", "frame_rate": 500}, numpys_session
+    found = usdenoise.session(uneven, LENGTH, device="cuda", **scales)
+    assert len(device.shapes) >= 12
     for name in IMAGES:
         check_near(found.series.images[name], wanted.series.images[name])
     updates = [
@@ -328,13 +323,13 @@ def on_gpu(library):
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("library", ["cupy", "torch", "jax"])
-def test_on_a_gpu_a_stack_and_a_session_equal_those_of_numpy(small_phantom, uneven, library):
+def test_on_a_gpu_a_stack_and_a_session_equal_those_of_numpy(small_phantom, uneven, numpys_session, library):
     copied = on_gpu(library)
     for name, (values, axes, more) in examples(small_phantom[1].iq).items():
         if library != "jax" or name not in ("double", "wide"):
             check_denoised(copied(values), values, axes, more)
     # The tissue is 40 dB above the blood, and so are the rounding errors of its products.
-    check_session(copied(uneven), uneven, 1e-4)
+    check_session(copied(uneven), numpys_session, 1e-4)
 
 
 @pytest.mark.cuda

@@ -7,7 +7,6 @@ from scipy.ndimage import gaussian_filter
 import usdenoise
 from tests.conftest import all_frames
 from usdenoise.blood.metrics import correlation
-from usdenoise.clutter.bad_pixels import BadPixels, standing_out
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
 
@@ -42,21 +41,26 @@ def flow(rng, mask, n_frames):
     return mask * speckle * np.exp(0.3j * np.pi * np.arange(n_frames))[:, None, None]
 
 
-@pytest.mark.parametrize("level", [0.05, 0.5, 5.0])
+@pytest.fixture(scope="module")
+def usual(terms):
+    return denoise(terms.iq, axes="tzx")
+
+
 @pytest.mark.parametrize(
-    ("places", "named"),
+    ("level", "places", "named"),
     [
-        ([(EVERY, 33)], ["x = 33"]),
-        ([(20, EVERY)], ["z = 20"]),
-        ([(EVERY, 0), (EVERY, 21), (EVERY, 22)], ["x = 0", "x = 21", "x = 22"]),
-        ([(slice(10, 30), 33)], [f"z = {z}, x = 33" for z in range(10, 30)]),
-        ([(5, 5), (20, 30), (33, 12)], ["z = 5, x = 5", "z = 20, x = 30", "z = 33, x = 12"]),
+        (0.05, [(EVERY, 33)], ["x = 33"]),
+        (5.0, [(EVERY, 33)], ["x = 33"]),
+        (0.05, [(20, EVERY)], ["z = 20"]),
+        (5.0, [(EVERY, 0), (EVERY, 21), (EVERY, 22)], ["x = 0", "x = 21", "x = 22"]),
+        (0.5, [(slice(10, 30), 33)], [f"z = {z}, x = 33" for z in range(10, 30)]),
+        (0.05, [(5, 5), (20, 30), (33, 12)], ["z = 5, x = 5", "z = 20, x = 30", "z = 33, x = 12"]),
     ],
 )
-def test_noisy_pixels_are_excluded_and_named(terms, level, places, named):
+def test_noisy_pixels_are_excluded_and_named(terms, usual, level, places, named):
     stack, mask = noisy(terms.iq, level, *places)
     truth = np.mean(np.abs(terms.blood.astype(np.complex128)) ** 2, axis=0)
-    usual, result = (denoise(one, axes="tzx") for one in (terms.iq, stack))
+    result = denoise(stack, axes="tzx")
     assert not usual.bad_pixels.n_pixels
     assert set(named) <= set(result.bad_pixels.places("zx"))
     # A strong line may take a neighbour with it.
@@ -110,6 +114,7 @@ def test_planes_of_volumes_and_lines_of_real_data(terms):
     assert denoise(stack, axes="tzx").bad_pixels.places("zx") == ["x = 7"]
 
 
+@pytest.mark.slow
 def test_a_noisy_line_of_a_session_and_bad_frames_of_a_scan():
     settings = PhantomSettings((32, 32, 60), seed=5, session=8, block_interval_s=1.0)
     _, terms = all_frames(settings)
@@ -125,16 +130,3 @@ def test_a_noisy_line_of_a_session_and_bad_frames_of_a_scan():
     result = denoise(stack[:160], axes="tzx")
     assert result.bad_pixels.places("zx") == ["x = 11"]
     assert result.frame_quality.excluded[[5, 17, 40]].all()
-
-
-def test_lines_stand_out_at_edges_and_beside_masked_pixels():
-    signal, power = np.ones((10, 9), bool), np.ones((10, 9))
-    signal[:, 5] = False
-    power[:, [0, 4]], power[2, 7] = 50, 50
-    groups = [sorted(group.tolist()) for _, group in standing_out(power, signal) if len(group) > 1]
-    numbers = np.arange(90).reshape(10, 9)
-    assert groups.count(numbers[:, 0].tolist()) >= 1
-    assert numbers[:, 4].tolist() in groups
-    single = {int(group[0]) for _, group in standing_out(power, signal) if len(group) == 1}
-    assert single == {*numbers[:, 0].tolist(), *numbers[:, 4].tolist(), numbers[2, 7]}
-    assert BadPixels.of(power > 10, signal).lines == ((1, 0), (1, 4))

@@ -73,9 +73,9 @@ def check_equal(found, expected, maps=0.0):
 @pytest.mark.parametrize(
     ("name", "chunks"),
     [
-        *(("plain", chunks) for chunks in CHUNKINGS),
-        ("gaps", "frames"),
-        ("gaps", "pixels"),
+        ("plain", "frames"),
+        ("plain", "pixels"),
+        ("gaps", "both"),
         ("bad frames", "both"),
     ],
 )
@@ -91,11 +91,8 @@ def test_a_dask_array_gives_the_result_of_the_array(stacks, in_memory, name, chu
     ("name", "options"),
     [
         ("plain", {"high_cutoff": "rank"}),
-        ("gaps", {"high_cutoff": 20, "low_cutoff": 5, "rank": 25}),
-        ("gaps", {"precision": "double"}),
-        ("plain", {"sampling": 0.2, "seed": 3}),
-        ("gaps", {"bad_frames": (3, 4)}),
-        ("plain", {"low_cutoff": 0}),
+        ("gaps", {"high_cutoff": 20, "low_cutoff": 5, "rank": 25, "bad_frames": (3, 4)}),
+        ("plain", {"precision": "double", "sampling": 0.2, "seed": 3}),
     ],
     ids=str,
 )
@@ -198,13 +195,6 @@ def test_chunks_of_unknown_sizes_are_refused(stacks):
         usdenoise.denoise(unknown, axes="tzx")
 
 
-def test_stacks_without_a_finite_entry_or_zero_everywhere_are_refused(stacks):
-    with pytest.raises(InputError, match="has no finite entry"):
-        usdenoise.denoise(da.full((20, 8, 8), np.nan), axes="tzx")
-    with pytest.raises(InputError, match="is zero everywhere"):
-        usdenoise.denoise(da.zeros((20, 8, 8)), axes="tzx")
-
-
 @pytest.fixture(scope="module")
 def cluster():
     """Two worker processes."""
@@ -215,6 +205,7 @@ def cluster():
         yield made
 
 
+@pytest.mark.slow
 def test_on_workers_and_when_one_is_killed(stacks, in_memory, cluster):
     with Client(cluster) as client:
         lazy = da.from_array(stacks["plain"], chunks=CHUNKINGS["both"])

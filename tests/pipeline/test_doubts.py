@@ -11,7 +11,7 @@ import usdenoise
 from tests.conftest import all_frames
 from usdenoise.phantom import PhantomSettings
 
-SHAPE = (64, 48, 200)
+SHAPE = (48, 40, 160)
 
 
 def simulated(seed: int, **settings: Any) -> NDArray[np.complex64]:
@@ -38,19 +38,26 @@ def right() -> NDArray[np.complex64]:
 
 
 @pytest.fixture(scope="module")
-def suggested(right: NDArray[np.complex64]) -> int:
+def good(right: NDArray[np.complex64]) -> usdenoise.DenoiseResult:
+    """Its result."""
+    return usdenoise.denoise(right, axes="tzx")
+
+
+@pytest.fixture(scope="module")
+def suggested(good: usdenoise.DenoiseResult) -> int:
     """The low cutoff that is chosen for it."""
-    return int(usdenoise.denoise(right, axes="tzx").options.low_cutoff)
+    return int(good.options.low_cutoff)
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "svd"}, {"seed": 3}, {"high_cutoff": "rank"}])
+@pytest.mark.parametrize("options", [{"method": "svd"}, {"high_cutoff": "rank"}])
 def test_the_automatic_cutoff_of_a_good_stack_is_not_doubtful(
-    right: NDArray[np.complex64], options: dict[str, Any]
+    right: NDArray[np.complex64], good: usdenoise.DenoiseResult, options: dict[str, Any]
 ) -> None:
+    assert good.doubts == ()
     assert codes(right, **options) == []
 
 
-@pytest.mark.parametrize("order", ["ztx", "zxt", "xzt"])
+@pytest.mark.parametrize("order", ["xzt", pytest.param("ztx", marks=pytest.mark.slow)])
 def test_a_stack_in_any_order_is_not_doubtful(right: NDArray[np.complex64], order: str) -> None:
     assert codes(right.transpose(["tzx".index(letter) for letter in order]), order) == []
 
@@ -68,7 +75,7 @@ def test_a_cutoff_near_the_suggested_one_is_not_doubtful(
     assert codes(right, low_cutoff=round(share * suggested)) == []
 
 
-@pytest.mark.parametrize("low", [1, 3, 5, 8])
+@pytest.mark.parametrize("low", [1, 6])
 def test_tissue_is_left_by_a_cutoff_that_is_too_low(
     right: NDArray[np.complex64], suggested: int, low: int
 ) -> None:
@@ -86,15 +93,14 @@ def test_blood_is_removed_by_a_cutoff_that_is_too_high(
 
 
 def test_tissue_in_the_residual_is_doubtful_whatever_the_cutoff(
-    right: NDArray[np.complex64], suggested: int
+    right: NDArray[np.complex64], good: usdenoise.DenoiseResult, suggested: int
 ) -> None:
     low = round(0.6 * suggested)
     picture = usdenoise.denoise(right, axes="tzx", low_cutoff=low).picture_quality
     assert picture.tissue_share is not None
     assert picture.tissue_share > 0.3
-    good = usdenoise.denoise(right, axes="tzx").picture_quality
-    assert good.tissue_share is not None
-    assert good.tissue_share < 0.15
+    assert good.picture_quality.tissue_share is not None
+    assert good.picture_quality.tissue_share < 0.15
 
 
 @pytest.mark.parametrize("wrong", ["zxt", "ztx"])
@@ -115,7 +121,7 @@ def test_wrong_axes_of_a_volume_are_doubtful() -> None:
 @pytest.mark.parametrize("kind", ["noise", "tissue"])
 def test_a_stack_without_blood_is_doubtful(kind: str) -> None:
     rng = np.random.default_rng(4)
-    noise = (rng.standard_normal((200, 64, 48)) + 1j * rng.standard_normal((200, 64, 48))).astype(
+    noise = (rng.standard_normal((160, 48, 40)) + 1j * rng.standard_normal((160, 48, 40))).astype(
         np.complex64
     )
     found = codes(noise if kind == "noise" else noise + tissue_of(5))
@@ -123,10 +129,9 @@ def test_a_stack_without_blood_is_doubtful(kind: str) -> None:
     assert "axes" not in found
 
 
-def test_blood_that_does_not_repeat_or_is_everywhere_is_doubtful(right: NDArray[np.complex64]) -> None:
-    result = usdenoise.denoise(right, axes="tzx")
-    picture = replace(result.picture_quality, reproducibility=0.4, vessel_share=0.9)
-    found = [doubt.code for doubt in replace(result, picture_quality=picture).doubts]
+def test_blood_that_does_not_repeat_or_is_everywhere_is_doubtful(good: usdenoise.DenoiseResult) -> None:
+    picture = replace(good.picture_quality, reproducibility=0.4, vessel_share=0.9)
+    found = [doubt.code for doubt in replace(good, picture_quality=picture).doubts]
     assert found == ["repeatability", "vessels-everywhere"]
 
 
@@ -155,7 +160,13 @@ NOT_LINEAR: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", NOT_LINEAR)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("dB about 0", "root", "power")))
+        for kind in NOT_LINEAR
+    ],
+)
 def test_compressed_values_are_doubtful(right: NDArray[np.complex64], kind: str) -> None:
     doubt = usdenoise.denoise(NOT_LINEAR[kind](right), axes="tzx", rank=20).doubts[0]
     assert doubt.code == "not-linear"
@@ -170,10 +181,10 @@ def test_rf_around_an_offset_is_doubtful(right: NDArray[np.complex64]) -> None:
     assert "subtract the offset 32768" in doubt.sentence
 
 
-@pytest.mark.parametrize("samples", [2.2, 3, 4, 7])
+@pytest.mark.parametrize("samples", [2.2, 4, pytest.param(7, marks=pytest.mark.slow)])
 def test_rf_is_not_doubtful(right: NDArray[np.complex64], samples: float) -> None:
     rf = rf_of(right, samples)
-    masked = np.where(np.arange(48) < 12, 0, rf + 0.1 * rf.std())
+    masked = np.where(np.arange(SHAPE[1]) < 12, 0, rf + 0.1 * rf.std())
     for stack, axes in ((rf, "tzx"), (np.moveaxis(masked, 0, 2).astype("f8"), "zxt")):
         assert not {"not-linear", "interleaved"}.intersection(codes(stack, axes))
 

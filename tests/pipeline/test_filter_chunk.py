@@ -19,7 +19,6 @@ from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Chunk
 from usdenoise.stack.arrays import unpack
 
-EDGES = {"one": (0, 40), "even": (0, 20, 40), "short": (0, 2, 3, 30, 40)}
 GRID = Neighbourhood.whole((300,))
 
 
@@ -54,15 +53,15 @@ def lags_by_loops(rows, n_lags):
     return loops.lag_sums(rows, n_lags, quarter_edges(rows.shape[1]))
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("edges", EDGES.values(), ids=EDGES)
-@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_a_stack_in_chunks_is_filtered_as_by_a_slow_loop(dtype, edges, order, scale):
+@pytest.mark.parametrize(
+    ("dtype", "order", "scale"),
+    [(np.float32, "C", 1e-6), (np.complex64, "F", 1e-6), (np.float32, "F", 1e6), (np.complex64, "C", 1e6)],
+)
+def test_a_stack_of_any_scale_is_filtered_as_by_a_slow_loop(dtype, order, scale):
     matrix = low_rank_and_noise(dtype) * np.dtype(dtype).type(scale)
     u = basis(matrix, 6)
     plan = Clutter(left=u, low=4, high=6, projection=projection(5), grid=GRID)
-    out, measures = filtered(matrix, plan, edges, order)
+    out, measures = filtered(matrix, plan, (0, 2, 3, 30, 40), order)
     wide = matrix.astype(np.complex128)
     expected = np.empty_like(wide)
     for t in range(40):
@@ -75,94 +74,6 @@ def test_a_stack_in_chunks_is_filtered_as_by_a_slow_loop(dtype, edges, order, sc
     assert measures.coefficients == pytest.approx((u.conj().T @ wide).T, abs=float(2e-3 * size))
     lags, loop = measures.lag_sums(GRID.mask).sums, lags_by_loops(expected, 5)
     assert np.abs(lags - loop).max() < 1e-3 * np.abs(loop).max()
-
-
-@pytest.mark.parametrize("edges", EDGES.values(), ids=EDGES)
-def test_missing_entries_are_filled_by_least_squares_over_the_observed_pixels(edges):
-    matrix = low_rank_and_noise(np.complex64, noise=0.0)
-    truth, rng = matrix.copy(), np.random.default_rng(1)
-    u, missing = basis(matrix, 6), rng.random(matrix.shape) < 0.1
-    missing[:, 7] = True
-    holes = np.where(missing, np.nan, matrix)
-    model = np.zeros((40, 6), np.complex64)
-    model[7] = 5 + 1j
-    plan = Clutter(left=u, low=2, high=6, projection=projection(3), grid=GRID, model=model, has_gaps=True)
-    out, measures = filtered(holes, plan, edges)
-    a = (u.conj().T @ truth).T
-    # A frame without an observed pixel keeps the coefficients of the estimate.
-    a[7] = model[7]
-    assert measures.coefficients == pytest.approx(a, abs=float(1e-4 * np.abs(a).max()))
-    band = u[:, 2:] @ a[:, 2:].T
-    assert np.abs(out - band).max() < 1e-3 * np.abs(band).max()
-    observed = np.where(missing, 0, band)
-    assert measures.power == pytest.approx(np.sum(np.abs(observed) ** 2, axis=1), rel=1e-2)
-    seen = measures.lag_sums(GRID.mask)
-    counts = lags_by_loops((~missing).astype(float), 3)
-    assert np.array_equal(seen.counts, counts.real)
-    loop = lags_by_loops(observed.astype(complex), 3)
-    assert np.abs(seen.sums - loop).max() < 1e-2 * np.abs(loop).max()
-    assert measures.n_unobserved == missing.sum()
-
-
-@pytest.mark.parametrize("edges", EDGES.values(), ids=EDGES)
-def test_excluded_frames_do_not_count_and_have_the_coefficients_of_the_estimate(edges):
-    matrix = low_rank_and_noise(np.complex64)
-    u, excluded = basis(matrix, 6), np.zeros(40, bool)
-    excluded[[0, 2, 3, 21]] = True
-    model = np.full((40, 6), 2 - 1j, np.complex64)
-    matrix[:, excluded] *= 50
-    plan = Clutter(left=u, low=3, high=6, projection=projection(4), grid=GRID, model=model)
-    out, measures = filtered(matrix, plan, edges, excluded=excluded)
-    rest = matrix - u[:, :3] @ (u[:, :3].conj().T @ matrix)
-    assert np.abs(out - rest)[:, ~excluded].max() < 1e-4 * np.abs(rest).max()
-    assert np.abs(out[:, excluded] - (u[:, 3:] @ model[0, 3:])[:, None]).max() < 1e-4
-    rest[:, excluded] = 0
-    assert measures.power == pytest.approx(np.sum(np.abs(rest) ** 2, axis=1), rel=1e-4)
-    loop = lags_by_loops(rest.astype(complex), 4)
-    assert np.abs(measures.sums - loop).max() < 1e-4 * np.abs(loop).max()
-
-
-@pytest.mark.parametrize("edges", EDGES.values(), ids=EDGES)
-def test_per_pixel_cutoffs_change_the_lagged_products_alone(edges):
-    matrix = low_rank_and_noise(np.complex64)
-    u = basis(matrix, 6)
-    shares = np.random.default_rng(4).random((len(matrix), 4)).astype(np.float32) - 0.5
-    plain = Clutter(left=u, low=3, high=6, projection=projection(3), grid=GRID)
-    plan = replace(plain, further=(1, shares))
-    (out, measures), (whole, expected) = (filtered(matrix, each, edges) for each in (plan, plain))
-    assert np.array_equal(out, whole)
-    np.testing.assert_allclose(measures.power, expected.power, rtol=1e-5)
-    a = u.conj().T @ matrix
-    rest = whole - sum(shares[:, [k]] * u[:, [k + 1]] * a[[k + 1]] for k in range(4))
-    loop = lags_by_loops(rest.astype(complex), 3)
-    assert np.abs(measures.sums - loop).max() < 1e-4 * np.abs(loop).max()
-
-
-def test_the_components_alone_are_kept_on_request():
-    matrix = low_rank_and_noise(np.complex64)
-    u = basis(matrix, 6)
-    plan = Clutter(left=u, low=2, high=5, keeps_residual=False, projection=projection(2), grid=GRID)
-    out, measures = filtered(matrix, plan, EDGES["even"])
-    band = u[:, 2:5] @ (u[:, 2:5].conj().T @ matrix)
-    assert np.abs(out - band).max() < 1e-4 * np.abs(band).max()
-    assert measures.kept_power == pytest.approx(np.sum(np.abs(band) ** 2, axis=1), rel=1e-4)
-
-
-@pytest.mark.parametrize(("low", "n_temporal", "n_removed"), [(3, 2, 2), (3, 5, 3), (0, 2, 0), (3, 0, 0)])
-def test_pixels_without_a_signal_become_zero_and_temporal_components_are_removed(low, n_temporal, n_removed):
-    """The temporal components are the leading left singular vectors of the coefficients; the rank limits their number."""
-    matrix = low_rank_and_noise(np.complex64, (300, 240))
-    has_signal = np.arange(len(matrix)) % 3 > 0
-    u = np.linalg.qr(basis(matrix, 4) * has_signal[:, None])[0]
-    plan = Clutter(left=u, low=low, high=low, grid=Neighbourhood(has_signal), n_temporal=n_temporal)
-    out, measures = filtered(matrix, plan, (0, 240))
-    a = (u[:, :low].conj().T @ matrix).T
-    v = np.linalg.svd(a, full_matrices=False)[0][:, :n_removed]
-    rest = ((matrix - u[:, :low] @ a.T) * has_signal[:, None]).T
-    rest -= v @ (v.conj().T @ rest)
-    assert np.abs(out - rest.T).max() < 1e-4 * np.abs(rest).max()
-    assert not out[~has_signal].any()
-    assert measures.temporal.shape == (240, n_removed)
 
 
 @pytest.mark.parametrize(("n_frames", "n_removed"), [(47, 0), (48, 1), (95, 1), (96, 2), (240, 3)])
@@ -194,9 +105,22 @@ CASES = {
 }
 
 
-@cache
 def example(dtype, case, n_temporal=0):
     """Frames, their clutter, the excluded frames, and what a slow loop makes of them."""
+    x, clutter, excluded = block_of(dtype, case, n_temporal)
+    return x, clutter, excluded, loop_result(np.iscomplexobj(x), case, n_temporal)
+
+
+@cache
+def loop_result(is_complex, case, n_temporal):
+    """The result of the slow loop, in double precision."""
+    block = block_of(np.complex128 if is_complex else np.float64, case, n_temporal)
+    return loops.filter_chunk(*block, N_LAGS)
+
+
+@cache
+def block_of(dtype, case, n_temporal):
+    """Frames, their clutter, and the excluded frames."""
     options, rng = CASES[case], np.random.default_rng(3)
     n_pixels = SHAPE[0] * SHAPE[1]
 
@@ -233,8 +157,7 @@ def example(dtype, case, n_temporal=0):
         has_gaps=options.get("gaps", False),
         n_temporal=n_temporal,
     )
-    x = x.astype(dtype)
-    return x, clutter, excluded, loops.filter_chunk(x, clutter, excluded, N_LAGS)
+    return x.astype(dtype), clutter, excluded
 
 
 def check_equal(measures, out, x, clutter, excluded, wanted):
@@ -279,7 +202,7 @@ def test_chunks_of_any_lengths_equal_a_textbook_loop_over_the_block(dtype, case,
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("dtype", [np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex64])
 def test_a_block_without_temporal_components_equals_a_textbook_loop(dtype, case, order):
     x, clutter, excluded, wanted = example(dtype, case, n_temporal=3)
     x = np.asarray(x, order=order)
@@ -292,20 +215,7 @@ def test_a_block_without_temporal_components_equals_a_textbook_loop(dtype, case,
     np.testing.assert_allclose(*both, atol=near)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_the_lags_of_a_chunk_by_itself_are_all_in_the_first_half(case):
-    x, clutter, excluded, wanted = example(np.complex128, case)
-    measures = filter_chunk(x, clutter, excluded)
-    mask = clutter.grid.mask.ravel()
-    np.testing.assert_allclose(measures.sums[0][mask], wanted.sums.sum(axis=0)[mask], atol=1e-6)
-    assert not measures.sums[1].any()
-    if measures.counts is not None:
-        np.testing.assert_array_equal(measures.counts[0][mask], wanted.counts.sum(axis=0)[mask])
-        assert not measures.counts[1].any()
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "order"), [("whole", "C"), ("gaps", "F"), ("everything", "C")])
 def test_a_block_of_a_session_is_filtered_as_it_is_in_the_reference(case, order):
     x, clutter, excluded, _ = example(np.complex64, case)
     x = np.asarray(np.where(np.isfinite(x), x, np.nan), x.dtype, order=order)
@@ -325,8 +235,7 @@ def test_a_block_of_a_session_is_filtered_as_it_is_in_the_reference(case, order)
     assert (ours.alignment, expected.alignment) == (alignment, None)
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("case", "order"), [("whole", "F"), ("everything", "C"), ("components only", "F")])
 def test_the_filtered_frames_may_take_the_place_of_the_chunk(case, order):
     x, clutter, excluded, _ = example(np.complex64, case, n_temporal=3)
     x, out = np.array(x, order=order), np.empty_like(x, order=order)
@@ -350,7 +259,7 @@ class Elsewhere:
             yield pickle.loads(pickle.dumps(function_there(item_there, *constants_there)))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", ["whole", "everything"])
 def test_chunks_that_are_filtered_in_another_process_are_the_same(case):
     x, clutter, excluded, _ = example(np.complex64, case)
     (here, expected), (there, found) = (

@@ -7,7 +7,6 @@ from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.pipeline.estimate_clutter import first_without_leak, raised_cutoffs
 from usdenoise.pipeline.scan_clutter import without_noise
 
 
@@ -25,8 +24,7 @@ def vectors(n_frames, kinds, dtype=complex):
     return np.linalg.qr(np.stack(columns, axis=1))[0]
 
 
-@pytest.mark.parametrize("n_frames", [60, 200, 1000])
-@pytest.mark.parametrize("dtype", [complex, float])
+@pytest.mark.parametrize(("n_frames", "dtype"), [(60, float), (200, complex), (1000, complex)])
 def test_noise_is_no_clutter(n_frames, dtype):
     right = vectors(n_frames, ["slow"] * 5 + ["noise"] * 7, dtype)
     assert without_noise(right) == 5
@@ -47,29 +45,7 @@ def test_interference_in_a_few_frames_is_no_noise():
     assert without_noise(vectors(200, ["slow"] * 3 + ["noise", "burst", "noise"])) == 5
 
 
-@pytest.mark.parametrize(
-    ("shares", "chosen"),
-    [
-        ([0.2, 0.1], 0),
-        ([0.3, 0.3, 0.9], 0),
-        ([0.6, 0.2, 0.6, 0.2, 0.2], 3),
-        ([0.6, 0.2, 0.6, 0.15, 0.9], 3),
-        ([0.6, 0.1, 0.6, 0.2, 0.1], 1),
-        ([0.6, 0.5, 0.4], 2),
-        ([0.6, 0.1], 1),
-        ([0.9], 0),
-    ],
-)
-def test_the_first_of_two_cutoffs_without_much_tissue_is_chosen(shares, chosen):
-    assert first_without_leak(enumerate(shares), 0.3) == chosen
-
-
-def test_cutoffs_are_raised_by_12_percent_up_to_the_highest():
-    assert list(raised_cutoffs(10, 15)) == [10, 12, 14, 15]
-    assert list(raised_cutoffs(100, 120)) == [100, 113, 120]
-    assert list(raised_cutoffs(3, 3)) == [3]
-
-
+@pytest.mark.slow
 def test_the_cutoff_of_a_long_scan_is_raised_while_tissue_remains():
     # Tissue of 65 dB resembles its leading components up to the 55th alone, and has about 98.
     settings = PhantomSettings((32, 32, 2400), 500.0, clutter_to_blood_db=65, blood_to_noise_db=6, seed=1)

@@ -46,7 +46,7 @@ def whole(terms):
 
 
 @pytest.mark.parametrize(
-    ("mask", "fills"), [*((mask, ["zero"]) for mask in MASKS if mask != "disk"), ("disk", FILLS)]
+    ("mask", "fills"), [*((mask, ["zero"]) for mask in ("rows", "first column", "sector")), ("disk", FILLS)]
 )
 def test_a_masked_stack_gives_what_its_other_pixels_give_alone(terms, whole, mask, fills):
     has_signal = MASKS[mask]
@@ -94,10 +94,8 @@ def test_the_maps_of_a_masked_stack_are_those_of_the_cropped_one(terms, mask, pa
 @pytest.mark.parametrize(
     ("chunks", "fill"),
     [
-        ((50, 44, 36), "zero"),
         ((50, 10, 9), "unobserved"),
-        ((100, 10, 9), "next to nothing"),
-        ((2, 44, 36), "next to nothing"),
+        ((10, 44, 36), "next to nothing"),
     ],
 )
 def test_chunks_of_a_masked_stack_give_the_same(terms, chunks, fill):
@@ -161,12 +159,9 @@ def test_a_stack_with_fewer_signal_pixels_than_components_is_taken_as_it_is():
     assert found.acquisition.iq == pytest.approx(values, abs=1e-5)
 
 
-@pytest.mark.parametrize("shape", [(256, 64), (512, 16)])
-def test_a_zero_first_column_hides_no_frame(shape):
-    rng = np.random.default_rng(3)
-    values = (rng.standard_normal((200, *shape)) + 1j * rng.standard_normal((200, *shape))).astype(
-        np.complex64
-    )
+def test_a_zero_first_column_hides_no_frame():
+    rng, shape = np.random.default_rng(3), (200, 512, 16)
+    values = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(np.complex64)
     values += 100 * values[:1]
     values[[20, 21, 90, 150, 199]] = 0
     values[:, :, 0] = 0
@@ -176,6 +171,7 @@ def test_a_zero_first_column_hides_no_frame(shape):
     ]
 
 
+@pytest.mark.slow
 def test_a_narrow_image_whose_first_column_is_quiet():
     """Every n-th pixel of it, for n a multiple of the width, is in that column."""
     settings = PhantomSettings((240, 8, 80), frame_rate_hz=500.0, seed=4)

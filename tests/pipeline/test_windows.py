@@ -21,12 +21,10 @@ from tests.cli.shared import write
 from tests.conftest import all_frames
 from tests.sessions.scans import two_sided
 from tests.stacks import run_in_windows
-from usdenoise.errors import OptionError
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
-from usdenoise.pipeline.recording import Window, cut_into_windows
-from usdenoise.report import film as movie
+from usdenoise.pipeline.recording import cut_into_windows
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -91,17 +89,6 @@ def test_each_image_is_that_of_its_frames(
     assert json.loads(Path(report["output"]["report"]).read_text())["sequence"]["window"] == window
 
 
-def test_time_counts_from_the_beginning_of_the_file(stack: Path, tmp_path: Path) -> None:
-    reading = {"frames": slice(20, 120, 2)}
-    report = run_in_windows(stack, tmp_path / "out", 25, options=FIVE, reading=reading)
-    # Frames 20, 22, ... 68 and 70, ... 118, at 500 Hz.
-    assert report["sequence"]["time"] == pytest.approx([44 / 500, 94 / 500])
-    with h5py.File(stack, "r+") as file:
-        del file["iq"].attrs["frame_rate_hz"]
-    report = run_in_windows(stack, tmp_path / "b", 25, options=FIVE, reading=reading)
-    assert (report["sequence"]["time"], report["sequence"]["time_unit"]) == ([44.0, 94.0], "frames")
-
-
 @pytest.mark.parametrize("suffix", [".mat", ".h5"])
 def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
@@ -150,27 +137,10 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
     assert film[:, -height:].mean() > film[:, :height].mean()
 
 
-def test_extras_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, stack: Path, tmp_path: Path) -> None:
-    monkeypatch.setattr(movie, "find_spec", lambda name: None)
-    with pytest.raises(OptionError, match=r"MP4 requires the package imageio-ffmpeg; run pip install"):
-        run_in_windows(stack, tmp_path / "out", 30, movie="mp4")
-    monkeypatch.setitem(sys.modules, "nibabel", None)
-    with pytest.raises(OptionError, match=r"nibabel; run pip install nibabel"):
-        run_in_windows(stack, tmp_path / "out", 30, output=Output(nifti=True))
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_mp4_is_a_film_too() -> None:
-    pytest.importorskip("imageio_ffmpeg")
-    images = [np.full((30, 20), level) for level in (-20.0, -10.0, 0.0)]
-    raw = movie.movie(images, "zx", "mp4", dynamic_range_db=20.0)
-    assert raw[4:8] == b"ftyp"
-
-
 @pytest.fixture(scope="module")
 def long_stack() -> NDArray[np.complex64]:
-    """401 frames in the order t, z, x."""
-    terms = all_frames(PhantomSettings(shape=(32, 24, 401), frame_rate_hz=500.0, seed=5))[1]
+    """400 frames in the order t, z, x."""
+    terms = all_frames(PhantomSettings(shape=(16, 12, 400), frame_rate_hz=500.0, seed=5))[1]
     return np.ascontiguousarray(terms.iq)
 
 
@@ -188,14 +158,6 @@ def test_one_or_two_remaining_frames_join_the_last_window(
     assert counts.tolist() == [length] * (n_frames // length - 1) + [length + remaining]
     assert starts.tolist() == [length * number for number in range(len(counts))]
     assert complete.all()
-
-
-def test_how_few_frames_join_the_last_window() -> None:
-    assert cut_into_windows(400, 199, shortest=3) == [Window(0, 199, True), Window(199, 400, True)]
-    assert cut_into_windows(401, 199, shortest=3)[-1] == Window(398, 401, False)
-    assert cut_into_windows(12, 6, 5, shortest=3) == [Window(0, 6, True), Window(5, 12, True)]
-    assert cut_into_windows(13, 6, 5, shortest=3)[-1] == Window(10, 13, False)
-    assert cut_into_windows(5, 4, shortest=3) == [Window(0, 5, True)]
 
 
 SESSION = """
@@ -233,6 +195,7 @@ def sequence_in_a_child(
     return found, blocks
 
 
+@pytest.mark.slow
 def test_a_sequence_does_not_depend_on_threads_or_processors(
     long_stack: NDArray[np.complex64], tmp_path: Path
 ) -> None:

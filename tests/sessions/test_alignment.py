@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
-from usdenoise import Acquisition, Session, SessionResult, session
+from tests.sessions.scans import IMAGE, LENGTH, Scan, scan
+from usdenoise import Acquisition, SessionResult, session
 from usdenoise.frames.alignment import (
     Alignment,
     Reference,
@@ -51,7 +51,7 @@ def test_a_shift_is_undone_in_the_middle_of_an_image(shape: tuple[int, ...]) -> 
     shift = np.array([0.37, -1.42, 0.81][: len(shape)])
     image = smooth(0, shape)
     found = shifted(moved(image, shift)[None], shift)[0]
-    inside = (slice(4, -4),) * len(shape) if len(shape) == 2 else (slice(4, -4),) * 3
+    inside = (slice(4, -4),) * len(shape)
     scale = np.abs(image).max()
     np.testing.assert_allclose(found[inside], image[inside], atol=0.08 * scale)
     whole = np.round(shift)
@@ -59,14 +59,13 @@ def test_a_shift_is_undone_in_the_middle_of_an_image(shape: tuple[int, ...]) -> 
     np.testing.assert_allclose(by_whole[inside], image[inside], atol=1e-9 * scale)
 
 
-@pytest.mark.parametrize("n_frames", [1, 3])
-@pytest.mark.parametrize("dtype", [np.float64, np.complex64])
+@pytest.mark.parametrize(("dtype", "n_frames"), [(np.float64, 1), (np.complex64, 3)])
 def test_the_interpolation_is_a_sinc_under_a_kaiser_window(
     dtype: Any, n_frames: int, monkeypatch: Any
 ) -> None:
     """Against the sum written out: 12 taps around the place i + d, beyond the edge the mirrored image."""
     rng, d = np.random.default_rng(0), np.array([0.3, -2.7, 0.0])
-    frames = rng.standard_normal((n_frames, 9, 30, 2))
+    frames = rng.standard_normal((n_frames, 9, 14, 2))
     if dtype is np.complex64:
         frames = (frames + 1j * rng.standard_normal(frames.shape)).astype(dtype)
 
@@ -88,13 +87,6 @@ def test_the_interpolation_is_a_sinc_under_a_kaiser_window(
         np.testing.assert_allclose(shifted(frames, d), wanted, atol=2e-6 if dtype is np.complex64 else 1e-12)
 
 
-def test_little_of_the_power_of_noise_is_lost() -> None:
-    rng = np.random.default_rng(1)
-    noise = rng.standard_normal((50, 40, 40)) + 1j * rng.standard_normal((50, 40, 40))
-    kept = np.mean(np.abs(shifted(noise, np.array([0.5, 0.25]))) ** 2) / np.mean(np.abs(noise) ** 2)
-    assert 0.82 < kept < 0.9
-
-
 def test_missing_entries_stay_missing_and_do_not_spread() -> None:
     rng = np.random.default_rng(2)
     frames = smooth(3, (20, 20))[None] * (1 + 0.01 * rng.standard_normal((8, 1, 1)))
@@ -108,8 +100,7 @@ def test_missing_entries_stay_missing_and_do_not_spread() -> None:
     np.testing.assert_allclose(found[~gone], whole[~gone], atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.complex64, np.float64])
-@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize(("dtype", "scale"), [(np.complex64, 1e-6), (np.float64, 1e6)])
 def test_missing_entries_are_filled_by_the_components_of_the_others(
     dtype: type[np.generic], scale: float
 ) -> None:
@@ -166,6 +157,12 @@ def drift(pixels: float) -> NDArray[np.float64]:
     return np.linspace(-pixels / 2, pixels / 2, N_BLOCKS)[:, None] * np.array([0.8, 0.6])
 
 
+@pytest.fixture(scope="module")
+def drifting(still: Scan) -> tuple[Scan, SessionResult]:
+    made = displaced(still, *MOVES["drift"])
+    return made, session(made.stack, LENGTH)
+
+
 MOVES = {
     "drift": (drift(2.0), np.zeros(N_BLOCKS)),
     "jump": (np.where(np.arange(N_BLOCKS)[:, None] < 8, 0, [0.7, -0.7]), np.zeros(N_BLOCKS)),
@@ -174,11 +171,16 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize("what", MOVES)
-def test_sessions_that_move_read_as_still_ones(what: str, still: Scan, still_result: SessionResult) -> None:
+@pytest.mark.parametrize(
+    "what",
+    ["drift", "step of the gain", *(pytest.param(one, marks=pytest.mark.slow) for one in ("jump", "jitter"))],
+)
+def test_sessions_that_move_read_as_still_ones(
+    what: str, still: Scan, still_result: SessionResult, drifting: tuple[Scan, SessionResult]
+) -> None:
     shifts, gains = MOVES[what]
     made = displaced(still, shifts, gains)
-    found = session(made.stack, LENGTH)
+    found = drifting[1] if what == "drift" else session(made.stack, LENGTH)
     assert not found.bad.any()
     table = found.blocks
     measured = np.stack([table["shift_z"], table["shift_x"]], axis=1)
@@ -208,23 +210,19 @@ def test_sessions_that_move_read_as_still_ones(what: str, still: Scan, still_res
     )
 
 
-@pytest.mark.parametrize("share", [1e-3, 0.03])
-def test_a_session_that_moves_reads_the_same_with_missing_entries(share: float, still: Scan) -> None:
-    shifts, gains = MOVES["drift"]
-    made = displaced(still, shifts, gains)
+@pytest.mark.slow
+def test_a_session_that_moves_reads_the_same_with_missing_entries(
+    drifting: tuple[Scan, SessionResult],
+) -> None:
+    made, wanted = drifting
     iq = made.iq.copy()
-    iq[np.random.default_rng(9).random(iq.shape) < share] = np.nan
-    wanted, found = (session(replace(made.stack, iq=values), LENGTH) for values in (made.iq, iq))
+    iq[np.random.default_rng(9).random(iq.shape) < 0.03] = np.nan
+    found = session(replace(made.stack, iq=iq), LENGTH)
     assert any(block.is_shifted for block in found.series.blocks)
     assert not found.bad.any()
     assert np.corrcoef(found.mean_blood_power.ravel(), wanted.mean_blood_power.ravel())[0, 1] > 0.98
     sums = [np.nansum(one.blood_power, axis=(1, 2)) for one in (found, wanted)]
     np.testing.assert_allclose(*sums, rtol=0.1)
-    live, with_gaps = Session(axes="tzx", frame_rate=RATE_HZ), Session(axes="tzx", frame_rate=RATE_HZ)
-    for whole, block in zip(made.blocks, np.split(iq, N_BLOCKS), strict=True):
-        before, update = live.add(whole), with_gaps.add(block)
-    assert np.count_nonzero(update.bad != before.bad) <= 1
-    assert np.corrcoef(update.mean_blood_power.ravel(), before.mean_blood_power.ravel())[0, 1] > 0.95
 
 
 def test_a_still_session_is_not_shifted(still: Scan, still_result: SessionResult) -> None:
@@ -246,10 +244,10 @@ def test_a_gain_of_some_depths_alone_is_reported_and_not_corrected(still: Scan) 
     assert not blocks[5].is_scaled
 
 
-def test_axes_of_another_order_are_aligned_alike(still: Scan) -> None:
-    made = displaced(still, drift(1.0), np.zeros(N_BLOCKS)).stack
+def test_axes_of_another_order_are_aligned_alike(drifting: tuple[Scan, SessionResult]) -> None:
+    made, one = drifting[0].stack, drifting[1]
     turned = Acquisition(np.ascontiguousarray(made.iq.transpose(2, 1, 0)), "xzt", frame_rate_hz=500.0)
-    one, other = session(made, LENGTH), session(turned, LENGTH)
+    other = session(turned, LENGTH)
     np.testing.assert_allclose(one.blocks["shift_x"], other.blocks["shift_x"], atol=1e-6)
     # Sums are made in another order.
     np.testing.assert_allclose(one.mean_blood_power.T, other.mean_blood_power, rtol=0.02, atol=0.02)

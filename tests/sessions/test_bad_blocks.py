@@ -63,17 +63,6 @@ def test_the_reason_is_told() -> None:
     assert {number: reason for number, reason in enumerate(why) if reason} == wanted
 
 
-def test_pixels_that_are_silent_in_most_blocks_make_no_block_bad() -> None:
-    powers = powers_of(7, seed=5)
-    powers[5] *= 3
-    wanted = bad_among(powers)[1]
-    for power in powers[1:]:
-        power[7] = 0
-    bad, spread = bad_among(powers)
-    assert bad == [5]
-    np.testing.assert_allclose(spread, wanted, atol=0.3)
-
-
 def test_pixels_without_data_do_not_count() -> None:
     powers = powers_of(7, seed=6)
     powers[5] *= 3

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.conftest import all_frames
-from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from usdenoise import Session, SessionResult, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.phantom import PhantomSettings
@@ -79,13 +79,16 @@ def test_blocks_with_a_fault_are_bad_and_leave_the_others(
     what = "white noise" if kind == "noise in half" else kind
     found = session(replace(made.stack, iq=with_fault(made, what, blocks, share)), LENGTH)
     assert np.flatnonzero(found.bad).tolist() == blocks
+    assert abs(found.low_cutoff - wanted.low_cutoff) <= 1
     compare(found, wanted, made, np.setdiff1d(np.arange(N_BLOCKS), blocks))
     # Which half is unusual is not known; that there are no data is.
     is_doubtful = "many-bad-blocks" in {doubt.code for doubt in found.doubts}
     assert is_doubtful == (len(blocks) >= N_BLOCKS / 2 and kind not in ("missing", "zero"))
 
 
-@pytest.mark.parametrize("bursts", [(1, 5, 6, 9, 14), (0, 2, 3, 6, 9, 11, 12, 14)])
+@pytest.mark.parametrize(
+    "bursts", [pytest.param((1, 5, 6, 9, 14), marks=pytest.mark.slow), (0, 2, 3, 6, 9, 11, 12, 14)]
+)
 def test_bursts_of_motion_leave_the_calm_blocks(
     bursts: tuple[int, ...], sound: tuple[Scan, SessionResult]
 ) -> None:
@@ -97,7 +100,7 @@ def test_bursts_of_motion_leave_the_calm_blocks(
     assert ("many-bad-blocks" in {doubt.code for doubt in found.doubts}) == (len(bursts) == 8)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_values_of_one_kind_are_no_two_groups(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for logs in (rng.standard_normal(24), rng.uniform(-3, 3, 60), np.linspace(0, 5, 24), np.full(24, 2.0)):
@@ -109,20 +112,7 @@ def test_values_of_one_kind_are_no_two_groups(seed: int) -> None:
     assert not upper_group(logs[:4]).any()
 
 
-def test_interference_outside_a_sector_is_no_signal(sound: tuple[Scan, SessionResult]) -> None:
-    made, rng = sound[0], np.random.default_rng(5)
-    rows, columns = np.indices(IMAGE)
-    outside = rows + columns < 18
-    iq = np.where(outside, 0, made.iq)
-    wanted = session(replace(made.stack, iq=iq.copy()), LENGTH)
-    for frame in (310, 311, 842):
-        iq[frame] += noise(rng, IMAGE, 300.0)
-    found = session(replace(made.stack, iq=iq), LENGTH)
-    assert not found.mean_blood_power[outside].any()
-    assert found.series.fit.noise_floor == pytest.approx(wanted.series.fit.noise_floor, rel=0.05)
-    assert np.corrcoef(found.mean_blood_power.ravel(), wanted.mean_blood_power.ravel())[0, 1] > 0.99
-
-
+@pytest.mark.slow
 def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None:
     settings = PhantomSettings(
         (24, 24, LENGTH),

@@ -139,23 +139,26 @@ def test_frames_of_a_stack_are_a_view_where_memory_allows_it(
             assert (frames.strides[0] < frames.strides[1]) == (longer[-1] == "t")
 
 
-@pytest.mark.parametrize(
-    ("axes", "shape", "problem"),
-    [
-        ("tzx", (6, 4), "2-D"),
-        ("tzz", (6, 4, 5), "distinct letters"),
-        ("tzx", (1, 4, 5), "holds one frame"),
-        ("tzx", (6, 0, 5), "is empty"),
-    ],
-)
-def test_impossible_geometries_are_refused(axes: str, shape: tuple[int, ...], problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        Geometry(axes, shape, np.dtype(np.float32))
-
-
 def test_the_geometry_of_a_file_is_that_of_its_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path(__file__).parents[2] / "sample_data/phantom.h5"
     with open_input(path, {"frames": slice(3, 100, 4)}) as source:
         wanted = source.read().geometry
         monkeypatch.setattr(Input, "read", None)
         assert source.geometry == wanted
+
+
+@pytest.mark.parametrize(
+    ("stack", "axes", "words"),
+    [
+        (np.zeros((4, 4)), "zt", "2-D"),
+        (np.zeros((4, 4, 4)), "zzt", "distinct letters"),
+        (np.zeros((4, 4, 4)), "zxy", "with t among them"),
+        (np.zeros((4, 4, 4)), "zxyt", "names 4 axes"),
+        (np.zeros((4, 4, 1)), "zxt", "one frame"),
+        (np.zeros((4, 0, 4)), "zxt", "is empty"),
+        (np.full((4, 4, 4), "a"), "zxt", "not numbers"),
+    ],
+)
+def test_what_cannot_be_a_stack_is_refused(stack: Any, axes: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        Acquisition(stack, axes)
