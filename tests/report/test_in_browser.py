@@ -19,8 +19,8 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import PhantomSettings
 from usdenoise.report.charts import Chart
-from usdenoise.report.pages import Entry, Row, Status, batch_page, live_page
-from usdenoise.report.scan_page import Picture
+from usdenoise.report.pages import Entry, Row, Status, batch_page
+from usdenoise.report.scan_page import Picture, live_page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = """<img src=x onerror=alert(1)>"'&.h5"""
