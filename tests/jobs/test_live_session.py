@@ -422,30 +422,9 @@ def test_a_clock_that_jumps_loses_no_block(made: Scan, tmp_path: Path) -> None:
 def test_the_end_of_a_live_session(made: Scan, tmp_path: Path) -> None:
     for number in range(5):
         drop(tmp_path, number, made.blocks[number])
-    waiting = iter(usdenoise.session(tmp_path, live=True, regions={"right": RIGHT}))
+    waiting = iter(usdenoise.session(tmp_path, live=True, until_idle_s=0.5, regions={"right": RIGHT}))
     assert [next(waiting).name for _ in range(5)] == [f"block {number}.h5" for number in range(5)]
-    (tmp_path / live_files.END_FILE).touch()
     assert list(waiting) == []
-
-
-@pytest.mark.usefixtures("fast")
-def test_the_end_of_the_last_session_does_not_end_the_next_one(made: Scan, tmp_path: Path) -> None:
-    end = tmp_path / live_files.END_FILE
-    end.touch()
-    os.utime(end, (1e9, 1e9))
-    with Writer(
-        lambda: time.sleep(0.2),
-        *[lambda number=number: drop(tmp_path, number, made.blocks[number]) for number in range(3)],
-    ):
-        found, blocks = follow(tmp_path, idle=1.0)
-    assert len(found) == 3
-    (remark,) = blocks.remarks
-    assert "usdenoise-end is older than this session" in remark
-    # The same file ends it when it is written again.
-    with Writer(lambda: time.sleep(0.5), end.touch):
-        found, blocks = follow(tmp_path, idle=60)
-    assert len(found) == 3
-    assert not blocks.remarks
 
 
 def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:

@@ -285,9 +285,9 @@ def session(  # noqa: PLR0913
         Full width at half maximum of the Gaussian that smooths the series for the activation maps; 0 (the default) for none.
     live : bool
         Whether the files are still to come into the folder `source`; by default not. Then an iterator over the updates
-        after each block is returned, which ends when a file named usdenoise-end is in the folder; see docs/live.md.
+        after each block is returned; see docs/live.md.
     until_idle_s : float, optional
-        Seconds without a new file after which a live session ends; by default it does not.
+        Seconds without a new file after which the iterator of a live session ends; by default it does not.
     regions : mapping, optional
         Regions whose mean blood power is followed, as for :class:`usdenoise.Session`; by default none.
     dask : str, optional

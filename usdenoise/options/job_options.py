@@ -292,8 +292,8 @@ class SessionOptions(Options, group=Group.SESSION):
     movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))
     live: bool = option(
         False,
-        "Filter the files of a folder as they arrive, and show pictures meanwhile. Ctrl-C, {until_idle_s} or a file named "
-        "usdenoise-end in the folder ends it; then the series is computed from all blocks.",
+        "Filter the files of a folder as they arrive, and show pictures meanwhile. Ctrl-C or {until_idle_s} ends it; then "
+        "the series is computed from all blocks.",
     )
     until_idle_s: float | None = option(
         None, "End a live session after S seconds without a new file.", metavar="S", positive=True
