@@ -23,7 +23,7 @@ def test_bash_is_answered() -> None:
         (("run", "--high-cutoff", ""), ["rank", "none"]),
         (("run", "--estimator", "p"), ["patience=", "precision="]),
         (("run", "--products", "power,v"), ["power,velocity"]),
-        (("session", "--movie", ""), ["gif", "mp4"]),
+        (("session", "--movie", ""), ["gif"]),
         (("compare", "-m", "rs"), ["rsvd"]),
         (("reproduce", "al"), ["all"]),
     ],

@@ -76,7 +76,7 @@ def test_outputs_that_contradict_each_other(given: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"movie": "avi"}, "movie"),
+        ({"movie": "mp4"}, "movie"),
         ({"stride": 3}, "window"),
         ({"window": 1}, "window"),
         ({"window": 9, "stride": 10}, "stride"),

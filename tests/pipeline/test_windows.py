@@ -26,7 +26,6 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
 from usdenoise.pipeline.recording import Window, cut_into_windows
-from usdenoise.report import film as movie
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -151,20 +150,10 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
 
 
 def test_extras_are_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, stack: Path, tmp_path: Path) -> None:
-    monkeypatch.setattr(movie, "find_spec", lambda name: None)
-    with pytest.raises(OptionError, match=r"MP4 requires the package imageio-ffmpeg; run pip install"):
-        run_in_windows(stack, tmp_path / "out", 30, movie="mp4")
     monkeypatch.setitem(sys.modules, "nibabel", None)
     with pytest.raises(OptionError, match=r"nibabel; run pip install nibabel"):
         run_in_windows(stack, tmp_path / "out", 30, output=Output(nifti=True))
     assert not (tmp_path / "out").exists()
-
-
-def test_an_mp4_is_a_film_too() -> None:
-    pytest.importorskip("imageio_ffmpeg")
-    images = [np.full((30, 20), level) for level in (-20.0, -10.0, 0.0)]
-    raw = movie.movie(images, "zx", "mp4", dynamic_range_db=20.0)
-    assert raw[4:8] == b"ftyp"
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions, SessionOptions
-from usdenoise.options.declaration import NAMES, NUMBER, WHOLE, Group, Option, flag
+from usdenoise.options.declaration import NAMES, NUMBER, TEXT, WHOLE, Group, Option, flag
 from usdenoise.options.job_options import SCALE_NAMES
 
 
@@ -119,7 +119,7 @@ def type_of(declared: Option) -> click.ParamType:  # type: ignore[type-arg]
     """Return the type of an option."""
     if declared.words or declared.kind is NAMES:
         return ValueType(declared)
-    if declared.choices:
+    if declared.choices and declared.kind is TEXT:
         return click.Choice(declared.choices, case_sensitive=False)
     if declared.kind is WHOLE:
         return click.IntRange(_whole(declared.least), _whole(declared.most))

@@ -21,7 +21,6 @@ from usdenoise.files.recordings import describe
 from usdenoise.files.tables import tsv_text
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output, SessionOptions
-from usdenoise.report.film import check_available
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
 from usdenoise.stack.geometry import GriddedStack
@@ -162,15 +161,13 @@ class Job:
         Raises
         ------
         OptionError
-            If they do not, or if a package for films or NIfTI is missing.
+            If they do not, or if a package for NIfTI is missing.
         """
         output = self.output
         if self.bids is not None and not output.nifti:
             raise OptionError("requires NIfTI files", option="bids", remedy="add {nifti}")
         if output.nifti:
             import_nibabel()
-        if self.is_session and self.session_options.movie is not None:
-            check_available(self.session_options.movie)
 
 
 class StageClock:

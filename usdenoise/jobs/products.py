@@ -105,11 +105,10 @@ def _power_files(name: str, job: Job) -> dict[str, str]:
 
 def _write_power_files(name: str, series: ResultSeries, results: Results) -> None:
     stack, job = series.geometry, results.job
-    kind = job.session_options.movie
     encoded_mean = tiff(series.means[name], stack.spatial_axes, stack.spacing_mm)
     results.path_of(f"{name}_tif").write_bytes(encoded_mean)
-    if kind is not None:
-        results.path_of(_FILM_KEYS[name]).write_bytes(film(name, series, job.path.stem, job.display, kind))
+    if job.session_options.movie is not None:
+        results.path_of(_FILM_KEYS[name]).write_bytes(film(name, series, job.path.stem, job.display))
     if job.output.nifti:
         _write_nifti(name, series, results)
 

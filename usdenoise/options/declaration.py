@@ -219,6 +219,9 @@ LEVELS = Kind(
 """A range below the maximum in dB, or two levels in dB."""
 
 
+FILM = Kind("gif, which programs such as ffmpeg convert to MP4", str, _text, "gif")
+
+
 _UNIT = re.compile(r"_(db|hz|mm|mm_s|pixels|s)$")
 
 
@@ -304,7 +307,7 @@ class Option:
 
     def form(self, kind_form: str) -> str:
         """Return in words what a value has to be, with the form of its kind."""
-        if self.choices:
+        if len(self.choices) > 1:
             return f"one{' or more' if self.kind is NAMES else ''} of {', '.join(self.choices)}"
         form = f"{', '.join(self.words)} or {kind_form}" if self.words else kind_form
         bounds = ["above 0"] if self.positive else []

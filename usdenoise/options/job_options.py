@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import (
+    FILM,
     FRAMES,
     LEVELS,
     NAMES,
@@ -289,7 +290,7 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     stacks: bool = option(False, "Write every filtered block too, for example for localisation.")
     zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
-    movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))
+    movie: str | None = option(None, "Write the series as a film.", kind=FILM, choices=("gif",))
     live: bool = option(
         False,
         "Filter the files of a folder as they arrive, and show pictures meanwhile. Ctrl-C or {until_idle_s} ends it; then "
