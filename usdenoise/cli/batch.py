@@ -132,8 +132,7 @@ def _outcome(row: "Row") -> str:
     is_flag=True,
     help="Show what would be done with each scan, and why; write nothing.",
 )
-@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method")
-@shared.flags_of(DenoiseOptions, "seed", hidden=True)
+@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed")
 @shared.preset_option
 @shared.short_estimator_option
 @shared.output_option("Folder of all results. It mirrors the tree of the scans.", required=True)

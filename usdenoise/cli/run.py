@@ -240,9 +240,7 @@ class ProgressView:
 @shared.overwrite_option
 @shared.flags_of(Output, "stack", "stack_name", "products", "nifti")
 @shared.bids_option
-@shared.flags_of(Display, "dynamic_range", "figure_formats")
-# A batch hands these over from its Python caller, or from the preset.
-@shared.flags_of(Display, "color_map", "db_factor", hidden=True)
+@shared.flags_of(Display)
 @shared.resource_options
 @shared.messages
 def command(

@@ -79,7 +79,7 @@ def _stack(decorators: Iterable[Decorator[Any]]) -> Decorator[Any]:
     return apply
 
 
-def flags_of(options: type[Options], *names: str, hidden: bool = False) -> Decorator[Any]:
+def flags_of(options: type[Options], *names: str) -> Decorator[Any]:
     """Return the decorator that adds the flags of an option class to a command.
 
     Parameters
@@ -88,11 +88,9 @@ def flags_of(options: type[Options], *names: str, hidden: bool = False) -> Decor
         The option class.
     *names : str
         Names of the options; by default all that are not keys of a flag.
-    hidden : bool
-        Whether the help page leaves them out; by default False.
     """
     chosen = [options.declared[name] for name in names or options.declared]
-    return _stack([_flag_of(declared, hidden) for declared in chosen if declared.group not in KEY_FLAGS])
+    return _stack([_flag_of(declared) for declared in chosen if declared.group not in KEY_FLAGS])
 
 
 def keys_of(
@@ -129,11 +127,11 @@ def keys_of(
     )
 
 
-def _flag_of(declared: Option, hidden: bool) -> Decorator[Any]:
+def _flag_of(declared: Option) -> Decorator[Any]:
     """Return the decorator of an option. Its value is None unless given, so that a preset can set it."""
     name = f"no_{declared.name}" if declared.default is True else declared.name
     help_text = declared.help.format_map(FLAGS)
-    settings = {"default": None, "help": help_text, "hidden": hidden}
+    settings = {"default": None, "help": help_text}
     add_flag = functools.partial(flag_option, declared.group, declared.flag, name, **settings)
     if isinstance(declared.default, bool):
         return add_flag(is_flag=True)
@@ -191,12 +189,7 @@ def read_size(text: str) -> int:
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
-reading_options = _stack(
-    [
-        flags_of(ReadOptions, "dataset", "axes", "frames", "frame_rate_hz", "spacing_mm"),
-        flags_of(ReadOptions, "center_frequency_hz", hidden=True),
-    ]
-)
+reading_options = flags_of(ReadOptions)
 scale_options = flags_of(Display, "dynamic_range", "color_map")
 estimator_option = keys_of(
     DenoiseOptions,

@@ -198,7 +198,8 @@ class Display(Options, group=Group.OUTPUTS):
     )
     db_factor: float = option(
         10.0,
-        "Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper.",
+        "Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper, which {preset} sets.",
+        group=Group.RARE,
         least=10,
         most=20,
     )
