@@ -26,7 +26,6 @@ from tests.jobs.batch.shared import finish, shell, start
 from tests.results import differences
 from tests.stacks import low_rank, run_in_windows, write_stack
 from usdenoise.cli import main
-from usdenoise.cli.shared_options import read_size
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files import layout, open_input
 from usdenoise.files.layout import chunks_of_lines, read_lines, scratch_array
@@ -34,7 +33,7 @@ from usdenoise.files.matlab_writing import write_v73
 from usdenoise.files.stored import StoredArray
 from usdenoise.jobs import job
 from usdenoise.jobs.run_job import run
-from usdenoise.options import DenoiseOptions
+from usdenoise.options import DenoiseOptions, JobOptions
 from usdenoise.options.job_options import Output
 from usdenoise.pipeline import inspection, recording
 
@@ -284,7 +283,7 @@ def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch
     ],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert read_size(text) == size
+    assert JobOptions.declared["memory"].read(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1G", "0", "1X", "5 M"])

@@ -54,7 +54,7 @@ class More(Options, group=Group.RARE):
 
 @click.command("more", cls=GroupedCommand)
 @flags_of(More)
-@keys_of(More, Group.ESTIMATOR_KEYS, Group.ESTIMATOR, "Keys.")
+@keys_of(More, Group.ESTIMATOR_KEYS, "Keys.")
 @config_option
 def more(estimator: Any, **values: Any) -> None:
     click.echo(repr(More(**requested(More, {**values, **dict(estimator)}))))

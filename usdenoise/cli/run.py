@@ -10,7 +10,7 @@ from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import DETAIL, Clock, Console, two_columns, typed_command
 from usdenoise.cli.flags import GroupedCommand, PathType
 from usdenoise.cli.shared_options import config_option
-from usdenoise.options import DenoiseOptions, Display, Output
+from usdenoise.options import DenoiseOptions, Display, JobOptions, Output
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
@@ -234,23 +234,16 @@ class ProgressView:
 @shared.flags_of(
     DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed", "threads", "device"
 )
-@shared.preset_option
+@shared.flags_of(JobOptions, "preset")
 @shared.estimator_option
-@shared.output_option(show_default="<stem>-usdenoise")
-@shared.overwrite_option
-@shared.flags_of(Output, "stack", "stack_name", "products", "nifti")
-@shared.bids_option
+@shared.flags_of(JobOptions, "output", show_default="<stem>-usdenoise")
+@shared.flags_of(JobOptions, "overwrite")
+@shared.flags_of(Output)
+@shared.flags_of(JobOptions, "bids")
 @shared.flags_of(Display)
-@shared.resource_options
+@shared.flags_of(JobOptions, "memory", "dask")
 @shared.messages
-def command(
-    acquisition: Path,
-    output: Path | None,
-    bids: str | None,
-    overwrite: bool,
-    console: Console,
-    **values: Any,
-) -> None:
+def command(acquisition: Path, output: Path | None, console: Console, **values: Any) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
 
     The file may be HDF5, MATLAB, UFF, zea, NumPy, Zarr or Iconeus IQ. The results are the filtered stack, the blood map and
@@ -263,16 +256,14 @@ def command(
     from usdenoise.system.memory import use_one_heap
 
     use_one_heap()
+    bids = arguments.pop("bids", None)
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
-    if bids == "none":
-        bids = None
     report = run(
         acquisition,
         output,
         **arguments,
-        bids=bids,
-        overwrite=overwrite,
+        bids=None if bids == "none" else bids,
         command=typed_command(),
         watcher=ProgressView(console, arguments["options"].iterations),
     )

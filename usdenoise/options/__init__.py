@@ -5,7 +5,27 @@ import the option classes; ``declaration`` has the attributes of a field.
 """
 
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Display, Output, ReadOptions, SessionOptions
+from usdenoise.options.job_options import (
+    BatchOptions,
+    CompareOptions,
+    Display,
+    JobOptions,
+    Output,
+    ReadOptions,
+    ReproduceOptions,
+    SessionOptions,
+)
 from usdenoise.options.phantom_settings import PhantomSettings
 
-__all__ = ["DenoiseOptions", "Display", "Output", "PhantomSettings", "ReadOptions", "SessionOptions"]
+__all__ = [
+    "BatchOptions",
+    "CompareOptions",
+    "DenoiseOptions",
+    "Display",
+    "JobOptions",
+    "Output",
+    "PhantomSettings",
+    "ReadOptions",
+    "ReproduceOptions",
+    "SessionOptions",
+]

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, Field, dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 from usdenoise.errors import OptionError, in_python
@@ -222,6 +223,35 @@ LEVELS = Kind(
 FILM = Kind("gif, which programs such as ffmpeg convert to MP4", str, _text, "gif")
 
 
+PATH = Kind("a path", Path, Path, "FILE")
+
+
+def _parse_size(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ValueError
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+SIZE = Kind("a size, for example 600M or 2.5G", _parse_size, _whole, "SIZE", "a whole number of bytes")
+
+
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not (name and value):
+        raise ValueError
+    return name, value
+
+
+NAMED_REGION = Kind(
+    "NAME=REGION, for example cortex=rect:10,20,30,60",
+    _parse_pair,
+    tuple,
+    "NAME=REGION",
+    "a name and a region",
+)
+
+
 _UNIT = re.compile(r"_(db|hz|mm|mm_s|pixels|s)$")
 
 
@@ -245,8 +275,11 @@ class Group(Enum):
     PHANTOM_KEYS = "Keys of --set"
 
 
-KEY_FLAGS = {Group.ESTIMATOR_KEYS: "--estimator", Group.PHANTOM_KEYS: "--set"}
-"""Groups whose options have no flag of their own but are keys of one: --estimator KEY=VALUE."""
+KEY_FLAGS = {
+    Group.ESTIMATOR_KEYS: ("--estimator", Group.ESTIMATOR),
+    Group.PHANTOM_KEYS: ("--set", Group.PHANTOM),
+}
+"""Groups whose options are keys of one flag, as in --estimator KEY=VALUE -> this flag, and its group."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +312,10 @@ class Option:
         Flag of the command line; by default the name without its unit, and --no-NAME for options that are on by default.
     shown : str
         Default as the help shows it, if it is not the value itself.
+    repeated : bool
+        Whether the value is a tuple, whose elements have the kind of the option: the flag may be given several times.
+    short : str
+        One-letter flag; by default none.
     """
 
     name: str
@@ -295,6 +332,8 @@ class Option:
     most: float | None = None
     flag: str = ""
     shown: str = ""
+    repeated: bool = False
+    short: str = ""
 
     @property
     def default_text(self) -> str:
@@ -344,6 +383,8 @@ class Option:
         if value is None:
             return self.default
         try:
+            if self.repeated and not isinstance(value, str):
+                return tuple(self._accepted(each) for each in value)
             return self._accepted(value)
         except (TypeError, ValueError):
             problem = f"{value!r} is not valid; it must be {self.python_form}"
@@ -444,7 +485,7 @@ def _declared(name: str, annotation: Any, group: Group, declared: "Field[Any]") 
         KINDS[kind] for kind in (int, float, bool, str) if kind in types
     )
     if settings["group"] in KEY_FLAGS:
-        settings["flag"] = f"{KEY_FLAGS[settings['group']]} {name}"
+        settings["flag"] = f"{KEY_FLAGS[settings['group']][0]} {name}"
     default_flag = f"no_{name}" if declared.default is True else _UNIT.sub("", name)
     settings.setdefault("flag", flag(default_flag))
     return Option(name, kind, declared.default, **settings)
