@@ -17,14 +17,15 @@ import numpy as np
 import pytest
 
 import usdenoise
-from tests.cli.shared import cli, refused
+from tests.cli.shared import cli
 from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.jobs import live_files, live_job, session_call
+from usdenoise.jobs import live_files, live_job, session_job
 from usdenoise.jobs.job import NoProgress
-from usdenoise.jobs.session_call import block_files, run_session
+from usdenoise.jobs.session_inputs import block_files
+from usdenoise.jobs.session_job import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output, SessionOptions
 from usdenoise.sessions import live_state
@@ -437,8 +438,6 @@ def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
         run_session([tmp_path, tmp_path], tmp_path / "out", session_options=asked)
     with pytest.raises(OptionError, match="the output folder must differ from the input"):
         run_session([tmp_path], tmp_path, session_options=asked)
-    with pytest.raises(OptionError, match="does not support windows"):
-        run_session([tmp_path], tmp_path / "out", session_options=SessionOptions(live=True, window=30))
     for text in ("cortex", "rect:1,2,3", "rect:1,2,3,a", "circle:1,nan,3"):
         live = cli("session", tmp_path, "-o", tmp_path / "out", "--live", "--region", f"a={text}")
         assert live.exit_code == 1
@@ -446,8 +445,6 @@ def test_what_a_live_session_cannot_be(tmp_path: Path) -> None:
         with pytest.raises(OptionError, match=f"region '{text}'"):
             Session(axes="tzx", regions={"a": text})
     assert not (tmp_path / "out").exists()
-    late = cli("session", tmp_path, "-o", tmp_path / "out", "--until-idle", 3)
-    refused(late, "--until-idle requires a live session; add --live")
     named = cli("session", tmp_path, "-o", tmp_path / "out", "--region", "cortex")
     assert named.exit_code == 2
     assert "'cortex' is not NAME=REGION" in named.stderr
@@ -533,7 +530,7 @@ def test_a_live_session_on_the_command_line(
     assert 'http-equiv="refresh"' in pages[-1]
     assert link not in pages[-1]
     assert link in (out / "live.html").read_text()
-    monkeypatch.setattr(session_call, "carry_out", refuse)
+    monkeypatch.setattr(session_job, "carry_out", refuse)
     failed = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--overwrite")
     page = (out / "live.html").read_text()
     assert failed.exit_code == 1
@@ -604,7 +601,7 @@ def test_live_results_are_the_results_if_blocks_are_removed(
     if when == "live":
         monkeypatch.setattr(live_job.LivePages, "show", show_and_remove)
     else:
-        monkeypatch.setattr(session_call, "carry_out", remove_and_fail)
+        monkeypatch.setattr(session_job, "carry_out", remove_and_fail)
     done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--json")
     assert done.exit_code == 0, done.stderr
     result = json.loads(done.stdout)

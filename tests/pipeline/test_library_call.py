@@ -62,7 +62,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"options": DenoiseOptions(), "rank": 3}, "options contains all options; omit rank, or set them in"),
         ({"options": DenoiseOptions(), "preset": "paper"}, "options contains all options; omit preset"),
         ({"options": {"rank": 3}}, "options must be a DenoiseOptions, not dict"),
-        ({"rnak": 3}, r"unknown option rnak; did you mean rank\? The options are method, rank, sampling"),
+        ({"rnak": 3}, r"unknown option rnak; did you mean rank\? The options are axes, frame_rate, "),
     ],
     ids=str,
 )  # fmt: skip

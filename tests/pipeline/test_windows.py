@@ -189,7 +189,7 @@ def test_how_few_frames_join_the_last_window() -> None:
 
 SESSION = """
 import sys
-from usdenoise.jobs.session_call import run_session
+from usdenoise.jobs.session_job import run_session
 from usdenoise.options import DenoiseOptions, SessionOptions
 
 path, folder, threads = sys.argv[1:]

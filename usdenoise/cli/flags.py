@@ -22,7 +22,6 @@ from usdenoise.options import (
     SessionOptions,
 )
 from usdenoise.options.declaration import NAMES, NUMBER, PATH, TEXT, WHOLE, Group, Option, flag
-from usdenoise.options.job_options import SCALE_NAMES
 
 
 class _Flags(dict[str, str]):
@@ -47,7 +46,6 @@ _CLASSES = (
 
 FLAGS: Mapping[str, str] = _Flags(
     {declared.name: declared.flag for options in _CLASSES for declared in options.declared.values()}
-    | {name: flag(field) for name, field in SCALE_NAMES.items()}
 )
 """Flags by the names of their parameters."""
 

@@ -47,21 +47,22 @@ def command(paths: tuple[Path, ...], output: Path, console: Console, **values: A
     their means, a table of the blocks, pictures and a page. The same command resumes a stopped session.
     """
     arguments = shared.job_arguments(values)
+    session_options = SessionOptions(**shared.requested(SessionOptions, values))
     regions = dict(arguments.pop("regions"))
     if len(regions) < len(values["regions"]):
         raise click.BadParameter("two regions have the same name", param_hint="--region")
-    from usdenoise.jobs.session_call import run_session
+    from usdenoise.jobs.session_job import run_session
     from usdenoise.system.memory import use_one_heap
 
     use_one_heap()
-    if values.get("live"):
+    if session_options.live:
         console.say(f"page: {output / 'live.html'}")
     report = run_session(
         paths,
         output,
         regions=regions,
         **arguments,
-        session_options=SessionOptions(**shared.requested(SessionOptions, values)),
+        session_options=session_options,
         command=typed_command(),
         watcher=ProgressView(console, arguments["options"].iterations),
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import block_rows, row_squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.options.keywords import SharedKeywords
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.filter_chunk import filter_block
 from usdenoise.pipeline.inspection import find_signal_pixels
@@ -39,21 +40,8 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import RandomStream
 
-SHARED = ("rank", "sampling", "low_cutoff", "high_cutoff", "seed", "precision", "threads")
+SHARED = tuple(SharedKeywords.__annotations__)
 """Options of the denoiser that all compared filters share."""
-
-
-class SharedKeywords(TypedDict, total=False):
-    """These options as keyword arguments, for type checkers and editors; None is the default."""
-
-    rank: int | str | None
-    sampling: float | None
-    low_cutoff: int | str | None
-    high_cutoff: int | str | None
-    seed: int | None
-    precision: str | None
-    threads: int | None
-
 
 PAPER_TAU = 0.32
 """The paper's step as tau = 2 alpha / (n_pixels n_frames), with its alpha 1e7 and its stack of 26000 x 2400. Unlike

@@ -34,11 +34,11 @@ from usdenoise.jobs.clutter_filters import (
     SHARED,
     USUAL,
     Filtered,
-    SharedKeywords,
     run_filter,
 )
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.options.job_options import Display
+from usdenoise.options.keywords import SharedKeywords, shows_options
 from usdenoise.report.montages import montage_png
 from usdenoise.report.pages import comparison_page
 from usdenoise.report.panels import shortened, suitable_range_db
@@ -173,6 +173,7 @@ class Comparison:
     reference: NDArray[np.float32] | None
 
 
+@shows_options
 def compare(
     acquisition: Acquisition,
     methods: Sequence[str] | None = None,
@@ -327,7 +328,11 @@ def _regions(
         signal = truth.vessel_mask if signal is None else signal
         background = ~truth.vessel_mask if background is None else background
     if (signal is None) != (background is None):
-        raise OptionError("contrast requires both regions", remedy="give {signal} and {background}")
+        raise OptionError(
+            "is one of two regions, which a contrast requires",
+            option="background" if signal is None else "signal",
+            remedy="give {signal} and {background}",
+        )
     if signal is not None and background is not None:
         metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)
     return signal, background

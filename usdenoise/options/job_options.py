@@ -1,10 +1,10 @@
 """Options beside the denoiser's: what is read from a file, what a job writes, its pictures, and those of each command."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import (
@@ -30,14 +30,6 @@ SCALE_NAMES = {
     "center_frequency": "center_frequency_hz",
 }
 """Names of the scales in calls of the library, which have no units -> fields."""
-
-
-class ScaleKeywords(TypedDict, total=False):
-    """The scales with their units, as keyword arguments; None keeps the metadata of the file."""
-
-    frame_rate_hz: float | None
-    spacing_mm: float | Sequence[float] | None
-    center_frequency_hz: float | None
 
 
 @dataclass(frozen=True)
@@ -101,7 +93,8 @@ def reading_options(options: Mapping[str, Any]) -> ReadOptions:
         If a name is unknown, or a value is of another kind.
     """
     check_names(options, [*ReadOptions.declared, *SCALE_NAMES])
-    return ReadOptions(**{SCALE_NAMES.get(name, name): value for name, value in options.items()})
+    given = {SCALE_NAMES.get(name, name): value for name, value in options.items() if value is not None}
+    return ReadOptions(**given)
 
 
 PRODUCT_NAMES = ("power", "blood", "directional", "signed", "velocity", "none")
@@ -244,7 +237,7 @@ class SessionOptions(Options, group=Group.SESSION):
     Raises
     ------
     OptionError
-        If a value is of another kind or outside its range, or the stride has no window or is longer.
+        If a value is of another kind or outside its range, or values contradict each other.
 
     Examples
     --------
@@ -307,7 +300,15 @@ class SessionOptions(Options, group=Group.SESSION):
     )
 
     def check(self) -> None:
-        """Check that windows leave no frame out."""
+        """Check that windows leave no frame out, and that a live session has none."""
+        if self.live and (self.window is not None or self.stride is not None):
+            raise OptionError(
+                "does not apply to a live session, in which a file is a block",
+                option="window" if self.window is not None else "stride",
+                remedy="omit it, or omit {live}",
+            )
+        if self.until_idle_s is not None and not self.live:
+            raise OptionError("requires a live session", option="until_idle_s", remedy="give {live} too")
         if self.stride is None:
             return
         if self.window is None:
