@@ -71,6 +71,14 @@ def run_session(  # noqa: PLR0913
     root, session_options = Path(folder), session_options or SessionOptions()
     options, display, output = options or DenoiseOptions(), display or Display(), output or Output()
     watcher, live_pages = watcher or NoProgress(), None
+    how: dict[str, Any] = {
+        "root": root,
+        "options": options,
+        "display": display,
+        "output": output,
+        "reading": reading or {},
+        "command": command,
+    }
     if session_options.live:
         input_folder = only_folder(paths)
         stem = input_folder.absolute().name
@@ -78,17 +86,7 @@ def run_session(  # noqa: PLR0913
         check_apart(input_folder, root)
         follower = live_session(options, session_options, regions, session_options.events)
         name = None if bids in (None, "auto") else bids_name(bids, input_folder)
-        job = Job(
-            Path(f"{stem}.h5"),
-            root,
-            options,
-            display,
-            output,
-            reading or {},
-            command,
-            name,
-            session=session_options,
-        )
+        job = Job(paths=(), name=stem, bids=name, session=session_options, **how)
         job.check()
         with OutputFolder(job.folder, overwrite) as outputs:
             outputs.reserve(f"{job.stem}_report.json")
@@ -112,22 +110,15 @@ def run_session(  # noqa: PLR0913
         session_options = replace(session_options, live=False, until_idle_s=None, skip_bad_files=True)
     files = block_files(paths, root, patterns)
     session_options = with_own_window(session_options, files, reading or {})
-    # The results are named after the folder of the blocks, or after the one file.
-    named = files[0] if len(files) == 1 else Path(f"{files[0].absolute().parent.name}{files[0].suffix}")
     job = Job(
-        named,
-        root,
-        options,
-        display,
-        output,
-        reading or {},
-        command,
-        None if bids is None else bids_name(bids, files[0]),
+        paths=tuple(files),
+        name=files[0].stem if len(files) == 1 else files[0].absolute().parent.name,
+        bids=None if bids is None else bids_name(bids, files[0]),
         dask=dask,
         session=session_options,
-        paths=tuple(files),
         regions=regions or {},
         notes=() if live_pages is None else tuple(live_pages.file_remarks),
+        **how,
     )
     # A run of the long file of a session writes to the same names.
     with locked(job.folder), locked(job.folder, job.stem):
