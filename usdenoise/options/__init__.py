@@ -1,7 +1,7 @@
 """Every option of the tool: a field of a class specifies its type, default, range, help and group once.
 
 From the fields come the flags, the keys of a configuration file, the checks, the errors and ``help()``. Everyone may
-import the option classes; ``declaration`` has the attributes of a field.
+import the option classes; ``declaration`` has the attributes of a field, and ``keywords`` the keyword arguments of Python.
 """
 
 from usdenoise.options.denoise_options import DenoiseOptions
