@@ -16,7 +16,7 @@ OVERSAMPLING = 10
 POWER_PASSES = 3
 """Power iterations of the range finder, each one pass over the sampled entries."""
 
-SMALL = 1e-6
+SMALL_RMS = 1e-6
 """Rms of the product of small random factors, relative to the rms of the data."""
 
 
@@ -76,7 +76,7 @@ def random(problem: CompletionProblem, rank: int, rng: np.random.Generator, scal
 
 def small(problem: CompletionProblem, rank: int, rng: np.random.Generator) -> Factors:
     """Return Gaussian factors close to zero: their product has a millionth of the rms of the data."""
-    return random(problem, rank, rng, SMALL)
+    return random(problem, rank, rng, SMALL_RMS)
 
 
 def warm(problem: CompletionProblem, rank: int, rng: np.random.Generator, factors: Factors) -> Factors:

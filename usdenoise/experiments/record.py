@@ -5,7 +5,6 @@ curve alone.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.noise import TINY
 from usdenoise.stack.acquisition import Acquisition
 
 
@@ -231,7 +231,6 @@ class ExperimentResult:
                     yield panel.setting, curve.label, float(x), float(low), float(median), float(high)
 
 
-TINY = sys.float_info.min
 FLOORS = 2.0
 MOST_SEEDS = 0.9
 CONVERGED = 1e-10

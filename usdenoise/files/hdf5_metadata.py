@@ -17,7 +17,7 @@ from usdenoise.files.hdf5_arrays import PACKING, UNREADABLE, datasets, items, me
 from usdenoise.files.stored import everything
 from usdenoise.stack.data_arrays import LONG_NAMES, positions
 from usdenoise.stack.geometry import Coordinate, GriddedStack
-from usdenoise.stack.labels import DIMENSIONS, TIMES, Label, labelled_metadata
+from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata
 from usdenoise.stack.metadata import is_known
 
 SCALE_NAMES = {"t": "time", "z": "z", "x": "x", "y": "y"}
@@ -202,7 +202,9 @@ def _dimension_name(dataset: h5py.Dataset, axis: int, scale: h5py.Dataset | None
         names = []
     if scale is not None:
         names += [text_attribute(scale, "NAME"), scale.name.rpartition("/")[2]]
-    return next((name for name in names if name.lower() in DIMENSIONS), (names or [""])[-1] or f"axis {axis}")
+    return next(
+        (name for name in names if name.lower() in KNOWN_DIMENSIONS), (names or [""])[-1] or f"axis {axis}"
+    )
 
 
 def _label(name: str, item: h5py.Dataset) -> Label:

@@ -99,7 +99,7 @@ def denoise(
     Raises
     ------
     InputError
-        If the array cannot be a stack, or is zero or unobserved everywhere, if its magnitudes are outside SCALES, or
+        If the array cannot be a stack, or is zero or unobserved everywhere, if its magnitudes are outside 1e-12 to 1e14, or
         if entries are unobserved and the method is "svd".
     OptionError
         If the options contradict each other or the stack, an argument has the wrong type, or the stack is a Dask array and

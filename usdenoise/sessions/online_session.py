@@ -49,7 +49,7 @@ HELD_LIVE = 18.0
 """Bytes in memory for each byte of a block while one is filtered and the clutter is estimated. With blocks of 128 x 128 x
 300 sessions in control groups of 600 and 700 MiB were killed, and none of four in 800 to 1000 MiB."""
 
-TILE_ENTRIES = 1 << 18
+SERIES_TILE_ENTRIES = 1 << 18
 """Entries of the series of some pixels from which a running t is computed at a time."""
 
 logger = logging.getLogger(__name__)
@@ -273,7 +273,7 @@ class OnlineSession:
             events = tuple(known)
             durations = np.array(state.lengths) * frame_time
             # In tiles of pixels: the series of all blocks is in memory once.
-            tile, pixels = max(1, TILE_ENTRIES // len(bad)), [image.ravel() for image in state.images]
+            tile, pixels = max(1, SERIES_TILE_ENTRIES // len(bad)), [image.ravel() for image in state.images]
             tiles = [
                 running_t(
                     np.stack([image[first : first + tile] for image in pixels]),
