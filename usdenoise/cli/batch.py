@@ -72,7 +72,7 @@ class BatchView:
             print_json({name: value for name, value in vars(row).items() if value not in (None, "")})
         count = f"{over:>{len(str(self._total))}}/{self._total}"
         level = WARNING if row.error else DETAIL if self._console.is_animated else NOTE
-        self._console.say(f"{row.status:<8}  {count}  {row.scan}  {_outcome(row)}".rstrip(), level)
+        self._console.say(f"{row.status:<8}  {count}  {row.scan}  {_outcome_text(row)}".rstrip(), level)
         # Skipped scans take no time.
         skipped = self._counts["skipped"]
         left = self._clock.left(over - skipped, self._total - skipped)
@@ -86,7 +86,7 @@ def _short(name: str) -> str:
     return name if end == name else "…" + (re.sub("^[^/_.-]*", "", end) or end)
 
 
-def _outcome(row: "Row") -> str:
+def _outcome_text(row: "Row") -> str:
     from usdenoise.report.pages import Status
 
     seconds = f"{row.seconds:.1f} s" if row.status == Status.DONE else ""
@@ -106,7 +106,7 @@ def _outcome(row: "Row") -> str:
     ],
 )
 @click.argument("paths", nargs=-1, required=True, type=PathType(readable=False), metavar="PATH...")
-@shared.reading_options
+@shared.reading_flags
 @config_option
 @shared.flags_of(JobOptions, "patterns")
 @shared.flags_of(BatchOptions, "jobs", "dry_run")
@@ -157,12 +157,12 @@ def command(paths: tuple[Path, ...], output: Path, console: Console, **values: A
         command=typed_command(),
         watcher=BatchView(console),
     )
-    console.show({"summary": report.summary}, lambda: two_columns(_rows(report)))
+    console.show({"summary": report.summary}, lambda: two_columns(_summary_rows(report)))
     if not report.all_done:
         click.get_current_context().exit(FAILED)
 
 
-def _rows(report: "BatchReport") -> list[tuple[str, str]]:
+def _summary_rows(report: "BatchReport") -> list[tuple[str, str]]:
     from usdenoise.report.pages import Status
 
     summary = report.summary

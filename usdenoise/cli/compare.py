@@ -34,7 +34,7 @@ def _methods(context: click.Context, parameter: click.Parameter, incomplete: str
 @shared.flags_of(JobOptions, "output", show_default="<stem>-comparison")
 @shared.flags_of(CompareOptions, "signal", "background")
 @shared.flags_of(DenoiseOptions, "sampling", "low_cutoff", "high_cutoff", "rank", "seed", "threads")
-@shared.reading_options
+@shared.reading_flags
 @shared.flags_of(Display, "dynamic_range", "color_map")
 @shared.flags_of(JobOptions, "overwrite")
 @shared.messages

@@ -143,15 +143,12 @@ def type_of(declared: Option) -> click.ParamType:  # type: ignore[type-arg]
     if declared.kind is PATH:
         return PathType()
     if declared.kind is WHOLE:
-        return click.IntRange(_whole(declared.least), _whole(declared.most))
+        lowest, highest = (None if bound is None else int(bound) for bound in (declared.least, declared.most))
+        return click.IntRange(lowest, highest)
     if declared.kind is NUMBER:
         least = 0 if declared.positive else declared.least
         return click.FloatRange(least, declared.most, min_open=declared.positive)
     return ValueType(declared)
-
-
-def _whole(bound: float | None) -> int | None:
-    return None if bound is None else int(bound)
 
 
 def _items(texts: Iterable[str]) -> list[CompletionItem]:

@@ -58,10 +58,10 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         ("clutter", _clutter(report)),
         ("kept", _kept(report)),
         *([("blood", conditional(report.blood.sentence, report))] if report.blood.sentence else []),
-        ("estimate", _estimate(report, warned)),
+        ("estimate", _estimate_text(report, warned)),
         ("error", _error(report)),
         ("stopped", _stopped(report)),
-        ("time", _time(report.timings_s)),
+        ("time", _time_text(report.timings_s)),
         ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
     if sequence is not None:
@@ -119,7 +119,7 @@ def _kept(report: "Report") -> str:
     )
 
 
-def _estimate(report: "Report", warned: Sequence[str]) -> str:
+def _estimate_text(report: "Report", warned: Sequence[str]) -> str:
     sentence = report.estimate
     return f"{sentence.partition(':')[0]}; see the warning" if sentence in warned else sentence
 
@@ -140,7 +140,7 @@ def _stopped(report: "Report") -> str:
     return f"after {count} iteration{'' if count == 1 else 's'}: {report.stop_reason}"
 
 
-def _time(seconds: Mapping[str, float]) -> str:
+def _time_text(seconds: Mapping[str, float]) -> str:
     parts = ", ".join(
         f"{_STAGES[name]} {value:.2f} s" for name, value in seconds.items() if name in _STAGES and value
     )
@@ -229,7 +229,7 @@ class ProgressView:
     ],
 )
 @click.argument("acquisition", type=PathType(readable=False))
-@shared.reading_options
+@shared.reading_flags
 @config_option
 @shared.flags_of(
     DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed", "threads", "device"

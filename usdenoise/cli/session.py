@@ -26,7 +26,7 @@ from usdenoise.options import DenoiseOptions, Display, JobOptions, Output, Sessi
     ],
 )
 @click.argument("paths", nargs=-1, required=True, type=PathType(), metavar="PATH...")
-@shared.reading_options
+@shared.reading_flags
 @config_option
 @shared.flags_of(JobOptions, "patterns")
 @shared.flags_of(SessionOptions)

@@ -170,7 +170,7 @@ def job_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 config_option = flags_of(JobOptions, "config", is_eager=True, expose_value=False, callback=_use_config)
-reading_options = flags_of(ReadOptions)
+reading_flags = flags_of(ReadOptions)
 estimator_option = keys_of(
     DenoiseOptions,
     Group.ESTIMATOR_KEYS,

@@ -146,7 +146,7 @@ def write_nifti(
     rate = stack.frame_rate_hz if unit == "s" else None
     starts = _starts(times, blocks, rate or 1.0)
     with_time = len(times) > 1 or rate is not None
-    image, in_mm = _image(power if with_time else power[0], stack, with_time)
+    image, in_mm = _nifti_image(power if with_time else power[0], stack, with_time)
     if with_time:
         step = float(np.median(np.diff(starts))) if len(times) > 1 else window / (rate or 1.0)
         image.header.set_zooms((*image.header.get_zooms()[:3], step))
@@ -175,13 +175,13 @@ def write_stat_map(path: Path, t: NDArray[np.float32], stack: GriddedStack) -> N
     OptionError
         If nibabel is not installed.
     """
-    image, in_mm = _image(t, stack, with_time=False)
+    image, in_mm = _nifti_image(t, stack, with_time=False)
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "unknown")
     image.header.set_intent("none", (), name="t")
     _write(path, image)
 
 
-def _image(values: NDArray[np.float32], stack: GriddedStack, with_time: bool) -> tuple[Any, bool]:
+def _nifti_image(values: NDArray[np.float32], stack: GriddedStack, with_time: bool) -> tuple[Any, bool]:
     """Return a NIfTI image of values with the axes of a stack, time first, and whether its affine is in mm."""
     nibabel, spatial = import_nibabel(), stack.spatial_axes
     present = "".join(letter for letter in _ORDER if letter in spatial)

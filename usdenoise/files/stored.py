@@ -233,7 +233,7 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
 
     def read(index: Index) -> NDArray[Any]:
         outer, inner = index[axis], index[axis + 1]
-        band = slice(outer.start * fast, (_last(outer) + 1) * fast, 1)
+        band = slice(outer.start * fast, (_last_index(outer) + 1) * fast, 1)
         values = array.read((*index[:axis], band, *index[axis + 2 :]))
         split = values.reshape(*values.shape[:axis], -1, fast, *values.shape[axis + 1 :])
         keep: list[slice] = [slice(None)] * split.ndim
@@ -290,5 +290,5 @@ def n_selected(part: slice) -> int:
     return len(range(part.start, part.stop, part.step or 1))
 
 
-def _last(part: slice) -> int:
+def _last_index(part: slice) -> int:
     return int(range(part.start, part.stop, part.step)[-1])

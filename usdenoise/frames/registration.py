@@ -33,7 +33,7 @@ def hann_window(size: tuple[int, ...], dtype: type[np.floating]) -> NDArray[Any]
 
 def image_spectra(images: NDArray[np.float32]) -> NDArray[np.complex64]:
     """Return the Fourier transforms of real images, (n_images, pixels along each axis...), along all axes but the first."""
-    return np.fft.rfftn(images, axes=_axes(images)).astype(np.complex64, copy=False)
+    return np.fft.rfftn(images, axes=tuple(range(1, images.ndim))).astype(np.complex64, copy=False)
 
 
 def shifts(
@@ -59,12 +59,8 @@ def shifts(
     """
     cross = spectra * reference.conj()
     cross *= _peak_spectrum(size) / np.maximum(np.abs(cross), TINY_SINGLE)
-    correlation = np.fft.irfftn(cross, size, axes=_axes(cross)).astype(np.float32, copy=False)
+    correlation = np.fft.irfftn(cross, size, axes=tuple(range(1, cross.ndim))).astype(np.float32, copy=False)
     return _peaks(correlation)
-
-
-def _axes(images: NDArray[Any]) -> tuple[int, ...]:
-    return tuple(range(1, images.ndim))
 
 
 def _peak_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:

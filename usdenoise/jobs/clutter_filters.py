@@ -135,7 +135,7 @@ def _run_baseline(baseline: Baseline, stack: Acquisition, options: DenoiseOption
     )
 
 
-def _number(options: DenoiseOptions, name: str) -> int:
+def _required_number(options: DenoiseOptions, name: str) -> int:
     """Return an option that must be a number for a baseline."""
     value: str | int = getattr(options, name)
     if isinstance(value, str):
@@ -145,7 +145,7 @@ def _number(options: DenoiseOptions, name: str) -> int:
 
 def _rsvd(matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     rng = RandomStream.RANGE_FINDER.generator(options.seed)
-    rank = min(_number(options, "rank"), *matrix.shape)
+    rank = min(_required_number(options, "rank"), *matrix.shape)
     return keep_band(matrix, grid, options, executor, randomized_svd(matrix, rank, executor, rng))
 
 
@@ -159,7 +159,7 @@ def keep_band(
     matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor, model: LowRank
 ) -> Filtered:
     """Keep the shared band of some components, as `usdenoise run` does."""
-    low, high = _number(options, "low_cutoff"), options.high_cutoff
+    low, high = _required_number(options, "low_cutoff"), options.high_cutoff
     band = Band(low, model.rank if isinstance(high, str) else high, high == "none")
     n_pixels, n_frames = matrix.shape
     none, lattice = np.zeros(n_frames, bool), Lattice(grid, lattice_places(grid.shape))
@@ -191,7 +191,7 @@ def keep_band(
 def _highpass(
     matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor
 ) -> Filtered:
-    cutoff = end_of_clutter(matrix, _number(options, "low_cutoff"))
+    cutoff = end_of_clutter(matrix, _required_number(options, "low_cutoff"))
     filtered = _filter_in_time(matrix, grid, executor, partial(highpass, cutoff=cutoff))
     return replace(filtered, note=f"order 4, {cutoff:.3g} cycles per frame, where the clutter ends")
 
@@ -199,7 +199,7 @@ def _highpass(
 def _polynomial(
     matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor
 ) -> Filtered:
-    order = _number(options, "low_cutoff") - 1
+    order = _required_number(options, "low_cutoff") - 1
     filtered = _filter_in_time(matrix, grid, executor, partial(polynomial, order=order))
     return replace(filtered, note=f"order {order}")
 
@@ -251,5 +251,5 @@ CLUTTER_FILTERS: Mapping[str, str] = MappingProxyType(
 )
 """Name of each filter that can be compared -> its source."""
 
-USUAL = ("eta-decay", "svd", "rsvd", "highpass")
+USUAL_FILTERS = ("eta-decay", "svd", "rsvd", "highpass")
 """Filters that are compared by default: a user would choose between them. All other filters serve studies of methods."""

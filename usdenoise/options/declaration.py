@@ -39,7 +39,7 @@ class Kind:
     python_form: str = ""
 
 
-def _text(value: Any) -> str:
+def _accept_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
@@ -51,28 +51,28 @@ def _parse_truth(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _truth(value: Any) -> bool:
+def _accept_truth(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError
     return value
 
 
-def _whole(value: Any) -> int:
+def _accept_whole(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError
     return operator.index(value)
 
 
-def _real(value: Any) -> float:
+def _accept_real(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError
     return float(value)
 
 
-TEXT = Kind("text", str, _text, "TEXT")
-SWITCH = Kind("true or false", _parse_truth, _truth, "true|false", "True or False")
-WHOLE = Kind("a whole number", int, _whole, "N")
-NUMBER = Kind("a number", float, _real, "X")
+TEXT = Kind("text", str, _accept_text, "TEXT")
+SWITCH = Kind("true or false", _parse_truth, _accept_truth, "true|false", "True or False")
+WHOLE = Kind("a whole number", int, _accept_whole, "N")
+NUMBER = Kind("a number", float, _accept_real, "X")
 
 KINDS = {str: TEXT, bool: SWITCH, int: WHOLE, float: NUMBER}
 """Kinds by the type of a field."""
@@ -87,21 +87,21 @@ def _parse_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _accept_names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not value:
         raise TypeError
-    return tuple(_text(name) for name in value)
+    return tuple(_accept_text(name) for name in value)
 
 
-def _device(value: Any) -> str:
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", _text(value)):
+def _accept_device(value: Any) -> str:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", _accept_text(value)):
         raise ValueError
     return str(value)
 
 
-DEVICE = Kind("cpu, cuda or cuda:N", str, _device, "DEVICE")
+DEVICE = Kind("cpu, cuda or cuda:N", str, _accept_device, "DEVICE")
 
-NAMES = Kind("names with commas", _parse_names, _names, "NAME[,NAME]")
+NAMES = Kind("names with commas", _parse_names, _accept_names, "NAME[,NAME]")
 
 
 def positive_numbers(
@@ -152,16 +152,18 @@ def _parse_frames(text: str) -> slice:
     return slice(*numbers_or_none)
 
 
-def _frames(value: Any) -> slice:
+def _accept_frames(value: Any) -> slice:
     if not isinstance(value, slice):
         raise TypeError
-    return slice(*(None if part is None else _whole(part) for part in (value.start, value.stop, value.step)))
+    return slice(
+        *(None if part is None else _accept_whole(part) for part in (value.start, value.stop, value.step))
+    )
 
 
 FRAMES = Kind(
     "A:B or A:B:S, for example 0:400",
     _parse_frames,
-    _frames,
+    _accept_frames,
     "A:B[:S]",
     "a slice of whole numbers, such as slice(0, 400)",
 )
@@ -182,14 +184,16 @@ def _parse_frame_numbers(text: str) -> list[int]:
     return frame_numbers
 
 
-def _frame_numbers(value: Any) -> tuple[int, ...]:
-    frame_numbers = {_whole(number) for number in ([value] if isinstance(value, numbers.Real) else value)}
+def _accept_frame_numbers(value: Any) -> tuple[int, ...]:
+    frame_numbers = {
+        _accept_whole(number) for number in ([value] if isinstance(value, numbers.Real) else value)
+    }
     if not frame_numbers or min(frame_numbers) < 0:
         raise ValueError
     return tuple(sorted(frame_numbers))
 
 
-FRAME_NUMBERS = Kind("frame numbers such as 3,17,40:45", _parse_frame_numbers, _frame_numbers, "LIST")
+FRAME_NUMBERS = Kind("frame numbers such as 3,17,40:45", _parse_frame_numbers, _accept_frame_numbers, "LIST")
 """Frame numbers, counted from 0; the end of a range is excluded."""
 
 
@@ -198,13 +202,13 @@ def _parse_levels(text: str) -> float | tuple[float, ...]:
     return levels[0] if len(levels) == 1 else levels
 
 
-def _levels(value: Any) -> float | tuple[float, float]:
+def _accept_levels(value: Any) -> float | tuple[float, float]:
     if isinstance(value, numbers.Real):
-        level = _real(value)
+        level = _accept_real(value)
         if not 0 < level < math.inf:
             raise ValueError
         return level
-    low, high = (_real(level) for level in value)
+    low, high = (_accept_real(level) for level in value)
     if not -math.inf < low < high < math.inf:
         raise ValueError
     return low, high
@@ -213,14 +217,14 @@ def _levels(value: Any) -> float | tuple[float, float]:
 LEVELS = Kind(
     "a positive number, or MIN,MAX with MIN below MAX",
     _parse_levels,
-    _levels,
+    _accept_levels,
     "DB|MIN,MAX",
     "a positive number, or (low, high) with low below high",
 )
 """A range below the maximum in dB, or two levels in dB."""
 
 
-FILM = Kind("gif, which programs such as ffmpeg convert to MP4", str, _text, "gif")
+FILM = Kind("gif, which programs such as ffmpeg convert to MP4", str, _accept_text, "gif")
 
 
 PATH = Kind("a path", Path, Path, "FILE")
@@ -233,7 +237,9 @@ def _parse_size(text: str) -> int:
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
-SIZE = Kind("a size, for example 600M or 2.5G", _parse_size, _whole, "SIZE", "a whole number of bytes")
+BYTES = Kind(
+    "a size, for example 600M or 2.5G", _parse_size, _accept_whole, "BYTES", "a whole number of bytes"
+)
 
 
 def _parse_pair(text: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import (
+    BYTES,
     FILM,
     FRAMES,
     LEVELS,
@@ -16,7 +17,6 @@ from usdenoise.options.declaration import (
     NUMBER,
     PATH,
     SCALES,
-    SIZE,
     Group,
     Options,
     option,
@@ -377,7 +377,7 @@ class JobOptions(Options, group=Group.RESOURCES):
     memory: int | None = option(
         None,
         "Largest memory to use, for example 600M. A larger stack goes into a temporary file in the folder of the results.",
-        kind=SIZE,
+        kind=BYTES,
         positive=True,
         shown="the free memory",
     )

@@ -22,7 +22,7 @@ MOST_A_SECOND = 50.0
 _SLOWEST = 0.1
 """Fewest images a second: a slower film is too slow to watch, and a GIF cannot store its delay."""
 
-_DPI, _GREYS = 100, 24
+_FILM_DPI, _GREYS = 100, 24
 """Dots per inch of a film, and greys in the palette of a GIF."""
 
 
@@ -69,20 +69,17 @@ def movie(
     # Pixels without power would be white, like unknown pixels.
     images = np.clip(images, scale.lowest, scale.highest)
     panel = replace(views[0], image=images[0])
-    clock = [""] * len(images) if times is None else [_time(float(time), time_unit) for time in times]
+    shown_time = "{:.2f} s" if time_unit == "s" else "frame {:.0f}"
+    clock = [""] * len(images) if times is None else [shown_time.format(float(time)) for time in times]
     texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
     # An empty text takes no space, and is set later.
-    figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _DPI)
+    figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _FILM_DPI)
     rate = _images_a_second(times if time_unit == "s" else None)
     rate = min(max(rate, _SLOWEST), MOST_A_SECOND * len(images))
     step = max(1, math.ceil(rate / MOST_A_SECOND - 1e-6))
-    pictures = _pictures(figure, images[::step], texts[::step])
+    pictures = _drawn_images(figure, images[::step], texts[::step])
     with any_letters():
         return _gif(pictures, rate / step, scale.color_map)
-
-
-def _time(value: float, unit: str) -> str:
-    return f"{value:.2f} s" if unit == "s" else f"frame {value:.0f}"
 
 
 def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None) -> float:
@@ -92,7 +89,7 @@ def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None) -> flo
     return 1 / float(np.median(np.diff(times)))
 
 
-def _pictures(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
+def _drawn_images(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
     """Draw the figure once, and yield its pixels with each image and text in turn."""
     canvas = figure.canvas
     subplot = figure.axes[0]
