@@ -13,7 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import usdenoise
+import usdenoise.options
+from usdenoise.cli import main
 from usdenoise.cli.flags import GroupedCommand
+from usdenoise.cli.main import COMMANDS
 from usdenoise.cli.shared_options import config_option, flags_of, keys_of, requested
 from usdenoise.errors import OptionError
 from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions, SessionOptions
@@ -116,7 +119,20 @@ def test_an_unknown_key_names_the_known_ones() -> None:
     assert "depth, tone" in call("--estimator", "haste=3").stderr
 
 
-@pytest.mark.parametrize("options", [DenoiseOptions, Display, Output, PhantomSettings, ReadOptions])
+def test_every_flag_is_a_field_but_those_of_the_console() -> None:
+    classes = [getattr(usdenoise.options, name) for name in usdenoise.options.__all__]
+    fields = [field for options in classes for field in options.declared.values()]
+    declared = {field.flag.partition(" ")[0] for field in fields} | {"--sampling"}
+    context = click.Context(main)
+    commands = [main.get_command(context, name) for name in COMMANDS]
+    flags = {
+        each.opts[-1] for command in commands if command for each in command.params if each.opts[-1][0] == "-"
+    }
+    assert flags - declared == {"--json", "--quiet", "--verbose", "--help"}
+    assert declared <= flags
+
+
+@pytest.mark.parametrize("options", [getattr(usdenoise.options, name) for name in usdenoise.options.__all__])
 def test_none_means_the_default_and_values_have_one_form(options: type[Options]) -> None:
     everything = dict.fromkeys(options.declared)
     assert options(**everything) == options()

@@ -53,14 +53,16 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         rows.append(("blocks", _blocks(sequence)))
     if sequence is not None and sequence.alignment:
         rows.append(("aligned", sequence.alignment))
+    sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
+    count = report.iterations
     rows += [
-        ("method", f"{report.method}, rank {report.rank}{_sampled(report)}"),
+        ("method", f"{report.method}, rank {report.rank}{sampled}"),
         ("clutter", _clutter(report)),
         ("kept", _kept(report)),
         *([("blood", conditional(report.blood.sentence, report))] if report.blood.sentence else []),
         ("estimate", _estimate_text(report, warned)),
         ("error", _error(report)),
-        ("stopped", _stopped(report)),
+        ("stopped", f"after {count} iteration{'' if count == 1 else 's'}: {report.stop_reason}"),
         ("time", _time_text(report.timings_s)),
         ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
@@ -90,10 +92,6 @@ def _blocks(sequence: "SequenceRecord") -> str:
     other = f", the last one of {last}" if is_usual and last not in (0, length) else ""
     bad = f"; {sequence.n_bad} bad" if sequence.n_bad else ""
     return f"{len(blocks)} of {sequence.size}{every}{other}{bad}"
-
-
-def _sampled(report: "Report") -> str:
-    return "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
 
 
 def _clutter(report: "Report") -> str:
@@ -133,11 +131,6 @@ def _error(report: "Report") -> str:
         return f"held-out {held_out:.4g} before the refit, {noise}"
     shown = "" if expected is None else f" (expected {expected:.4g})"
     return f"held-out {held_out:.4g}{shown}, {noise}"
-
-
-def _stopped(report: "Report") -> str:
-    count = report.iterations
-    return f"after {count} iteration{'' if count == 1 else 's'}: {report.stop_reason}"
 
 
 def _time_text(seconds: Mapping[str, float]) -> str:

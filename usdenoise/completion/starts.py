@@ -65,7 +65,8 @@ def largest_singular_value(problem: CompletionProblem, rng: np.random.Generator)
 
 def random(problem: CompletionProblem, rank: int, rng: np.random.Generator, scale: float = 1.0) -> Factors:
     """Return Gaussian factors whose product has `scale` times the rms of the sampled entries."""
-    rms = np.sqrt(sum(_map_loss(problem)) / problem.sample.n_fitted)
+    energies = problem.executor.map(lambda rows: squared_norm(_masked(problem, rows)), problem.blocks)
+    rms = np.sqrt(sum(energies) / problem.sample.n_fitted)
     size = np.sqrt(scale * rms / np.sqrt(rank))
     m, n = problem.shape
     return tuple(
@@ -125,10 +126,6 @@ def gaussian(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> ND
 def _masked(problem: CompletionProblem, rows: slice) -> NDArray[Any]:
     block: NDArray[Any] = problem.matrix[rows] * problem.sample.mask(rows)
     return block
-
-
-def _map_loss(problem: CompletionProblem) -> list[float]:
-    return list(problem.executor.map(lambda rows: squared_norm(_masked(problem, rows)), problem.blocks))
 
 
 def _product(problem: CompletionProblem, basis: NDArray[Any]) -> NDArray[Any]:

@@ -99,16 +99,13 @@ class KnownContents:
         try:
             files = _files_of(path)
             largest = max(files, key=lambda file: file.stat().st_size)
-            key = (*_names_and_sizes(path, files), _few_bytes(largest))
+            sizes = ((file.relative_to(path).as_posix(), file.stat().st_size) for file in files)
+            key = (*sizes, _few_bytes(largest))
             others = [other for other in self._paths.setdefault(key, []) if other != path]
             self._paths[key] = [*others, path]
             return next((other for other in others if _is_same(path, other)), None)
         except (OSError, ValueError):
             return None
-
-
-def _names_and_sizes(path: Path, files: list[Path]) -> list[tuple[str, int]]:
-    return [(file.relative_to(path).as_posix(), file.stat().st_size) for file in files]
 
 
 def _few_bytes(path: Path) -> bytes:

@@ -144,7 +144,9 @@ def write_nifti(
     """
     spatial = stack.spatial_axes
     rate = stack.frame_rate_hz if unit == "s" else None
-    starts = _starts(times, blocks, rate or 1.0)
+    # Each window begins half of its frames before its middle.
+    halves = [(block["n_frames"] - 1) / 2 / (rate or 1.0) for block in blocks]
+    starts = [round(float(middle) - half, 9) for middle, half in zip(times, halves, strict=True)]
     with_time = len(times) > 1 or rate is not None
     image, in_mm = _nifti_image(power if with_time else power[0], stack, with_time)
     if with_time:
@@ -220,14 +222,6 @@ def import_nibabel() -> Any:
         raise OptionError(
             "NIfTI requires the package nibabel", remedy="run pip install nibabel, or omit {nifti}"
         ) from error
-
-
-def _starts(
-    times: NDArray[np.float64], blocks: Sequence[Mapping[str, Any]], frames_a_unit: float
-) -> list[float]:
-    """Return when each window begins, from its middle and its frames."""
-    halves = [(block["n_frames"] - 1) / 2 / frames_a_unit for block in blocks]
-    return [round(float(middle) - half, 9) for middle, half in zip(times, halves, strict=True)]
 
 
 def _sidecar(

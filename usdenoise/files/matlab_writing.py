@@ -149,7 +149,8 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
     lost = _copy_items(source["/"], target["/"], skipped)
 
     def point_to_the_copy(name: str, item: Any) -> None:
-        if _is_cell(item):
+        # A cell array
+        if isinstance(item, h5py.Dataset) and h5py.check_ref_dtype(item.dtype) is h5py.Reference:
             references = source[name][()]
             for index, reference in enumerate(references.flat):
                 copied = target.get(source[reference].name) if reference else None
@@ -186,10 +187,6 @@ def _copy_items(source: h5py.Group, target: h5py.Group, skipped: Collection[str]
                     raise
                 lost.append(name)
     return lost
-
-
-def _is_cell(item: Any) -> bool:
-    return isinstance(item, h5py.Dataset) and h5py.check_ref_dtype(item.dtype) is h5py.Reference
 
 
 def _is_own_variable(name: str) -> bool:

@@ -233,7 +233,8 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
 
     def read(index: Index) -> NDArray[Any]:
         outer, inner = index[axis], index[axis + 1]
-        band = slice(outer.start * fast, (_last_index(outer) + 1) * fast, 1)
+        last = range(outer.start, outer.stop, outer.step)[-1]
+        band = slice(outer.start * fast, (last + 1) * fast, 1)
         values = array.read((*index[:axis], band, *index[axis + 2 :]))
         split = values.reshape(*values.shape[:axis], -1, fast, *values.shape[axis + 1 :])
         keep: list[slice] = [slice(None)] * split.ndim
@@ -288,7 +289,3 @@ def everything(array: StoredArray) -> NDArray[Any]:
 def n_selected(part: slice) -> int:
     """Return the number of elements of a slice that has a start and a stop."""
     return len(range(part.start, part.stop, part.step or 1))
-
-
-def _last_index(part: slice) -> int:
-    return int(range(part.start, part.stop, part.step)[-1])

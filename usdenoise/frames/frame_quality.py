@@ -85,6 +85,8 @@ def frame_curves(
 
     measured = sample.executor.map(measure, row_blocks(n_frames, MEASURED_TOGETHER))
     intensity, steps, bands = (np.concatenate(part, axis=-1) for part in zip(*measured, strict=True))
+    medians = np.median(bands, axis=1, keepdims=True)
+    relative = np.divide(bands, medians, out=np.zeros_like(bands), where=medians > 0)
     return FrameCurves(
         intensity=np.where(is_observed, intensity / n_pixels, np.nan),
         dvars=np.append(
@@ -92,14 +94,8 @@ def frame_curves(
         ),
         outside=np.where(is_observed, bands.sum(axis=0) / n_pixels, np.nan),
         displacement=np.where(is_observed[:, None], displacement, np.nan),
-        carpet=_carpet(bands),
+        carpet=relative.astype(np.float32),
     )
-
-
-def _carpet(power: NDArray[np.float64]) -> NDArray[np.float32]:
-    medians = np.median(power, axis=1, keepdims=True)
-    relative = np.divide(power, medians, out=np.zeros_like(power), where=medians > 0)
-    return relative.astype(np.float32)
 
 
 def _frame_power(values: NDArray[Any]) -> NDArray[Any]:
