@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.jobs.session_call import run_session
+from usdenoise.jobs.session_job import run_session
 from usdenoise.options.job_options import SessionOptions
 
 

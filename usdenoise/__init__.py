@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from usdenoise.files import load as load
     from usdenoise.jobs.batch import run_batch as run_batch
     from usdenoise.jobs.compare import compare as compare
-    from usdenoise.jobs.live_session import Session as Session
     from usdenoise.jobs.main_file import save as save
     from usdenoise.jobs.run_job import run as run
+    from usdenoise.jobs.session_call import Session as Session
     from usdenoise.jobs.session_call import SessionResult as SessionResult
     from usdenoise.jobs.session_call import session as session
     from usdenoise.options.denoise_options import DenoiseOptions as DenoiseOptions
@@ -53,7 +53,7 @@ _HOMES = {
     "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.jobs.batch",
     "save": "usdenoise.jobs.main_file",
-    "Session": "usdenoise.jobs.live_session",
+    "Session": "usdenoise.jobs.session_call",
     "SessionUpdate": "usdenoise.sessions.online_session",
     "SessionResult": "usdenoise.jobs.session_call",
     "session": "usdenoise.jobs.session_call",

@@ -108,7 +108,7 @@ def polynomial(matrix: NDArray[Any], executor: Executor, order: int) -> None:
         pass
 
 
-OVERSAMPLING = 20
+TEST_COLUMNS = 20
 """Number of columns of the test matrix beyond the rank."""
 
 POWER_ITERATIONS = 6
@@ -147,7 +147,7 @@ def randomized_svd(matrix: NDArray[Any], rank: int, executor: Executor, rng: np.
     .. [1] N. Halko, P. G. Martinsson and J. A. Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011.
     """
     n_frames = matrix.shape[1]
-    columns = min(rank + OVERSAMPLING, *matrix.shape)
+    columns = min(rank + TEST_COLUMNS, *matrix.shape)
     test = rng.standard_normal((n_frames, columns))
     if np.iscomplexobj(matrix):
         test = test + 1j * rng.standard_normal((n_frames, columns))
@@ -167,13 +167,13 @@ and Ma."""
 GROWTH = 1.6
 """Factor by which the penalty grows in each iteration."""
 
-TINY = 1e-30
+LEAST_DIVISOR = 1e-30
 """Smallest divisor."""
 
 NOT_FINITE = "an iterate of robust PCA is not finite; use double precision"
 
 
-TOLERANCE = 1e-6
+MISMATCH = 1e-6
 """Mismatch |M - L - S| / |M| at which the iteration ends."""
 
 MOST_ITERATIONS = 100
@@ -230,7 +230,7 @@ def robust_pca(matrix: NDArray[Any], executor: Executor) -> tuple[LowRank, int, 
     low = np.zeros_like(matrix)
     model = LowRank(matrix[:, :0], np.zeros(0), np.zeros((matrix.shape[1], 0), matrix.dtype))
     penalty, mismatch, number = FIRST_PENALTY / largest, math.inf, 0
-    while number < MOST_ITERATIONS and mismatch > TOLERANCE:
+    while number < MOST_ITERATIONS and mismatch > MISMATCH:
         sparse = shrunk(matrix - low + dual / penalty, weight / penalty)
         model = threshold_singular_values(matrix - sparse + dual / penalty, 1 / penalty, executor)
         left, right_h = model.band(0, model.rank)
@@ -248,7 +248,7 @@ def robust_pca(matrix: NDArray[Any], executor: Executor) -> tuple[LowRank, int, 
 def shrunk(values: NDArray[Any], threshold: float) -> NDArray[Any]:
     """Return values whose moduli are reduced by `threshold`, to 0 at least, with their phases."""
     moduli = np.abs(values)
-    kept: NDArray[Any] = values * (np.maximum(moduli - threshold, 0) / np.maximum(moduli, TINY))
+    kept: NDArray[Any] = values * (np.maximum(moduli - threshold, 0) / np.maximum(moduli, LEAST_DIVISOR))
     return kept
 
 

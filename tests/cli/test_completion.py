@@ -22,7 +22,7 @@ def test_bash_is_answered() -> None:
         (("run", "--method", "e"), ["eta-decay"]),
         (("run", "--estimator", "p"), ["patience=", "precision="]),
         (("run", "--products", "power,v"), ["power,velocity"]),
-        (("session", "--movie", ""), ["gif", "mp4"]),
+        (("session", "--movie", ""), ["gif"]),
     ],
 )
 def test_values_are_completed(words: tuple[str, ...], expected: list[str]) -> None:

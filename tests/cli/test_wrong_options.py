@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import h5py
 import numpy as np
 import pytest
 
+import usdenoise
 from tests.cli.shared import IQ, cli, parse, refused, write, write_two
+from usdenoise.cli.flags import FLAGS
+from usdenoise.errors import OptionError
+from usdenoise.options import DenoiseOptions
 
 WRONG_USAGE = {
     "run x.h5": [
@@ -83,6 +88,90 @@ def test_the_rank_that_few_samples_determine_is_named_and_runs(stack: Path, tmp_
     rank = int(re.findall("lower --rank to ([0-9]+)", result.stderr)[0])
     assert cli(*arguments, rank).exit_code == 0
     refused(cli(*arguments, rank + 1, "--overwrite"), f"too few for rank {rank + 1}")
+
+
+def _region(rows: slice) -> Any:
+    mask = np.zeros(IQ.shape[1:], bool)
+    mask[rows] = True
+    return mask
+
+
+@pytest.mark.parametrize(
+    ("flags", "parameters", "wrong"),
+    [
+        (("--stride", 5), {"stride": 5}, "stride"),
+        (("--window", 5, "--stride", 6), {"window": 5, "stride": 6}, "stride"),
+        (("--live", "--window", 20), {"live": True, "window": 20}, "window"),
+        (("--live", "--stride", 5), {"live": True, "stride": 5}, "stride"),
+        (("--window", 20, "--until-idle", 3), {"window": 20, "until_idle_s": 3}, "until_idle_s"),
+        (("--window", 20, "--block-interval", 0.01), {"window": 20, "block_interval_s": 0.01}, "block_interval_s"),
+        (("--window", 20, "--estimator", "step=1", "--estimator", "alpha=1"), {"window": 20, "step": 1, "alpha": 1}, "step"),
+        (("--window", 20, "--movie", "mp4"), None, "movie"),
+        # What a final series uses, which only the command line makes
+        (None, {"live": True, "dask": "1"}, "dask"),
+        (None, {"live": True, "on_block": print}, "on_block"),
+        (None, {"live": True, "skip_bad_files": True}, "skip_bad_files"),
+        (None, {"live": True, "hrf": "glover"}, "hrf"),
+        (None, {"live": True, "smoothing_mm": 0.2}, "smoothing_mm"),
+        (None, {"live": True, "until_idle_s": -1}, "until_idle_s"),
+        (None, {"window": 20, "options": DenoiseOptions(), "rank": 3}, "options"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_wrong_combinations_of_a_session_are_refused_from_both(
+    flags: tuple[Any, ...] | None, parameters: dict[str, Any] | None, wrong: str, stack: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "blocks").mkdir()
+    if flags is not None:
+        source = tmp_path / "blocks" if "--live" in flags else stack
+        done = cli("session", source, "-o", tmp_path / "out", *flags)
+        assert done.exit_code == (1 if parameters else 2)
+        assert FLAGS[wrong] in done.stderr
+        assert len(done.stderr.splitlines()) == 1 or not parameters
+    if parameters is not None:
+        in_memory = usdenoise.load(stack)
+        sources = [tmp_path / "blocks"] if "live" in parameters else [stack, in_memory]
+        for each in sources:
+            with pytest.raises(OptionError) as caught:
+                usdenoise.session(each, **parameters)
+            assert caught.value.option == wrong
+            assert str(caught.value).startswith(wrong)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "call", "wrong"),
+    [
+        (("run", "--bids", "sub-1"), lambda path, out: usdenoise.run(path, out, bids="sub-1"), "bids"),
+        (("batch", "--flat", "--no-stack"),
+         lambda path, out: usdenoise.run_batch(path, out, flat=True, arguments={"output": usdenoise.Output(stack=False)}),
+         "flat"),
+        (("compare", "--signal", "rect:0,0,3,3"),
+         lambda path, out: usdenoise.compare(usdenoise.load(path), signal=_region(slice(3))), "signal"),
+        (("run", "--no-stack", "--as", "iq"),
+         lambda path, out: usdenoise.run(path, out, output=usdenoise.Output(stack=False, stack_name="iq")), "stack_name"),
+        (("run", "--low-cutoff", 5, "--rank", 3),
+         lambda path, out: usdenoise.denoise(usdenoise.load(path), low_cutoff=5, rank=3), "low_cutoff"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_wrong_combinations_of_other_commands_are_refused_from_both(
+    flags: tuple[Any, ...], call: Callable[[Path, Path], Any], wrong: str, stack: Path, tmp_path: Path
+) -> None:
+    command, *more = flags
+    refused(cli(command, stack, "-o", tmp_path / "out", *more), FLAGS[wrong])
+    with pytest.raises(OptionError) as caught:
+        call(stack, tmp_path / "out")
+    assert caught.value.option == wrong
+    assert not (tmp_path / "out").exists()
+
+
+def test_right_combinations_of_a_session_pass(stack: Path) -> None:
+    in_memory, how = usdenoise.load(stack), {"rank": 3, "low_cutoff": 0, "center_frequency": 15e6}
+    for source in (stack, in_memory):
+        found = usdenoise.session(source, 20, 10, block_interval_s=0.5, **how)
+        np.testing.assert_allclose(np.diff(found.time), 0.5)
+        assert found.series.geometry.center_frequency_hz == 15e6
 
 
 def test_inputs_that_cannot_be_filtered_are_refused(stack: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from usdenoise.completion.descent_methods import (
     component_products,
     damped_gram,
     identity,
-    squared_norms,
+    norm_penalty,
 )
 from usdenoise.completion.problem import Evaluation
 from usdenoise.completion.solve import solve
@@ -192,7 +192,7 @@ def test_penalties_have_the_gradients_of_their_values():
     u, v = factors
     for penalty, expected in (
         (
-            squared_norms(lambda iteration: 0.3 * iteration),
+            norm_penalty(lambda iteration: 0.3 * iteration),
             0.6 * (np.abs(u) ** 2).sum() + 0.6 * (np.abs(v) ** 2).sum(),
         ),
         (
@@ -270,7 +270,7 @@ def test_warm_start_of_another_size_is_refused(rank):
 
 def test_random_starts_have_the_scale_of_the_data():
     matrix, _, _, problem = make(np.complex64, (400, 300), scale=1e4)
-    for make_start, scale in ((initialize.random, 1.0), (initialize.small, initialize.SMALL)):
+    for make_start, scale in ((initialize.random, 1.0), (initialize.small, initialize.SMALL_RMS)):
         u, v = make_start(problem, 5, np.random.default_rng(0))
         rms = np.sqrt(np.mean(np.abs(u @ v.conj().T) ** 2))
         assert rms == pytest.approx(scale * np.sqrt(np.mean(np.abs(matrix) ** 2)), rel=0.2)

@@ -16,7 +16,7 @@ from usdenoise.experiments.record import (
     TIME_RATIO,
     Claim,
     Curve,
-    Panel,
+    CurvePanel,
 )
 
 
@@ -27,7 +27,7 @@ def curve(label, *errors):
 
 GOOD = curve("eta-decay", [1, 0.1, 0.01, 0.001], [1, 0.2, 0.02, 0.002], [1, 0.3, 0.03, 0.003])
 BAD = curve("bad", [1, 0.9, 0.8, 0.5], [1, 0.9, 0.8, 0.05], [1, 0.9, 0.8, 0.7])
-PANEL = Panel("here", (GOOD, BAD), 0.01)
+PANEL = CurvePanel("here", (GOOD, BAD), 0.01)
 
 
 def test_curve_summaries():
@@ -66,18 +66,20 @@ def test_claims_are_checked_numbers(claim, measured, held):
 
 @pytest.mark.parametrize(("power", "held"), [(1.0, True), (1.05, True), (0.8, False), (-0.2, False)])
 def test_proportional_is_a_slope_of_one(power, held):
-    panel = Panel("here", tuple(curve(f"ScaledGD({value:g})", [1, 0.02 * value**power]) for value in LAMBDAS))
+    panel = CurvePanel(
+        "here", tuple(curve(f"ScaledGD({value:g})", [1, 0.02 * value**power]) for value in LAMBDAS)
+    )
     checked = Claim("all", SLOPE, at_least=0.9, at_most=1.1).check("here", [panel])
     assert checked.measured == pytest.approx(power)
     assert checked.held is held
 
 
 def test_a_claim_on_several_panels_has_the_worst_number():
-    panels = [PANEL, Panel("there", (GOOD, BAD), 0.02)]
+    panels = [PANEL, CurvePanel("there", (GOOD, BAD), 0.02)]
     assert Claim("bad", FINAL, FLOOR, at_least=2).check("both", panels).measured == pytest.approx(25)
     assert Claim("bad", FINAL, FLOOR, at_most=2).check("both", panels).measured == pytest.approx(50)
 
 
 def test_ratio_to_an_error_of_exactly_zero():
-    panel = Panel("here", (curve("zero", [1, 0]), BAD))
+    panel = CurvePanel("here", (curve("zero", [1, 0]), BAD))
     assert Claim("bad", FINAL, "zero", at_least=10).check("here", [panel]).held

@@ -9,7 +9,7 @@ from tests.reference import planted_loops
 from usdenoise.completion.descent_methods import METHODS, StoppingRule
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.solve import solve
-from usdenoise.experiments.planted import LOST, descend, draw_one_bit, draw_phase, draw_sensing
+from usdenoise.experiments.planted import LARGEST_ERROR, descend, draw_one_bit, draw_phase, draw_sensing
 from usdenoise.experiments.planted_experiments import eta_decay, gradient_descent, precgd, scaledgd
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.sampling import draw_entries
@@ -57,7 +57,7 @@ def test_methods_take_the_steps_of_the_independent_loop(name):
             gradient_of(instance), instance.start(), instance.truth, kind, parameter, step, STEPS
         )
         errors = descend(instance, variant, step, STEPS).errors
-        assert errors == pytest.approx(np.minimum(expected, LOST), rel=1e-6), kind
+        assert errors == pytest.approx(np.minimum(expected, LARGEST_ERROR), rel=1e-6), kind
 
 
 METHODS_OF_COMPLETION = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from usdenoise.experiments.planted import LOST, Descent, Setting, descend, draw_sensing, panel
+from usdenoise.experiments.planted import LARGEST_ERROR, Descent, PlantedSetting, descend, draw_sensing, panel
 from usdenoise.experiments.planted_experiments import (
     HIGH_NOISE,
     ONE_BIT,
@@ -16,15 +16,15 @@ from usdenoise.experiments.setup import Setup
 
 def setting(*variants, step=0.1, iterations=50, sigma=0.0, **more):
     problem = {"scales": (1.0, 1e-2), "rank": 4, "measurements": 160, "sigma": sigma}
-    return Setting("x", draw_sensing, problem, variants, step, iterations, **more)
+    return PlantedSetting("x", draw_sensing, problem, variants, step, iterations, **more)
 
 
 def test_a_run_that_diverges_counts_as_lost():
     instance = draw_sensing(np.random.default_rng(3), **setting().problem)
     errors = descend(instance, gradient_descent(), 1e3, 50).errors
-    assert errors[-1] == errors.max() == LOST
+    assert errors[-1] == errors.max() == LARGEST_ERROR
     found = panel(setting(gradient_descent(), step=1e3), (3,))
-    assert found["GD"].final == LOST
+    assert found["GD"].final == LARGEST_ERROR
     assert found["GD"].errors.shape == (1, 51)
 
 

@@ -12,7 +12,7 @@ from usdenoise.linalg.low_rank import LowRank, interpolated
 @pytest.mark.parametrize("frames_a_block", [7, 128])
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
 def test_curves_equal_loops(dtype, frames_a_block, monkeypatch):
-    monkeypatch.setattr(frame_quality, "FRAMES_A_BLOCK", frames_a_block)
+    monkeypatch.setattr(frame_quality, "MEASURED_TOGETHER", frames_a_block)
     matrix = low_rank_and_noise(dtype)
     left = np.linalg.svd(matrix, full_matrices=False)[0][:, :3]
     sample = casorati_matrix(matrix)

@@ -97,7 +97,7 @@ def test_a_series_equals_the_series_of_the_command(source: str, tmp_path: Path) 
     [
         ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
         ({"window": 20, "stride": 21}, "stride 21"),
-        ({"window": 20, "reading": {"frames": None}}, "reading requires a file; omit it"),
+        ({"window": 20, "reading": {"frames": None}}, "reading requires files; omit it"),
         ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options contains all options"),
     ],
 )

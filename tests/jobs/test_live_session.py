@@ -1,7 +1,6 @@
 """Live sessions: blocks that come one after the other, as arrays and as files that may be damaged, late or gone."""
 
 import json
-import os
 import re
 import shutil
 import threading
@@ -17,14 +16,15 @@ import numpy as np
 import pytest
 
 import usdenoise
-from tests.cli.shared import cli, refused
+from tests.cli.shared import cli
 from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.jobs import live_files, live_job, session_call
+from usdenoise.jobs import live_files, live_job, session_job
 from usdenoise.jobs.job import NoProgress
-from usdenoise.jobs.session_call import block_files, run_session
+from usdenoise.jobs.session_inputs import block_files
+from usdenoise.jobs.session_job import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output, SessionOptions
 from usdenoise.sessions import live_state
@@ -394,23 +394,12 @@ def test_live_and_finished_sessions_read_the_same_files(
 
 
 @pytest.mark.usefixtures("fast")
-def test_the_end_of_the_last_session_does_not_end_the_next_one(made: Scan, tmp_path: Path) -> None:
-    end = tmp_path / live_files.END_FILE
-    end.touch()
-    os.utime(end, (1e9, 1e9))
-    with Writer(
-        lambda: time.sleep(0.2),
-        *[lambda number=number: drop(tmp_path, number, made.blocks[number]) for number in range(3)],
-    ):
-        found, blocks = follow(tmp_path, idle=1.0)
-    assert len(found) == 3
-    (remark,) = blocks.remarks
-    assert "usdenoise-end is older than this session" in remark
-    # The same file ends it when it is written again.
-    with Writer(lambda: time.sleep(0.5), end.touch):
-        found, blocks = follow(tmp_path, idle=60)
-    assert len(found) == 3
-    assert not blocks.remarks
+def test_the_end_of_a_live_session(made: Scan, tmp_path: Path) -> None:
+    for number in range(5):
+        drop(tmp_path, number, made.blocks[number])
+    waiting = iter(usdenoise.session(tmp_path, live=True, until_idle_s=0.5, regions={"right": RIGHT}))
+    assert [next(waiting).name for _ in range(5)] == [f"block {number}.h5" for number in range(5)]
+    assert list(waiting) == []
 
 
 def test_wrong_inputs_and_options_of_a_live_session_are_refused(tmp_path: Path) -> None:
@@ -423,8 +412,6 @@ def test_wrong_inputs_and_options_of_a_live_session_are_refused(tmp_path: Path) 
         run_session([tmp_path, tmp_path], tmp_path / "out", session_options=asked)
     with pytest.raises(OptionError, match="the output folder must differ from the input"):
         run_session([tmp_path], tmp_path, session_options=asked)
-    with pytest.raises(OptionError, match="does not support windows"):
-        run_session([tmp_path], tmp_path / "out", session_options=SessionOptions(live=True, window=30))
     for text in ("cortex", "rect:1,2,3", "rect:1,2,3,a", "circle:1,nan,3"):
         live = cli("session", tmp_path, "-o", tmp_path / "out", "--live", "--region", f"a={text}")
         assert live.exit_code == 1
@@ -432,8 +419,6 @@ def test_wrong_inputs_and_options_of_a_live_session_are_refused(tmp_path: Path) 
         with pytest.raises(OptionError, match=f"region '{text}'"):
             Session(axes="tzx", regions={"a": text})
     assert not (tmp_path / "out").exists()
-    late = cli("session", tmp_path, "-o", tmp_path / "out", "--until-idle", 3)
-    refused(late, "--until-idle requires a live session; add --live")
     named = cli("session", tmp_path, "-o", tmp_path / "out", "--region", "cortex")
     assert named.exit_code == 2
     assert "'cortex' is not NAME=REGION" in named.stderr
@@ -490,7 +475,7 @@ def test_a_live_session_on_the_command_line(
     assert all(" waiting" in line and " s  " in line and "moved 0." in line for line in lines)
     link = 'href="./mouse_report.html"'
     assert link in (out / "live.html").read_text()
-    monkeypatch.setattr(session_call, "carry_out", refuse)
+    monkeypatch.setattr(session_job, "carry_out", refuse)
     failed = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--overwrite")
     page = (out / "live.html").read_text()
     assert failed.exit_code == 1
@@ -544,7 +529,7 @@ def test_live_results_are_the_results_if_blocks_are_removed(
     if when == "live":
         monkeypatch.setattr(live_job.LivePages, "show", show_and_remove)
     else:
-        monkeypatch.setattr(session_call, "carry_out", remove_and_fail)
+        monkeypatch.setattr(session_job, "carry_out", remove_and_fail)
     done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--json")
     assert done.exit_code == 0, done.stderr
     result = json.loads(done.stdout)

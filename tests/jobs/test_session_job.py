@@ -26,8 +26,8 @@ from usdenoise.errors import OptionError, OutputError, UnreadableError
 from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs import main_file, run_job, workers
-from usdenoise.jobs.session_call import run_session
 from usdenoise.jobs.session_inputs import BlocksOfFiles
+from usdenoise.jobs.session_job import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output, SessionOptions
 from usdenoise.sessions import measured_block
@@ -577,7 +577,7 @@ def test_blocks_stay_unless_the_same_command_would_fail_again(
 MEMORY = """
 import os, sys
 from usdenoise import DenoiseOptions
-from usdenoise.jobs.session_call import run_session
+from usdenoise.jobs.session_job import run_session
 from usdenoise.options.job_options import Output
 from usdenoise.system.memory import peak_memory_bytes, use_one_heap
 

@@ -18,7 +18,7 @@ from tests.files.test_octave import octave
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import session
-from usdenoise.jobs.session_call import run_session
+from usdenoise.jobs.session_job import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output, SessionOptions
 

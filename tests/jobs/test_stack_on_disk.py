@@ -24,14 +24,13 @@ from tests.files.layouts import in_order
 from tests.jobs.batch.shared import finish, shell, start
 from tests.results import differences
 from tests.stacks import low_rank, run_in_windows, write_stack
-from usdenoise.cli.shared_options import read_size
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files import layout, open_input
 from usdenoise.files.layout import scratch_array
 from usdenoise.files.matlab_writing import write_v73
 from usdenoise.jobs import job
 from usdenoise.jobs.run_job import run
-from usdenoise.options import DenoiseOptions
+from usdenoise.options import DenoiseOptions, JobOptions
 from usdenoise.options.job_options import Output
 from usdenoise.pipeline import inspection, recording
 
@@ -235,7 +234,7 @@ def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch
     for name, n_frames in (("large", 1024), ("small", 256)):
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:
             file.create_dataset("iq", data=noise, chunks=(n_frames, 32, 32))
-    monkeypatch.setattr(job, "_IDLE_BYTES", 1 << 16)
+    monkeypatch.setattr(job, "PROCESS_BYTES", 1 << 16)
     says = "large.h5 does not fit into 12 MiB of memory, and 4 of its chunks of 8 MiB are held at a time; save it in"
     with pytest.raises(InputError, match=says):
         run(tmp_path / "large.h5", tmp_path / "out", memory=12 << 20)
@@ -245,7 +244,7 @@ def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch
 
 def test_sizes_of_memory(phantom_file: Path) -> None:
     sizes = {"600M": 600 << 20, "2.5G": 5 << 29, "1000000": 10**6, "64 ": 64, "1gib": 1 << 30, "3kB": 3072}
-    assert {text: read_size(text) for text in sizes} == sizes
+    assert {text: JobOptions.declared["memory"].read(text) for text in sizes} == sizes
     for text in ("", "much", "-1G", "0", "1X", "5 M"):
         assert cli("run", phantom_file, "--memory", text).exit_code == 2, text
 

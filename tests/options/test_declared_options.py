@@ -13,30 +13,49 @@ import pytest
 from click.testing import CliRunner, Result
 
 import usdenoise
+import usdenoise.options
+from usdenoise.cli import main
 from usdenoise.cli.flags import GroupedCommand
+from usdenoise.cli.main import COMMANDS
 from usdenoise.cli.shared_options import config_option, flags_of, keys_of, requested
 from usdenoise.errors import OptionError
-from usdenoise.jobs.clutter_filters import SHARED, SharedKeywords
-from usdenoise.jobs.session_call import SessionKeywords
-from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions
+from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions, SessionOptions
 from usdenoise.options.declaration import NAMES, Group, Options, option
-from usdenoise.options.denoise_options import DenoiseKeywords
-from usdenoise.options.job_options import SCALE_NAMES, ScaleKeywords
+from usdenoise.options.job_options import SCALE_NAMES
+from usdenoise.options.keywords import DenoiseKeywords, LoadKeywords, SeriesKeywords, StackKeywords
 
 
 def test_the_typed_keyword_arguments_are_the_declared_options() -> None:
     def types(hint: Any) -> set[Any]:
         # A tuple is stored, and any sequence is taken.
-        return {Sequence[int] if each == tuple[int, ...] else each for each in get_args(hint) or (hint,)}
+        sequences = {tuple[int, ...]: Sequence[int], tuple[float, ...]: Sequence[float]}
+        kinds = {sequences.get(each, each) for each in get_args(hint) or (hint,)} | {type(None)}
+        return kinds | ({float} if Sequence[float] in kinds else set())
 
-    declared = get_type_hints(DenoiseOptions)
-    wanted = {name: types(declared[name]) | {type(None)} for name in DenoiseOptions.declared}
-    assert {name: types(hint) for name, hint in get_type_hints(DenoiseKeywords).items()} == wanted
-    shared = {name: types(hint) for name, hint in get_type_hints(SharedKeywords).items()}
-    assert shared == {name: wanted[name] for name in SHARED}
-    named = inspect.signature(usdenoise.session).parameters
-    assert set(SessionKeywords.__annotations__) == set(named) - {"source", "window", "stride", "live"}
-    assert set(ScaleKeywords.__annotations__) == set(SCALE_NAMES.values())
+    for keywords, options, names in [
+        (DenoiseKeywords, DenoiseOptions, DenoiseOptions.declared),
+        (SeriesKeywords, SessionOptions, SeriesKeywords.__annotations__),
+        (LoadKeywords, ReadOptions, ["axes", *SCALE_NAMES, *SCALE_NAMES.values()]),
+    ]:
+        declared = get_type_hints(options)
+        wanted = {name: types(declared[SCALE_NAMES.get(name, name)]) for name in names}
+        assert {name: types(hint) for name, hint in get_type_hints(keywords).items()} == wanted
+
+
+def test_functions_of_stacks_show_the_same_scales_and_the_declared_defaults() -> None:
+    scales = list(StackKeywords.__annotations__)
+    assert scales == ["axes", *SCALE_NAMES]
+    shown = {each: inspect.signature(each).parameters for each in (
+        usdenoise.load, usdenoise.denoise, usdenoise.session, usdenoise.Session
+    )}  # fmt: skip
+    for function, parameters in shown.items():
+        assert [name for name in parameters if name in scales] == scales, function
+        assert all(parameters[name].default is None for name in scales)
+        assert not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    session = shown[usdenoise.session]
+    assert session["hrf"].default == SessionOptions().hrf
+    assert session["low_cutoff"].default == DenoiseOptions().low_cutoff
+    assert session["registration"].default is shown[usdenoise.Session]["registration"].default is True
 
 
 @dataclass(frozen=True)
@@ -54,7 +73,7 @@ class More(Options, group=Group.RARE):
 
 @click.command("more", cls=GroupedCommand)
 @flags_of(More)
-@keys_of(More, Group.ESTIMATOR_KEYS, Group.ESTIMATOR, "Keys.")
+@keys_of(More, Group.ESTIMATOR_KEYS, "Keys.")
 @config_option
 def more(estimator: Any, **values: Any) -> None:
     click.echo(repr(More(**requested(More, {**values, **dict(estimator)}))))
@@ -96,7 +115,20 @@ def test_a_wrong_text_is_wrong_usage(wrong: str) -> None:
     assert call(wrong).exit_code == 2
 
 
-@pytest.mark.parametrize("options", [DenoiseOptions, Display, Output, PhantomSettings, ReadOptions])
+def test_every_flag_is_a_field_but_those_of_the_console() -> None:
+    classes = [getattr(usdenoise.options, name) for name in usdenoise.options.__all__]
+    fields = [field for options in classes for field in options.declared.values()]
+    declared = {field.flag.partition(" ")[0] for field in fields} | {"--sampling"}
+    context = click.Context(main)
+    commands = [main.get_command(context, name) for name in COMMANDS]
+    flags = {
+        each.opts[-1] for command in commands if command for each in command.params if each.opts[-1][0] == "-"
+    }
+    assert flags - declared == {"--json", "--quiet", "--verbose", "--help"}
+    assert declared <= flags
+
+
+@pytest.mark.parametrize("options", [getattr(usdenoise.options, name) for name in usdenoise.options.__all__])
 def test_none_means_the_default_and_values_have_one_form(options: type[Options]) -> None:
     everything = dict.fromkeys(options.declared)
     assert options(**everything) == options()

@@ -50,7 +50,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         ({"frame_rate_hz": 500}, r"unknown option frame_rate_hz; did you mean frame_rate\?"),
         ({"options": DenoiseOptions(), "rank": 3}, "options contains all options; omit rank, or set them in"),
         ({"options": {"rank": 3}}, "options must be a DenoiseOptions, not dict"),
-        ({"rnak": 3}, r"unknown option rnak; did you mean rank\? The options are method, rank, sampling"),
+        ({"rnak": 3}, r"unknown option rnak; did you mean rank\? The options are axes, frame_rate, "),
     ],
     ids=str,
 )  # fmt: skip

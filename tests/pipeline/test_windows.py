@@ -162,7 +162,7 @@ def test_one_or_two_remaining_frames_join_the_last_window(
 
 SESSION = """
 import sys
-from usdenoise.jobs.session_call import run_session
+from usdenoise.jobs.session_job import run_session
 from usdenoise.options import DenoiseOptions, SessionOptions
 
 path, folder, threads = sys.argv[1:]

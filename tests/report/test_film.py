@@ -30,7 +30,7 @@ def delays_ms(film: bytes) -> list[int]:
 @pytest.mark.parametrize("axes", ["yxz"])
 def test_the_order_of_the_axes_does_not_change_the_film(axes):
     reordered = [image.transpose(["zxy".index(letter) for letter in axes]) for image in IMAGES]
-    assert movie(reordered, axes, "gif") == movie(list(IMAGES), "zxy", "gif")
+    assert movie(reordered, axes) == movie(list(IMAGES), "zxy")
 
 
 def test_a_film_has_square_pixels_an_even_size_and_one_scale():
@@ -38,7 +38,7 @@ def test_a_film_has_square_pixels_an_even_size_and_one_scale():
     levels = np.full((4, 12, 10), -40.0)
     for number, (row, column) in enumerate(((0, 0), (0, 5), (6, 0), (6, 5))):
         levels[number, row : row + 6, column : column + 5] = -2.0 * number
-    film = frames(movie(list(levels), "zx", "gif", dynamic_range_db=20.0))
+    film = frames(movie(list(levels), "zx", dynamic_range_db=20.0))
     assert film.shape[1] % 2 == film.shape[2] % 2 == 0
     assert film.shape[1] > 240
     changes = np.abs(np.diff(film, axis=0)).sum(axis=(0, 3)) > 0
@@ -57,8 +57,8 @@ def test_a_film_has_square_pixels_an_even_size_and_one_scale():
 
 def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
     still = [np.zeros((12, 10))] * 3
-    timed = frames(movie(still, "zx", "gif", times=[0.1, 0.2, 0.3], title="scan"))
-    plain = frames(movie(still, "zx", "gif", title="scan"))
+    timed = frames(movie(still, "zx", times=[0.1, 0.2, 0.3], title="scan"))
+    plain = frames(movie(still, "zx", title="scan"))
     # Only the time changes, which is above the image.
     changes = np.abs(np.diff(timed, axis=0)).sum(axis=(0, 3)) > 0
     assert 0 < np.flatnonzero(changes.any(axis=1))[-1] < 40
@@ -82,13 +82,13 @@ def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
 )
 def test_a_film_plays_in_real_time(times, settings, expected):
     images = [np.full((12, 10), -3.0 * number) for number in range(len(times or range(4)))]
-    film = movie(images, "zx", "gif", times=times, **settings)
+    film = movie(images, "zx", times=times, **settings)
     found = delays_ms(film)
     assert found == expected or (len(expected) == 1 and len(found) == 1)
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_title_with_unprintable_letters_is_drawn():
-    assert movie(
-        list(IMAGES), "zxy", "gif", title="a\x1b[31m\n$x$\udcff 雪", times=[1.0, 2.0, 3.0]
-    ).startswith(b"GIF89a")
+    assert movie(list(IMAGES), "zxy", title="a\x1b[31m\n$x$\udcff 雪", times=[1.0, 2.0, 3.0]).startswith(
+        b"GIF89a"
+    )

@@ -576,7 +576,7 @@ def test_a_live_session_has_the_activation_so_far(
         sizes.append(series.size)
         return running_t(series, *arguments)
 
-    monkeypatch.setattr(online_session, "TILE_ENTRIES", 1000)
+    monkeypatch.setattr(online_session, "SERIES_TILE_ENTRIES", 1000)
     monkeypatch.setattr(online_session, "running_t", noted)
     table = tmp_path / "events.tsv"
     table.write_text("onset\tduration\ttrial_type\n")

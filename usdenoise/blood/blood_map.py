@@ -105,10 +105,10 @@ def map_blood(
 
     def estimate(halves: slice) -> tuple[NDArray[np.float64], ...]:
         if halves == _ALL:
-            return _estimate(pixel, average, noise.power, background, blood, projection, grid)
+            return _pixel_estimate(pixel, average, noise.power, background, blood, projection, grid)
         half = channels(halves)
         around = grid.average(half, CELL_SIGMA)
-        return _estimate(half, around, noise.power, background.for_half(), blood, projection, grid)
+        return _pixel_estimate(half, around, noise.power, background.for_half(), blood, projection, grid)
 
     (power, evidence, kept_share), *halves = executor.map(estimate, (_ALL, *(HALVES if with_halves else ())))
     agreement = _correlation(*(half[0] for half in halves)) if with_halves else None
@@ -123,7 +123,7 @@ class _Blood:
     shares: NDArray[np.float64]
 
 
-def _estimate(
+def _pixel_estimate(
     pixel: NDArray[np.float64],
     average: NDArray[np.float64],
     noise: NDArray[np.float64],

@@ -301,10 +301,10 @@ def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None 
     >>> velocity.values.round(3).tolist(), velocity.unit
     ([[10.0, 10.0, 10.0], [10.0, 10.0, 10.0]], 'mm/s')
     """
-    return _velocity(doppler_frequency(acquisition, left_out=left_out), acquisition)
+    return _velocity_image(doppler_frequency(acquisition, left_out=left_out), acquisition)
 
 
-def _velocity(cycles: NDArray[np.float32], stack: GriddedStack) -> FlowImage:
+def _velocity_image(cycles: NDArray[np.float32], stack: GriddedStack) -> FlowImage:
     """Return Doppler frequencies in cycles a frame in the unit that the scales of a stack allow."""
     kasai = "arg(sum_t s(t+1) conj(s(t))) / (2 pi)"
     rate, center = stack.frame_rate_hz, stack.center_frequency_hz
@@ -393,7 +393,7 @@ def flow_images(
     if "signed" in names:
         images["signed_power"] = _signed_power(iq, time, left_out)
     if "velocity" in names:
-        images["axial_velocity"] = _velocity(_doppler_frequency(iq, time, left_out), stack)
+        images["axial_velocity"] = _velocity_image(_doppler_frequency(iq, time, left_out), stack)
     return images
 
 

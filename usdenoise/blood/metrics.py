@@ -78,7 +78,7 @@ def contrast_db(power: NDArray[Any], signal: NDArray[np.bool_], background: NDAr
     >>> round(usdenoise.metrics.contrast_db(power, vessel, ~vessel), 2)
     7.4
     """
-    inside, outside = _regions(power, signal, background)
+    inside, outside = _checked_regions(power, signal, background)
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(10 * np.log10(inside.mean() / outside.mean()))
 
@@ -112,7 +112,7 @@ def cnr(power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.b
     >>> round(usdenoise.metrics.cnr(power, vessel, ~vessel), 2)
     6.36
     """
-    inside, outside = _regions(power, signal, background)
+    inside, outside = _checked_regions(power, signal, background)
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(abs(inside.mean() - outside.mean()) / np.sqrt(inside.var() + outside.var()))
 
@@ -149,7 +149,7 @@ def gcnr(power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.
     >>> usdenoise.metrics.gcnr(power, vessel, ~vessel)
     1.0
     """
-    inside, outside = _regions(power, signal, background)
+    inside, outside = _checked_regions(power, signal, background)
     count = int(np.clip(np.sqrt(min(inside.size, outside.size)), 2, HISTOGRAM_BINS))
     together = np.sort(np.concatenate([inside, outside]))
     # Edges are values of pixels, so that equal pixels share a bin.
@@ -192,14 +192,14 @@ def detection_auc(power: NDArray[Any], mask: NDArray[np.bool_]) -> float:
     >>> usdenoise.metrics.detection_auc(power, vessel)
     1.0
     """
-    inside, outside = _regions(power, mask, ~np.asarray(mask, bool))
+    inside, outside = _checked_regions(power, mask, ~np.asarray(mask, bool))
     ordered = np.sort(outside)
     below = np.searchsorted(ordered, inside, side="left")
     at_most = np.searchsorted(ordered, inside, side="right")
     return float((below + at_most).mean() / (2 * outside.size))
 
 
-def _regions(
+def _checked_regions(
     power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     values = []

@@ -29,7 +29,7 @@ SLOPE_DEPTH = 16
 LEAST_MEDIAN = 1e-12
 """Least median, relative to the largest one: logarithms stay finite."""
 
-REACH = 4
+GAUSSIAN_REACH = 4
 """Standard deviations beyond which a Gaussian weight is 0."""
 
 AVERAGED_TOGETHER = 32
@@ -225,7 +225,7 @@ def _continued(n: int, nodes: NDArray[Any], axis: int) -> NDArray[np.float64]:
     Beyond the nodes, values in depth have the slope of those near the edge, and values along other axes are constant.
     """
     sigma = SMOOTHING_SIGMAS[axis]
-    margin = math.ceil(REACH * sigma)
+    margin = math.ceil(GAUSSIAN_REACH * sigma)
     positions = np.arange(-margin, n + margin)
     matrix = _interpolation(positions, nodes)
     if axis == 0:
@@ -246,7 +246,7 @@ def _averaged_along(
 
     They are at some increasing places along the axis, by default at all pixels.
     """
-    n, reach = image.shape[axis], math.ceil(REACH * sigma)
+    n, reach = image.shape[axis], math.ceil(GAUSSIAN_REACH * sigma)
     places = np.arange(n) if places is None else places
     lines = image.reshape(math.prod(image.shape[:axis]), n, -1)
     averages = np.empty((len(lines), len(places), lines.shape[2]))

@@ -135,6 +135,7 @@ NEGLIGIBLE = 1e-12
 """Ratio of two powers below which the smaller one does not count: rounding errors of single precision are above it."""
 
 TINY = float(np.finfo(float).tiny)
+"""Least power or energy by which is divided."""
 
 HALVES = (slice(0, 1), slice(1, 2))
 """Lag sums of each half of the frames."""

@@ -11,14 +11,14 @@ from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import NEGLIGIBLE, TINY
 
-WEAK = (0.4, 0.65, 0.9)
+WEAK_PARTS = (0.4, 0.65, 0.9)
 """Components, as parts of the cutoff, that show where tissue leaks through the filter: weak ones, which are like the
 tissue in the residual, without the last ones, which hold blood. They are cut in two halves."""
 
 WIDE = 4.0
 """Standard deviation in pixels of the average from which tissue and its leak differ alike."""
 
-LEAST_LIKENESS = 0.3
+LEAST_KNOWN_SHARE = 0.3
 """Least share of the speckle of tissue that is taken to be known from the speckle of other components."""
 
 QUIET_LEAK = 0.8
@@ -40,7 +40,7 @@ def weak_speckle(left: NDArray[np.inexact], low: int) -> NDArray[np.float64]:
     low : int
         The low cutoff.
     """
-    edges = [round(part * low) for part in WEAK]
+    edges = [round(part * low) for part in WEAK_PARTS]
     squares = np.abs(left[:, : edges[-1]].astype(np.result_type(left, np.float64))) ** 2
     return np.stack([squares[:, first:last].sum(axis=1) for first, last in pairwise(edges)])
 
@@ -83,7 +83,7 @@ def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighb
     likeness *= float(first.mean() / second.mean())
     if factors[0] <= 0:
         return np.zeros_like(lags)
-    image = tissue + (1 / np.clip(likeness, LEAST_LIKENESS, 1) - 1) * around
+    image = tissue + (1 / np.clip(likeness, LEAST_KNOWN_SHARE, 1) - 1) * around
     leak: NDArray[Any] = (image * factors).view(lags.dtype)
     # If too many components are removed, the weak ones are blood. It is not everywhere, and leaked tissue is.
     power = lags[:, 0].real
@@ -110,7 +110,7 @@ def share_above_noise(
 LEAST_EVIDENCE = 0.5
 """Evidence from which a pixel counts as a vessel: noise explains less of what it shows than blood does."""
 
-BRIGHT_DB, BRIGHTEST_PERCENT = 10.0, 99.0
+BRIGHT_DB, BRIGHT_PERCENT = 10.0, 99.0
 """A vessel's blood power is at most 10 dB below the 99th percentile of the map: weaker ones are not part of the metrics."""
 
 LEAST_STANDARD_ERRORS = 4.0
@@ -118,7 +118,7 @@ LEAST_STANDARD_ERRORS = 4.0
 stacks of noise alone was 3.2 of them (docs/evidence.md)."""
 
 
-ROUNDING = (16 * float(np.finfo(np.float32).eps)) ** 2
+ROUNDING_POWER = (16 * float(np.finfo(np.float32).eps)) ** 2
 """Power, relative to the stack's, below which the brightest pixels are rounding errors of single precision: -114 dB.
 The filter of constant stacks left up to 2.2e-13 of their power with the OpenBLAS kernels for Haswell, Zen and SkylakeX."""
 
@@ -163,7 +163,9 @@ class PictureQuality:
         """The figures in words."""
         if self.lost_share is None:
             return f"no blood found above the noise; noise dominates in {100 * self.noise_share:.0f} % of the image"
-        level = "" if self.blood_to_noise_db is None else f", {_level(self.blood_to_noise_db)}"
+        level, ratio = "", self.blood_to_noise_db
+        if ratio is not None:
+            level = f", {abs(ratio):.0f} dB {'over' if ratio >= 0 else 'below'} noise in them"
         vessels, added = round(100 * self.vessel_share), round(100 * self.lost_share)
         parts = [
             f"vessels in {vessels} % of the image{level}",
@@ -194,7 +196,7 @@ def shows_blood(blood: BloodMap, n_frames: int, stack_power: float) -> bool:
         Mean power of the entries of the stack before the clutter filter.
     """
     standard_error = float(np.median(blood.noise_power)) / np.sqrt(n_frames)
-    return bool(_brightest(blood) > max(LEAST_STANDARD_ERRORS * standard_error, ROUNDING * stack_power))
+    return bool(_brightest(blood) > max(LEAST_STANDARD_ERRORS * standard_error, ROUNDING_POWER * stack_power))
 
 
 def blood_pixels(blood_power: NDArray[Any], noise_power: NDArray[Any]) -> NDArray[np.bool_]:
@@ -242,8 +244,4 @@ def judge_picture(
 
 
 def _brightest(blood: BloodMap) -> float:
-    return float(np.percentile(blood.blood_power, BRIGHTEST_PERCENT))
-
-
-def _level(ratio_db: float) -> str:
-    return f"{abs(ratio_db):.0f} dB {'over' if ratio_db >= 0 else 'below'} noise in them"
+    return float(np.percentile(blood.blood_power, BRIGHT_PERCENT))

@@ -20,11 +20,10 @@ from usdenoise.cli.console import (
     two_columns,
     typed_command,
 )
-from usdenoise.cli.flags import GroupedCommand, PathType, flag_option
+from usdenoise.cli.flags import GroupedCommand, PathType
 from usdenoise.cli.main import FAILED
 from usdenoise.cli.shared_options import config_option
-from usdenoise.options import DenoiseOptions, Display, Output
-from usdenoise.options.declaration import Group
+from usdenoise.options import BatchOptions, DenoiseOptions, Display, JobOptions, Output
 from usdenoise.options.job_options import NO_PRODUCTS
 
 if TYPE_CHECKING:
@@ -102,81 +101,40 @@ def _short(name: str) -> str:
     ],
 )
 @click.argument("paths", nargs=-1, required=True, type=PathType(readable=False), metavar="PATH...")
-@shared.reading_options
+@shared.reading_flags
 @config_option
-@flag_option(
-    Group.INPUT,
-    "--pattern",
-    "patterns",
-    multiple=True,
-    metavar="GLOB",
-    show_default="by their suffixes",
-    help="Use only files with matching names in folders, e.g. '*.mat'. Repeat it for several patterns.",
-)
-@flag_option(
-    Group.BATCH,
-    "--jobs",
-    type=click.IntRange(1),
-    metavar="N",
-    show_default="one for each processor",
-    help="Scans to work on at a time, without --dask. Fewer run when memory is short.",
-)
-@flag_option(
-    Group.BATCH,
-    "--dry-run",
-    is_flag=True,
-    help="Show what would be done with each scan, and why; write nothing.",
-)
-@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method")
-@shared.flags_of(DenoiseOptions, "seed", hidden=True)
-@shared.preset_option
+@shared.flags_of(JobOptions, "patterns")
+@shared.flags_of(BatchOptions, "jobs", "dry_run")
+@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed")
+@shared.flags_of(JobOptions, "preset")
 @shared.short_estimator_option
-@shared.output_option("Folder of all results. It mirrors the tree of the scans.", required=True)
-@flag_option(
-    Group.OUTPUTS, "--overwrite", is_flag=True, help="Run every scan again, also those with complete results."
-)
-@shared.flags_of(Output, "stack", "stack_name", "products", "nifti")
-@flag_option(
-    Group.OUTPUTS,
-    "--flat",
-    is_flag=True,
-    help="Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else. "
-    "With --method svd, pictures, pages and doubts about blood require --products.",
-)
+@shared.flags_of(JobOptions, "output", required=True)
+@shared.flags_of(JobOptions, "overwrite")
+@shared.flags_of(Output)
+@shared.flags_of(BatchOptions, "flat")
 @shared.flags_of(Display, "dynamic_range")
-@shared.resource_options
+@shared.flags_of(JobOptions, "memory", "dask")
 @shared.messages
-def command(
-    paths: tuple[Path, ...],
-    output: Path,
-    patterns: tuple[str, ...],
-    jobs: int | None,
-    dry_run: bool,
-    overwrite: bool,
-    flat: bool,
-    console: Console,
-    **values: Any,
-) -> None:
+def command(paths: tuple[Path, ...], output: Path, console: Console, **values: Any) -> None:
     """Denoise many acquisitions: every file PATH, and every acquisition in a folder PATH.
 
-    Each one is filtered by a process of `usdenoise run`. The same command again resumes: it skips scans with complete
-    results, unless their input, the options or the version changed. The processors are divided among the scans
-    that run at a time. The page index.html and the tables batch.csv and batch.json are written to the top of
-    DIR; the page can be opened while the batch runs. --json prints a line for each scan, then a summary.
+    Each one is filtered by a process of `usdenoise run`. DIR mirrors the tree of the scans. The same command again
+    resumes: it skips scans with complete results, unless their input, the options or the version changed. The
+    processors are divided among the scans that run at a time. The page index.html and the tables batch.csv and
+    batch.json are written to the top of DIR; the page can be opened while the batch runs. --json prints a line for
+    each scan, then a summary.
     """
-    if flat and values["method"] == "svd" and values["products"] is None:
+    batch = BatchOptions(**shared.requested(BatchOptions, values))
+    if batch.flat and values["method"] == "svd" and values["products"] is None:
         # Exact stacks in one folder are for localisation, where no map of the blood is judged.
         values["products"] = NO_PRODUCTS
     arguments = shared.job_arguments(values)
     dask = arguments.pop("dask", None)
-    selection: dict[str, Any] = {
-        "arguments": arguments,
-        "patterns": patterns,
-        "overwrite": overwrite,
-    }
+    selection: dict[str, Any] = {name: arguments.pop(name) for name in ("patterns", "overwrite")}
+    selection["arguments"] = arguments
     from usdenoise.jobs.batch import plan_batch, run_batch
 
-    if dry_run:
+    if batch.dry_run:
         for row in plan_batch(paths, output, **selection).values():
             action = "skip" if row.status == "skipped" else "run"
             if console.as_json:
@@ -189,18 +147,18 @@ def command(
         paths,
         output,
         **selection,
-        flat=flat,
-        jobs=jobs,
+        flat=batch.flat,
+        jobs=batch.jobs,
         dask=dask,
         command=typed_command(),
         watcher=BatchView(console),
     )
-    console.show({"summary": report.summary}, lambda: two_columns(_rows(report)))
+    console.show({"summary": report.summary}, lambda: two_columns(_summary_rows(report)))
     if not report.all_done:
         click.get_current_context().exit(FAILED)
 
 
-def _rows(report: "BatchReport") -> list[tuple[str, str]]:
+def _summary_rows(report: "BatchReport") -> list[tuple[str, str]]:
     from usdenoise.report.pages import Status
 
     summary = report.summary

@@ -7,10 +7,9 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, columns, two_columns, typed_command
-from usdenoise.cli.flags import GroupedCommand, PathType, flag_option
+from usdenoise.cli.flags import GroupedCommand, PathType
 from usdenoise.cli.main import FAILED
-from usdenoise.options import DenoiseOptions, Display, ReadOptions
-from usdenoise.options.declaration import Group
+from usdenoise.options import CompareOptions, DenoiseOptions, Display, JobOptions, ReadOptions
 
 
 def _methods(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -31,51 +30,16 @@ def _methods(context: click.Context, parameter: click.Parameter, incomplete: str
     ],
 )
 @click.argument("acquisition", type=PathType(readable=False))
-@flag_option(
-    Group.ESTIMATOR,
-    "-m",
-    "--method",
-    "methods",
-    multiple=True,
-    shell_complete=_methods,
-    metavar="NAME",
-    show_default="eta-decay, svd, rsvd, highpass",
-    help="Method to run, or all. Repeat it for several methods.",
-)
-@shared.output_option(show_default="<stem>-comparison")
-@flag_option(
-    Group.REGIONS,
-    "--signal",
-    metavar="REGION",
-    help="Region of blood: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with mm at the end, or a mask "
-    "image.",
-)
-@flag_option(
-    Group.REGIONS,
-    "--background",
-    metavar="REGION",
-    help="Region to compare the signal with, in the same forms.",
-)
-@flag_option(
-    Group.ESTIMATOR,
-    "--sampling",
-    type=click.FloatRange(0, 1, min_open=True),
-    metavar="P",
-    show_default="0.5",
-    help="Fraction of the entries to sample, for methods that use a sample.",
-)
-@shared.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "seed", "threads")
-@shared.reading_options
-@shared.scale_options
-@shared.overwrite_option
+@shared.flags_of(CompareOptions, "methods", shell_complete=_methods)
+@shared.flags_of(JobOptions, "output", show_default="<stem>-comparison")
+@shared.flags_of(CompareOptions, "signal", "background")
+@shared.flags_of(DenoiseOptions, "sampling", "low_cutoff", "high_cutoff", "rank", "seed", "threads")
+@shared.reading_flags
+@shared.flags_of(Display, "dynamic_range", "color_map")
+@shared.flags_of(JobOptions, "overwrite")
 @shared.messages
 def command(
-    acquisition: Path,
-    methods: tuple[str, ...],
-    output: Path | None,
-    overwrite: bool,
-    console: Console,
-    **values: Any,
+    acquisition: Path, methods: tuple[str, ...], output: Path | None, console: Console, **values: Any
 ) -> None:
     """Run several methods on ACQUISITION, and show their images and metrics side by side.
 
@@ -91,7 +55,7 @@ def command(
         regions={name: values[name] for name in ("signal", "background") if values[name] is not None},
         reading=shared.requested(ReadOptions, values),
         display=Display(**shared.requested(Display, values)),
-        overwrite=overwrite,
+        overwrite=values["overwrite"],
         command=typed_command(),
         on_start=console.say,
         **shared.requested(DenoiseOptions, values),

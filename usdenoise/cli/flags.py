@@ -9,9 +9,19 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions, SessionOptions
-from usdenoise.options.declaration import NAMES, NUMBER, WHOLE, Group, Option, flag
-from usdenoise.options.job_options import SCALE_NAMES
+from usdenoise.options import (
+    BatchOptions,
+    CompareOptions,
+    DenoiseOptions,
+    Display,
+    JobOptions,
+    Output,
+    PhantomSettings,
+    ReadOptions,
+    ReproduceOptions,
+    SessionOptions,
+)
+from usdenoise.options.declaration import NAMES, NUMBER, PATH, TEXT, WHOLE, Group, Option, flag
 
 
 class _Flags(dict[str, str]):
@@ -21,12 +31,21 @@ class _Flags(dict[str, str]):
         return flag(name)
 
 
-_CLASSES = (PhantomSettings, SessionOptions, ReadOptions, DenoiseOptions, Output, Display)
+_CLASSES = (
+    PhantomSettings,
+    SessionOptions,
+    ReadOptions,
+    BatchOptions,
+    CompareOptions,
+    ReproduceOptions,
+    JobOptions,
+    DenoiseOptions,
+    Output,
+    Display,
+)
 
 FLAGS: Mapping[str, str] = _Flags(
     {declared.name: declared.flag for options in _CLASSES for declared in options.declared.values()}
-    | {name: flag(field) for name, field in SCALE_NAMES.items()}
-    | {"patterns": "--pattern", "regions": "--region"}
 )
 """Flags by the names of their parameters."""
 
@@ -119,18 +138,17 @@ def type_of(declared: Option) -> click.ParamType:  # type: ignore[type-arg]
     """Return the type of an option."""
     if declared.words or declared.kind is NAMES:
         return ValueType(declared)
-    if declared.choices:
+    if declared.choices and declared.kind is TEXT:
         return click.Choice(declared.choices, case_sensitive=False)
+    if declared.kind is PATH:
+        return PathType()
     if declared.kind is WHOLE:
-        return click.IntRange(_whole(declared.least), _whole(declared.most))
+        lowest, highest = (None if bound is None else int(bound) for bound in (declared.least, declared.most))
+        return click.IntRange(lowest, highest)
     if declared.kind is NUMBER:
         least = 0 if declared.positive else declared.least
         return click.FloatRange(least, declared.most, min_open=declared.positive)
     return ValueType(declared)
-
-
-def _whole(bound: float | None) -> int | None:
-    return None if bound is None else int(bound)
 
 
 def _items(texts: Iterable[str]) -> list[CompletionItem]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument("file", type=PathType(readable=False))
-@shared.reading_options
+@shared.reading_flags
 @shared.json_option
 def command(file: Path, as_json: bool, **reading: Any) -> None:
     """Show the contents of FILE and how it would be read.
@@ -57,7 +57,7 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     # Attributes of HDF5 may be references, which cannot be copied.
     plain = replace(description, problem=None, metadata=replace(metadata, attributes={}))
     report = {**asdict(plain), "problem": problem and problem.worded(FLAGS), "metadata": descriptions}
-    Console(as_json=as_json).show(report, lambda: two_columns(_rows(description)))
+    Console(as_json=as_json).show(report, lambda: two_columns(_description_rows(description)))
     if problem is not None:
         raise problem
 
@@ -96,7 +96,7 @@ def _words(stack: Any) -> str:
     return f"{stack['name']}  {' x '.join(map(str, stack['shape']))}  {stack['dtype']}"
 
 
-def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
+def _description_rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
     yield "file", description.path
     yield "container", description.container
     chosen = None if description.chosen is None else description.chosen.name
@@ -106,7 +106,7 @@ def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
         layout = f"  ({candidate.layout})" if candidate.layout else ""
         yield "candidate", f"{candidate.name}  {shape}  {candidate.dtype}{layout}{mark}"
     for name, value in description.metadata.values.items():
-        yield name, f"{_plain(value)}  ({description.metadata.sources[name]})"
+        yield name, f"{_value_text(value)}  ({description.metadata.sources[name]})"
     for name, flag in (("frame_rate_hz", "--frame-rate"), ("spacing_mm", "--spacing")):
         is_known = name in description.metadata.values or name in description.metadata.ignored
         if description.chosen is not None and not is_known:
@@ -117,7 +117,7 @@ def _rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
         yield "note", note
 
 
-def _plain(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{letter} {pitch:g}" for letter, pitch in value.items())
     return value if isinstance(value, str) else f"{value:g}"

@@ -79,7 +79,8 @@ class LazyGroup(click.Group, GroupedCommand):
         except UsdenoiseError as error:
             code, message = FAILED, error.worded(FLAGS)
         except KeyboardInterrupt as error:
-            code, message = exit_code(error), _interruption(error)
+            notes = getattr(error, "__notes__", [])
+            code, message = exit_code(error), f"interrupted; {notes[0]}" if notes else INTERRUPTED
         except BrokenPipeError:
             _forget_streams()
             ctx.exit(BROKEN_PIPE)
@@ -89,11 +90,6 @@ class LazyGroup(click.Group, GroupedCommand):
             code, message = FAILED, OUT_OF_MEMORY
         click.echo(f"usdenoise: {printable(message)}", err=True)
         ctx.exit(code)
-
-
-def _interruption(error: KeyboardInterrupt) -> str:
-    notes = getattr(error, "__notes__", [])
-    return f"interrupted; {notes[0]}" if notes else INTERRUPTED
 
 
 def _forget_streams() -> None:

@@ -8,8 +8,8 @@ import click
 
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_lines, two_columns, typed_command
-from usdenoise.cli.flags import GroupedCommand, flag_option
-from usdenoise.options.declaration import Group
+from usdenoise.cli.flags import GroupedCommand
+from usdenoise.options import DenoiseOptions, JobOptions, ReproduceOptions
 
 
 def _experiments(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -27,33 +27,13 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
     ],
 )
 @click.argument("names", nargs=-1, metavar="[NAME...|all]", shell_complete=_experiments)
-@shared.output_option(default=Path("usdenoise-reproduce"), show_default=True)
-@flag_option(
-    Group.EXPERIMENTS,
-    "--seeds",
-    "n_seeds",
-    type=click.IntRange(1),
-    metavar="N",
-    show_default="10, or 2 with --quick",
-    help="Number of random seeds for each 10 x 10 experiment.",
-)
-@flag_option(
-    Group.EXPERIMENTS,
-    "--quick",
-    is_flag=True,
-    help="Use fewer seeds and a small phantom: all experiments take less than a minute.",
-)
-@shared.threads_option(Group.EXPERIMENTS)
-@shared.overwrite_option
+@shared.flags_of(JobOptions, "output", default=Path("usdenoise-reproduce"), show_default=True)
+@shared.flags_of(ReproduceOptions)
+@shared.flags_of(DenoiseOptions, "threads")
+@shared.flags_of(JobOptions, "overwrite")
 @shared.messages
 def command(
-    names: tuple[str, ...],
-    output: Path,
-    n_seeds: int | None,
-    quick: bool,
-    threads: int | None,
-    overwrite: bool,
-    console: Console,
+    names: tuple[str, ...], output: Path, threads: int | None, console: Console, **values: Any
 ) -> None:
     """Repeat the paper's experiments NAME..., or all of them, and check its claims.
 
@@ -87,8 +67,8 @@ def command(
         summary = reproduce(
             chosen,
             output,
-            Setup(n_seeds, quick, threads, console.say),
-            overwrite=overwrite,
+            Setup(values["n_seeds"], values["quick"], threads, console.say),
+            overwrite=values["overwrite"],
             command=typed_command(),
             on_done=advance,
         )

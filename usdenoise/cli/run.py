@@ -10,7 +10,7 @@ from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import DETAIL, Clock, Console, two_columns, typed_command
 from usdenoise.cli.flags import GroupedCommand, PathType
 from usdenoise.cli.shared_options import config_option
-from usdenoise.options import DenoiseOptions, Display, Output
+from usdenoise.options import DenoiseOptions, Display, JobOptions, Output
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
@@ -53,15 +53,17 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         rows.append(("blocks", _blocks(sequence)))
     if sequence is not None and sequence.alignment:
         rows.append(("aligned", sequence.alignment))
+    sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
+    count = report.iterations
     rows += [
-        ("method", f"{report.method}, rank {report.rank}{_sampled(report)}"),
+        ("method", f"{report.method}, rank {report.rank}{sampled}"),
         ("clutter", _clutter(report)),
         ("kept", _kept(report)),
         *([("blood", conditional(report.blood.sentence, report))] if report.blood.sentence else []),
-        ("estimate", _estimate(report, warned)),
+        ("estimate", _estimate_text(report, warned)),
         ("error", _error(report)),
-        ("stopped", _stopped(report)),
-        ("time", _time(report.timings_s)),
+        ("stopped", f"after {count} iteration{'' if count == 1 else 's'}: {report.stop_reason}"),
+        ("time", _time_text(report.timings_s)),
         ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
     if sequence is not None:
@@ -92,10 +94,6 @@ def _blocks(sequence: "SequenceRecord") -> str:
     return f"{len(blocks)} of {sequence.size}{every}{other}{bad}"
 
 
-def _sampled(report: "Report") -> str:
-    return "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
-
-
 def _clutter(report: "Report") -> str:
     from usdenoise.clutter.clutter_cutoff import CutoffCertainty
 
@@ -119,7 +117,7 @@ def _kept(report: "Report") -> str:
     )
 
 
-def _estimate(report: "Report", warned: Sequence[str]) -> str:
+def _estimate_text(report: "Report", warned: Sequence[str]) -> str:
     sentence = report.estimate
     return f"{sentence.partition(':')[0]}; see the warning" if sentence in warned else sentence
 
@@ -135,12 +133,7 @@ def _error(report: "Report") -> str:
     return f"held-out {held_out:.4g}{shown}, {noise}"
 
 
-def _stopped(report: "Report") -> str:
-    count = report.iterations
-    return f"after {count} iteration{'' if count == 1 else 's'}: {report.stop_reason}"
-
-
-def _time(seconds: Mapping[str, float]) -> str:
+def _time_text(seconds: Mapping[str, float]) -> str:
     parts = ", ".join(
         f"{_STAGES[name]} {value:.2f} s" for name, value in seconds.items() if name in _STAGES and value
     )
@@ -229,30 +222,21 @@ class ProgressView:
     ],
 )
 @click.argument("acquisition", type=PathType(readable=False))
-@shared.reading_options
+@shared.reading_flags
 @config_option
 @shared.flags_of(
     DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed", "threads", "device"
 )
-@shared.preset_option
+@shared.flags_of(JobOptions, "preset")
 @shared.estimator_option
-@shared.output_option(show_default="<stem>-usdenoise")
-@shared.overwrite_option
-@shared.flags_of(Output, "stack", "stack_name", "products", "nifti")
-@shared.bids_option
-@shared.flags_of(Display, "dynamic_range", "figure_formats")
-# A batch hands these over from its Python caller, or from the preset.
-@shared.flags_of(Display, "color_map", "db_factor", hidden=True)
-@shared.resource_options
+@shared.flags_of(JobOptions, "output", show_default="<stem>-usdenoise")
+@shared.flags_of(JobOptions, "overwrite")
+@shared.flags_of(Output)
+@shared.flags_of(JobOptions, "bids")
+@shared.flags_of(Display)
+@shared.flags_of(JobOptions, "memory", "dask")
 @shared.messages
-def command(
-    acquisition: Path,
-    output: Path | None,
-    bids: str | None,
-    overwrite: bool,
-    console: Console,
-    **values: Any,
-) -> None:
+def command(acquisition: Path, output: Path | None, console: Console, **values: Any) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
 
     The file may be HDF5, MATLAB, UFF, zea, NumPy, Zarr or Iconeus IQ. The results are the filtered stack, the blood map and
@@ -265,16 +249,14 @@ def command(
     from usdenoise.system.memory import use_one_heap
 
     use_one_heap()
+    bids = arguments.pop("bids", None)
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
-    if bids == "none":
-        bids = None
     report = run(
         acquisition,
         output,
         **arguments,
-        bids=bids,
-        overwrite=overwrite,
+        bids=None if bids == "none" else bids,
         command=typed_command(),
         watcher=ProgressView(console, arguments["options"].iterations),
     )

@@ -1,8 +1,7 @@
-"""Flags that are made from the declared options, the few others that several commands share, and --config."""
+"""Flags that are made from the declared options, those of the console, and --config."""
 
 import difflib
 import functools
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from usdenoise.cli.console import Console
-from usdenoise.cli.flags import FLAGS, KeyType, PathType, flag_option, type_of, with_default
-from usdenoise.options import DenoiseOptions, Display, Output, ReadOptions
-from usdenoise.options.declaration import KEY_FLAGS, NAMES, Group, Option, Options
-from usdenoise.options.denoise_options import PRESETS, with_preset
+from usdenoise.cli.flags import FLAGS, KeyType, flag_option, type_of, with_default
+from usdenoise.options import DenoiseOptions, Display, JobOptions, Output, ReadOptions
+from usdenoise.options.declaration import KEY_FLAGS, NAMES, Group, Option, Options, flag
+from usdenoise.options.denoise_options import with_preset
 
 
 def _use_config(ctx: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]) -> None:
@@ -44,19 +43,6 @@ def _use_config(ctx: click.Context, parameter: click.Parameter, paths: tuple[Pat
     ctx.default_map = defaults
 
 
-config_option = flag_option(
-    Group.INPUT,
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    multiple=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_use_config,
-    help="TOML file with options, named as the flags. Flags win over it.",
-)
-
-
 def _as_typed(option: click.Option, value: Any) -> Any:
     """Return a value of a TOML file in the form of the command line."""
     if option.multiple:
@@ -79,7 +65,7 @@ def _stack(decorators: Iterable[Decorator[Any]]) -> Decorator[Any]:
     return apply
 
 
-def flags_of(options: type[Options], *names: str, hidden: bool = False) -> Decorator[Any]:
+def flags_of(options: type[Options], *names: str, **settings: Any) -> Decorator[Any]:
     """Return the decorator that adds the flags of an option class to a command.
 
     Parameters
@@ -87,16 +73,16 @@ def flags_of(options: type[Options], *names: str, hidden: bool = False) -> Decor
     options : type
         The option class.
     *names : str
-        Names of the options; by default all that are not keys of a flag.
-    hidden : bool
-        Whether the help page leaves them out; by default False.
+        Names of the options; by default all that are not keys of a flag. A key that is named has a flag of its own.
+    **settings
+        Settings of click.option, which win over those that follow from the options.
     """
-    chosen = [options.declared[name] for name in names or options.declared]
-    return _stack([_flag_of(declared, hidden) for declared in chosen if declared.group not in KEY_FLAGS])
+    unnamed = [name for name, declared in options.declared.items() if declared.group not in KEY_FLAGS]
+    return _stack([_flag_of(options.declared[name], settings) for name in names or unnamed])
 
 
 def keys_of(
-    options: type[Options], keys: Group, group: Group, help_text: str, *, lists_keys: bool = True
+    options: type[Options], keys: Group, help_text: str, *, lists_keys: bool = True
 ) -> Decorator[Any]:
     """Return the decorator that adds the flag of which the options of a group are the keys.
 
@@ -106,8 +92,6 @@ def keys_of(
         The option class.
     keys : Group
         The group of the keys.
-    group : Group
-        The group of the flag.
     help_text : str
         Text on the flag.
     lists_keys : bool
@@ -118,9 +102,10 @@ def keys_of(
         (f"{name}={_metavar(entry)}", with_default(entry.help.format_map(FLAGS), entry.default_text))
         for name, entry in declared.items()
     ]
+    name, group = KEY_FLAGS[keys]
     return flag_option(
         group,
-        KEY_FLAGS[keys],
+        name,
         multiple=True,
         type=KeyType(declared),
         metavar="KEY=VALUE",
@@ -129,16 +114,21 @@ def keys_of(
     )
 
 
-def _flag_of(declared: Option, hidden: bool) -> Decorator[Any]:
-    """Return the decorator of an option. Its value is None unless given, so that a preset can set it."""
+def _flag_of(declared: Option, settings: Mapping[str, Any]) -> Decorator[Any]:
+    """Return the decorator of an option. A value is None unless given, so that a preset can set it."""
     name = f"no_{declared.name}" if declared.default is True else declared.name
-    help_text = declared.help.format_map(FLAGS)
-    settings = {"default": None, "help": help_text, "hidden": hidden}
-    add_flag = functools.partial(flag_option, declared.group, declared.flag, name, **settings)
+    group, names = declared.group, [declared.short] if declared.short else []
+    if group in KEY_FLAGS:
+        names, group = [flag(name)], KEY_FLAGS[group][1]
+    else:
+        names.append(declared.flag)
+    given: dict[str, Any] = {"help": declared.help.format_map(FLAGS), "multiple": declared.repeated}
     if isinstance(declared.default, bool):
-        return add_flag(is_flag=True)
-    shown = declared.default_text or False
-    return add_flag(type=type_of(declared), metavar=_metavar(declared), show_default=shown)
+        given["is_flag"] = True
+    else:
+        given |= {"type": type_of(declared), "metavar": _metavar(declared)}
+        given["show_default"] = declared.default_text or False
+    return flag_option(group, *names, name, **{**given, **settings})
 
 
 def _metavar(declared: Option) -> str:
@@ -160,7 +150,7 @@ def requested(options: type[Options], values: Mapping[str, Any]) -> dict[str, An
 
 
 def job_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keyword arguments of :func:`usdenoise.jobs.run_job.run` for the values of `job_options`.
+    """Return the keyword arguments of a job, as of :func:`usdenoise.jobs.run_job.run`, for the values of a command.
 
     Raises
     ------
@@ -168,8 +158,10 @@ def job_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
         If the options contradict each other.
     """
     values = with_preset(values.get("preset"), {**values, **dict(values["estimator"])})
+    job = JobOptions(**requested(JobOptions, values))
+    own = ("patterns", "regions", "bids", "overwrite", "memory", "dask")
     return {
-        **{name: values[name] for name in ("memory", "dask") if name in values},
+        **{name: getattr(job, name) for name in own if name in values},
         "options": DenoiseOptions(**requested(DenoiseOptions, values)),
         "display": Display(**requested(Display, values)),
         "output": Output(**requested(Output, values)),
@@ -177,100 +169,20 @@ def job_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_size(text: str) -> int:
-    """Return the bytes of a size such as 600M, 2.5G or 1000000000.
-
-    Raises
-    ------
-    click.BadParameter
-        If the text is not a positive size.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    if match is None or not float(match[1]) > 0:
-        raise click.BadParameter(f"'{text}' is not a size, for example 600M or 2.5G")
-    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
-
-
-reading_options = _stack(
-    [
-        flags_of(ReadOptions, "dataset", "axes", "frames", "frame_rate_hz", "spacing_mm"),
-        flags_of(ReadOptions, "center_frequency_hz", hidden=True),
-    ]
-)
-scale_options = flags_of(Display, "dynamic_range", "color_map")
+config_option = flags_of(JobOptions, "config", is_eager=True, expose_value=False, callback=_use_config)
+reading_flags = flags_of(ReadOptions)
 estimator_option = keys_of(
     DenoiseOptions,
     Group.ESTIMATOR_KEYS,
-    Group.ESTIMATOR,
     "Set one of the keys below, for example decay=0.1. Repeat it for several keys.",
 )
 short_estimator_option = keys_of(
     DenoiseOptions,
     Group.ESTIMATOR_KEYS,
-    Group.ESTIMATOR,
     "Set a detail of the estimator, for example decay=0.1. `usdenoise run --help` lists the keys. Repeat it for several "
     "keys.",
     lists_keys=False,
 )
-preset_option = flag_option(
-    Group.ESTIMATOR,
-    "--preset",
-    type=click.Choice(list(PRESETS)),
-    help="Use the settings of the paper's ultrasound experiment, to compare with it. They remove no clutter. Other "
-    "options win over them.",
-)
-dask_option = flag_option(
-    Group.RESOURCES,
-    "--dask",
-    metavar="N|ADDRESS",
-    help="Work on Dask workers: on N processes that are started here, or on the workers of the scheduler at ADDRESS, "
-    "which see the same files.",
-)
-resource_options = _stack(
-    [
-        flag_option(
-            Group.RESOURCES,
-            "--memory",
-            callback=lambda context, option, text: None if text is None else read_size(text),
-            metavar="SIZE",
-            show_default="the free memory",
-            help="Largest memory to use, for example 600M. A larger stack goes into a temporary file in the folder of "
-            "the results.",
-        ),
-        dask_option,
-    ]
-)
-
-
-def threads_option(group: Group) -> Decorator[Any]:
-    """Return the decorator that adds --threads to a command without an estimator."""
-    return flag_option(
-        group,
-        "--threads",
-        type=click.IntRange(1),
-        metavar="N",
-        show_default="all processors",
-        help="Number of threads.",
-    )
-
-
-def output_option(
-    help_text: str = "Folder of the results.", metavar: str = "DIR", **settings: Any
-) -> Decorator[Any]:
-    """Return the decorator that adds --output to a command; settings are as for click.option."""
-    return flag_option(
-        Group.OUTPUTS, "-o", "--output", type=PathType(), metavar=metavar, help=help_text, **settings
-    )
-
-
-bids_option = flag_option(
-    Group.OUTPUTS,
-    "--bids",
-    metavar="ENTITIES",
-    help="Name the results as in BIDS, for example sub-01_task-rest, in a derivative data set. auto takes the name of the "
-    "acquisition; it is the default with --nifti in a BIDS data set, unless you give none. Requires --nifti.",
-)
-overwrite_option = flag_option(Group.OUTPUTS, "--overwrite", is_flag=True, help="Replace existing results.")
 json_option = flag_option(
     Group.MESSAGES,
     "--json",

@@ -9,7 +9,7 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, two_columns, typed_command
 from usdenoise.cli.flags import GroupedCommand, PathType
-from usdenoise.options import PhantomSettings
+from usdenoise.options import DenoiseOptions, JobOptions, PhantomSettings
 from usdenoise.options.declaration import Group
 
 
@@ -33,19 +33,12 @@ from usdenoise.options.declaration import Group
 @shared.keys_of(
     PhantomSettings,
     Group.PHANTOM_KEYS,
-    Group.PHANTOM,
     "Set one of the keys below, for example thin_vessels=5. Repeat it for several keys.",
 )
-@shared.threads_option(Group.PHANTOM)
-@shared.overwrite_option
+@shared.flags_of(DenoiseOptions, "threads")
+@shared.flags_of(JobOptions, "overwrite")
 @shared.messages
-def command(
-    out: Path,
-    threads: int | None,
-    overwrite: bool,
-    console: Console,
-    **values: Any,
-) -> None:
+def command(out: Path, threads: int | None, console: Console, **values: Any) -> None:
     """Simulate an acquisition with known truth, and write it to the HDF5 file OUT, or a session to the folder OUT.
 
     The group truth of the file has vessel_mask, blood_power (mean over the frames), noise_power (expected), velocity
@@ -69,7 +62,7 @@ def command(
         out,
         settings,
         threads=threads,
-        overwrite=overwrite,
+        overwrite=values["overwrite"],
         command=typed_command(),
         on_frames=show_progress,
     )

@@ -1,5 +1,5 @@
 """Which components are clutter: similarity to tissue, the cutoff, per-pixel cutoffs, the band that is kept.
 
-`clutter_cutoff.py` chooses the low cutoff, by `similarity.py` and `blood_split.py`; `local_cutoffs.py` has per-pixel
-cutoffs.
+`clutter_cutoff.py` chooses the low cutoff, by `similarity.py`; `local_cutoffs.py` has per-pixel cutoffs, and
+`bad_pixels.py` finds noisy lines and pixels.
 """

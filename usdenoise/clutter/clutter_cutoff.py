@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from usdenoise.clutter.similarity import (
     BLOOD_BELOW,
     DOMINANT,
-    USUAL,
+    USUAL_LEVEL,
     SimilarityProfile,
     dominance,
     dominant_components,
@@ -214,7 +214,7 @@ CLUTTER_DOPPLER = 0.1
 """Largest mean Doppler frequency of the first clutter component, in cycles a frame, if it does not dominate: tissue moves
 more slowly. One that dominates is clutter at any frequency, as with a constant phase step from frame to frame."""
 
-LATEST = 0.4
+LATEST_LEVEL = 0.4
 """Level of similarity, relative to the similarity among the references, at which tissue has certainly ended."""
 
 BLOOD_COMPONENTS, LEAST_BLOOD_COMPONENTS = 12, 4
@@ -344,7 +344,7 @@ def choose_low_cutoff(
             decision = replace(decision, certainty=CutoffCertainty.UNSURE)
     plural = "" if decision.low == 1 else "s"
     sentence = decision.reason.value.format(
-        low=decision.low, plural=plural, level=100 * USUAL, **decision.figures
+        low=decision.low, plural=plural, level=100 * USUAL_LEVEL, **decision.figures
     )
     if first:
         leading = "first one is" if first == 1 else f"first {first} are"
@@ -357,7 +357,7 @@ def choose_low_cutoff(
         squares,
         similarity,
         profile.values,
-        USUAL * profile.plateau,
+        USUAL_LEVEL * profile.plateau,
         doppler,
     )
 
@@ -390,13 +390,13 @@ def _edge_of_clutter(
     squares: tuple[int, int] | None,
 ) -> _Decision:
     """Return the decision where clutter ends, from the similarity of the components and the blood map."""
-    usual = profile.first_below(USUAL * profile.plateau)
+    usual = profile.first_below(USUAL_LEVEL * profile.plateau)
     if usual is None:
         return _Decision(model.rank, CutoffReason.BEYOND_RANK, CutoffCertainty.UNSURE)
     if squares is None:
         return _Decision(usual, CutoffReason.SIMILARITY_FALLS, CutoffCertainty.UNSURE)
     certainty = _certainty(abs(squares[0] - usual), usual)
-    latest = profile.first_below(LATEST * profile.plateau) or model.rank
+    latest = profile.first_below(LATEST_LEVEL * profile.plateau) or model.rank
     # Noise lowers the similarity of weak tissue, so the fall comes early. The component at the edge of the square is
     # a mixture of tissue and blood, and is kept.
     edge = max(usual, min(squares[0], latest) - 1)

@@ -24,7 +24,7 @@ DOMINANT = 0.3
 to 0.29 on 40 phantoms and recordings of 32 to 1200 frames, and 0.5 to 1 where a constant, a phase step from frame to frame
 or tissue that moved as a whole was left. On three other stacks it was 0.31 to 0.34 one component below the best cutoff."""
 
-MANY = 3
+DOMINANT_REFERENCES = 3
 """Components that dominate, one after the other, from which they are the references. One or two may be mixed with blood: on
 four of 26 random stacks blood was like them, and 10 to 30 components were removed for 5 to 14."""
 
@@ -35,7 +35,7 @@ TIMES_MEAN, DOMINATED_FRAMES = 4.0, 32
 """Least ratio of the share of a component to the mean share, and least number of frames, with which it may dominate: the few
 components of few frames have large shares."""
 
-USUAL = 0.6
+USUAL_LEVEL = 0.6
 """Level of similarity, relative to the similarity among the references, at which tissue usually ends. Set with
 benchmarks/quality.py, on other seeds than docs/evidence.md quotes."""
 
@@ -124,8 +124,8 @@ class SimilarityProfile:
     ) -> Self:
         """Return the profile of components.
 
-        A component that dominates the rest is clutter even if it is not like the leading ones. If MANY do, such as tissue
-        beside a strong constant, the components from there on are compared with them.
+        A component that dominates the rest is clutter even if it is not like the leading ones. If DOMINANT_REFERENCES do,
+        such as tissue beside a strong constant, the components from there on are compared with them.
 
         Parameters
         ----------
@@ -144,12 +144,12 @@ class SimilarityProfile:
         while True:
             profile = cls._from(similarity, singular_values, first, most)
             profile.values[:least] = 1
-            end = profile.first_below(USUAL * profile.plateau)
+            end = profile.first_below(USUAL_LEVEL * profile.plateau)
             n_dominant = 0 if end is None else dominant_components(singular_values[end:], noise, DOMINANT)
             if end is None or not n_dominant:
                 return profile
             least = end + n_dominant
-            if n_dominant >= MANY:
+            if n_dominant >= DOMINANT_REFERENCES:
                 first, most = end, min(n_dominant, REFERENCES)
 
     @classmethod
@@ -182,7 +182,7 @@ class SimilarityProfile:
 
 def _is_unlike(similarity: NDArray[np.float64], n_after: int) -> bool:
     """Return whether the first component is unlike some components after it, which are like each other."""
-    if n_after < MANY:
+    if n_after < DOMINANT_REFERENCES:
         return False
     others = similarity[1 : 1 + n_after, 1 : 1 + n_after]
     among = (others.sum() - n_after) / (n_after * (n_after - 1))

@@ -83,7 +83,7 @@ Penalty = Callable[[int, Factors], tuple[float, Factors]]
 """(iteration counted from 0, factors) -> value and gradients of the penalty"""
 
 
-def squared_norms(weight: Callable[[int], float]) -> Penalty:
+def norm_penalty(weight: Callable[[int], float]) -> Penalty:
     """Return the penalty w_t (|U|^2 + |V|^2), whose weight depends on the iteration t."""
 
     def penalty(iteration: int, factors: Factors) -> tuple[float, Factors]:

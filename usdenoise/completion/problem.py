@@ -209,7 +209,7 @@ class Problem(Protocol):
         ...
 
 
-class Sample(Protocol):
+class SampledEntries(Protocol):
     """The fitted and the held-out entries of a matrix, by row blocks."""
 
     @property
@@ -238,7 +238,7 @@ class CompletionProblem:
     ----------
     matrix : (m, n) array, or anything that gives its rows for a slice
         The matrix M; entries outside the sample are read but never used, and must be finite.
-    sample : Sample
+    sample : SampledEntries
         The fitted and the held-out entries.
     executor : Executor
         Maps over the row blocks.
@@ -248,7 +248,7 @@ class CompletionProblem:
     """
 
     def __init__(
-        self, matrix: NDArray[Any], sample: Sample, executor: Executor, kernel: str = "auto"
+        self, matrix: NDArray[Any], sample: SampledEntries, executor: Executor, kernel: str = "auto"
     ) -> None:
         self.matrix = matrix
         self.sample = sample

@@ -14,8 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-# Sums may be reordered and fused; the order is fixed at compile time, so that results are reproducible.
-_OPTIONS = {"nogil": True, "cache": True, "fastmath": {"contract", "nsz", "reassoc"}}
+from usdenoise.linalg.compiled_lags import COMPILED_SUMS
 
 
 def sweep(
@@ -63,7 +62,7 @@ def sweep(
     return loss, residual_v, sums_u[:, real] + 1j * sums_u[:, imaginary]
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**COMPILED_SUMS)
 def _real_rows(
     starts: Any, columns: Any, values: Any, u: Any, v: Any, residual_v: Any, residual_u: Any
 ) -> float:
@@ -82,7 +81,7 @@ def _real_rows(
     return loss
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**COMPILED_SUMS)
 def _complex_rows(starts: Any, columns: Any, values: Any, factors: Any, sums: Any) -> float:
     # Rows [Re u, Im u], [Im u, -Re u] and [Re v, Im v]; sums of Re(R) and of Im(R) times the last, and R^H U.
     own, turned, other_factors = factors

@@ -16,7 +16,7 @@ OVERSAMPLING = 10
 POWER_PASSES = 3
 """Power iterations of the range finder, each one pass over the sampled entries."""
 
-SMALL = 1e-6
+SMALL_RMS = 1e-6
 """Rms of the product of small random factors, relative to the rms of the data."""
 
 
@@ -65,7 +65,8 @@ def largest_singular_value(problem: CompletionProblem, rng: np.random.Generator)
 
 def random(problem: CompletionProblem, rank: int, rng: np.random.Generator, scale: float = 1.0) -> Factors:
     """Return Gaussian factors whose product has `scale` times the rms of the sampled entries."""
-    rms = np.sqrt(sum(_map_loss(problem)) / problem.sample.n_fitted)
+    energies = problem.executor.map(lambda rows: squared_norm(_masked(problem, rows)), problem.blocks)
+    rms = np.sqrt(sum(energies) / problem.sample.n_fitted)
     size = np.sqrt(scale * rms / np.sqrt(rank))
     m, n = problem.shape
     return tuple(
@@ -76,7 +77,7 @@ def random(problem: CompletionProblem, rank: int, rng: np.random.Generator, scal
 
 def small(problem: CompletionProblem, rank: int, rng: np.random.Generator) -> Factors:
     """Return Gaussian factors close to zero: their product has a millionth of the rms of the data."""
-    return random(problem, rank, rng, SMALL)
+    return random(problem, rank, rng, SMALL_RMS)
 
 
 def warm(problem: CompletionProblem, rank: int, rng: np.random.Generator, factors: Factors) -> Factors:
@@ -125,10 +126,6 @@ def gaussian(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> ND
 def _masked(problem: CompletionProblem, rows: slice) -> NDArray[Any]:
     block: NDArray[Any] = problem.matrix[rows] * problem.sample.mask(rows)
     return block
-
-
-def _map_loss(problem: CompletionProblem) -> list[float]:
-    return list(problem.executor.map(lambda rows: squared_norm(_masked(problem, rows)), problem.blocks))
 
 
 def _product(problem: CompletionProblem, basis: NDArray[Any]) -> NDArray[Any]:

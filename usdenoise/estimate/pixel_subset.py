@@ -231,10 +231,6 @@ def draw_pixel_subset(
     return drawn
 
 
-def _wide(rows: NDArray[Any]) -> NDArray[Any]:
-    return rows.astype(np.result_type(rows.dtype, np.float64))
-
-
 def _spectrum(
     rows: NDArray[Any], executor: Executor
 ) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any]]:
@@ -247,7 +243,8 @@ def _spectrum(
     parts = list(row_blocks(length, min(-(-length // _PRODUCT_PARTS), _MOST_IN_PART)))
 
     def adjoint(part: slice) -> NDArray[Any]:
-        return _wide(rows[part] if is_tall else rows[:, part].conj().T)
+        entries = rows[part] if is_tall else rows[:, part].conj().T
+        return entries.astype(np.result_type(rows.dtype, np.float64))
 
     total: Any = sum(executor.map(lambda part: gram(adjoint(part)), parts))
     values, vectors = np.linalg.eigh(total)

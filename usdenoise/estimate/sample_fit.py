@@ -17,7 +17,7 @@ from usdenoise.completion.descent_methods import (
     check_rank,
     component_products,
     identity,
-    squared_norms,
+    norm_penalty,
 )
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.completion.row_fit import fit_rows
@@ -232,10 +232,10 @@ def _penalty(
         return None
     floor = units * np.sqrt(problem.density) * noise_edge(subset.noise_rms, problem.shape) / n_fitted
     if start is None:
-        return squared_norms(lambda iteration: floor)
+        return norm_penalty(lambda iteration: floor)
     largest = float(gram(start[1]).diagonal().real.max())
     first = _FIRST_RIDGE * max(largest * problem.density / n_fitted, floor)
-    return squared_norms(lambda iteration: max(floor, first * options.decay**iteration))
+    return norm_penalty(lambda iteration: max(floor, first * options.decay**iteration))
 
 
 def _alpha(

@@ -17,13 +17,13 @@ from usdenoise.completion.descent_methods import METHODS, StoppingRule, StopReas
 from usdenoise.completion.problem import Evaluation, Factors
 from usdenoise.completion.solve import solve
 from usdenoise.completion.starts import gaussian
-from usdenoise.experiments.record import Claim, Curve, ExperimentResult, Panel
+from usdenoise.experiments.record import Claim, Curve, CurvePanel, ExperimentResult
 from usdenoise.experiments.setup import Setup
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import orthonormal
 
 SIZE = 10
-NEAR, SMALL = 0.1, 1e-12
+START_DISTANCE, SMALL = 0.1, 1e-12
 
 
 class Loss(Protocol):
@@ -196,7 +196,7 @@ def draw_sensing(
     """
     factor = _planted_factor(rng, scales)
     matrices = gaussian(rng, (measurements, SIZE * SIZE), np.float64).reshape(-1, SIZE, SIZE)
-    loss = SensingLoss(matrices, _measured(rng, matrices, factor, sigma))
+    loss = SensingLoss(matrices, _noisy_measurements(rng, matrices, factor, sigma))
     planted, noise = _padded(rng, factor, rank)
     return Instance(loss, planted, lambda: leading_factor(loss.spectral_estimate(), rank), SMALL * noise)
 
@@ -211,7 +211,7 @@ def draw_one_bit(rng: np.random.Generator, *, scales: Sequence[float], rank: int
     truth = factor @ factor.T
     loss = OneBitLoss(truth + sigma * rng.standard_normal(truth.shape))
     planted, noise = _padded(rng, factor, rank)
-    return Instance(loss, planted, lambda: planted + NEAR * noise, SMALL * noise)
+    return Instance(loss, planted, lambda: planted + START_DISTANCE * noise, SMALL * noise)
 
 
 def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma: float) -> Instance:
@@ -223,9 +223,9 @@ def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma:
     factor = _planted_factor(rng, [1.0], np.complex128)
     vectors = _standard(rng, (measurements, SIZE), np.complex128)
     matrices = vectors[:, :, None] * vectors[:, None, :].conj()
-    loss = SensingLoss(matrices, _measured(rng, matrices, factor, sigma))
+    loss = SensingLoss(matrices, _noisy_measurements(rng, matrices, factor, sigma))
     planted, noise = _padded(rng, factor, rank)
-    return Instance(loss, planted, lambda: planted + NEAR * noise, SMALL * noise)
+    return Instance(loss, planted, lambda: planted + START_DISTANCE * noise, SMALL * noise)
 
 
 def leading_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
@@ -260,7 +260,7 @@ def _planted_factor(
     return factor
 
 
-def _measured(
+def _noisy_measurements(
     rng: np.random.Generator, matrices: NDArray[Any], factor: NDArray[Any], sigma: float
 ) -> NDArray[np.float64]:
     """Return linear measurements of a planted matrix with noise."""
@@ -278,7 +278,7 @@ def _padded(rng: np.random.Generator, factor: NDArray[Any], rank: int) -> tuple[
     return planted, noise
 
 
-LOST = 1e9
+LARGEST_ERROR = 1e9
 """Largest error that is drawn: a larger one, and the error of a run that diverged, counts as 1e9."""
 
 SECONDS_POINTS = 201
@@ -286,7 +286,7 @@ SECONDS_POINTS = 201
 OFFSET = 1e-2
 """Distance of the fit's start from the planted factor, relative to its norm, times the square root of the noise."""
 
-TOLERANCE = 1e-6
+FIT_TOLERANCE = 1e-6
 """Relative change of the squared residuals at which the fit ends."""
 
 
@@ -317,7 +317,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlantedSetting:
     """One setting of an experiment: its problems, the methods that are compared on them, and its claims.
 
     Attributes
@@ -364,12 +364,12 @@ class PlantedExperiment:
     ----------
     title : str
         Title of the figure.
-    settings : sequence of Setting
+    settings : sequence of PlantedSetting
         Problems with their methods and claims.
     """
 
     title: str
-    settings: Sequence[Setting]
+    settings: Sequence[PlantedSetting]
 
     def run(self, setup: Setup) -> ExperimentResult:
         """Run every method in every setting, and check the claims."""
@@ -390,12 +390,12 @@ class PlantedExperiment:
         )
 
 
-def panel(setting: Setting, seeds: Sequence[int]) -> Panel:
+def panel(setting: PlantedSetting, seeds: Sequence[int]) -> CurvePanel:
     """Run the methods of a setting on the same random problems.
 
     Parameters
     ----------
-    setting : Setting
+    setting : PlantedSetting
         Problems and methods.
     seeds : sequence of int
         Seeds of the generators, one problem each.
@@ -403,7 +403,7 @@ def panel(setting: Setting, seeds: Sequence[int]) -> Panel:
     # On such small matrices a second thread of BLAS only costs time.
     with ThreadExecutor(1):
         instances = [setting.draw(np.random.default_rng(seed), **setting.problem) for seed in seeds]
-        return Panel(
+        return CurvePanel(
             setting=setting.name,
             curves=tuple(_curve(setting, variant, instances) for variant in setting.variants),
             noise_floor=noise_floor(instances) if setting.problem["sigma"] else None,
@@ -411,7 +411,7 @@ def panel(setting: Setting, seeds: Sequence[int]) -> Panel:
         )
 
 
-def _curve(setting: Setting, variant: Variant, instances: Sequence[Instance]) -> Curve:
+def _curve(setting: PlantedSetting, variant: Variant, instances: Sequence[Instance]) -> Curve:
     descents = [descend(one, variant, setting.step, setting.iterations) for one in instances]
     if setting.seconds is None:
         x = np.arange(setting.iterations + 1, dtype=np.float64)
@@ -478,8 +478,8 @@ def descend(instance: Instance, variant: Variant, step: float, iterations: int) 
     errors = scale * np.array([line.held_out_rmse for line in trace], np.float64)
     seconds = [started + line.seconds for line in trace]
     if diverged:
-        errors, seconds = np.append(errors, LOST), [*seconds, math.inf]
-    return Descent(np.minimum(errors, LOST), np.array(seconds))
+        errors, seconds = np.append(errors, LARGEST_ERROR), [*seconds, math.inf]
+    return Descent(np.minimum(errors, LARGEST_ERROR), np.array(seconds))
 
 
 def noise_floor(instances: Sequence[Instance]) -> float:
@@ -523,6 +523,6 @@ def least_squares_error(instance: Instance) -> float:
         # In units of the noise, so that the tolerances are relative to it.
         return instance.loss.residuals(x @ x.conj().T) / noise
 
-    fit = least_squares(residuals, start, method="lm", xtol=1e-12, ftol=TOLERANCE, gtol=1e-12)
+    fit = least_squares(residuals, start, method="lm", xtol=1e-12, ftol=FIT_TOLERANCE, gtol=1e-12)
     x = np.ascontiguousarray(fit.x).view(dtype).reshape(shape)
     return float(np.linalg.norm(x @ x.conj().T - instance.truth) / np.linalg.norm(instance.truth))

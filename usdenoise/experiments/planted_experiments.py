@@ -12,7 +12,7 @@ from usdenoise.experiments.planted import (
     SIZE,
     Instance,
     PlantedExperiment,
-    Setting,
+    PlantedSetting,
     Variant,
     draw_one_bit,
     draw_phase,
@@ -38,7 +38,7 @@ STEP = 0.1
 DECAY, NOISY_DECAY = 0.85, 0.5
 
 # Bounds of "stays above the floor", "as accurate", "as fast", "slower" and "much worse".
-ABOVE, AS_ACCURATE, AS_FAST, SLOWER, WORSE = 2.0, 1.1, 1.5, 2.0, 10.0
+ABOVE_FLOOR, AS_ACCURATE, AS_FAST, SLOWER, WORSE = 2.0, 1.1, 1.5, 2.0, 10.0
 MANY = 100
 """Iterations to the noise floor: the abstract of the paper gives a practitioner tens to hundreds."""
 
@@ -74,9 +74,9 @@ def gradient_descent(*, from_small: bool = False) -> Variant:
 
 def _sensing(
     sigma: float, iterations: int, rivals: Sequence[Variant], *claims: Claim, seconds: float | None = None
-) -> Setting:
+) -> PlantedSetting:
     """Return the setting of an ill-conditioned matrix at a search rank that is too large."""
-    return Setting(
+    return PlantedSetting(
         name="noise 1e-6" if sigma else "noiseless",
         draw=draw_sensing,
         problem={**ILL_CONDITIONED, "sigma": sigma},
@@ -106,8 +106,8 @@ AGAINST_SCALEDGD = PlantedExperiment(
             300,
             _CONSTANT,
             Claim(MINE, TIME, FLOOR, at_most=MANY),
-            Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE),
-            Claim("ScaledGD(0.0001)", FINAL, FLOOR, at_least=ABOVE),
+            Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
+            Claim("ScaledGD(0.0001)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
             Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
         ),
     ],
@@ -133,9 +133,9 @@ AGAINST_PRECGD = PlantedExperiment(
             Claim(MINE, TIME, FLOOR, at_most=MANY),
             Claim("PrecGD(1e-06)", TIME, FLOOR, at_most=MANY),
             Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
-            Claim("PrecGD(1e-05)", FINAL, FLOOR, at_least=ABOVE),
-            Claim("PrecGD(0.0001)", FINAL, FLOOR, at_least=ABOVE),
-            Claim("PrecGD(0.01)", FINAL, FLOOR, at_least=ABOVE),
+            Claim("PrecGD(1e-05)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
+            Claim("PrecGD(0.0001)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
+            Claim("PrecGD(0.01)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
         ),
     ],
 )
@@ -159,9 +159,9 @@ FROM_SMALL_START = PlantedExperiment(
             SIGMA,
             500,
             [_COARSE, _FINE, _GD],
-            Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE),
-            Claim("ScaledGD(0.0001)", FINAL, FLOOR, at_least=ABOVE),
-            Claim("GD", FINAL, FLOOR, at_least=ABOVE),
+            Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
+            Claim("ScaledGD(0.0001)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
+            Claim("GD", FINAL, FLOOR, at_least=ABOVE_FLOOR),
             Claim("ScaledGD(0.0001)", DELAY, 1e-3, at_least=SLOWER),
             Claim("ScaledGD(0.0001)", DELAY, FLOOR, at_least=SLOWER),
         ),
@@ -171,7 +171,7 @@ FROM_SMALL_START = PlantedExperiment(
 HIGH_NOISE = PlantedExperiment(
     "Gaussian sensing with high noise",
     [
-        Setting(
+        PlantedSetting(
             name="noise 0.1",
             draw=draw_sensing,
             problem={"scales": (1.0, 1.0), "rank": 8, "measurements": 80, "sigma": 0.1},
@@ -200,7 +200,7 @@ WALL_TIME = PlantedExperiment(
             Claim(MINE, TIME, FLOOR, at_most=0.5, is_run=True),
             Claim("ScaledGD(0.01)", DELAY, FLOOR, at_least=SLOWER),
             Claim("GD", DELAY, FLOOR, at_least=SLOWER),
-            Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE),
+            Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
             seconds=0.5,
         )
     ],
@@ -224,7 +224,7 @@ def _exact_and_over(
     """
     exact, over = ranks
     mine, gd = eta_decay(decay), gradient_descent()
-    clean = Setting(
+    clean = PlantedSetting(
         name=f"rank {exact}, noiseless",
         draw=draw,
         problem={**problem, "rank": exact, "sigma": 0.0},
@@ -237,7 +237,7 @@ def _exact_and_over(
             Claim(MINE, TIME_RATIO, "GD", at_most=AS_FAST),
         ],
     )
-    noisy = Setting(
+    noisy = PlantedSetting(
         name=f"rank {over}, noise 1e-6",
         draw=draw,
         problem={**problem, "rank": over, "sigma": SIGMA},

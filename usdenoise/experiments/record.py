@@ -5,7 +5,6 @@ curve alone.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.noise import TINY
 from usdenoise.stack.acquisition import Acquisition
 
 
@@ -55,7 +55,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Panel:
+class CurvePanel:
     """Curves of the methods in one setting.
 
     Attributes
@@ -91,7 +91,7 @@ class Panel:
         }
 
 
-Reference = float | str
+ReferenceLevel = float | str
 """A level, or the label of a curve that a curve is compared with."""
 
 
@@ -108,7 +108,7 @@ class Quantity:
     """
 
     words: str
-    measure: Callable[[Panel, str, Reference], float]
+    measure: Callable[[CurvePanel, str, ReferenceLevel], float]
 
 
 @dataclass(frozen=True)
@@ -131,12 +131,12 @@ class Claim:
 
     label: str
     quantity: Quantity
-    reference: Reference = ""
+    reference: ReferenceLevel = ""
     at_least: float = -math.inf
     at_most: float = math.inf
     is_run: bool = False
 
-    def check(self, setting: str, panels: Sequence[Panel]) -> "CheckedClaim":
+    def check(self, setting: str, panels: Sequence[CurvePanel]) -> "CheckedClaim":
         """Return the claim with the worst number of the panels of a setting."""
         numbers = [self.quantity.measure(panel, self.label, self.reference) for panel in panels]
         measured = max(numbers) if math.isinf(self.at_least) else min(numbers)
@@ -203,7 +203,7 @@ class ExperimentResult:
         Title of the figure.
     parameters : mapping
         Settings of the experiment by name.
-    panels : tuple of Panel
+    panels : tuple of CurvePanel
         Settings with their curves.
     claims : tuple of CheckedClaim
         Claims with their numbers.
@@ -217,7 +217,7 @@ class ExperimentResult:
 
     title: str
     parameters: Mapping[str, Any]
-    panels: tuple[Panel, ...]
+    panels: tuple[CurvePanel, ...]
     claims: tuple[CheckedClaim, ...]
     y_label: str = "relative error"
     pictures: Rows = ()
@@ -231,7 +231,6 @@ class ExperimentResult:
                     yield panel.setting, curve.label, float(x), float(low), float(median), float(high)
 
 
-TINY = sys.float_info.min
 FLOORS = 2.0
 MOST_SEEDS = 0.9
 CONVERGED = 1e-10
@@ -240,12 +239,12 @@ FLOOR, BEST_OTHER = "noise floor", "best other"
 LAMBDAS = (1e-2, 1e-4, 1e-6, 1e-9)
 
 
-def _time(panel: Panel, label: str, reference: Reference) -> float:
+def _time_to(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
     share = MOST_SEEDS if reference == FLOOR else 0.5
-    return panel[label].reaches(_level(panel, reference), share)
+    return panel[label].reaches(_level_of(panel, reference), share)
 
 
-def _final(panel: Panel, label: str, reference: Reference) -> float:
+def _final(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
     if reference == FLOOR:
         smallest = _noise_floor(panel)
     elif reference == BEST_OTHER:
@@ -256,18 +255,18 @@ def _final(panel: Panel, label: str, reference: Reference) -> float:
     return panel[label].final / max(smallest, TINY)
 
 
-def _slope(panel: Panel, label: str, reference: Reference) -> float:
+def _slope(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
     errors = [max(panel[f"ScaledGD({value:g})"].final, TINY) for value in LAMBDAS]
     return float(np.polyfit(np.log(LAMBDAS), np.log(errors), 1)[0])
 
 
-def _delay(panel: Panel, label: str, reference: Reference) -> float:
-    goal = _level(panel, reference)
+def _delay(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
+    goal = _level_of(panel, reference)
     mine, other = panel[MINE].reaches(goal), panel[label].reaches(goal)
     return other / max(mine, TINY) if math.isfinite(mine) else 0.0
 
 
-def _time_ratio(panel: Panel, label: str, reference: Reference) -> float:
+def _time_ratio(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
     other = panel[str(reference)]
     # A reference that does not reach the level is followed to its last error.
     deepest = max(CONVERGED, other.final)
@@ -275,16 +274,16 @@ def _time_ratio(panel: Panel, label: str, reference: Reference) -> float:
     return mine / max(other.reaches(deepest), TINY) if math.isfinite(mine) else math.inf
 
 
-def _level(panel: Panel, reference: Reference) -> float:
+def _level_of(panel: CurvePanel, reference: ReferenceLevel) -> float:
     return FLOORS * _noise_floor(panel) if reference == FLOOR else float(reference)
 
 
-def _noise_floor(panel: Panel) -> float:
+def _noise_floor(panel: CurvePanel) -> float:
     assert panel.noise_floor is not None
     return panel.noise_floor
 
 
-TIME = Quantity("{label}, {unit} to {reference}", _time)
+TIME = Quantity("{label}, {unit} to {reference}", _time_to)
 """The x at which a curve reaches a level or the noise floor."""
 
 FINAL = Quantity("{label}, final error / {reference}", _final)

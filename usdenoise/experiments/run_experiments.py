@@ -92,7 +92,7 @@ def reproduce(
                 "output": finals,
             }
             provenance = record(command, dict(result.parameters), None)
-            _write(result, paths[name], {"name": name, **done[name], "provenance": provenance})
+            _write_experiment(result, paths[name], {"name": name, **done[name], "provenance": provenance})
             outputs[name].commit()
             if on_done is not None:
                 on_done(name)
@@ -109,7 +109,7 @@ def _reserve(outputs: OutputFolder, name: str) -> dict[str, Path]:
     return {key: outputs.reserve(file) for key, file in files.items()}
 
 
-def _write(result: ExperimentResult, paths: dict[str, Path], more: dict[str, Any]) -> None:
+def _write_experiment(result: ExperimentResult, paths: dict[str, Path], more: dict[str, Any]) -> None:
     settings = [
         Setting(panel.setting, {one.label: (one.x, one.quartiles) for one in panel.curves}, panel.noise_floor)
         for panel in result.panels

@@ -24,7 +24,7 @@ FALL_DB = 35.0
 BED_DB = -20.0
 """Power of the blood outside the large vessels, as in the capillary bed of a brain, relative to that in them."""
 
-SPECKLE_PIXELS = 1.0
+POINT_SPREAD_PIXELS = 1.0
 """Standard deviation of the point-spread function in pixels."""
 
 SPREAD, WIDTH = 0.12, 0.03
@@ -103,7 +103,7 @@ def _speckle(
 ) -> NDArray[np.float32]:
     """Return orthonormal images of speckle with an amplitude in every pixel, (n_pixels, components)."""
     depth, lateral = (np.fft.fftfreq(n)[:, None] for n in amplitude.shape)
-    blur = np.exp(-2 * (np.pi * SPECKLE_PIXELS) ** 2 * (depth**2 + lateral.T**2))
+    blur = np.exp(-2 * (np.pi * POINT_SPREAD_PIXELS) ** 2 * (depth**2 + lateral.T**2))
     images = rng.standard_normal((components, *amplitude.shape))
     smooth = np.fft.ifft2(np.fft.fft2(images) * blur).real * amplitude
     return orthonormal(smooth.reshape(components, -1).T.astype(np.float32))

@@ -19,10 +19,10 @@ from usdenoise.experiments.record import (
     MINE,
     Claim,
     Curve,
+    CurvePanel,
     ExperimentResult,
-    Panel,
     Quantity,
-    Reference,
+    ReferenceLevel,
     Rows,
 )
 from usdenoise.experiments.setup import PAPER_SHAPE, FilteredStack, Setup
@@ -41,21 +41,21 @@ PICTURE_DB = 40.0
 NEAR_NOISE, HALF, SIGNIFICANT, TWICE, PERFECT = 1.5, 0.5, 1.1, 2.0, 0.95
 
 
-def _measured(number: str) -> Any:
+def _ratio_of(number: str) -> Any:
     """Return the function that measures a number of a method, or its ratio to the number of another method."""
 
-    def measure(panel: Panel, label: str, reference: Reference) -> float:
+    def measure(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
         divisor = panel.numbers[str(reference)][number] if reference else 1.0
         return panel.numbers[label][number] / divisor
 
     return measure
 
 
-HELD_OUT = Quantity("{label}, held-out rms / noise rms", _measured("held_out_rms"))
-HELD_OUT_RATIO = Quantity("{label}, held-out rms / {reference}", _measured("held_out_rms"))
-NOISE_LEFT = Quantity("{label}, noise left", _measured("noise_left"))
-NOISE_RATIO = Quantity("{label}, noise left / {reference}", _measured("noise_left"))
-CORRELATION = Quantity("{label}, correlation with the noise-free picture", _measured("correlation"))
+HELD_OUT = Quantity("{label}, held-out rms / noise rms", _ratio_of("held_out_rms"))
+HELD_OUT_RATIO = Quantity("{label}, held-out rms / {reference}", _ratio_of("held_out_rms"))
+NOISE_LEFT = Quantity("{label}, noise left", _ratio_of("noise_left"))
+NOISE_RATIO = Quantity("{label}, noise left / {reference}", _ratio_of("noise_left"))
+CORRELATION = Quantity("{label}, correlation with the noise-free picture", _ratio_of("correlation"))
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class UltrasoundExperiment:
         """Run every method at every sampling, and check the claims."""
         stack = setup.stack
         outcomes = {
-            sampling: {name: _outcome(setup, name, sampling) for name in self.methods}
+            sampling: {name: _outcome_of(setup, name, sampling) for name in self.methods}
             for sampling in self.samplings
         }
         panels = {sampling: _panel(sampling, by_name) for sampling, by_name in outcomes.items()}
@@ -142,7 +142,7 @@ def method_options(stack: FilteredStack) -> dict[str, dict[str, Any]]:
     }
 
 
-def _outcome(setup: Setup, name: str, sampling: float) -> Outcome:
+def _outcome_of(setup: Setup, name: str, sampling: float) -> Outcome:
     # The two experiments share the runs at sampling 0.5.
     if (name, sampling) not in setup.outcomes:
         setup.say(f"ultrasound: {name} at {100 * sampling:g} %")
@@ -164,14 +164,14 @@ def _solved(setup: Setup, name: str, sampling: float) -> Outcome:
     picture = np.maximum(decibels(result.power_doppler), np.float32(-PICTURE_DB))
     numbers = {
         "held_out_rms": curve.final,
-        "noise_left": _rms(filtered, noise_free) / _rms(measured, noise_free),
+        "noise_left": _rms_difference(filtered, noise_free) / _rms_difference(measured, noise_free),
         "correlation": correlation(picture, _picture(stack.blood)),
     }
     return Outcome(picture, curve, numbers)
 
 
-def _panel(sampling: float, by_name: Mapping[str, Outcome]) -> Panel:
-    return Panel(
+def _panel(sampling: float, by_name: Mapping[str, Outcome]) -> CurvePanel:
+    return CurvePanel(
         setting=f"sampling {100 * sampling:g} %",
         curves=tuple(one.curve for one in by_name.values()),
         noise_floor=1.0,
@@ -195,7 +195,7 @@ def _picture(frames: NDArray[Any]) -> NDArray[np.float32]:
     return np.maximum(decibels(power_doppler(frames, axis=-1)), np.float32(-PICTURE_DB))
 
 
-def _rms(first: NDArray[Any], second: NDArray[Any]) -> float:
+def _rms_difference(first: NDArray[Any], second: NDArray[Any]) -> float:
     """Return the root mean square of the difference."""
     total = 0.0
     for rows in block_rows(first.shape):

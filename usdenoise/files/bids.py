@@ -12,7 +12,7 @@ from usdenoise.errors import OptionError
 from usdenoise.files.output_folder import OutputFolder
 
 _ENTITIES = re.compile(r"sub-[A-Za-z0-9]+(_[a-z]+-[A-Za-z0-9]+)*")
-_ORDER = (
+_ENTITY_ORDER = (
     "sub", "tpl", "ses", "cohort", "sample", "task", "tracksys", "acq", "nuc", "voi", "ce", "trc", "stain", "rec", "dir",
     "run", "mod", "echo", "flip", "inv", "mt", "part", "proc", "hemi", "space", "split", "recording", "chunk", "atlas",
     "seg", "scale", "res", "den", "label", "prov", "desc",
@@ -87,8 +87,8 @@ def bids_name(requested: str, path: Path) -> BidsName:
             remedy="give {bids} pairs of a key and a label, sub first, each key once and without desc, "
             "for example sub-01_task-rest",
         )
-    ordered = sorted((key for key in keys if key in _ORDER), key=_ORDER.index)
-    if ordered != [key for key in keys if key in _ORDER]:
+    ordered = sorted((key for key in keys if key in _ENTITY_ORDER), key=_ENTITY_ORDER.index)
+    if ordered != [key for key in keys if key in _ENTITY_ORDER]:
         raise OptionError(
             f"'{entities}' has its keys in another order than BIDS",
             remedy=f"give {{bids}} the order {', '.join(ordered)}",

@@ -61,7 +61,7 @@ def file_state(path: Path) -> dict[str, int] | None:
         "bytes", the size of all files; "mtime_ns", the latest modification time.
     """
     try:
-        statuses = [file.stat() for file in _files(path)]
+        statuses = [file.stat() for file in _files_of(path)]
     except OSError:
         return None
     return {
@@ -97,18 +97,15 @@ class KnownContents:
         A file that cannot be read has no copy.
         """
         try:
-            files = _files(path)
+            files = _files_of(path)
             largest = max(files, key=lambda file: file.stat().st_size)
-            key = (*_names_and_sizes(path, files), _few_bytes(largest))
+            sizes = ((file.relative_to(path).as_posix(), file.stat().st_size) for file in files)
+            key = (*sizes, _few_bytes(largest))
             others = [other for other in self._paths.setdefault(key, []) if other != path]
             self._paths[key] = [*others, path]
             return next((other for other in others if _is_same(path, other)), None)
         except (OSError, ValueError):
             return None
-
-
-def _names_and_sizes(path: Path, files: list[Path]) -> list[tuple[str, int]]:
-    return [(file.relative_to(path).as_posix(), file.stat().st_size) for file in files]
 
 
 def _few_bytes(path: Path) -> bytes:
@@ -122,7 +119,7 @@ def _few_bytes(path: Path) -> bytes:
 
 
 def _is_same(path: Path, other: Path) -> bool:
-    pairs = zip(_files(path), _files(other), strict=True)
+    pairs = zip(_files_of(path), _files_of(other), strict=True)
     return all(filecmp.cmp(mine, theirs, shallow=False) for mine, theirs in pairs)
 
 
@@ -148,7 +145,7 @@ def sha256(path: Path) -> str:
         if not path.is_dir():
             return _digest(path)
         whole = hashlib.sha256()
-        for file in _files(path):
+        for file in _files_of(path):
             # The names are relative to the folder, so that the digest stays the same when the folder is moved.
             whole.update(os.fsencode(f"{file.relative_to(path).as_posix()} {_digest(file)}\n"))
         return whole.hexdigest()
@@ -156,7 +153,7 @@ def sha256(path: Path) -> str:
         raise InputError(f"{path} became unreadable ({error.strerror}); check the disk") from error
 
 
-def _files(path: Path) -> list[Path]:
+def _files_of(path: Path) -> list[Path]:
     return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
 
 

@@ -17,10 +17,10 @@ from usdenoise.files.hdf5_arrays import PACKING, UNREADABLE, datasets, items, me
 from usdenoise.files.stored import everything
 from usdenoise.stack.data_arrays import LONG_NAMES, positions
 from usdenoise.stack.geometry import Coordinate, GriddedStack
-from usdenoise.stack.labels import DIMENSIONS, TIMES, Label, labelled_metadata
+from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata
 from usdenoise.stack.metadata import is_known
 
-SCALE_NAMES = {"t": "time", "z": "z", "x": "x", "y": "y"}
+SCALES_OF_AXES = {"t": "time", "z": "z", "x": "x", "y": "y"}
 """Axis letter -> name of its scale in the file."""
 
 
@@ -73,7 +73,7 @@ def attach_scales(
 
     for array, letters in axes.items():
         if array not in scales:
-            names: list[tuple[str, Any]] = [(SCALE_NAMES[letter], letter) for letter in letters]
+            names: list[tuple[str, Any]] = [(SCALES_OF_AXES[letter], letter) for letter in letters]
             _attach(file[array], names, scale)
     for array, words in dimensions.items():
         _attach(file[array], [(word, None) for word in words], scale)
@@ -117,19 +117,19 @@ def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
         if not name.startswith(_OWN):
             entries.setdefault(name, (value, source))
     if _PROVENANCE in file.attrs:
-        entries["coordinates"] = (_positions(file), "dimension scales")
+        entries["coordinates"] = (_scale_positions(file), "dimension scales")
     return {**entries, **_of_dimensions(file, dataset, entries)}
 
 
 def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, Any, str]]:
     """Yield the name, the value and the source of each entry that may describe a stack."""
-    for name, value in _attributes(dataset, True):
+    for name, value in _stored_attributes(dataset, True):
         yield name, value, f"attribute {name} of {dataset.name.strip('/')}"
     groups = {dataset.parent.name: dataset.parent, "/": file["/"]}
     # The elements of all cells of MATLAB are together in one group, under names without meaning.
     groups.pop("/#refs#", None)
     for group in groups.values():
-        for name, value in _attributes(group, False):
+        for name, value in _stored_attributes(group, False):
             yield name, value, f"attribute {name} of {group.name}"
         yield from _small_datasets(group)
     for struct in STRUCTS:
@@ -159,9 +159,9 @@ def _small_value(item: h5py.Dataset) -> Any:
 
 def _of_dimensions(file: h5py.File, dataset: h5py.Dataset, entries: Found) -> Found:
     """Return the metadata in the dimensions of a dataset: its labels and scales, or an array of times near it."""
-    scales = _scales(file, dataset)
+    scales = _written_scales(file, dataset)
     names = [_dimension_name(dataset, axis, scales.get(axis)) for axis in range(dataset.ndim)]
-    labels = {names[axis]: _label(names[axis], scale) for axis, scale in scales.items()}
+    labels = {names[axis]: _scale_label(names[axis], scale) for axis, scale in scales.items()}
     known = [axis for axis, name in enumerate(names) if name.lower() in TIMES]
     beside = [] if set(known) & set(scales) else [*items(dataset.parent), *items(file["/"])]
     for item in beside:
@@ -171,7 +171,7 @@ def _of_dimensions(file: h5py.File, dataset: h5py.Dataset, entries: Found) -> Fo
         if axes and item.name.rpartition("/")[2].lower() in TIME_ARRAYS:
             # If several axes are as long, the letters of the stack tell which is time.
             names[axes[0]] = names[axes[0]] if known else "time"
-            labels[names[axes[0]]] = _label(names[axes[0]], item)
+            labels[names[axes[0]]] = _scale_label(names[axes[0]], item)
             break
     if len(set(names)) < len(names):
         return {}
@@ -180,7 +180,7 @@ def _of_dimensions(file: h5py.File, dataset: h5py.Dataset, entries: Found) -> Fo
     return labelled_metadata(tuple(names), dataset.shape, n_axes, labels, {**entries, **unit})
 
 
-def _scales(file: h5py.File, dataset: h5py.Dataset) -> dict[int, h5py.Dataset]:
+def _written_scales(file: h5py.File, dataset: h5py.Dataset) -> dict[int, h5py.Dataset]:
     """Return the dimension scales that are attached to a dataset, by its axes."""
     attached: dict[int, h5py.Dataset] = {}
     for item in datasets(file).values():
@@ -202,10 +202,12 @@ def _dimension_name(dataset: h5py.Dataset, axis: int, scale: h5py.Dataset | None
         names = []
     if scale is not None:
         names += [text_attribute(scale, "NAME"), scale.name.rpartition("/")[2]]
-    return next((name for name in names if name.lower() in DIMENSIONS), (names or [""])[-1] or f"axis {axis}")
+    return next(
+        (name for name in names if name.lower() in KNOWN_DIMENSIONS), (names or [""])[-1] or f"axis {axis}"
+    )
 
 
-def _label(name: str, item: h5py.Dataset) -> Label:
+def _scale_label(name: str, item: h5py.Dataset) -> Label:
     """Return the positions along a dimension, with their unit if they have one."""
     unit = text_attribute(item, "units") or text_attribute(item, "unit")
     values = numbers(item, _MOST_POSITIONS)
@@ -219,10 +221,10 @@ def _label(name: str, item: h5py.Dataset) -> Label:
     )
 
 
-def _positions(file: h5py.File) -> dict[str, Coordinate]:
+def _scale_positions(file: h5py.File) -> dict[str, Coordinate]:
     """Return the positions along the axes that a result file has as dimension scales: axis letter -> mm or s."""
     coordinates: dict[str, Coordinate] = {}
-    for letter, name in SCALE_NAMES.items():
+    for letter, name in SCALES_OF_AXES.items():
         # If the stack itself has the name of an axis, the scale has another one.
         for item in (member(file, f"{name}_axis"), member(file, name)):
             if letter in coordinates or not isinstance(item, h5py.Dataset) or not item.is_scale:
@@ -258,13 +260,13 @@ def _values(item: Any, most: int) -> NDArray[Any] | None:
 
 def text_attribute(item: Any, name: str) -> str:
     """Return an attribute as text without the zero bytes that end it in C; empty if it is missing."""
-    value = dict(_attributes(item, True, only=name)).get(name, "")
+    value = dict(_stored_attributes(item, True, only=name)).get(name, "")
     value = value.reshape(-1)[0] if isinstance(value, np.ndarray) and value.size else value
     text = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
     return text.replace("\0", "").strip()
 
 
-def _attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tuple[str, Any]]:
+def _stored_attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tuple[str, Any]]:
     for name in item.attrs:
         try:
             # References between arrays and their dimension scales are in a heap, and do not describe the stack.

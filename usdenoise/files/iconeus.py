@@ -99,7 +99,7 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
         array,
         layout=", ".join(words),
         time_last=False,
-        metadata=lambda: _metadata(header, "t" + letters, header_path(path).name),
+        metadata=lambda: _header_metadata(header, "t" + letters, header_path(path).name),
         assumptions=tuple(notes),
         block_frames=header.n_frames if n_blocks > 1 else None,
     )
@@ -123,7 +123,7 @@ def _read_header(path: Path) -> _Header:
     return _Header((n_x, n_y, n_z), n_angles, n_frames, n_blocks, offset, fields)
 
 
-def _metadata(header: _Header, axes: str, name: str) -> Found:
+def _header_metadata(header: _Header, axes: str, name: str) -> Found:
     fields, n_z = header.fields, header.lengths[2]
     pitches = fields.get(8, np.empty(0))[:3]
     spacing = {letter: float(f"{pitch:.7g}") for letter, pitch in zip("xyz", pitches, strict=False)}

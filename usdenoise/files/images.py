@@ -144,9 +144,11 @@ def write_nifti(
     """
     spatial = stack.spatial_axes
     rate = stack.frame_rate_hz if unit == "s" else None
-    starts = _starts(times, blocks, rate or 1.0)
+    # Each window begins half of its frames before its middle.
+    halves = [(block["n_frames"] - 1) / 2 / (rate or 1.0) for block in blocks]
+    starts = [round(float(middle) - half, 9) for middle, half in zip(times, halves, strict=True)]
     with_time = len(times) > 1 or rate is not None
-    image, in_mm = _image(power if with_time else power[0], stack, with_time)
+    image, in_mm = _nifti_image(power if with_time else power[0], stack, with_time)
     if with_time:
         step = float(np.median(np.diff(starts))) if len(times) > 1 else window / (rate or 1.0)
         image.header.set_zooms((*image.header.get_zooms()[:3], step))
@@ -175,13 +177,13 @@ def write_stat_map(path: Path, t: NDArray[np.float32], stack: GriddedStack) -> N
     OptionError
         If nibabel is not installed.
     """
-    image, in_mm = _image(t, stack, with_time=False)
+    image, in_mm = _nifti_image(t, stack, with_time=False)
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "unknown")
     image.header.set_intent("none", (), name="t")
     _write(path, image)
 
 
-def _image(values: NDArray[np.float32], stack: GriddedStack, with_time: bool) -> tuple[Any, bool]:
+def _nifti_image(values: NDArray[np.float32], stack: GriddedStack, with_time: bool) -> tuple[Any, bool]:
     """Return a NIfTI image of values with the axes of a stack, time first, and whether its affine is in mm."""
     nibabel, spatial = import_nibabel(), stack.spatial_axes
     present = "".join(letter for letter in _ORDER if letter in spatial)
@@ -220,14 +222,6 @@ def import_nibabel() -> Any:
         raise OptionError(
             "NIfTI requires the package nibabel", remedy="run pip install nibabel, or omit {nifti}"
         ) from error
-
-
-def _starts(
-    times: NDArray[np.float64], blocks: Sequence[Mapping[str, Any]], frames_a_unit: float
-) -> list[float]:
-    """Return when each window begins, from its middle and its frames."""
-    halves = [(block["n_frames"] - 1) / 2 / frames_a_unit for block in blocks]
-    return [round(float(middle) - half, 9) for middle, half in zip(times, halves, strict=True)]
 
 
 def _sidecar(

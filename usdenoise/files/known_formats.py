@@ -64,7 +64,7 @@ def opener(path: Path) -> tuple[Opener, str]:
         return _load("iconeus")
     if suffix == ICONEUS_HEADER:
         raise InputError(f"{path} is the header of an Iconeus recording; give the {ICONEUS} file")
-    if _has_hdf5_signature(head):
+    if any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096)):
         return _load("hdf5_reading")
     if head[:10] == b"MATLAB 5.0" or (suffix == ".mat" and len(head) >= 128):
         return _load("matlab_reading")
@@ -100,10 +100,6 @@ def is_zarr(path: Path) -> bool:
     """Check whether a path is the folder of a Zarr group or array."""
     # A path that may not be looked at is none; Path.is_file would raise.
     return any(os.path.isfile(path / mark) for mark in _ZARR_MARKS)
-
-
-def _has_hdf5_signature(head: bytes) -> bool:
-    return any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096))
 
 
 def _folder_opener(path: Path) -> tuple[Opener, str]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OutputError
-from usdenoise.files.stored import Index, StoredArray
+from usdenoise.files.stored import Index, StoredArray, n_selected
 from usdenoise.linalg.tall_matrices import row_blocks
 from usdenoise.pipeline.recording import chunk_edges
 from usdenoise.stack.arrays import checked_conversion
@@ -176,7 +176,7 @@ def read_stack(
     order = [axes.index(letter) for letter in canonical_axes(axes)]
     if stored.order[-1] != order[-1]:
         order = [order[-1], *order[:-1]]
-    whole = np.empty([_count(picked[axis]) for axis in order], dtype)
+    whole = np.empty([n_selected(picked[axis]) for axis in order], dtype)
     stack = whole.transpose(np.argsort(order))
 
     def copy_slab(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
@@ -222,7 +222,7 @@ def read_lines(
     """
     picked = _picked(stored, axes, frames)
     order = [axes.index(letter) for letter in "t" + canonical_axes(axes)[:-1]]
-    whole = scratch_array(scratch, [_count(picked[axis]) for axis in order], dtype)
+    whole = scratch_array(scratch, [n_selected(picked[axis]) for axis in order], dtype)
     chunks = chunks_of_lines(whole)
 
     def copy_slab(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
@@ -301,10 +301,6 @@ def _picked(stored: StoredArray, axes: str, frames: slice | None) -> list[slice]
     return picked
 
 
-def _count(selected: slice) -> int:
-    return len(range(selected.start, selected.stop, selected.step or 1))
-
-
 def _slabs_of(
     stored: StoredArray, axes: str, picked: list[slice], dtype: np.dtype[Any]
 ) -> list[tuple[Index, tuple[slice, ...]]]:
@@ -326,7 +322,7 @@ def _place_slabs(
     # A thread in the background copies one slab while the next one is read.
     with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None
-        done, sizes = 0, [itemsize * math.prod(map(_count, target)) for _, target in parts]
+        done, sizes = 0, [itemsize * math.prod(map(n_selected, target)) for _, target in parts]
         for number, (index, target) in enumerate(parts, 1):
             values = None if fill(index, target) else stored.read(index)
             done += sizes[number - 1]

@@ -268,7 +268,7 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
                 array,
                 read_options.n_axes,
                 time_last=True,
-                metadata=lambda: _nearby(path),
+                metadata=lambda: _scales_beside(path),
                 layout=layout or position,
                 form=form_of(parts),
             )
@@ -332,7 +332,7 @@ def _inside(path: Path, names: list[str]) -> dict[str, StoredArray]:
     return arrays
 
 
-def _nearby(path: Path) -> Found:
+def _scales_beside(path: Path) -> Found:
     """Return the fields of the structs UF and PData (PALA), and the small variables of the file."""
     from scipy.io import loadmat, whosmat
 

@@ -32,7 +32,9 @@ def other_variables_of_v5(source: Path, replaced: Collection[str]) -> list[str]:
     """Return the names of the variables of a file of version 5 that are not replaced, nor results of an earlier run."""
     from scipy.io import whosmat
 
-    return [name for name, _, _ in whosmat(str(source)) if name not in replaced and not _is_result(name)]
+    return [
+        name for name, _, _ in whosmat(str(source)) if name not in replaced and not _is_own_variable(name)
+    ]
 
 
 def append_variables_of_v5(path: Path, source: Path, names: Collection[str]) -> list[str]:
@@ -147,7 +149,8 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
     lost = _copy_items(source["/"], target["/"], skipped)
 
     def point_to_the_copy(name: str, item: Any) -> None:
-        if _is_cell(item):
+        # A cell array
+        if isinstance(item, h5py.Dataset) and h5py.check_ref_dtype(item.dtype) is h5py.Reference:
             references = source[name][()]
             for index, reference in enumerate(references.flat):
                 copied = target.get(source[reference].name) if reference else None
@@ -165,7 +168,7 @@ def _copy_items(source: h5py.Group, target: h5py.Group, skipped: Collection[str]
     lost = []
     for item in items(source):
         name = item.name.strip("/")
-        if name in skipped or _is_result(name):
+        if name in skipped or _is_own_variable(name):
             continue
         if any(one.startswith(f"{name}/") for one in skipped):
             if not isinstance(item, h5py.Group):
@@ -186,11 +189,7 @@ def _copy_items(source: h5py.Group, target: h5py.Group, skipped: Collection[str]
     return lost
 
 
-def _is_cell(item: Any) -> bool:
-    return isinstance(item, h5py.Dataset) and h5py.check_ref_dtype(item.dtype) is h5py.Reference
-
-
-def _is_result(name: str) -> bool:
+def _is_own_variable(name: str) -> bool:
     """Return whether a variable is of an earlier run of usdenoise."""
     return name[:1] != "#" and f"{name}/".startswith((*RESULTS_AND_TRUTH, "usdenoise"))
 
@@ -199,7 +198,7 @@ V5_LIMIT_BYTES = (1 << 31) - (1 << 20)
 """Largest variable of a version 5 file: its 2 GiB less 1 MiB for the header."""
 
 
-_LONGEST_NAME = 63
+_LONGEST_VARIABLE = 63
 """Most characters of a name in MATLAB."""
 
 
@@ -350,13 +349,15 @@ def _matlab_names(names: Iterable[str]) -> dict[str, str]:
     for name in parts:
         for depth, part in enumerate(parts[name]):
             fields.setdefault("/".join(parts[name][:depth]), []).append(part)
-    plain = {struct_name: distinct_names(inside, _plain, key=str) for struct_name, inside in fields.items()}
+    plain = {
+        struct_name: distinct_names(inside, _variable_name, key=str) for struct_name, inside in fields.items()
+    }
     return {
         name: "/".join(plain["/".join(parts[name][:depth])][part] for depth, part in enumerate(parts[name]))
         for name in parts
     }
 
 
-def _plain(name: str) -> str:
+def _variable_name(name: str) -> str:
     plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return (plain if plain[:1].isalpha() else f"x{plain}")[:_LONGEST_NAME]
+    return (plain if plain[:1].isalpha() else f"x{plain}")[:_LONGEST_VARIABLE]

@@ -1,7 +1,7 @@
 """Acquisitions of files: read or described in one call, or as recordings whose frames any process can read."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -18,7 +18,8 @@ from usdenoise.files.file_state import check_unchanged, file_state
 from usdenoise.files.layout import chunks_of_lines
 from usdenoise.files.open_input import Input, open_contents, open_input, pick
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import ReadOptions, ScaleKeywords, reading_options
+from usdenoise.options.job_options import ReadOptions, reading_options
+from usdenoise.options.keywords import LoadKeywords, shows_options
 from usdenoise.pipeline.devices import HOST, cupy_on
 from usdenoise.pipeline.recording import ArrayFrames, Chunk, Here, Recording, chunk_edges
 from usdenoise.stack.acquisition import Acquisition
@@ -56,19 +57,16 @@ class FileDescription:
     notes: tuple[str, ...] = ()
 
 
-def load(  # noqa: PLR0913
+@shows_options
+def load(
     path: str | Path,
     *,
     dtype: str | None = None,
     dataset: str | None = None,
-    axes: str | None = None,
     frames: slice | None = None,
-    frame_rate: float | None = None,
-    spacing: float | Sequence[float] | None = None,
-    center_frequency: float | None = None,
     device: str = "cpu",
     on_part: Callable[[int, int], None] | None = None,
-    **unknown: Unpack[ScaleKeywords],
+    **keywords: Unpack[LoadKeywords],
 ) -> Acquisition:
     """Read an acquisition from a file or a folder.
 
@@ -98,9 +96,9 @@ def load(  # noqa: PLR0913
         of NumPy.
     on_part : callable, optional
         Called with the number of bytes that are read, and of the whole stack.
-    **unknown
-        `frame_rate_hz`, `spacing_mm` and `center_frequency_hz` are the same as the names without units. Another name
-        raises an OptionError that lists these.
+    **keywords
+        Axes and scales. `frame_rate_hz`, `spacing_mm` and `center_frequency_hz` are the same as the names without units.
+        Another name raises an OptionError that lists these.
 
     Returns
     -------
@@ -131,16 +129,8 @@ def load(  # noqa: PLR0913
     >>> acquisition.iq.shape, acquisition.iq.dtype, acquisition.frame_rate_hz
     ((50, 72, 56), dtype('complex128'), 250.0)
     """
-    reading = {
-        "dataset": dataset,
-        "axes": axes,
-        "frames": frames,
-        "frame_rate": frame_rate,
-        "spacing": spacing,
-        "center_frequency": center_frequency,
-    }
     device = DenoiseOptions.declared["device"].checked(device)
-    with open_input(path, {**reading, **unknown}, dtype) as source:
+    with open_input(path, {"dataset": dataset, "frames": frames, **keywords}, dtype) as source:
         if source.metadata.contradiction:
             warnings.warn(source.metadata.contradiction, stacklevel=2)
         stack = source.read(on_part=on_part)

@@ -120,7 +120,7 @@ def without_axes(array: StoredArray, axes: Sequence[int]) -> StoredArray:
         return tuple(parts.get(axis, slice(0, 1, 1)) for axis in range(len(array.shape)))
 
     def read(index: Index) -> NDArray[Any]:
-        return array.read(whole(index)).reshape([_count(part) for part in index])
+        return array.read(whole(index)).reshape([n_selected(part) for part in index])
 
     def fill(index: Index, out: NDArray[Any]) -> None:
         assert array.fill is not None
@@ -157,7 +157,7 @@ def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> Sto
     dtype = complex_dtype(np.result_type(real.dtype, imaginary.dtype))
 
     def read(index: Index) -> NDArray[Any]:
-        values = np.empty([_count(part) for part in index], dtype)
+        values = np.empty([n_selected(part) for part in index], dtype)
         values.real, values.imag = real.read(index), imaginary.read(index)
         if scale != 1.0:
             values *= scale
@@ -177,7 +177,7 @@ def paired(array: StoredArray, axis: int) -> StoredArray:
 
     def read(index: Index) -> NDArray[Any]:
         parts = array.read((*index[:axis], slice(0, 2, 1), *index[axis:]))
-        values = np.empty([_count(part) for part in index], dtype)
+        values = np.empty([n_selected(part) for part in index], dtype)
         values.real, values.imag = np.moveaxis(parts, axis, 0)
         return values
 
@@ -201,7 +201,7 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
 
     def read(index: Index) -> NDArray[Any]:
         numbers = np.arange(index[axis].start, index[axis].stop, index[axis].step)
-        values = np.empty([_count(part) for part in index], dtype)
+        values = np.empty([n_selected(part) for part in index], dtype)
         index_slices: list[slice] = [slice(None)] * len(shape)
         for part, start, stop in zip(parts, starts[:-1], starts[1:], strict=True):
             first, last = (int(edge) for edge in np.searchsorted(numbers, [start, stop]))
@@ -233,7 +233,8 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
 
     def read(index: Index) -> NDArray[Any]:
         outer, inner = index[axis], index[axis + 1]
-        band = slice(outer.start * fast, (_last(outer) + 1) * fast, 1)
+        last = range(outer.start, outer.stop, outer.step)[-1]
+        band = slice(outer.start * fast, (last + 1) * fast, 1)
         values = array.read((*index[:axis], band, *index[axis + 2 :]))
         split = values.reshape(*values.shape[:axis], -1, fast, *values.shape[axis + 1 :])
         keep: list[slice] = [slice(None)] * split.ndim
@@ -285,9 +286,6 @@ def everything(array: StoredArray) -> NDArray[Any]:
     return array.read(tuple(slice(0, n, 1) for n in array.shape))
 
 
-def _count(part: slice) -> int:
-    return len(range(part.start, part.stop, part.step))
-
-
-def _last(part: slice) -> int:
-    return int(range(part.start, part.stop, part.step)[-1])
+def n_selected(part: slice) -> int:
+    """Return the number of elements of a slice that has a start and a stop."""
+    return len(range(part.start, part.stop, part.step or 1))

@@ -59,7 +59,7 @@ def stacks(
     if len(axes) == 4 and array.shape[3] == 1:
         array, axes = without_axes(array, [3]), "tzx"
     layout = "I and Q along the last axis" if dataset.shape[-1] == 2 else "RF along the last axis"
-    known = {"axes": (axes, "layout of zea"), **_scales(file, axes)}
+    known = {"axes": (axes, "layout of zea"), **_grid_scales(file, axes)}
 
     def metadata() -> Found:
         others = nearby(file, dataset).items()
@@ -69,7 +69,7 @@ def stacks(
     return ([], set()) if stack is None else ([stack], {_NEW, _OLD, _COORDINATES})
 
 
-def _scales(file: h5py.File, axes: str) -> dict[str, tuple[Any, str]]:
+def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[Any, str]]:
     scales: dict[str, tuple[Any, str]] = {}
     coordinates = member(file, _COORDINATES)
     if isinstance(coordinates, h5py.Dataset) and (spacing := _spacing(coordinates, axes)):

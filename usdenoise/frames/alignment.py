@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.registration import SPECKLE_PIXELS, TINY, Registration, Shift
+from usdenoise.frames.registration import SPECKLE_PIXELS, TINY_SINGLE, Registration, Shift
 from usdenoise.linalg.array_library import dtype_of, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import fit_gapped_rows
@@ -36,7 +36,7 @@ LEAST_GAIN_DB, MOST_GAIN_DB, GAIN_ERRORS = 0.05, 10.0, 4.0
 DEPTH_BANDS, UNEVEN_DB = 4, 0.5
 """Number of bands of the depth, and difference of the gain of one of them, in dB, from which the gain is uneven."""
 
-LEAST_PIXELS = 12
+REGISTERED_PIXELS = 12
 """Pixels along every axis of an image that is registered."""
 
 EDGE, EDGE_SHARE, FAR_SHIFT = 2, 20, 0.25
@@ -201,7 +201,7 @@ def completed(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
         rest = max(np.vdot(some, some).real - powers.sum(), 0.0) / n
         np.copyto(some, v @ courses, where=gaps)
     # Least squares of each pixel; the more a component is above the rest, the less its coefficient is pulled to 0.
-    conjugate, ridge = v.conj().astype(x.dtype), rest / np.maximum(powers, TINY)
+    conjugate, ridge = v.conj().astype(x.dtype), rest / np.maximum(powers, TINY_SINGLE)
     fitted = fit_gapped_rows(x.T @ conjugate, ~missing.T, conjugate, ridge)
     for tile in row_blocks(x.shape[1], FILL_PIXELS):
         np.copyto(x[:, tile], v.astype(x.dtype) @ fitted[tile].T, where=missing[:, tile])
@@ -254,7 +254,7 @@ def reference_of(
         return None
     # Some of many blocks have the same median.
     values = np.stack([images[number] for number in spread_rows(len(images), REFERENCE_BLOCKS)])
-    registers = registers and min(values.shape[1:]) >= LEAST_PIXELS
+    registers = registers and min(values.shape[1:]) >= REGISTERED_PIXELS
     median = np.median(values, axis=0)
     image = (
         values[np.argmax(values.reshape(len(values), -1) @ median.ravel())]
@@ -319,7 +319,7 @@ def shifted(frames: Any, shift: NDArray[np.float64]) -> Any:
     for chunk in row_blocks(len(frames), CHUNK_FRAMES):
         part = np.ascontiguousarray(frames[chunk])
         for axis, taps, places in kernels:
-            part = _along(part, axis, taps, places, is_compiled)
+            part = _interpolated_along(part, axis, taps, places, is_compiled)
         result[chunk] = part
     return result
 
@@ -354,7 +354,7 @@ def _shifted_image(item: tuple[NDArray[np.float32], NDArray[np.float64]]) -> NDA
     return moved
 
 
-def _along(
+def _interpolated_along(
     frames: NDArray[Any],
     axis: int,
     taps: NDArray[np.float64],

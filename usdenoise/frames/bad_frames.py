@@ -39,7 +39,7 @@ up to twice its size, and pixels differ in theirs."""
 MOST_FILLED = 0.5
 """Largest share of filled entries of a frame that counts in the usual misfit."""
 
-ROUNDING, TINY = float(np.finfo(np.float32).eps) ** 2, float(np.finfo(np.float32).tiny) ** 2
+LEAST_RIDGE, ABSOLUTE_RIDGE = float(np.finfo(np.float32).eps) ** 2, float(np.finfo(np.float32).tiny) ** 2
 """Least ridge, relative to the energy of the pixel subset, and absolute."""
 
 END_FRAMES = 10
@@ -52,7 +52,7 @@ LEAST_GOOD = 8
 
 MOST_ROUNDS = 12
 
-_FRAMES_A_BLOCK = 1024
+_COMPARED_TOGETHER = 1024
 """Frames that are compared with each other at a time."""
 
 
@@ -222,7 +222,7 @@ def find_bad_frames(
         return FrameSearch(ordered, n_frames, treatment, movement), subset
 
     if isinstance(option, tuple):
-        listed = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked(option, n_frames)]
+        listed = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked_numbers(option, n_frames)]
         return result(listed, FrameTreatment.LEFT_OUT, subset_without(option))
     if n_frames < LEAST_FRAMES:
         return result([], FrameTreatment.KEPT, subset_without(()))
@@ -249,7 +249,7 @@ def _mask(frames: Iterable[int], n_frames: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _checked(frame_numbers: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
+def _checked_numbers(frame_numbers: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
     for frame in frame_numbers:
         if not 0 <= frame < n_frames:
             raise OptionError(
@@ -277,7 +277,7 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     observed = sample.observed_mask(slice(None))
     # A frame without any entry is not a zero frame: it is unobserved already, and the model fills it.
     is_observed = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
-    blocks = row_blocks(rows.n_frames, _FRAMES_A_BLOCK)
+    blocks = row_blocks(rows.n_frames, _COMPARED_TOGETHER)
     alike = (
         np.concatenate([_alike(values, np.arange(each.start, each.stop)) for each in blocks], axis=1)
         & is_observed
@@ -340,16 +340,16 @@ def _regression(subset: SubsetValues, noise_rms: float | None) -> tuple[float, N
     if noise_rms is None:
         known = subset.subset
         powers = known.singular_values**2
-        ridge = max(n_pixels * known.noise_rms**2, ROUNDING * float(powers.sum()), TINY)
+        ridge = max(n_pixels * known.noise_rms**2, LEAST_RIDGE * float(powers.sum()), ABSOLUTE_RIDGE)
         inverses = powers / (powers + ridge)
         parts = np.stack([inverses, inverses / (powers + ridge), powers])
-        blocks = (known.right[frames].T for frames in row_blocks(len(known.right), _FRAMES_A_BLOCK))
+        blocks = (known.right[frames].T for frames in row_blocks(len(known.right), _COMPARED_TOGETHER))
         return ridge, np.concatenate(
             [parts @ np.abs(each).astype(np.float64) ** 2 for each in blocks], axis=1
         )
     values = subset.values.astype(np.result_type(subset.values.dtype, np.float64))
     gram = values @ values.conj().T
-    ridge = max(n_pixels * noise_rms**2, ROUNDING * float(np.trace(gram).real), TINY)
+    ridge = max(n_pixels * noise_rms**2, LEAST_RIDGE * float(np.trace(gram).real), ABSOLUTE_RIDGE)
     weights = np.linalg.solve(gram + ridge * np.eye(n_pixels), values)
     pairs = ((values, weights), (weights, weights), (values, values))
     return ridge, np.stack([np.vecdot(one.T, other.T).real for one, other in pairs])

@@ -8,10 +8,10 @@ from typing import Any
 import numba
 import numpy as np
 
-_OPTIONS = {"nogil": True, "cache": True, "fastmath": {"contract", "nsz", "reassoc"}}
+from usdenoise.linalg.compiled_lags import COMPILED_SUMS
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**COMPILED_SUMS)
 def along_rows(images: Any, taps: Any, places: Any, out: Any) -> None:
     """Set out[k, i, c] = sum_t taps[t] images[k, places[i + t], c], for real (n, m, columns) arrays.
 
@@ -40,7 +40,7 @@ def along_rows(images: Any, taps: Any, places: Any, out: Any) -> None:
                 )
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**COMPILED_SUMS)
 def along_columns(images: Any, taps: Any, places: Any, out: Any) -> None:
     """Do the same where columns are few: one, or two for complex numbers."""
     t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11 = taps

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.noise import TINY
 from usdenoise.frames.registration import middle_part
 from usdenoise.stack.arrays import offset_of, skewness
 from usdenoise.stack.sampling import spread_rows
@@ -160,9 +161,6 @@ def _turn(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np
     turn: NDArray[np.float64] = products - products.T
     return turn
 
-
-TINY = float(np.finfo(np.float64).tiny)
-"""Least energy by which is divided."""
 
 CLEARLY = 2.0
 """Ratio of the unlikeness of neighbours along two axes from which they differ. On phantoms of eleven kinds the envelope of

@@ -17,7 +17,7 @@ from usdenoise.stack.sampling import spread_rows
 CARPET_BANDS = 64
 """Bands of pixels of the carpet. A mean over 16 of 1024 pixels has a standard deviation of 1.1 dB in speckle."""
 
-FRAMES_A_BLOCK = 128
+MEASURED_TOGETHER = 128
 """Frames that are measured together: a megabyte of 1024 pixels in complex64."""
 
 
@@ -76,15 +76,17 @@ def frame_curves(
         first = max(frames.start - 1, 0)
         joined = sample.values[:, first : frames.stop]
         block, steps = joined[:, frames.start - first :], np.diff(joined, axis=1)
-        outside = _power(block - basis @ (basis.conj().T @ block))
+        outside = _frame_power(block - basis @ (basis.conj().T @ block))
         return (
-            _power(block).sum(axis=0, dtype=np.float64),
-            _power(steps).sum(axis=0, dtype=np.float64),
+            _frame_power(block).sum(axis=0, dtype=np.float64),
+            _frame_power(steps).sum(axis=0, dtype=np.float64),
             np.add.reduceat(outside, edges[:-1], axis=0, dtype=np.float64),
         )
 
-    measured = sample.executor.map(measure, row_blocks(n_frames, FRAMES_A_BLOCK))
+    measured = sample.executor.map(measure, row_blocks(n_frames, MEASURED_TOGETHER))
     intensity, steps, bands = (np.concatenate(part, axis=-1) for part in zip(*measured, strict=True))
+    medians = np.median(bands, axis=1, keepdims=True)
+    relative = np.divide(bands, medians, out=np.zeros_like(bands), where=medians > 0)
     return FrameCurves(
         intensity=np.where(is_observed, intensity / n_pixels, np.nan),
         dvars=np.append(
@@ -92,17 +94,11 @@ def frame_curves(
         ),
         outside=np.where(is_observed, bands.sum(axis=0) / n_pixels, np.nan),
         displacement=np.where(is_observed[:, None], displacement, np.nan),
-        carpet=_carpet(bands),
+        carpet=relative.astype(np.float32),
     )
 
 
-def _carpet(power: NDArray[np.float64]) -> NDArray[np.float32]:
-    medians = np.median(power, axis=1, keepdims=True)
-    relative = np.divide(power, medians, out=np.zeros_like(power), where=medians > 0)
-    return relative.astype(np.float32)
-
-
-def _power(values: NDArray[Any]) -> NDArray[Any]:
+def _frame_power(values: NDArray[Any]) -> NDArray[Any]:
     power: NDArray[Any] = values.real**2
     if np.iscomplexobj(values):
         power += values.imag**2

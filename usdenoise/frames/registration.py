@@ -20,7 +20,7 @@ GAUSS_NEWTON_STEPS = 2
 SPECKLE_PIXELS = 8
 """Pixels of an image whose envelopes count as one independent value, for standard errors."""
 
-TINY = float(np.finfo(np.float32).tiny)
+TINY_SINGLE = float(np.finfo(np.float32).tiny)
 
 
 def hann_window(size: tuple[int, ...], dtype: type[np.floating]) -> NDArray[Any]:
@@ -33,7 +33,7 @@ def hann_window(size: tuple[int, ...], dtype: type[np.floating]) -> NDArray[Any]
 
 def image_spectra(images: NDArray[np.float32]) -> NDArray[np.complex64]:
     """Return the Fourier transforms of real images, (n_images, pixels along each axis...), along all axes but the first."""
-    return np.fft.rfftn(images, axes=_axes(images)).astype(np.complex64, copy=False)
+    return np.fft.rfftn(images, axes=tuple(range(1, images.ndim))).astype(np.complex64, copy=False)
 
 
 def shifts(
@@ -58,13 +58,9 @@ def shifts(
         Positive where an image is shifted towards larger indices; 0 where one is the same everywhere.
     """
     cross = spectra * reference.conj()
-    cross *= _peak_spectrum(size) / np.maximum(np.abs(cross), TINY)
-    correlation = np.fft.irfftn(cross, size, axes=_axes(cross)).astype(np.float32, copy=False)
+    cross *= _peak_spectrum(size) / np.maximum(np.abs(cross), TINY_SINGLE)
+    correlation = np.fft.irfftn(cross, size, axes=tuple(range(1, cross.ndim))).astype(np.float32, copy=False)
     return _peaks(correlation)
-
-
-def _axes(images: NDArray[Any]) -> tuple[int, ...]:
-    return tuple(range(1, images.ndim))
 
 
 def _peak_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:
@@ -87,7 +83,7 @@ def _peaks(correlation: NDArray[np.float32]) -> NDArray[np.float64]:
             index = best.copy()
             index[:, axis] = (index[:, axis] + step) % n
             near.append(correlation[(np.arange(n_images), *index.T)].astype(np.float64))
-        low, peak, high = np.log(np.maximum(near, TINY))
+        low, peak, high = np.log(np.maximum(near, TINY_SINGLE))
         curvature = low - 2 * peak + high
         positions[:, axis] += np.where(curvature < 0, 0.5 * (low - high) / np.minimum(curvature, -1e-12), 0)
         positions[:, axis] -= n * (positions[:, axis] > n / 2)
@@ -197,7 +193,7 @@ def _normalised(image: NDArray[np.floating], window: NDArray[np.float32]) -> NDA
     """Return an image without its mean and with unit energy, both under a window."""
     values = image - np.sum(window * image, dtype=np.float64) / np.sum(window, dtype=np.float64)
     energy = np.sum(window * values**2)
-    normalised: NDArray[np.float64] = values / np.sqrt(energy) if energy > TINY else 0 * values
+    normalised: NDArray[np.float64] = values / np.sqrt(energy) if energy > TINY_SINGLE else 0 * values
     return normalised.astype(np.float32)
 
 
@@ -210,7 +206,7 @@ def _frequencies(size: tuple[int, ...]) -> list[NDArray[np.float64]]:
 LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 48, 3: 24}
 """Pixels along an axis of the middle part that is registered, by the number of spatial axes."""
 
-FRAMES_A_BLOCK = 64
+TRANSFORMED_TOGETHER = 64
 """Frames that are transformed together."""
 
 REFERENCE_FRAMES = 256
@@ -248,10 +244,12 @@ def displacements(
         windowed = (frames - counting.mean(axis=1, keepdims=True)) * window.ravel()
         # All frames count alike in the reference, a damaged one of many times the power too.
         norms = np.sqrt(row_squared_norms(windowed))[:, None]
-        windowed /= np.maximum(norms, TINY).astype(np.float32)
+        windowed /= np.maximum(norms, TINY_SINGLE).astype(np.float32)
         return image_spectra(windowed.reshape(values.shape))
 
-    blocks = [slice(first, first + FRAMES_A_BLOCK) for first in range(0, n_frames, FRAMES_A_BLOCK)]
+    blocks = [
+        slice(first, first + TRANSFORMED_TOGETHER) for first in range(0, n_frames, TRANSFORMED_TOGETHER)
+    ]
     step = n_frames // REFERENCE_FRAMES
     if step < 2:
         block_spectra = list(executor.map(lambda frames: spectra(envelopes[frames]), blocks))
@@ -259,7 +257,8 @@ def displacements(
         return np.concatenate(list(executor.map(lambda one: shifts(one, mean, tuple(size)), block_spectra)))
     reference = envelopes[::step]
     parts = executor.map(
-        lambda frames: spectra(reference[frames]).sum(axis=0), blocks[: -(-len(reference) // FRAMES_A_BLOCK)]
+        lambda frames: spectra(reference[frames]).sum(axis=0),
+        blocks[: -(-len(reference) // TRANSFORMED_TOGETHER)],
     )
     mean = np.sum(list(parts), axis=0)
     shifted = executor.map(lambda frames: shifts(spectra(envelopes[frames]), mean, tuple(size)), blocks)
@@ -283,7 +282,7 @@ MOVES = 0.75
 """Range of the displacement, in pixels, above which the image counts as moving. The sample data, with heartbeat and
 breathing, do not."""
 
-STEP, STEP_FRAMES = 0.5, 8
+SLIP, SLIP_FRAMES = 0.5, 8
 """Displacement in pixels between the medians of eight frames before and after a step, by which a probe has slipped."""
 
 SUDDEN = 0.6
@@ -359,7 +358,7 @@ def describe_movement(displacement: NDArray[np.float64], used: NDArray[np.bool_]
 
 
 def _steps(displacement: NDArray[np.float64]) -> tuple[tuple[int, ...], float]:
-    n, width = len(displacement), STEP_FRAMES
+    n, width = len(displacement), SLIP_FRAMES
     if n < 2 * width + 1:
         return (), 0.0
     windows = np.lib.stride_tricks.sliding_window_view(displacement, width, axis=0)
@@ -370,7 +369,7 @@ def _steps(displacement: NDArray[np.float64]) -> tuple[tuple[int, ...], float]:
     steps: list[int] = []
     largest = 0.0
     for k in np.argsort(-sizes):
-        if sizes[k] <= STEP:
+        if sizes[k] <= SLIP:
             break
         frame = int(k) + width
         if any(abs(frame - other) < 2 * width for other in steps):

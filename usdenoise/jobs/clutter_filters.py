@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import block_rows, row_squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.options.keywords import SharedKeywords
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.filter_chunk import filter_block
 from usdenoise.pipeline.inspection import find_signal_pixels
@@ -39,21 +40,8 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import RandomStream
 
-SHARED = ("rank", "sampling", "low_cutoff", "high_cutoff", "seed", "precision", "threads")
+SHARED = tuple(SharedKeywords.__annotations__)
 """Options of the denoiser that all compared filters share."""
-
-
-class SharedKeywords(TypedDict, total=False):
-    """These options as keyword arguments, for type checkers and editors; None is the default."""
-
-    rank: int | str | None
-    sampling: float | None
-    low_cutoff: int | str | None
-    high_cutoff: int | str | None
-    seed: int | None
-    precision: str | None
-    threads: int | None
-
 
 PAPER_TAU = 0.32
 """The paper's step as tau = 2 alpha / (n_pixels n_frames), with its alpha 1e7 and its stack of 26000 x 2400. Unlike
@@ -147,7 +135,7 @@ def _run_baseline(baseline: Baseline, stack: Acquisition, options: DenoiseOption
     )
 
 
-def _number(options: DenoiseOptions, name: str) -> int:
+def _required_number(options: DenoiseOptions, name: str) -> int:
     """Return an option that must be a number for a baseline."""
     value: str | int = getattr(options, name)
     if isinstance(value, str):
@@ -157,7 +145,7 @@ def _number(options: DenoiseOptions, name: str) -> int:
 
 def _rsvd(matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     rng = RandomStream.RANGE_FINDER.generator(options.seed)
-    rank = min(_number(options, "rank"), *matrix.shape)
+    rank = min(_required_number(options, "rank"), *matrix.shape)
     return keep_band(matrix, grid, options, executor, randomized_svd(matrix, rank, executor, rng))
 
 
@@ -171,7 +159,7 @@ def keep_band(
     matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor, model: LowRank
 ) -> Filtered:
     """Keep the shared band of some components, as `usdenoise run` does."""
-    low, high = _number(options, "low_cutoff"), options.high_cutoff
+    low, high = _required_number(options, "low_cutoff"), options.high_cutoff
     band = Band(low, model.rank if isinstance(high, str) else high, high == "none")
     n_pixels, n_frames = matrix.shape
     none, lattice = np.zeros(n_frames, bool), Lattice(grid, lattice_places(grid.shape))
@@ -203,7 +191,7 @@ def keep_band(
 def _highpass(
     matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor
 ) -> Filtered:
-    cutoff = end_of_clutter(matrix, _number(options, "low_cutoff"))
+    cutoff = end_of_clutter(matrix, _required_number(options, "low_cutoff"))
     filtered = _filter_in_time(matrix, grid, executor, partial(highpass, cutoff=cutoff))
     return replace(filtered, note=f"order 4, {cutoff:.3g} cycles per frame, where the clutter ends")
 
@@ -211,7 +199,7 @@ def _highpass(
 def _polynomial(
     matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor
 ) -> Filtered:
-    order = _number(options, "low_cutoff") - 1
+    order = _required_number(options, "low_cutoff") - 1
     filtered = _filter_in_time(matrix, grid, executor, partial(polynomial, order=order))
     return replace(filtered, note=f"order {order}")
 
@@ -263,5 +251,5 @@ CLUTTER_FILTERS: Mapping[str, str] = MappingProxyType(
 )
 """Name of each filter that can be compared -> its source."""
 
-USUAL = ("eta-decay", "svd", "rsvd", "highpass")
+USUAL_FILTERS = ("eta-decay", "svd", "rsvd", "highpass")
 """Filters that are compared by default: a user would choose between them. All other filters serve studies of methods."""

@@ -32,13 +32,13 @@ from usdenoise.jobs.clutter_filters import (
     BASELINES,
     CLUTTER_FILTERS,
     SHARED,
-    USUAL,
+    USUAL_FILTERS,
     Filtered,
-    SharedKeywords,
     run_filter,
 )
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.options.job_options import Display
+from usdenoise.options.keywords import SharedKeywords, shows_options
 from usdenoise.report.montages import montage_png
 from usdenoise.report.pages import comparison_page
 from usdenoise.report.panels import shortened, suitable_range_db
@@ -46,7 +46,7 @@ from usdenoise.report.result_record import input_record
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import plain, software, to_json
 
-POWER_DOPPLER, BLOOD_MAP = PICTURES = ("power Doppler", "blood map")
+POWER_DOPPLER, BLOOD_MAP = COMPARED_IMAGES = ("power Doppler", "blood map")
 """The images of each filtered stack."""
 
 FIGURES = ("contrast_db", "cnr", "gcnr", "correlation", "auc")
@@ -103,7 +103,7 @@ def relative_distance(matrix: NDArray[Any], reference: NDArray[Any]) -> float:
     return float(np.sqrt(difference / total)) if total > 0 else float("nan")
 
 
-_COLUMNS = {
+_METRIC_COLUMNS = {
     "seconds": ("s", "{:.2f}"),
     "held_out_rmse": ("held", "{:.2g}"),
     "distance_to_svd": ("to SVD", "{:.2g}"),
@@ -123,19 +123,21 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[st
     rows : sequence of mapping
         Rows of a comparison. The rows of blood maps show metrics alone, and are omitted without any.
     """
-    shown = [key for key in _COLUMNS if key == "seconds" or any(row[key] is not None for row in rows)]
+    shown = [key for key in _METRIC_COLUMNS if key == "seconds" or any(row[key] is not None for row in rows)]
     cells = []
     for row in rows:
         is_map = row["picture"] == BLOOD_MAP
         texts = [
-            "" if row[key] is None or (is_map and key not in FIGURES) else _COLUMNS[key][1].format(row[key])
+            ""
+            if row[key] is None or (is_map and key not in FIGURES)
+            else _METRIC_COLUMNS[key][1].format(row[key])
             for key in shown
         ]
         if row["status"] != "done":
             texts[0] = row["status"]
         if any(texts):
             cells.append([f"  {BLOOD_MAP}" if is_map else row["method"], *texts])
-    return ["method", *(_COLUMNS[key][0] for key in shown)], cells
+    return ["method", *(_METRIC_COLUMNS[key][0] for key in shown)], cells
 
 
 NUMBERS = ("rank", "low_cutoff", "iterations", "passes", "held_out_rmse")
@@ -173,6 +175,7 @@ class Comparison:
     reference: NDArray[np.float32] | None
 
 
+@shows_options
 def compare(
     acquisition: Acquisition,
     methods: Sequence[str] | None = None,
@@ -238,7 +241,7 @@ def compare(
     check_names(requested_options, SHARED)
     options = make_options(**requested_options)
     names = _checked_names(methods)
-    signal, background = _regions(acquisition, signal, background, truth)
+    signal, background = _both_regions(acquisition, signal, background, truth)
     exact: NDArray[Any] | None = None
     reference: NDArray[np.float32] | None = None
     reference_rank = options.rank
@@ -264,7 +267,7 @@ def compare(
     result = Comparison(rows=[], images=[], low_cutoff=options.low_cutoff, reference=reference)
     for name in names:
         row, images = done[name]
-        for picture, image in zip(PICTURES, images or (None,), strict=False):
+        for picture, image in zip(COMPARED_IMAGES, images or (None,), strict=False):
             figures = {} if image is None else figures_of_merit(image, signal, background, truth)
             result.rows.append({**row, "picture": picture, **figures})
             result.images.append(image)
@@ -304,7 +307,7 @@ def _run(
 
 
 def _checked_names(methods: Sequence[str] | None) -> list[str]:
-    names = list(dict.fromkeys(methods or USUAL))
+    names = list(dict.fromkeys(methods or USUAL_FILTERS))
     if names == ["all"]:
         return list(CLUTTER_FILTERS)
     for name in names:
@@ -316,7 +319,7 @@ def _checked_names(methods: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _regions(
+def _both_regions(
     acquisition: Acquisition,
     signal: NDArray[np.bool_] | None,
     background: NDArray[np.bool_] | None,
@@ -327,7 +330,11 @@ def _regions(
         signal = truth.vessel_mask if signal is None else signal
         background = ~truth.vessel_mask if background is None else background
     if (signal is None) != (background is None):
-        raise OptionError("contrast requires both regions", remedy="give {signal} and {background}")
+        raise OptionError(
+            "is one of two regions, which a contrast requires",
+            option="background" if signal is None else "signal",
+            remedy="give {signal} and {background}",
+        )
     if signal is not None and background is not None:
         metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)
     return signal, background
@@ -336,7 +343,7 @@ def _regions(
 FILES = ("comparison.csv", "comparison.png", "comparison.html", "comparison.json")
 """The files; the last is the report."""
 
-MOST_COLUMNS = 5
+MOST_IN_A_ROW = 5
 """Most images in a line of the montage."""
 
 
@@ -470,7 +477,7 @@ def _grid(outcome: Comparison, peak: float) -> list[list[tuple[str, NDArray[Any]
         if image is not None
     ]
     grid = []
-    for start in range(0, len(cells), 2 * MOST_COLUMNS):
-        line = cells[start : start + 2 * MOST_COLUMNS]
+    for start in range(0, len(cells), 2 * MOST_IN_A_ROW):
+        line = cells[start : start + 2 * MOST_IN_A_ROW]
         grid += [line[::2], line[1::2]]
     return grid

@@ -23,7 +23,6 @@ from usdenoise.files.tables import tsv_text
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
-from usdenoise.report.film import check_available
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
 from usdenoise.stack.geometry import GriddedStack
@@ -64,14 +63,16 @@ class NoProgress:
         return lambda *event: None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """Input, output and options of a job.
 
     Attributes
     ----------
-    path : Path
-        The acquisition.
+    paths : tuple of Path
+        The acquisition, or the files of a session in the order of time; none if they are still to come.
+    name : str
+        Name of the input, with which the names of the results begin unless they are in BIDS.
     root : Path
         Folder of the results, or of the derivative data set of BIDS.
     options : DenoiseOptions
@@ -93,15 +94,14 @@ class Job:
         none.
     session : SessionOptions or None
         Options of a session of several blocks; None (the default) for one acquisition.
-    paths : tuple of Path
-        Files of the session, in the order of time.
     regions : mapping
         Name of each region of a session -> the region in words; none by default.
     notes : tuple of str
         Sentences for the report; none by default.
     """
 
-    path: Path
+    paths: tuple[Path, ...]
+    name: str
     root: Path
     options: DenoiseOptions
     display: Display
@@ -112,9 +112,13 @@ class Job:
     memory: int | None = None
     dask: str | None = None
     session: SessionOptions | None = None
-    paths: tuple[Path, ...] = ()
     regions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        """The acquisition, or the first file of a session."""
+        return self.paths[0]
 
     @property
     def folder(self) -> Path:
@@ -124,7 +128,7 @@ class Job:
     @property
     def stem(self) -> str:
         """Beginning of the names of the results."""
-        return self.path.stem if self.bids is None else self.bids.entities
+        return self.name if self.bids is None else self.bids.entities
 
     @property
     def is_session(self) -> bool:
@@ -149,15 +153,13 @@ class Job:
         Raises
         ------
         OptionError
-            If they do not, or if a package for films or NIfTI is missing.
+            If they do not, or if a package for NIfTI is missing.
         """
         output = self.output
         if self.bids is not None and not output.nifti:
             raise OptionError("requires NIfTI files", option="bids", remedy="add {nifti}")
         if output.nifti:
             import_nibabel()
-        if self.is_session and self.session_options.movie is not None:
-            check_available(self.session_options.movie)
 
 
 class StageClock:

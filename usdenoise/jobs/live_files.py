@@ -17,9 +17,6 @@ from usdenoise.sessions.live_state import BlockAtWork, SessionUpdate
 from usdenoise.sessions.online_session import OnlineSession
 from usdenoise.system.threads import available_threads
 
-END_FILE = "usdenoise-end"
-"""A file of this name, which is new in the folder of the blocks, ends a live session."""
-
 POLL_S = 0.02
 """Seconds between two looks at the folder. Network folders send no events."""
 
@@ -56,8 +53,7 @@ class LiveBlocks:
     """Blocks of a session from a folder into which their files are still to come; an iterator over its updates.
 
     A file is a block when it can be read and has not changed from before it was read until after it was filtered. A file
-    that is still being written is tried again. It ends when a file named :data:`END_FILE` comes into the folder, or
-    nothing has come for a while.
+    that is still being written is tried again. It ends when nothing has come for a while.
 
     Parameters
     ----------
@@ -114,9 +110,8 @@ class LiveBlocks:
         self._folder, self._session = folder, session
         self._reading, self._precision = reading, precision
         self._patterns, self._idle_s = patterns, until_idle_s
-        self._output, self._old_end = output or folder, file_state(folder / END_FILE)
-        # Any pattern may match it.
-        self._seen = {str(folder / END_FILE)}
+        self._output = output or folder
+        self._seen: set[str] = set()
         self._candidates: dict[Path, _Candidate] = {}
         self._contents = KnownContents()
         self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
@@ -146,15 +141,13 @@ class LiveBlocks:
 
     @property
     def file_remarks(self) -> list[str]:
-        """Sentences on files that were skipped, that changed after they were filtered, and on an old end file."""
+        """Sentences on files that were skipped, and on files that changed after they were filtered."""
         remarks = [f"{path.name} is skipped: {why}" for path, why in self.passed_over.items()]
         remarks += [
             f"{path.name} changed after it was filtered: the live pictures show its old content, and the final series will "
             "contain the new one"
             for path in sorted(self._changed)
         ]
-        if self._old_end is not None and not self._is_ended():
-            remarks.append(f"{END_FILE} is older than this session and did not end it; remove it")
         return remarks
 
     def __iter__(self) -> Iterator[SessionUpdate]:
@@ -171,7 +164,7 @@ class LiveBlocks:
             elif not self._at_work:
                 errors = {path: each.error for path, each in self._candidates.items() if each.error}
                 is_idle = self._idle_s is not None and time.monotonic() - last > self._idle_s
-                if self._is_ended() or (is_idle and len(errors) == len(self._candidates)):
+                if is_idle and len(errors) == len(self._candidates):
                     wrong = [error for error in errors.values() if isinstance(error, OptionError)]
                     if wrong and not self._n_done:
                         raise wrong[0]
@@ -179,11 +172,6 @@ class LiveBlocks:
                     return
                 # A folder of many files, or on a network, is not looked at all the time.
                 time.sleep(max(POLL_S, 4 * (time.monotonic() - began)))
-
-    def _is_ended(self) -> bool:
-        """Return whether the file that ends the session came, or changed, since the session began."""
-        state = file_state(self._folder / END_FILE)
-        return state is not None and state != self._old_end
 
     def _look(self, now: float) -> bool:
         """Look for files that came, changed or went; return whether any did."""

@@ -63,7 +63,7 @@ class Product:
             for kind in _picture_formats(job):
                 key, on_page = f"{self.name}_{kind}", kind == "png" and self.is_on_page(job)
                 if on_page or results.has(key):
-                    drawn = PICTURES[self.name].draw(series, job.path.stem, job.display, kind)
+                    drawn = PICTURES[self.name].draw(series, job.name, job.display, kind)
                     results.add_picture(key, drawn)
         if self.write_others and self.is_requested(job):
             self.write_others(series, results)
@@ -105,11 +105,10 @@ def _power_files(name: str, job: Job) -> dict[str, str]:
 
 def _write_power_files(name: str, series: ResultSeries, results: Results) -> None:
     stack, job = series.geometry, results.job
-    kind = job.session_options.movie
     encoded_mean = tiff(series.means[name], stack.spatial_axes, stack.spacing_mm)
     results.path_of(f"{name}_tif").write_bytes(encoded_mean)
-    if kind is not None:
-        results.path_of(_FILM_KEYS[name]).write_bytes(film(name, series, job.path.stem, job.display, kind))
+    if job.session_options.movie is not None:
+        results.path_of(_FILM_KEYS[name]).write_bytes(film(name, series, job.name, job.display))
     if job.output.nifti:
         _write_nifti(name, series, results)
 
@@ -171,7 +170,7 @@ def _region_files(job: Job) -> dict[str, str]:
 def _write_regions(series: ResultSeries, results: Results) -> None:
     results.write_table(REGIONS, region_table(series))
     for kind in _picture_formats(results.job):
-        drawn = region_picture(series, f"{results.job.path.stem}: blood power of regions", kind)
+        drawn = region_picture(series, f"{results.job.name}: blood power of regions", kind)
         results.add_picture(f"{REGIONS}_{kind}", drawn)
 
 

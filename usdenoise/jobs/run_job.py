@@ -181,16 +181,17 @@ def run(  # noqa: PLR0913
     path = Path(path)
     root = Path(f"{path.stem}-usdenoise") if folder is None else Path(folder)
     job = Job(
-        path,
-        root,
-        options or DenoiseOptions(),
-        display or Display(),
-        output or Output(),
-        reading or {},
-        command,
-        None if bids is None else bids_name(bids, path),
-        memory,
-        dask,
+        paths=(path,),
+        name=path.stem,
+        root=root,
+        options=options or DenoiseOptions(),
+        display=display or Display(),
+        output=output or Output(),
+        reading=reading or {},
+        command=command,
+        bids=None if bids is None else bids_name(bids, path),
+        memory=memory,
+        dask=dask,
     )
     # Other acquisitions may be filtered into the same folder at the same time.
     with locked(job.folder, job.stem):
@@ -256,12 +257,12 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         page = None
         if job.output.judges_blood:
             shown, activations = pictures_on_page(results), activations_on_page(series, results)
-            page = page_of(job.path.stem, series, report, shown, activations)
+            page = page_of(job.name, series, report, shown, activations)
 
         # Commit: all files appear at once.
         written = results.commit(report, page)
     for doubt in report.doubts:
-        logger.warning("%r: %s", str(job.path), doubt.sentence)
+        logger.warning("%r: %s", job.name if job.is_session else str(job.path), doubt.sentence)
     if job.is_session:
         remove_spectra(job)
     if job.bids is not None:

@@ -1,52 +1,69 @@
-"""Sessions of many blocks: the library call, and the job behind ``usdenoise session``."""
+"""Sessions of many blocks in Python: a finished one, and one to which blocks are added as they are acquired."""
 
 import logging
+import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, Protocol, Unpack, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_IMAGES
-from usdenoise.errors import InputError, OptionError, cause_of, check_path
-from usdenoise.files.bids import bids_name
-from usdenoise.files.known_formats import acquisition_files, is_zarr, natural_key
-from usdenoise.files.output_folder import OutputFolder
+from usdenoise.errors import InputError, OptionError, cause_of
 from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.jobs.job import Job, NoProgress, Watcher
+from usdenoise.files.tables import events_of_rows, read_events
 from usdenoise.jobs.live_files import LiveBlocks
-from usdenoise.jobs.live_job import LivePages, follow
-from usdenoise.jobs.live_session import EventSource, events_of, live_session
 from usdenoise.jobs.main_file import save
-from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_blocks import series_of_blocks
-from usdenoise.jobs.session_inputs import BlocksOfFiles, with_own_window
+from usdenoise.jobs.session_inputs import BlocksOfFiles, block_files, only_folder, with_own_window
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.linalg.executor import Executor
-from usdenoise.options.denoise_options import DenoiseKeywords, DenoiseOptions, shows_options
-from usdenoise.options.job_options import Display, Output, SessionOptions
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import SCALE_NAMES, SessionOptions
+from usdenoise.options.keywords import (
+    BlockKeywords,
+    DenoiseKeywords,
+    LiveKeywords,
+    SeriesKeywords,
+    SessionKeywords,
+    StackKeywords,
+    parted,
+    shows_options,
+)
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
 from usdenoise.report.result_pictures import plot
 from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table
-from usdenoise.sessions.activation import ActivationMap
+from usdenoise.sessions.activation import ActivationMap, Event, check_events
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.measured_block import BlocksInMemory, BlockStore
+from usdenoise.sessions.online_session import OnlineSession
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_arrays import series_to_dataset
 from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.given_stack import as_acquisition
-from usdenoise.system.lock import locked
 
 logger = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class EventTable(Protocol):
+    """A pandas.DataFrame with the columns of a BIDS table of events."""
+
+    def to_dict(self, orient: Any) -> Any:
+        """Return the rows for "records"."""
+
+
+EventSource = str | Path | Sequence[tuple[float, float, str]] | EventTable
+"""A BIDS table of events, a DataFrame of its columns, or (onset, duration, trial_type) of each."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,23 +182,13 @@ class SessionResult:
         return plot(self, image, **settings)
 
 
-class SessionKeywords(DenoiseKeywords, total=False):
-    """The keyword arguments of :func:`usdenoise.session` besides `live`, for type checkers and editors."""
+class _AllKeywords(SessionKeywords, total=False):
+    """The keyword arguments of :func:`session` besides `live`, for type checkers and editors."""
 
-    axes: str | None
-    frame_rate: float | None
-    spacing: float | Sequence[float] | None
     preset: str | None
     options: DenoiseOptions | None
     reading: Mapping[str, Any] | None
-    block_interval_s: float | None
-    skip_bad_files: bool
-    registration: bool
-    gain_correction: bool
     events: EventSource | None
-    hrf: str
-    smoothing_mm: float
-    until_idle_s: float | None
     regions: Mapping[str, NDArray[np.bool_] | str] | None
     dask: str | None
     on_block: Callable[[int, int], None] | None
@@ -194,7 +201,7 @@ def session(
     stride: int | None = None,
     *,
     live: Literal[True],
-    **arguments: Unpack[SessionKeywords],
+    **arguments: Unpack[_AllKeywords],
 ) -> Iterator[SessionUpdate]: ...
 
 
@@ -205,7 +212,7 @@ def session(
     stride: int | None = None,
     *,
     live: Literal[False] = False,
-    **arguments: Unpack[SessionKeywords],
+    **arguments: Unpack[_AllKeywords],
 ) -> SessionResult: ...
 
 
@@ -215,25 +222,15 @@ def session(  # noqa: PLR0913
     window: int | None = None,
     stride: int | None = None,
     *,
-    axes: str | None = None,
-    frame_rate: float | None = None,
-    spacing: float | Sequence[float] | None = None,
+    live: bool = False,
     preset: str | None = None,
     options: DenoiseOptions | None = None,
     reading: Mapping[str, Any] | None = None,
-    block_interval_s: float | None = None,
-    skip_bad_files: bool = False,
-    registration: bool = True,
-    gain_correction: bool = True,
     events: EventSource | None = None,
-    hrf: str = "boxcar",
-    smoothing_mm: float = 0.0,
-    live: bool = False,
-    until_idle_s: float | None = None,
     regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
     dask: str | None = None,
     on_block: Callable[[int, int], None] | None = None,
-    **requested_options: Unpack[DenoiseKeywords],
+    **keywords: Unpack[SessionKeywords],
 ) -> SessionResult | Iterator[SessionUpdate]:
     """Filter the blocks of a session, and return their time series.
 
@@ -251,8 +248,9 @@ def session(  # noqa: PLR0913
         Frames from one block to the next, at most `window`; by default `window`.
     axes : str, optional
         One letter for each axis of an array, or of the stacks in the files, for example "tzx".
-    frame_rate, spacing : float; float or sequence of float, optional
-        Frames per second, and pixel pitch in mm, as for :func:`usdenoise.denoise`; by default from the files.
+    frame_rate, spacing, center_frequency : float; float or sequence of float; float, optional
+        Frames per second, pixel pitch in mm, and centre frequency in Hz, as for :func:`usdenoise.denoise`; by default from
+        the files.
     preset : str, optional
         "paper" for the settings of Zhang, Chiu and Zhang (AISTATS 2024).
     options : DenoiseOptions, optional
@@ -276,17 +274,18 @@ def session(  # noqa: PLR0913
         Full width at half maximum of the Gaussian that smooths the series for the activation maps; 0 (the default) for none.
     live : bool
         Whether the files are still to come into the folder `source`; by default not. Then an iterator over the updates
-        after each block is returned, which ends when a file named usdenoise-end is in the folder; see docs/live.md.
+        after each block is returned; see docs/live.md.
     until_idle_s : float, optional
-        Seconds without a new file after which a live session ends; by default it does not.
+        Seconds without a new file after which the iterator of a live session ends; by default it does not.
     regions : mapping, optional
         Regions whose mean blood power is followed, as for :class:`usdenoise.Session`; by default none.
     dask : str, optional
         Dask workers that read and filter the files, as for :func:`usdenoise.run`; by default none.
     on_block : callable, optional
         Called with the number of blocks that are done and of all blocks, for a progress bar.
-    **requested_options
-        Fields of :class:`usdenoise.DenoiseOptions`; None means the default.
+    **keywords
+        The parameters above without a place of their own, and the fields of :class:`usdenoise.DenoiseOptions`; None means
+        the default.
 
     Returns
     -------
@@ -295,8 +294,9 @@ def session(  # noqa: PLR0913
     Raises
     ------
     InputError, OptionError
-        As for :func:`usdenoise.load` and :func:`usdenoise.denoise`, if the files are unlike each other, and if the window or
-        the stride is impossible.
+        As for :func:`usdenoise.load` and :func:`usdenoise.denoise`, if the files are unlike each other, if the window or
+        the stride is impossible, and if a parameter does not apply: a live session has no windows, no Dask workers, no
+        missing blocks and no final series.
 
     Examples
     --------
@@ -307,30 +307,25 @@ def session(  # noqa: PLR0913
     >>> found.blood_power.shape, found.time.round(3).tolist(), found.time_unit
     ((3, 72, 56), [0.049, 0.149, 0.249], 's')
     """
+    of_stack, of_session, requested_options = parted(keywords, StackKeywords, SeriesKeywords, DenoiseKeywords)
     chosen = chosen_options(preset, options, requested_options)
-    named = {"axes": axes, "frame_rate_hz": frame_rate, "spacing_mm": spacing}
-    read_options = {**(reading or {}), **{name: value for name, value in named.items() if value is not None}}
-    blocks_options = SessionOptions(
-        window=window,
-        stride=stride,
-        block_interval_s=block_interval_s,
-        skip_bad_files=skip_bad_files,
-        registration=registration,
-        gain_correction=gain_correction,
-        hrf=hrf,
-        smoothing_mm=smoothing_mm,
-    )
-    if live:
-        finished = {"window": window, "stride": stride, "dask": dask, "on_block": on_block}
-        for name, value in {**finished, "skip_bad_files": skip_bad_files or None}.items():
-            if value is not None:
-                raise OptionError(f"{name} does not apply to a live session; omit it")
+    blocks_options = SessionOptions(window=window, stride=stride, live=live, **of_session)
+    named = {SCALE_NAMES.get(name, name): value for name, value in of_stack.items() if value is not None}
+    read_options = {**(reading or {}), **named}
+    if blocks_options.live:
+        # What only the final series of `usdenoise session` uses
+        final = {name: getattr(blocks_options, name) for name in ("skip_bad_files", "hrf", "smoothing_mm")}
+        is_given = {name: value != SessionOptions.declared[name].default for name, value in final.items()}
+        for name, given in {"dask": dask is not None, "on_block": on_block is not None, **is_given}.items():
+            if given:
+                raise OptionError(
+                    "does not apply to a live session, which has no final series in Python",
+                    option=name,
+                    remedy="omit it, or omit {live}",
+                )
         follower = live_session(chosen, blocks_options, regions, events)
-        return iter(
-            LiveBlocks(_only_folder([source]), follower, read_options, chosen.precision, (), until_idle_s)
-        )
-    if until_idle_s is not None:
-        raise OptionError("until_idle_s requires live=True")
+        input_folder, idle_s = only_folder([source]), blocks_options.until_idle_s
+        return iter(LiveBlocks(input_folder, follower, read_options, chosen.precision, (), idle_s))
     known, region_definitions = [] if events is None else events_of(events), drawn_regions(regions)
 
     def log_block(done: int, total: int) -> None:
@@ -373,207 +368,119 @@ def session(  # noqa: PLR0913
             ):
                 store = SpectraStore(Path(folder) / "spectra", "")
                 return series_of(blocks.recording, store, executor=executor, doubts=blocks.doubts)
-    if dask is not None:
-        raise OptionError("dask requires files, which workers read; omit it, or give a path")
-    if reading:
-        raise OptionError("reading requires a file; omit it, or give a path")
-    stack = as_acquisition(source, axes, frame_rate, spacing)
+    for name, value in {"dask": dask, "reading": reading}.items():
+        if value:
+            raise OptionError("requires files", option=name, remedy="omit it, or give a path")
+    stack = as_acquisition(source, **of_stack)
     recording = stack_session(stack, blocks_options, chosen.precision)
     return series_of(recording, BlocksInMemory(), stack.labels is not None)
 
 
-def block_files(
-    paths: str | Path | Sequence[str | Path], output: Path, patterns: Sequence[str] = ()
-) -> list[Path]:
-    """Return the files of the blocks of a session: the files of a folder in natural order, or the named files.
+class Session(OnlineSession):
+    """A session to which blocks are added one after the other, as they are acquired.
+
+    The clutter is estimated again as blocks come, and a block is filtered with the latest estimate.
+    :func:`usdenoise.session` filters all blocks with the final estimate, which is better.
 
     Parameters
     ----------
-    paths : path or sequence of paths
-        Files, and folders to search.
-    output : Path
-        A folder to skip.
-    patterns : sequence of str
-        Shell patterns that the names of files in folders must match; by default the suffixes of the known formats.
+    axes : str, optional
+        One letter for each axis of the blocks, for example "tzx"; needed for arrays.
+    frame_rate, spacing, center_frequency : float; float or sequence of float; float, optional
+        Frames per second, pixel pitch in mm, and centre frequency in Hz, as for :func:`usdenoise.denoise`.
+    events : str, Path, pandas.DataFrame or sequence of (onset, duration, trial_type), optional
+        Events in s from the first frame, as for :func:`usdenoise.session`. A file may grow while the session runs. By
+        default there are none.
+    preset, options, **keywords
+        As for :func:`usdenoise.denoise`.
+    block_interval_s : float, optional
+        Seconds from one block start to the next; by default from the blocks, or without pauses.
+    registration, gain_correction : bool
+        Whether blocks are registered to the previous blocks, and divided by the gain of the tissue; by default both.
+    regions : mapping, optional
+        Name -> region whose mean blood power is followed: a boolean array, or a text such as "rect:Z0,X0,Z1,X1",
+        "circle:Z,X,R" or the path of a mask image. By default none.
+
+    Raises
+    ------
+    OptionError
+        If an option is wrong.
+
+    Examples
+    --------
+    >>> import numpy as np, usdenoise
+    >>> stack = usdenoise.load("sample_data/phantom.h5").iq
+    >>> session = usdenoise.Session(axes="tzx", frame_rate=500)
+    >>> for block in np.split(stack, 3):
+    ...     update = session.add(block)
+    >>> update, update.blood_power.shape, update.series["whole image"].shape
+    (<SessionUpdate: block 2, 0 bad so far>, (72, 56), (3,))
+    """
+
+    @shows_options
+    def __init__(
+        self,
+        *,
+        preset: str | None = None,
+        options: DenoiseOptions | None = None,
+        regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
+        events: EventSource | None = None,
+        **keywords: Unpack[LiveKeywords],
+    ) -> None:
+        of_stack, of_session, requested_options = parted(
+            keywords, StackKeywords, BlockKeywords, DenoiseKeywords
+        )
+        super().__init__(
+            drawn_regions(regions),
+            chosen_options(preset, options, requested_options),
+            session=SessionOptions(**of_session),
+            events=None if events is None else _EventsSoFar(events),
+            **of_stack,
+        )
+
+
+def live_session(
+    options: DenoiseOptions,
+    session: SessionOptions,
+    regions: Mapping[str, NDArray[np.bool_] | str] | None,
+    events: EventSource | None,
+) -> OnlineSession:
+    """Return a session with the regions and events of :class:`Session`, and the options of a finished session."""
+    return OnlineSession(
+        drawn_regions(regions),
+        options,
+        session=session,
+        events=None if events is None else _EventsSoFar(events),
+    )
+
+
+class _EventsSoFar:
+    """The events of a session, from the current content of a file, or from its last content that was right."""
+
+    def __init__(self, events: EventSource) -> None:
+        self._source, self._known = events, list[Event]()
+
+    def __call__(self) -> tuple[list[Event], str]:
+        try:
+            events = events_of(self._source)
+            # Events may still be to come.
+            check_events(events, math.inf)
+        except InputError as error:
+            return self._known, cause_of(error)
+        self._known = events
+        return events, ""
+
+
+def events_of(source: EventSource) -> list[Event]:
+    """Return the events of a table or a DataFrame, or of tuples.
 
     Raises
     ------
     InputError
-        If there is none.
-    OptionError
-        If the results would be among them, or one is an array.
+        As for :func:`usdenoise.files.tables.read_events`.
     """
-    files: list[Path] = []
-    for path in [paths] if isinstance(paths, str | Path) else paths:
-        if not isinstance(path, str | Path):
-            raise OptionError(
-                "blocks in memory must be one stack", remedy="join the arrays along time, and give {window}"
-            )
-        check_path(path)
-        input_path = Path(path)
-        if input_path.is_dir() and not is_zarr(input_path):
-            _check_apart(input_path, output)
-            inside = acquisition_files(input_path, output, patterns)
-            files += sorted(inside, key=lambda file: natural_key(str(file)))
-        else:
-            files.append(input_path)
-    if not files:
-        raise InputError("no block file was found", remedy="name files or a folder, or give {patterns}")
-    return files
-
-
-def run_session(  # noqa: PLR0913
-    paths: Sequence[str | Path],
-    folder: str | Path,
-    *,
-    patterns: Sequence[str] = (),
-    options: DenoiseOptions | None = None,
-    display: Display | None = None,
-    output: Output | None = None,
-    bids: str | None = None,
-    session_options: SessionOptions | None = None,
-    regions: Mapping[str, str] | None = None,
-    dask: str | None = None,
-    reading: Mapping[str, Any] | None = None,
-    overwrite: bool = False,
-    command: list[str] | None = None,
-    watcher: Watcher | None = None,
-) -> dict[str, Any]:
-    """Filter a session, and write its series and what belongs to it.
-
-    Parameters
-    ----------
-    paths : sequence of paths
-        Files in the order of time, and folders whose files are taken in natural order.
-    folder : str or Path
-        Folder of the results.
-    patterns : sequence of str
-        Shell patterns that the names of files in folders must match; by default the suffixes of the known formats.
-    options, display, output, reading, overwrite, command, watcher
-        As for :func:`usdenoise.run`.
-    bids : str, optional
-        Entities of BIDS, as for :func:`usdenoise.run`; "auto" takes them from the name of the first file.
-    session_options : SessionOptions, optional
-        The time between blocks, the output for each block, and whether blocks are still to come.
-    regions : mapping, optional
-        Name -> region whose mean blood power is followed, in words as for :class:`usdenoise.Session`.
-    dask : str, optional
-        Dask workers, as for :func:`usdenoise.run`. Blocks that were lost with a worker are done again.
-
-    Returns
-    -------
-    dict
-        The report, as written to ``<name>_report.json``. If files of a live session were removed before its end, only
-        `output`, the paths of the live results, and `notes`, with what is missing.
-
-    Raises
-    ------
-    UsdenoiseError
-        For anything that the user can mend.
-    """
-    root, session_options = Path(folder), session_options or SessionOptions()
-    options, display, output = options or DenoiseOptions(), display or Display(), output or Output()
-    watcher, live_pages = watcher or NoProgress(), None
-    if session_options.live:
-        input_folder = _only_folder(paths)
-        stem = input_folder.absolute().name
-        if session_options.window is not None:
-            raise OptionError("a live session does not support windows", remedy="omit {window}")
-        # Errors of the final session are raised before the live session starts.
-        _check_apart(input_folder, root)
-        follower = live_session(options, session_options, regions, session_options.events)
-        name = None if bids in (None, "auto") else bids_name(bids, input_folder)
-        job = Job(
-            Path(f"{stem}.h5"),
-            root,
-            options,
-            display,
-            output,
-            reading or {},
-            command,
-            name,
-            session=session_options,
-        )
-        job.check()
-        with OutputFolder(job.folder, overwrite) as outputs:
-            outputs.reserve(f"{job.stem}_report.json")
-        blocks = LiveBlocks(
-            input_folder,
-            follower,
-            reading or {},
-            options.precision,
-            patterns,
-            session_options.until_idle_s,
-            root,
-        )
-        with locked(job.folder):
-            live_pages = follow(blocks, stem, root, display, watcher)
-        # The sample and the sums of the live session are as large as the ones that follow.
-        del blocks, follower
-        if live_pages.missing:
-            live_pages.end(is_finished=False)
-            return live_pages.result
-        # Files that are not blocks are missing blocks, and are reported.
-        session_options = replace(session_options, live=False, until_idle_s=None, skip_bad_files=True)
-    elif session_options.until_idle_s is not None:
-        raise OptionError("requires a live session", option="until_idle_s", remedy="add {live}")
-    files = block_files(paths, root, patterns)
-    session_options = with_own_window(session_options, files, reading or {})
-    # The results are named after the folder of the blocks, or after the one file.
-    named = files[0] if len(files) == 1 else Path(f"{files[0].absolute().parent.name}{files[0].suffix}")
-    job = Job(
-        named,
-        root,
-        options,
-        display,
-        output,
-        reading or {},
-        command,
-        None if bids is None else bids_name(bids, files[0]),
-        dask=dask,
-        session=session_options,
-        paths=tuple(files),
-        regions=regions or {},
-        notes=() if live_pages is None else tuple(live_pages.file_remarks),
-    )
-    # A run of the long file of a session writes to the same names.
-    with locked(job.folder), locked(job.folder, job.stem):
-        if live_pages is None:
-            return carry_out(job, overwrite, watcher)
-        return _final_series(job, overwrite, watcher, live_pages)
-
-
-def _final_series(job: Job, overwrite: bool, watcher: Watcher, live_pages: LivePages) -> dict[str, Any]:
-    """Return the report of the final series of a live session, or its live results if its files are removed meanwhile.
-
-    Events that are wrong take no series: it is then without activation maps.
-    """
-    report = None
-    try:
-        report = carry_out(job, overwrite, watcher)
-    except (InputError, OptionError) as error:
-        if not live_pages.missing:
-            if job.session_options.events is None:
-                raise
-            without = replace(job.session_options, events=None)
-            notes = (*job.notes, f"there is no activation map: {cause_of(error)}")
-            report = carry_out(replace(job, session=without, notes=notes), overwrite, watcher)
-    finally:
-        live_pages.end(is_finished=report is not None)
-    return report or live_pages.result
-
-
-def _check_apart(input_folder: Path, output: Path) -> None:
-    if input_folder.resolve() == output.resolve():
-        raise OptionError(
-            f"the output folder must differ from the input folder '{input_folder}'",
-            remedy="choose another one",
-        )
-
-
-def _only_folder(paths: Sequence[Any]) -> Path:
-    if len(paths) != 1 or not isinstance(paths[0], str | Path):
-        raise OptionError(
-            "a live session requires one folder, in which the blocks appear; name only this folder"
-        )
-    return Path(paths[0])
+    if isinstance(source, str | Path):
+        return read_events(Path(source))
+    if isinstance(source, EventTable):
+        return events_of_rows(source.to_dict("records"), "the table of events", "row", 0)
+    return [Event(*event) for event in source]

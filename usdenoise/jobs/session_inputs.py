@@ -1,4 +1,4 @@
-"""The blocks of a session in files."""
+"""The blocks of a session in files: which files, and the recording of their blocks."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -10,21 +10,22 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, NoStackError, OptionError
+from usdenoise.errors import InputError, NoStackError, OptionError, check_path
 from usdenoise.files.file_state import KnownContents, check_unchanged
 from usdenoise.files.iconeus import frames_a_block
+from usdenoise.files.known_formats import acquisition_files, is_zarr, natural_key
 from usdenoise.files.open_input import Input
 from usdenoise.files.recordings import FileFrames, StoredFile, last_file
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
 from usdenoise.sessions.blocks import (
-    NEAR,
     NO_STARTS,
     OR_IGNORE,
     OR_SKIP,
     FileTime,
     check_alike,
+    check_interval,
     is_against_times,
     start_times,
     time_notes,
@@ -229,12 +230,6 @@ class BlocksOfFiles:
 
     def _set_times(self, interval: float | None) -> NDArray[np.float64]:
         """Set the times of the first frames of the blocks, and return the times of the files."""
-        if interval is not None and self.recording.geometry.frame_rate_hz is None:
-            raise OptionError(
-                "is in s, and the frame rate is not known",
-                option="block_interval_s",
-                remedy="give {frame_rate_hz}",
-            )
         times, is_one_file = [file.time for file in self._files], len(self._files) == 1
         starts = start_times(times, self._frame_time, interval)
         # A missing block has no frames, and its time is the middle of its time slot.
@@ -242,12 +237,7 @@ class BlocksOfFiles:
         usual = float(np.median([time.duration for time in times if time]))
         has_windows = is_one_file or any(len(file.windows) > 1 for file in self._files)
         step = (self._stride or self._window or usual) if has_windows else usual
-        seconds = step * self._frame_time
-        if interval is not None and interval < (1 - NEAR) * seconds:
-            raise OptionError(
-                f"blocks of {seconds:g} s cannot begin every {interval:g} s",
-                remedy="raise {block_interval_s}",
-            )
+        check_interval(interval, self.recording.geometry.frame_rate_hz, step)
         blocks = self.recording.blocks
         for index, block in enumerate(blocks):
             begin = starts[block.file] + (middle if block.problem else block.start_s) * self._frame_time
@@ -329,6 +319,64 @@ class BlocksOfFiles:
         """
         for path, state in self.states.items():
             check_unchanged(Path(path), state)
+
+
+def block_files(
+    paths: str | Path | Sequence[str | Path], output: Path, patterns: Sequence[str] = ()
+) -> list[Path]:
+    """Return the files of the blocks of a session: the files of a folder in natural order, or the named files.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files, and folders to search.
+    output : Path
+        A folder to skip.
+    patterns : sequence of str
+        Shell patterns that the names of files in folders must match; by default the suffixes of the known formats.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    OptionError
+        If the results would be among them, or one is an array.
+    """
+    files: list[Path] = []
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        if not isinstance(path, str | Path):
+            raise OptionError(
+                "blocks in memory must be one stack", remedy="join the arrays along time, and give {window}"
+            )
+        check_path(path)
+        input_path = Path(path)
+        if input_path.is_dir() and not is_zarr(input_path):
+            check_apart(input_path, output)
+            inside = acquisition_files(input_path, output, patterns)
+            files += sorted(inside, key=lambda file: natural_key(str(file)))
+        else:
+            files.append(input_path)
+    if not files:
+        raise InputError("no block file was found", remedy="name files or a folder, or give {patterns}")
+    return files
+
+
+def check_apart(input_folder: Path, output: Path) -> None:
+    """Check that the folder of the results is not the folder of the blocks."""
+    if input_folder.resolve() == output.resolve():
+        raise OptionError(
+            f"the output folder must differ from the input folder '{input_folder}'",
+            remedy="choose another one",
+        )
+
+
+def only_folder(paths: Sequence[Any]) -> Path:
+    """Return the only one of the paths, the folder in which the blocks of a live session appear."""
+    if len(paths) != 1 or not isinstance(paths[0], str | Path):
+        raise OptionError(
+            "a live session requires one folder, in which the blocks appear; name only this folder"
+        )
+    return Path(paths[0])
 
 
 def with_own_window(

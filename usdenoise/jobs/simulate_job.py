@@ -79,7 +79,7 @@ def simulate_to_file(
                 _parts(phantom, held, truth, on_frames),
                 len(held) * settings.frames_a_block,
                 truth,
-                _attributes(settings, held[0]),
+                _truth_attributes(settings, held[0]),
                 to_json(record(command, asdict(settings), None)),
             )
         outputs.commit()
@@ -133,7 +133,7 @@ def _parts(
                 on_frames(done)
 
 
-def _attributes(settings: PhantomSettings, first_block: int) -> dict[str, Any]:
+def _truth_attributes(settings: PhantomSettings, first_block: int) -> dict[str, Any]:
     spatial = "zxy"[: len(settings.shape) - 1]
     attributes: dict[str, Any] = {
         "axes": "t" + spatial,

@@ -8,10 +8,11 @@ from typing import Any
 import numba
 import numpy as np
 
-_OPTIONS = {"nogil": True, "cache": True, "fastmath": {"contract", "nsz", "reassoc"}}
+# Sums may be reordered and fused; the order is fixed at compile time, so that results are reproducible.
+COMPILED_SUMS = {"nogil": True, "cache": True, "fastmath": {"contract", "nsz", "reassoc"}}
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**COMPILED_SUMS)
 def complex_lags(values: Any, parts: Any, sums: Any) -> None:
     """Add sum_t x[t + l] conj(x[t]) of each column x of `values`, over the parts of its rows t, to sums[half, column, l].
 
@@ -43,7 +44,7 @@ def complex_lags(values: Any, parts: Any, sums: Any) -> None:
                 sums[parts[q, 2], p, lag] += along + 1j * across
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**COMPILED_SUMS)
 def real_lags(values: Any, parts: Any, sums: Any) -> None:
     """Do the same for real columns; the sums are float64."""
     n, m = values.shape

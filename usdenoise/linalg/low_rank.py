@@ -152,7 +152,7 @@ def _normal(rows: NDArray[Any]) -> NDArray[Any]:
     return normal
 
 
-Product = tuple[NDArray[Any], NDArray[Any]]
+FactorPair = tuple[NDArray[Any], NDArray[Any]]
 """The matrix A B^H by its factors: A, (n_pixels, k), and B^H, (k, n_frames)."""
 
 
@@ -202,7 +202,7 @@ class LowRank:
         """Return the `rank` leading components, or all where there are fewer."""
         return type(self)(self.left[:, :rank], self.singular_values[:rank], self.right[:, :rank])
 
-    def band(self, low: int, high: int) -> Product:
+    def band(self, low: int, high: int) -> FactorPair:
         """Return the factors A and B^H of the components [low, high), whose sum is A B^H.
 
         Parameters

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import KW_ONLY, Field, dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 from usdenoise.errors import OptionError, in_python
@@ -38,7 +39,7 @@ class Kind:
     python_form: str = ""
 
 
-def _text(value: Any) -> str:
+def _accept_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
@@ -50,28 +51,28 @@ def _parse_truth(text: str) -> bool:
     return text.lower() == "true"
 
 
-def _truth(value: Any) -> bool:
+def _accept_truth(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError
     return value
 
 
-def _whole(value: Any) -> int:
+def _accept_whole(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError
     return operator.index(value)
 
 
-def _real(value: Any) -> float:
+def _accept_real(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError
     return float(value)
 
 
-TEXT = Kind("text", str, _text, "TEXT")
-SWITCH = Kind("true or false", _parse_truth, _truth, "true|false", "True or False")
-WHOLE = Kind("a whole number", int, _whole, "N")
-NUMBER = Kind("a number", float, _real, "X")
+TEXT = Kind("text", str, _accept_text, "TEXT")
+SWITCH = Kind("true or false", _parse_truth, _accept_truth, "true|false", "True or False")
+WHOLE = Kind("a whole number", int, _accept_whole, "N")
+NUMBER = Kind("a number", float, _accept_real, "X")
 
 KINDS = {str: TEXT, bool: SWITCH, int: WHOLE, float: NUMBER}
 """Kinds by the type of a field."""
@@ -86,21 +87,21 @@ def _parse_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _accept_names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not value:
         raise TypeError
-    return tuple(_text(name) for name in value)
+    return tuple(_accept_text(name) for name in value)
 
 
-def _device(value: Any) -> str:
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", _text(value)):
+def _accept_device(value: Any) -> str:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", _accept_text(value)):
         raise ValueError
     return str(value)
 
 
-DEVICE = Kind("cpu, cuda or cuda:N", str, _device, "DEVICE")
+DEVICE = Kind("cpu, cuda or cuda:N", str, _accept_device, "DEVICE")
 
-NAMES = Kind("names with commas", _parse_names, _names, "NAME[,NAME]")
+NAMES = Kind("names with commas", _parse_names, _accept_names, "NAME[,NAME]")
 
 
 def positive_numbers(
@@ -151,16 +152,18 @@ def _parse_frames(text: str) -> slice:
     return slice(*numbers_or_none)
 
 
-def _frames(value: Any) -> slice:
+def _accept_frames(value: Any) -> slice:
     if not isinstance(value, slice):
         raise TypeError
-    return slice(*(None if part is None else _whole(part) for part in (value.start, value.stop, value.step)))
+    return slice(
+        *(None if part is None else _accept_whole(part) for part in (value.start, value.stop, value.step))
+    )
 
 
 FRAMES = Kind(
     "A:B or A:B:S, for example 0:400",
     _parse_frames,
-    _frames,
+    _accept_frames,
     "A:B[:S]",
     "a slice of whole numbers, such as slice(0, 400)",
 )
@@ -181,14 +184,16 @@ def _parse_frame_numbers(text: str) -> list[int]:
     return frame_numbers
 
 
-def _frame_numbers(value: Any) -> tuple[int, ...]:
-    frame_numbers = {_whole(number) for number in ([value] if isinstance(value, numbers.Real) else value)}
+def _accept_frame_numbers(value: Any) -> tuple[int, ...]:
+    frame_numbers = {
+        _accept_whole(number) for number in ([value] if isinstance(value, numbers.Real) else value)
+    }
     if not frame_numbers or min(frame_numbers) < 0:
         raise ValueError
     return tuple(sorted(frame_numbers))
 
 
-FRAME_NUMBERS = Kind("frame numbers such as 3,17,40:45", _parse_frame_numbers, _frame_numbers, "LIST")
+FRAME_NUMBERS = Kind("frame numbers such as 3,17,40:45", _parse_frame_numbers, _accept_frame_numbers, "LIST")
 """Frame numbers, counted from 0; the end of a range is excluded."""
 
 
@@ -197,13 +202,13 @@ def _parse_levels(text: str) -> float | tuple[float, ...]:
     return levels[0] if len(levels) == 1 else levels
 
 
-def _levels(value: Any) -> float | tuple[float, float]:
+def _accept_levels(value: Any) -> float | tuple[float, float]:
     if isinstance(value, numbers.Real):
-        level = _real(value)
+        level = _accept_real(value)
         if not 0 < level < math.inf:
             raise ValueError
         return level
-    low, high = (_real(level) for level in value)
+    low, high = (_accept_real(level) for level in value)
     if not -math.inf < low < high < math.inf:
         raise ValueError
     return low, high
@@ -212,11 +217,45 @@ def _levels(value: Any) -> float | tuple[float, float]:
 LEVELS = Kind(
     "a positive number, or MIN,MAX with MIN below MAX",
     _parse_levels,
-    _levels,
+    _accept_levels,
     "DB|MIN,MAX",
     "a positive number, or (low, high) with low below high",
 )
 """A range below the maximum in dB, or two levels in dB."""
+
+
+FILM = Kind("gif, which programs such as ffmpeg convert to MP4", str, _accept_text, "gif")
+
+
+PATH = Kind("a path", Path, Path, "FILE")
+
+
+def _parse_size(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ValueError
+    return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
+
+
+BYTES = Kind(
+    "a size, for example 600M or 2.5G", _parse_size, _accept_whole, "BYTES", "a whole number of bytes"
+)
+
+
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    if not (name and value):
+        raise ValueError
+    return name, value
+
+
+NAMED_REGION = Kind(
+    "NAME=REGION, for example cortex=rect:10,20,30,60",
+    _parse_pair,
+    tuple,
+    "NAME=REGION",
+    "a name and a region",
+)
 
 
 _UNIT = re.compile(r"_(db|hz|mm|mm_s|pixels|s)$")
@@ -242,8 +281,11 @@ class Group(Enum):
     PHANTOM_KEYS = "Keys of --set"
 
 
-KEY_FLAGS = {Group.ESTIMATOR_KEYS: "--estimator", Group.PHANTOM_KEYS: "--set"}
-"""Groups whose options have no flag of their own but are keys of one: --estimator KEY=VALUE."""
+KEY_FLAGS = {
+    Group.ESTIMATOR_KEYS: ("--estimator", Group.ESTIMATOR),
+    Group.PHANTOM_KEYS: ("--set", Group.PHANTOM),
+}
+"""Groups whose options are keys of one flag, as in --estimator KEY=VALUE -> this flag, and its group."""
 
 
 @dataclass(frozen=True)
@@ -276,6 +318,10 @@ class Option:
         Flag of the command line; by default the name without its unit, and --no-NAME for options that are on by default.
     shown : str
         Default as the help shows it, if it is not the value itself.
+    repeated : bool
+        Whether the value is a tuple, whose elements have the kind of the option: the flag may be given several times.
+    short : str
+        One-letter flag; by default none.
     """
 
     name: str
@@ -292,6 +338,8 @@ class Option:
     most: float | None = None
     flag: str = ""
     shown: str = ""
+    repeated: bool = False
+    short: str = ""
 
     @property
     def default_text(self) -> str:
@@ -304,7 +352,7 @@ class Option:
 
     def form(self, kind_form: str) -> str:
         """Return in words what a value has to be, with the form of its kind."""
-        if self.choices:
+        if len(self.choices) > 1:
             return f"one{' or more' if self.kind is NAMES else ''} of {', '.join(self.choices)}"
         form = f"{', '.join(self.words)} or {kind_form}" if self.words else kind_form
         bounds = ["above 0"] if self.positive else []
@@ -341,6 +389,8 @@ class Option:
         if value is None:
             return self.default
         try:
+            if self.repeated and not isinstance(value, str):
+                return tuple(self._accepted(each) for each in value)
             return self._accepted(value)
         except (TypeError, ValueError):
             problem = f"{value!r} is not valid; it must be {self.python_form}"
@@ -441,7 +491,7 @@ def _declared(name: str, annotation: Any, group: Group, declared: "Field[Any]") 
         KINDS[kind] for kind in (int, float, bool, str) if kind in types
     )
     if settings["group"] in KEY_FLAGS:
-        settings["flag"] = f"{KEY_FLAGS[settings['group']]} {name}"
+        settings["flag"] = f"{KEY_FLAGS[settings['group']][0]} {name}"
     default_flag = f"no_{name}" if declared.default is True else _UNIT.sub("", name)
     settings.setdefault("flag", flag(default_flag))
     return Option(name, kind, declared.default, **settings)

@@ -1,15 +1,12 @@
 """The options of the denoiser, and the presets."""
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypedDict, TypeVar
+from typing import Any
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import DEVICE, FRAME_NUMBERS, Group, Options, option
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -176,7 +173,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         """Check that one step is given, and that the cutoffs leave components of the rank."""
         if self.step is not None and self.alpha is not None:
             raise OptionError(
-                "step and alpha set the same step size", remedy="give {step} or {alpha}, not both"
+                "sets the same step size as alpha", option="step", remedy="give {step} or {alpha}, not both"
             )
         low, high = self.low_cutoff, self.high_cutoff
         # Automatic values are made to fit once they are known.
@@ -197,30 +194,6 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
                 option="low_cutoff",
                 remedy=f"raise {{{name}}} or lower {{low_cutoff}}",
             )
-
-
-class DenoiseKeywords(TypedDict, total=False):
-    """The fields of :class:`DenoiseOptions` as keyword arguments, for type checkers and editors; None is the default."""
-
-    method: str | None
-    rank: int | str | None
-    sampling: float | None
-    seed: int | None
-    iterations: int | None
-    decay: float | None
-    damping: float | None
-    step: float | None
-    alpha: float | None
-    ridge: float | str | None
-    init: str | None
-    patience: int | None
-    low_cutoff: int | str | None
-    high_cutoff: int | str | None
-    refit: str | None
-    bad_frames: str | Sequence[int] | None
-    precision: str | None
-    threads: int | None
-    device: str | None
 
 
 PAPER = MappingProxyType(
@@ -261,21 +234,9 @@ def make_options(preset: str | None = None, **requested_options: Any) -> Denoise
     OptionError
         If the preset or an option is unknown, or a value is wrong.
     """
-    check_names(requested_options, [*DenoiseOptions.declared, "axes", "frame_rate", "spacing"])
+    check_names(requested_options, DenoiseOptions.declared)
     values = with_preset(preset, requested_options)
     return DenoiseOptions(**{name: values[name] for name in DenoiseOptions.declared if name in values})
-
-
-def shows_options(function: Function) -> Function:
-    """Give a function that takes fields of :class:`DenoiseOptions` a signature with their names and defaults."""
-    signature = inspect.signature(function)
-    named = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    fields = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=declared.default)
-        for name, declared in DenoiseOptions.declared.items()
-    ]
-    function.__signature__ = signature.replace(parameters=[*named, *fields])  # type: ignore[attr-defined]
-    return function
 
 
 def with_preset(preset: str | None, requested_options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,22 +1,28 @@
-"""Options beside the denoiser's: what is read from a file, what a job writes, its pictures, and the blocks of a session."""
+"""Options beside the denoiser's: what is read from a file, what a job writes, its pictures, and those of each command."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from pathlib import Path
+from typing import Any
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import (
+    BYTES,
+    FILM,
     FRAMES,
     LEVELS,
+    NAMED_REGION,
     NAMES,
     NUMBER,
+    PATH,
     SCALES,
     Group,
     Options,
     option,
     positive_numbers,
 )
+from usdenoise.options.denoise_options import PRESETS
 
 SCALE_NAMES = {
     "frame_rate": "frame_rate_hz",
@@ -24,14 +30,6 @@ SCALE_NAMES = {
     "center_frequency": "center_frequency_hz",
 }
 """Names of the scales in calls of the library, which have no units -> fields."""
-
-
-class ScaleKeywords(TypedDict, total=False):
-    """The scales with their units, as keyword arguments; None keeps the metadata of the file."""
-
-    frame_rate_hz: float | None
-    spacing_mm: float | Sequence[float] | None
-    center_frequency_hz: float | None
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,8 @@ def reading_options(options: Mapping[str, Any]) -> ReadOptions:
         If a name is unknown, or a value is of another kind.
     """
     check_names(options, [*ReadOptions.declared, *SCALE_NAMES])
-    return ReadOptions(**{SCALE_NAMES.get(name, name): value for name, value in options.items()})
+    given = {SCALE_NAMES.get(name, name): value for name, value in options.items() if value is not None}
+    return ReadOptions(**given)
 
 
 PRODUCT_NAMES = ("power", "blood", "directional", "signed", "velocity", "none")
@@ -197,7 +196,8 @@ class Display(Options, group=Group.OUTPUTS):
     )
     db_factor: float = option(
         10.0,
-        "Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper.",
+        "Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper, which {preset} sets.",
+        group=Group.RARE,
         least=10,
         most=20,
     )
@@ -237,7 +237,7 @@ class SessionOptions(Options, group=Group.SESSION):
     Raises
     ------
     OptionError
-        If a value is of another kind or outside its range, or the stride has no window or is longer.
+        If a value is of another kind or outside its range, or values contradict each other.
 
     Examples
     --------
@@ -289,18 +289,26 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     stacks: bool = option(False, "Write every filtered block too, for example for localisation.")
     zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
-    movie: str | None = option(None, "Write the series as a film.", choices=("gif", "mp4"))
+    movie: str | None = option(None, "Write the series as a film.", kind=FILM, choices=("gif",))
     live: bool = option(
         False,
-        "Filter the files of a folder as they arrive, and show pictures meanwhile. Ctrl-C, {until_idle_s} or a file named "
-        "usdenoise-end in the folder ends it; then the series is computed from all blocks.",
+        "Filter the files of a folder as they arrive, and show pictures meanwhile. Ctrl-C or {until_idle_s} ends it; then "
+        "the series is computed from all blocks.",
     )
     until_idle_s: float | None = option(
         None, "End a live session after S seconds without a new file.", metavar="S", positive=True
     )
 
     def check(self) -> None:
-        """Check that windows leave no frame out."""
+        """Check that windows leave no frame out, and that a live session has none."""
+        if self.live and (self.window is not None or self.stride is not None):
+            raise OptionError(
+                "does not apply to a live session, in which a file is a block",
+                option="window" if self.window is not None else "stride",
+                remedy="omit it, or omit {live}",
+            )
+        if self.until_idle_s is not None and not self.live:
+            raise OptionError("requires a live session", option="until_idle_s", remedy="give {live} too")
         if self.stride is None:
             return
         if self.window is None:
@@ -311,3 +319,148 @@ class SessionOptions(Options, group=Group.SESSION):
                 option="stride",
                 remedy="lower {stride}, so that no frame is missed",
             )
+
+
+@dataclass(frozen=True)
+class JobOptions(Options, group=Group.RESOURCES):
+    """Options of commands that work on files: which files, where the results go, and what the work may use.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind.
+    """
+
+    config: tuple[Path, ...] = option(
+        (),
+        "TOML file with options, named as the flags. Flags win over it.",
+        kind=PATH,
+        group=Group.INPUT,
+        repeated=True,
+    )
+    patterns: tuple[str, ...] = option(
+        (),
+        "Use only files with matching names in folders, for example '*.mat'. Repeat it for several patterns.",
+        group=Group.INPUT,
+        flag="--pattern",
+        metavar="GLOB",
+        shown="by their suffixes",
+        repeated=True,
+    )
+    regions: tuple[tuple[str, str], ...] = option(
+        (),
+        "Write the mean blood power of a region over the blocks: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with "
+        "mm at the end, or a mask image. Repeat it for several regions.",
+        kind=NAMED_REGION,
+        group=Group.SESSION,
+        flag="--region",
+        repeated=True,
+    )
+    preset: str | None = option(
+        None,
+        "Use the settings of the paper's ultrasound experiment, to compare with it. They remove no clutter. Other options "
+        "win over them.",
+        group=Group.ESTIMATOR,
+        choices=tuple(PRESETS),
+    )
+    output: Path | None = option(
+        None, "Folder of the results.", kind=PATH, group=Group.OUTPUTS, metavar="DIR", short="-o"
+    )
+    bids: str | None = option(
+        None,
+        "Name the results as in BIDS, for example sub-01_task-rest, in a derivative data set. auto takes the name of the "
+        "acquisition; it is the default with {nifti} in a BIDS data set, unless you give none. Requires {nifti}.",
+        group=Group.OUTPUTS,
+        metavar="ENTITIES",
+    )
+    overwrite: bool = option(False, "Replace existing results, also complete ones.", group=Group.OUTPUTS)
+    memory: int | None = option(
+        None,
+        "Largest memory to use, for example 600M. A larger stack goes into a temporary file in the folder of the results.",
+        kind=BYTES,
+        positive=True,
+        shown="the free memory",
+    )
+    dask: str | None = option(
+        None,
+        "Work on Dask workers: on N processes that are started here, or on the workers of the scheduler at ADDRESS, which "
+        "see the same files.",
+        metavar="N|ADDRESS",
+    )
+
+
+@dataclass(frozen=True)
+class BatchOptions(Options, group=Group.BATCH):
+    """Options of a batch.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind or outside its range.
+    """
+
+    jobs: int | None = option(
+        None,
+        "Scans to work on at a time, without {dask}. Fewer run when memory is short.",
+        least=1,
+        shown="one for each processor",
+    )
+    dry_run: bool = option(False, "Show what would be done with each scan, and why; write nothing.")
+    flat: bool = option(
+        False,
+        "Also put the filtered stacks into DIR/stacks, each under the name of its input, and nothing else. With {method} "
+        "svd, pictures, pages and doubts about blood require {products}.",
+        group=Group.OUTPUTS,
+    )
+
+
+@dataclass(frozen=True)
+class CompareOptions(Options, group=Group.REGIONS):
+    """Options of a comparison.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind.
+    """
+
+    methods: tuple[str, ...] = option(
+        (),
+        "Method to run, or all. Repeat it for several methods.",
+        group=Group.ESTIMATOR,
+        flag="--method",
+        short="-m",
+        metavar="NAME",
+        shown="eta-decay, svd, rsvd, highpass",
+        repeated=True,
+    )
+    signal: str | None = option(
+        None,
+        "Region of blood: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with mm at the end, or a mask image.",
+        metavar="REGION",
+    )
+    background: str | None = option(
+        None, "Region to compare the signal with, in the same forms.", metavar="REGION"
+    )
+
+
+@dataclass(frozen=True)
+class ReproduceOptions(Options, group=Group.EXPERIMENTS):
+    """Options of the paper's experiments.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind or outside its range.
+    """
+
+    n_seeds: int | None = option(
+        None,
+        "Number of random seeds for each 10 x 10 experiment.",
+        flag="--seeds",
+        least=1,
+        shown="10, or 2 with --quick",
+    )
+    quick: bool = option(
+        False, "Use fewer seeds and a small phantom: all experiments take less than a minute."
+    )

@@ -21,7 +21,7 @@ LEAST_PIXELS = 8
 # An amplitude ratio of 1e10: amplitudes and powers stay well within single precision.
 MOST_DB = 200
 # Gains of real scans are 20 to 60 dB. With both at their limit, the noise is still within single precision.
-MOST_GAIN_DB = 100
+MOST_DEPTH_GAIN_DB = 100
 # Beyond 60 dB over tissue, single precision would lose the tissue.
 MOST_LEVEL = 1000
 # Scatterers are drawn within 6 wavelengths around the image, and tissue moves by itself.
@@ -34,7 +34,7 @@ MOST_ACTIVATION = 1000
 MOST_CORRELATION = 100
 
 # The scatterers of more would take hours and gigabytes.
-MOST_VESSELS = 1000
+MOST_THIN_VESSELS = 1000
 # 8 TB.
 MOST_ENTRIES = 10**12
 # The pixel pitch of a lower centre frequency would be more than a metre.
@@ -109,7 +109,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         "How much stronger the noise is at the bottom than at the top, as after a time-gain compensation.",
         metavar="DB",
         least=0,
-        most=MOST_GAIN_DB,
+        most=MOST_DEPTH_GAIN_DB,
     )
     """20 log10 of amplitudes, linear in dB over the depth."""
     noise_correlation_pixels: float = _key(
@@ -121,7 +121,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     correlation of the complex noise that is modulated."""
     attenuation_db: float = _key(
         0.0,
-        (0, MOST_GAIN_DB),
+        (0, MOST_DEPTH_GAIN_DB),
         "Loss of tissue and blood from the top of the image to the bottom, linear in dB.",
     )
     max_speed_mm_s: float | None = _key(
@@ -133,7 +133,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     """Averaged over the heartbeat; the peak of the pulse is 30 % faster. The speeds of all vessels are scaled to it.
     Axial velocities alias beyond wavelength_mm * frame_rate_hz / 4: 6.4 mm/s at 250 Hz and 15 MHz."""
     thin_vessels: int = _key(
-        0, (0, MOST_VESSELS), "Number of additional vessels that are 1 to 2 pixels wide."
+        0, (0, MOST_THIN_VESSELS), "Number of additional vessels that are 1 to 2 pixels wide."
     )
     """Levels refer to the other vessels alone, and a thin vessel has their scatterers a volume. Its pixels are darker,
     as it fills only a part of the point-spread function."""

@@ -274,7 +274,7 @@ def interference(settings: PhantomSettings, number: int) -> NDArray[Any]:
 
 
 # exp(-(d / (2 s))^2) is below 1e-18 from 13 standard deviations on.
-REACH = 13
+NOISE_REACH = 13
 
 
 def depth_gain(settings: PhantomSettings, bottom_db: float) -> NDArray[np.float32]:
@@ -355,7 +355,7 @@ def _axis_filter(n: int, sigma: float) -> NDArray[Any]:
     It is the root of the DFT of the periodic autocorrelation, so that the correlation is right for a `sigma` below
     one pixel, too.
     """
-    turns = math.ceil(REACH * sigma / n) + 1
+    turns = math.ceil(NOISE_REACH * sigma / n) + 1
     distance = np.arange(-turns * n, (turns + 1) * n).reshape(-1, n)
     # A sigma of nearly nothing makes the distance infinite, and the correlation zero.
     with np.errstate(over="ignore"):

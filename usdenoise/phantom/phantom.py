@@ -186,21 +186,21 @@ class Phantom:
         tissue = self._tissue(self._calibration)
         blood = self._flow(self._calibration, "vessels")
         clutter = 10 ** (self.settings.clutter_to_blood_db / 20)
-        blood_rms = _rms(blood[:, self._level_mask.reshape(self.mask.shape)])
-        return np.float32(clutter / _rms(tissue)), np.float32(1 / blood_rms)
+        blood_rms = _rms_of(blood[:, self._level_mask.reshape(self.mask.shape)])
+        return np.float32(clutter / _rms_of(tissue)), np.float32(1 / blood_rms)
 
     @cached_property
     def _interference_level(self) -> np.float32:
         tissue_gain, blood_gain = self._gains
         tissue = self._tissue(self._calibration) * tissue_gain
         blood = self._flow(self._calibration, "vessels", "thin") * blood_gain
-        return np.float32(self.settings.bad_frame_level * _rms(tissue + blood))
+        return np.float32(self.settings.bad_frame_level * _rms_of(tissue + blood))
 
     @cached_property
     def _capillary_gain(self) -> np.float32:
         frames = self._flow(self._calibration, "capillaries")
         level = 10 ** ((self.settings.capillary_db or 0.0) / 20)
-        return np.float32(level / _rms(frames[:, self.capillary_mask]))
+        return np.float32(level / _rms_of(frames[:, self.capillary_mask]))
 
     def _tissue(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
         from usdenoise.phantom.splat import tissue_frame
@@ -247,5 +247,5 @@ class Phantom:
         return real
 
 
-def _rms(values: NDArray[Any]) -> float:
+def _rms_of(values: NDArray[Any]) -> float:
     return float(np.sqrt(np.mean(np.abs(values) ** 2, dtype=np.float64)))

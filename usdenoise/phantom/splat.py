@@ -17,10 +17,10 @@ REACH = 4.5  # standard deviations: the edge of the footprint is 88 dB down, bel
 # Room for the weights of a footprint: 2 REACH SIGMA + 1 is at most 9.1 in depth and lateral and 28 in elevation.
 ROOM, ROOM_Y = 16, 64
 
-_OPTIONS = {"nogil": True, "cache": True}
+_COMPILED = {"nogil": True, "cache": True}
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**_COMPILED)
 def _displaced(z: float, x: float, field: DisplacementField) -> tuple[float, float, float]:
     """Return the displacement (z, x, y) at a point by bilinear interpolation in the field's grid."""
     nodes = field.nodes
@@ -40,7 +40,7 @@ def _displaced(z: float, x: float, field: DisplacementField) -> tuple[float, flo
     return dz, dx, dy
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**_COMPILED)
 def _taps(center: float, sigma: float, n: int, weights: NDArray[Any]) -> tuple[int, int]:
     """Write the Gaussian weights of the pixels around `center` into `weights`; return the first and last pixel."""
     first = max(math.ceil(center - REACH * sigma), 0)
@@ -51,7 +51,7 @@ def _taps(center: float, sigma: float, n: int, weights: NDArray[Any]) -> tuple[i
     return first, last
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**_COMPILED)
 def _add(
     z: float,
     x: float,
@@ -79,7 +79,7 @@ def _add(
                 image[i, j, k] += part * np.float32(w_y[k - y0])
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**_COMPILED)
 def tissue_frame(
     positions_at_rest: NDArray[Any],
     amplitude: NDArray[Any],
@@ -116,7 +116,7 @@ def tissue_frame(
         )
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**_COMPILED)
 def _fresh_phase(scatterer: int, passage: int) -> float:
     """Return a pseudo-random phase in [0, 2 pi) for one passage of a scatterer through its vessel.
 
@@ -133,7 +133,7 @@ def _fresh_phase(scatterer: int, passage: int) -> float:
     return float(word >> np.uint64(11)) * (2.0 * math.pi / 9007199254740992.0)
 
 
-@numba.njit(**_OPTIONS)
+@numba.njit(**_COMPILED)
 def blood_frame(
     blood: BloodScatterers, flow_seconds: float, field: DisplacementField, sigma_y: float, image: NDArray[Any]
 ) -> None:

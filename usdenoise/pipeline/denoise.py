@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Unpack
@@ -15,7 +15,8 @@ from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import interpolated
-from usdenoise.options.denoise_options import DenoiseKeywords, DenoiseOptions, make_options, shows_options
+from usdenoise.options.denoise_options import DenoiseOptions, make_options
+from usdenoise.options.keywords import DenoiseKeywords, FilterKeywords, StackKeywords, parted, shows_options
 from usdenoise.pipeline.dask_executor import (
     DaskExecutor,
     LazyExecutor,
@@ -39,20 +40,16 @@ logger = logging.getLogger(__name__)
 
 
 @shows_options
-def denoise(  # noqa: PLR0913
+def denoise(
     acquisition: Acquisition | NDArray[Any],
     *,
-    axes: str | None = None,
-    frame_rate: float | None = None,
-    spacing: float | Sequence[float] | None = None,
-    center_frequency: float | None = None,
     preset: str | None = None,
     options: DenoiseOptions | None = None,
     start: Factors | None = None,
     in_place: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_progress: Callable[[str, int, int], None] | None = None,
-    **requested_options: Unpack[DenoiseKeywords],
+    **keywords: Unpack[FilterKeywords],
 ) -> DenoiseResult:
     """Estimate the leading components of a stack from a sample of its entries, and keep a band of them.
 
@@ -90,8 +87,8 @@ def denoise(  # noqa: PLR0913
     on_progress : callable, optional
         Called with the next step ("check", "solve", "filter", "done"), the number of finished steps and its largest
         value, for a progress bar. An iteration is one step; the solver may stop before the last one.
-    **requested_options
-        Fields of :class:`usdenoise.DenoiseOptions`; None means the default.
+    **keywords
+        Axes and scales, and the fields of :class:`usdenoise.DenoiseOptions`; None means the default.
 
     Returns
     -------
@@ -102,7 +99,7 @@ def denoise(  # noqa: PLR0913
     Raises
     ------
     InputError
-        If the array cannot be a stack, or is zero or unobserved everywhere, if its magnitudes are outside SCALES, or
+        If the array cannot be a stack, or is zero or unobserved everywhere, if its magnitudes are outside 1e-12 to 1e14, or
         if entries are unobserved and the method is "svd".
     OptionError
         If the options contradict each other or the stack, an argument has the wrong type, or the stack is a Dask array and
@@ -122,7 +119,8 @@ def denoise(  # noqa: PLR0913
     >>> bool(abs(result.power_doppler.mean() - 1) < 0.1)  # the power of the noise is left
     True
     """
-    stack = as_acquisition(acquisition, axes, frame_rate, spacing, center_frequency)
+    of_stack, requested_options = parted(keywords, StackKeywords, DenoiseKeywords)
+    stack = as_acquisition(acquisition, **of_stack)
     chosen = chosen_options(preset, options, requested_options)
     factors = None if start is None else _as_factors(start)
     if is_dask_array(stack.iq):
@@ -262,9 +260,13 @@ def chosen_options(
         return make_options(preset, **requested_options)
     single = [*(["preset"] if preset is not None else []), *requested_options]
     if single:
-        raise OptionError(f"options contains all options; omit {', '.join(single)}, or set them in options")
+        raise OptionError(
+            "contains all options",
+            option="options",
+            remedy=f"omit {', '.join(single)}, or set them in options",
+        )
     if not isinstance(options, DenoiseOptions):
-        raise OptionError(f"options must be a DenoiseOptions, not {type(options).__name__}")
+        raise OptionError(f"must be a DenoiseOptions, not {type(options).__name__}", option="options")
     return options
 
 

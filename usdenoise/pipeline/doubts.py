@@ -26,7 +26,7 @@ MOST_TISSUE = 0.5
 LEAST_REPEATABLE = 0.5
 """Correlation of the blood maps of two halves of the frames below which they are doubtful."""
 
-MOST_VESSELS = 0.8
+LARGEST_VESSEL_SHARE = 0.8
 """Share of the image in vessels above which they are doubtful: a signal everywhere is tissue or noise."""
 
 
@@ -146,7 +146,7 @@ def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
         doubts.append(
             ("repeatability", f"the blood maps of two halves of the frames correlate by only {repeats:.2f}")
         )
-    if picture.vessel_share > MOST_VESSELS:
+    if picture.vessel_share > LARGEST_VESSEL_SHARE:
         doubts.append(
             (
                 "vessels-everywhere",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.picture_quality import ROUNDING, PictureQuality
+from usdenoise.blood.picture_quality import ROUNDING_POWER, PictureQuality
 from usdenoise.clutter.bad_pixels import (
     COHERENT,
     MOST_NOISY,
@@ -328,7 +328,7 @@ def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstima
         found_in = map_chunks(filtered_power, middle, executor, left, signal.shape, found.excluded)
         ((power, in_time, in_space),) = found_in
         # Without noise, rounding errors are left.
-        signal &= (power > ROUNDING * energy).reshape(signal.shape)
+        signal &= (power > ROUNDING_POWER * energy).reshape(signal.shape)
         groups = list(standing_out(power.reshape(signal.shape), signal))
         noisy = [pixels for axis, pixels in groups if is_noise(axis, pixels, in_time, in_space)]
         # Beside very noisy pixels the components are wrong, and others may stand out for that: weaker ones come later.

@@ -135,7 +135,8 @@ def judge_fit(
     if held_out_rmse is not None and allowed is not None:
         # Without a residual above rounding nothing better can be expected.
         ratio = held_out_rmse / allowed if allowed > 0 else 1.0
-    gain = None if gained_energy is None else _relative_gain(gained_energy, residual_energy, energy)
+    least = max(residual_energy, ROUNDING * energy, math.ulp(0.0))
+    gain = None if gained_energy is None else gained_energy / least
     has_held_out = held_out_rmse is not None
     verdict = _verdict(ratio, samples_per_pixel, rank, gain) if has_held_out else Verdict.NOT_JUDGED
     more = "raise the sampling" if gain is not None else "raise the sampling, or refit to all entries"
@@ -161,11 +162,6 @@ def start_caution(start: str, samples_per_component: float) -> str:
         f"the sample has {samples_per_component:.1f} entries per pixel and component, and the start '{start}' requires "
         f"{WELL_POSED:g}: raise the sampling, lower the rank, or use the start 'pixels'"
     )
-
-
-def _relative_gain(gained_energy: float, residual_energy: float, energy: float) -> float:
-    least = max(ROUNDING * energy, math.ulp(0.0))
-    return gained_energy / max(residual_energy, least)
 
 
 def _verdict(ratio: float | None, samples_per_pixel: float, rank: int, gain: float | None) -> Verdict:

@@ -42,7 +42,7 @@ LATTICE_ENTRIES, LATTICE_FRAMES = 1 << 21, 200
 PICKED_FRAMES = 64
 """Frames of a block whose pixels are gathered at a time."""
 
-SCALES = (1e-12, 1e14)
+MAGNITUDES = (1e-12, 1e14)
 """Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
 
 
@@ -171,7 +171,7 @@ def inspect(
     Raises
     ------
     InputError
-        If the stack is zero or unobserved everywhere, or its magnitudes are outside SCALES.
+        If the stack is zero or unobserved everywhere, or its magnitudes are outside MAGNITUDES.
     """
     geometry = recording.geometry
     n_frames, n_pixels, shape = geometry.n_frames, geometry.n_pixels, geometry.pixel_shape
@@ -365,17 +365,17 @@ def check_scale(energy: float, n_terms: int, name: str, find_largest: Callable[[
         Returns the largest finite magnitude of a real or imaginary part; NaN without any finite entry.
     """
     # The largest magnitude x of entries of energy e obeys e / (2 n_terms) <= x^2 <= e.
-    if SCALES[0] ** 2 <= energy / (2 * n_terms) and energy <= SCALES[1] ** 2:
+    if MAGNITUDES[0] ** 2 <= energy / (2 * n_terms) and energy <= MAGNITUDES[1] ** 2:
         return
     largest = find_largest()
     if np.isnan(largest):
         raise InputError(f"'{name}' has no finite entry; check how the file was written")
     if largest == 0:
         raise InputError(f"'{name}' is zero everywhere", remedy="check {dataset} and {frames}")
-    if not SCALES[0] <= largest <= SCALES[1]:
+    if not MAGNITUDES[0] <= largest <= MAGNITUDES[1]:
         raise InputError(
             f"the largest magnitude in '{name}' is {largest:.3g}, and its power must fit in single precision; "
-            f"scale the stack to between {SCALES[0]:g} and {SCALES[1]:g}"
+            f"scale the stack to between {MAGNITUDES[0]:g} and {MAGNITUDES[1]:g}"
         )
 
 

@@ -233,8 +233,11 @@ class Measures:
         if self.counts is not None and chunk.counts is not None:
             self.counts += chunk.counts
             self.counts += boundary_products(self.ends_seen[1], chunk.ends_seen[0], n_lags, parts)
-            self.ends_seen = self.ends_seen[0], _last(self.ends_seen[1], chunk.ends_seen[1], n_lags - 1)
-        self.ends = self.ends[0], _last(self.ends[1], chunk.ends[1], n_lags - 1)
+            self.ends_seen = (
+                self.ends_seen[0],
+                _last_frames(self.ends_seen[1], chunk.ends_seen[1], n_lags - 1),
+            )
+        self.ends = self.ends[0], _last_frames(self.ends[1], chunk.ends[1], n_lags - 1)
         if self.observed is not None or chunk.observed is not None:
             width = -(-len(self.power) // 8)
             bits = [
@@ -249,6 +252,6 @@ class Measures:
         self.excluded = np.concatenate([self.excluded, chunk.excluded])
 
 
-def _last(before: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[Any]:
+def _last_frames(before: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[Any]:
     """Return the last frames of two neighbouring chunks; a short chunk has fewer than `count`."""
     return last if last.shape[1] >= count else np.concatenate([before, last], axis=1)[:, -count:]

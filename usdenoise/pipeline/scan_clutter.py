@@ -26,7 +26,7 @@ from usdenoise.pipeline.filter_chunk import filter_chunk
 from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Recording
 
-MOST_LEAK = 0.4
+MOST_SCAN_LEAK = 0.4
 """Largest share of leaked tissue in the power above the noise with which the automatic cutoff of a scan is not raised. On 70
 stacks with 24 to 64 pixels a side, 600 to 2400 frames and tissue of 50 to 65 dB, eleven are raised, and the correlation of
 power Doppler changes by -0.01 to +0.28. With 0.3 it changes by -0.17 to +0.87 in 33 of 71 (benchmarks/RECORDS.md)."""
@@ -35,7 +35,7 @@ WHITE = (5.0, 6.0)
 """A temporal vector is white up to L + 5 sqrt(L) + 6 for the statistic of L lags, which has the mean L: white noise
 exceeds it in one vector of a million."""
 
-LEAST_FRAMES = 24
+LAG_FRAMES = 24
 """Frames in which three lags are measured. With fewer frames, noise and slow motion cannot be distinguished."""
 
 EVEN = 6.0
@@ -208,7 +208,7 @@ def _raised_cutoff(
             leak = leaked_tissue((power - noise)[:, None], speckle, lattice.coarse)[:, 0]
             yield cutoff, share_above_noise(leak, power, noise)
 
-    return first_without_leak(tried(), MOST_LEAK)
+    return first_without_leak(tried(), MOST_SCAN_LEAK)
 
 
 def choose_local_cutoffs(
@@ -271,7 +271,7 @@ def without_noise(right: NDArray[Any]) -> int:
         Temporal singular vectors.
     """
     n = len(right)
-    if n < LEAST_FRAMES:
+    if n < LAG_FRAMES:
         return int(right.shape[1])
     lags = np.arange(1, min(MOST_LAGS, n // 8) + 1)
     spectra = np.abs(np.fft.fft(right.astype(np.complex128), 2 * n, axis=0)) ** 2

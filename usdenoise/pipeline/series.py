@@ -169,7 +169,7 @@ class Spectra:
     """
 
     def __init__(self, clutter: Clutter, removed: NDArray[np.float64] | None = None) -> None:
-        projection, n_lags = _projection(clutter), clutter.n_lags
+        projection, n_lags = _projection_of(clutter), clutter.n_lags
         lags = np.arange(n_lags)
         taper = np.cos(np.pi * lags / (2 * n_lags)) ** 2
         # Negative lags are the conjugates of the positive ones.
@@ -205,7 +205,7 @@ class Spectra:
         return lag_weights if np.iscomplexobj(self.white_lags) else lag_weights.real
 
 
-def _projection(clutter: Clutter) -> ClutterProjection:
+def _projection_of(clutter: Clutter) -> ClutterProjection:
     assert clutter.projection is not None
     return clutter.projection
 
@@ -268,7 +268,7 @@ class Series:
 
     def _summed(self, block: BlockLags, clutter: Clutter, number: int) -> "Series":
         """Return the series with the sums of one more block, which has a number from 0 on."""
-        removed = removed_by(block.temporal, _projection(clutter).n_frames)
+        removed = removed_by(block.temporal, _projection_of(clutter).n_frames)
         spectra, observed = Spectra(clutter, removed), block.observed.astype(np.float64)[:, None]
         lags = spectra.corrected(block.lags)
         bands, squares, pairs = spectra.of(lags), self.squares, self.pairs
@@ -324,10 +324,10 @@ class Series:
         """Return the clutter with the mean effect of the temporal components too."""
         removed = self.removed / self.n_blocks
         if self.n_blocks == 1 and self.last is not None:
-            removed = removed_by(self.last.temporal, _projection(clutter).n_frames)
+            removed = removed_by(self.last.temporal, _projection_of(clutter).n_frames)
         if not np.any(removed):
             return clutter
-        return replace(clutter, projection=_projection(clutter).followed_by(removed))
+        return replace(clutter, projection=_projection_of(clutter).followed_by(removed))
 
     def maps(self, clutter: Clutter, executor: Executor) -> SeriesMaps:
         """Return the blood map of the mean: of one block from halves of its frames, of many from even and odd blocks.
@@ -340,7 +340,7 @@ class Series:
             Makes the maps of all blocks and of both halves side by side.
         """
         clutter = self.filtered_by(clutter)
-        projection, grid = _projection(clutter), clutter.grid
+        projection, grid = _projection_of(clutter), clutter.grid
         white = projection.white[0].real
         if self.n_blocks == 1 and self.last is not None and self.last.sums is not None:
             blood, power = map_blood(self.last.sums, projection, grid, executor), self.last.power
@@ -364,7 +364,7 @@ class Series:
     def leak_share(self, clutter: Clutter) -> float:
         """Return the share of leaked tissue in the power above the noise of two blocks or more; 0 if nearly nothing is."""
         clutter = self.filtered_by(clutter)
-        mean, white = self._mean(clutter), _projection(clutter).white[0].real
+        mean, white = self._mean(clutter), _projection_of(clutter).white[0].real
         return share_above_noise(mean.leak[:, 0].real, mean.lags[:, 0].real, mean.noise * white)
 
     def _mean(self, clutter: Clutter, noise: NDArray[np.float64] | None = None) -> _Mean:
@@ -379,7 +379,7 @@ class Series:
                 for half, frames in zip(self.halves, self.frames, strict=True)
             ]
         if noise is None:
-            noise = noise_map(np.stack(halves), _projection(clutter), clutter.grid)
+            noise = noise_map(np.stack(halves), _projection_of(clutter), clutter.grid)
         return _Mean(lags, noise, _leak(lags - noise[:, None] * Spectra(clutter).white_lags, clutter))
 
     def model(self, clutter: Clutter, executor: Executor, maps: SeriesMaps | None = None) -> "SeriesModel":

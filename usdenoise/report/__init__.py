@@ -3,11 +3,11 @@
 The report is :class:`usdenoise.report.record.Report`, which `result_record` makes from a result. The JSON file, the summary,
 the page, the tables and the row of a batch are views of it.
 
-A picture is a function that draws with matplotlib and ends in `figures.encoded`, or in `panels.panel_picture` where it
+A picture is a function that draws with matplotlib and ends in `panels.encoded`, or in `panels.panel_picture` where it
 shows an image or a volume. A new one is such a function, a row of the table in `result_pictures`, which has its title and
 caption, and a row of the table in `usdenoise.jobs.products`, which specifies when it is written.
 
-A page is a function and a template of its name: `scan_page` and `templates/scan.html`, `batch_page` and
+A page is a function and a template of its name: `scan_page` and `templates/scan.html`, `pages.batch_page` and
 `templates/batch.html`; the methods paragraph is `methods_paragraph` and `templates/methods.txt`. Words and tables of a page
 are in its template, and the function gives the numbers that have to be computed; a new curve is a `Chart`.
 

@@ -17,7 +17,7 @@ from usdenoise.sessions.activation import Event
 from usdenoise.system.text import printable
 
 SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"
-METHODS = "methods.txt"
+METHODS_TEMPLATE = "methods.txt"
 """Names of the templates of the pages, and of the methods paragraph, which is plain text."""
 
 
@@ -107,7 +107,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 84, 626, 12, 210
 _MOST_POINTS = 400
 """Points of a line. A longer one is thinned to the smallest and the largest value of each of 200 stretches."""
 
-_MOST_NAMED = 20
+_MOST_IN_LEGEND = 20
 """Marked points whose positions are named in the words of a chart."""
 
 _MOST_DOTS = 60
@@ -171,17 +171,17 @@ class Chart:
         lowest, highest = min(points, key=lambda p: p[1]), max(points, key=lambda p: p[1])
         words = (
             f"{self.title}: {len(points)} points of {self.y_label} over {self.x_label}, "
-            f"first {_number(points[0][1])}, last {_number(points[-1][1])}, "
-            f"smallest {_number(lowest[1])} at {_number(lowest[0])}, "
-            f"largest {_number(highest[1])} at {_number(highest[0])}"
+            f"first {_number_text(points[0][1])}, last {_number_text(points[-1][1])}, "
+            f"smallest {_number_text(lowest[1])} at {_number_text(lowest[0])}, "
+            f"largest {_number_text(highest[1])} at {_number_text(highest[0])}"
         )
         if self.mark is not None:
-            words += f"; line at {_number(self.mark)}: {self.mark_label}"
+            words += f"; line at {_number_text(self.mark)}: {self.mark_label}"
         if self.level is not None:
-            words += f"; line at the value {_number(self.level)}: {self.level_label}"
+            words += f"; line at the value {_number_text(self.level)}: {self.level_label}"
         if self.flagged:
-            more = len(self.flagged) - _MOST_NAMED
-            named = ", ".join(map(_number, self.flagged[:_MOST_NAMED]))
+            more = len(self.flagged) - _MOST_IN_LEGEND
+            named = ", ".join(map(_number_text, self.flagged[:_MOST_IN_LEGEND]))
             words += f"; marked at {named}" + (f" and {more} more" if more > 0 else "")
         if self.events:
             types = ", ".join(dict.fromkeys(event.trial_type for event in self.events))
@@ -276,7 +276,7 @@ def _drawing(name: str, chart: Chart | Carpet, x_ticks: Sequence[float], **lines
         chart=chart,
         x_ticks=x_ticks,
         across=_scale(x_ticks, _LEFT, _RIGHT),
-        number=_number,
+        number=_number_text,
         width=_WIDTH,
         height=_HEIGHT,
         left=_LEFT,
@@ -306,5 +306,5 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return kept
 
 
-def _number(value: float) -> str:
+def _number_text(value: float) -> str:
     return f"{value:.4g}".replace("-", "\N{MINUS SIGN}") if value else "0"

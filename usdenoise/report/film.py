@@ -1,42 +1,34 @@
-"""A film of power images with axes, colour bar and time, encoded as GIF or MP4."""
+"""A film of power images with axes, colour bar and time, encoded as a GIF."""
 
 import io
 import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import OptionError
 from usdenoise.report.panels import any_letters, front_view, panel_figure, power_scale
 from usdenoise.system.text import printable
 
 IMAGES_A_SECOND = 10.0
 """Images a second where the time between them is not known."""
 
-MOST_A_SECOND = {"gif": 50.0, "mp4": 60.0}
+MOST_A_SECOND = 50.0
 """Most images a second that players show; a faster film skips images."""
 
 _SLOWEST = 0.1
 """Fewest images a second: a slower film is too slow to watch, and a GIF cannot store its delay."""
 
-_LEAST_A_SECOND = 5
-"""Fewest images a second of an MP4, as players do not show fewer: images are repeated. A GIF has any delay."""
-
-_DPI, _GREYS = 100, 24
+_FILM_DPI, _GREYS = 100, 24
 """Dots per inch of a film, and greys in the palette of a GIF."""
 
 
 def movie(
     decibels: Sequence[NDArray[Any]],
     axes: str,
-    kind: str,
     *,
     times: Sequence[float] | NDArray[np.float64] | None = None,
     time_unit: str = "s",
@@ -55,8 +47,6 @@ def movie(
         Power in dB: 0 at the maximum of the whole sequence, or absolute where `dynamic_range_db` has two levels.
     axes : str
         Axis letters of each array, for example "zx".
-    kind : str
-        "gif" or "mp4".
     times : sequence of float, optional
         Time of each image; by default none is shown.
     time_unit : str
@@ -71,13 +61,7 @@ def movie(
     -------
     bytes
         The encoded film.
-
-    Raises
-    ------
-    OptionError
-        If `kind` is "mp4" and the package imageio-ffmpeg is not installed.
     """
-    check_available(kind)
     title = printable(title)
     views = [front_view(np.asarray(image), axes) for image in decibels]
     images = np.stack([view.image for view in views])
@@ -85,40 +69,17 @@ def movie(
     # Pixels without power would be white, like unknown pixels.
     images = np.clip(images, scale.lowest, scale.highest)
     panel = replace(views[0], image=images[0])
-    clock = [""] * len(images) if times is None else [_time(float(time), time_unit) for time in times]
+    shown_time = "{:.2f} s" if time_unit == "s" else "frame {:.0f}"
+    clock = [""] * len(images) if times is None else [shown_time.format(float(time)) for time in times]
     texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
     # An empty text takes no space, and is set later.
-    figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _DPI)
+    figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _FILM_DPI)
     rate = _images_a_second(times if time_unit == "s" else None)
-    rate = min(max(rate, _SLOWEST), MOST_A_SECOND[kind] * len(images))
-    step = max(1, math.ceil(rate / MOST_A_SECOND[kind] - 1e-6))
-    pictures = _pictures(figure, images[::step], texts[::step])
+    rate = min(max(rate, _SLOWEST), MOST_A_SECOND * len(images))
+    step = max(1, math.ceil(rate / MOST_A_SECOND - 1e-6))
+    pictures = _drawn_images(figure, images[::step], texts[::step])
     with any_letters():
-        return _gif(pictures, rate / step, scale.color_map) if kind == "gif" else _mp4(pictures, rate / step)
-
-
-def check_available(kind: str) -> None:
-    """Check that the package that encodes this kind of film is installed.
-
-    Parameters
-    ----------
-    kind : str
-        "gif" or "mp4".
-
-    Raises
-    ------
-    OptionError
-        If `kind` is "mp4" and the package imageio-ffmpeg is not installed.
-    """
-    if kind == "mp4" and find_spec("imageio_ffmpeg") is None:
-        raise OptionError(
-            "an MP4 requires the package imageio-ffmpeg",
-            remedy="run pip install imageio-ffmpeg, or give {movie} gif",
-        )
-
-
-def _time(value: float, unit: str) -> str:
-    return f"{value:.2f} s" if unit == "s" else f"frame {value:.0f}"
+        return _gif(pictures, rate / step, scale.color_map)
 
 
 def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None) -> float:
@@ -128,7 +89,7 @@ def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None) -> flo
     return 1 / float(np.median(np.diff(times)))
 
 
-def _pictures(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
+def _drawn_images(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
     """Draw the figure once, and yield its pixels with each image and text in turn."""
     canvas = figure.canvas
     subplot = figure.axes[0]
@@ -146,7 +107,7 @@ def _pictures(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterat
         for artist in changing:
             (figure if artist in figure.texts else subplot).draw_artist(artist)
         pixels = np.asarray(canvas.buffer_rgba())[..., :3]
-        # Video encoders accept only an even height and width.
+        # Video encoders, to which a GIF may go on, accept only an even height and width.
         yield np.ascontiguousarray(pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2])
 
 
@@ -173,19 +134,3 @@ def _gif(pictures: Iterator[NDArray[np.uint8]], rate: float, color_map: str) -> 
         optimize=False,
     )
     return buffer.getvalue()
-
-
-def _mp4(pictures: Iterator[NDArray[np.uint8]], rate: float) -> bytes:
-    import imageio.v2 as iio
-
-    repeats = max(1, math.ceil(_LEAST_A_SECOND / rate))
-    # The encoder is a separate program, which can only write to a file.
-    with TemporaryDirectory() as folder:
-        film_path = Path(folder) / "film.mp4"
-        settings: Any = {"fps": rate * repeats, "macro_block_size": 2, "ffmpeg_log_level": "error"}
-        writer: Any = iio.get_writer(film_path, format="FFMPEG", **settings)
-        with writer:
-            for picture in pictures:
-                for _ in range(repeats):
-                    writer.append_data(picture)
-        return film_path.read_bytes()

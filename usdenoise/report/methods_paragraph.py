@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from usdenoise.pipeline.filter_chunk import FRAMES_A_TEMPORAL
-from usdenoise.report.charts import METHODS, template
+from usdenoise.report.charts import METHODS_TEMPLATE, template
 from usdenoise.report.record import Report
 from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE
 from usdenoise.sessions.bad_blocks import BAD_SPREADS
@@ -39,7 +39,7 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
 
     sizes, spacing = report.input.sizes, report.input.spacing_mm
     order = [letter for letter in "zxy" if letter in sizes]
-    text = template(METHODS).render(
+    text = template(METHODS_TEMPLATE).render(
         report=report,
         cite=cite,
         sizes=sizes,

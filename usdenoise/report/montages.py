@@ -105,11 +105,11 @@ def montage_png(
     return encoded(figure)
 
 
-_STYLES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
-_LOWEST, _HIGHEST = 1e-17, 1e3
+_LINE_STYLES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)))
+_SMALLEST_DRAWN, _LARGEST_DRAWN = 1e-17, 1e3
 """Smallest and largest relative error drawn: below the rounding of double precision, and divergence."""
 
-_COLUMNS, _DPI = 2, 100
+_CURVES_COLUMNS, _CURVES_DPI = 2, 100
 
 
 @dataclass(frozen=True)
@@ -153,17 +153,17 @@ def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label
     """
     from matplotlib.figure import Figure
 
-    n_columns = min(_COLUMNS, len(settings))
+    n_columns = min(_CURVES_COLUMNS, len(settings))
     n_rows = -(-len(settings) // n_columns)
-    figure = Figure(figsize=(5.2 * n_columns, 4.1 * n_rows + 0.3), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(5.2 * n_columns, 4.1 * n_rows + 0.3), dpi=_CURVES_DPI, layout="constrained")
     panels = figure.subplots(n_rows, n_columns, squeeze=False).reshape(-1)
     for panel in panels[len(settings) :]:
         panel.set_axis_off()
     for panel, setting in zip(panels, settings, strict=False):
         for number, (label, (x, quartiles)) in enumerate(setting.lines.items()):
-            low, median, high = np.clip(quartiles, _LOWEST, _HIGHEST)
+            low, median, high = np.clip(quartiles, _SMALLEST_DRAWN, _LARGEST_DRAWN)
             color = LINE_COLORS[number % len(LINE_COLORS)]
-            style = _STYLES[number % len(_STYLES)]
+            style = _LINE_STYLES[number % len(_LINE_STYLES)]
             panel.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
             panel.plot(x, median, color=color, linestyle=style, linewidth=1.6, label=label)
         if setting.floor is not None:

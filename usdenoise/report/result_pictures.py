@@ -76,14 +76,13 @@ def shown_levels(power: NDArray[Any], display: Display) -> NDArray[np.float32]:
     return decibels(power, display.db_factor, 1.0 if isinstance(display.dynamic_range, tuple) else None)
 
 
-def film(name: str, series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
+def film(name: str, series: ResultSeries, stem: str, display: Display) -> bytes:
     """Return the film of a power image over the blocks of a session."""
     # Without the noise the power of a block can be below zero; NaN, of blocks without data, stays.
     power = np.maximum(series.images[name], 0)
     return movie(
         list(shown_levels(power, display)),
         series.geometry.spatial_axes,
-        kind,
         times=series.times,
         time_unit=series.time_unit,
         dynamic_range_db=display.dynamic_range,

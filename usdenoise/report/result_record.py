@@ -176,7 +176,7 @@ def _of_session(report: Report, series: ResultSeries, session: SessionOptions) -
         frames=_frames_of_blocks(blocks),
         sequence=SequenceRecord(
             window=series.frames_a_block(session.window),
-            size=_size([block.n_frames for block in blocks if block.n_frames]),
+            size=_block_sizes([block.n_frames for block in blocks if block.n_frames]),
             stride=session.stride or session.window,
             time=_floats(series.times),
             time_unit=series.time_unit,
@@ -210,7 +210,7 @@ def _alignment(series: ResultSeries) -> str:
     return "; ".join(sentences)
 
 
-def _size(lengths: list[int]) -> str:
+def _block_sizes(lengths: list[int]) -> str:
     """Return the number of frames of the blocks, in words; the last one may be shorter."""
     is_even = len(set(lengths[:-1])) <= 1
     return f"{lengths[0]} frames" if is_even else f"{min(lengths)} to {max(lengths)} frames"

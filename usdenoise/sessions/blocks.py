@@ -63,6 +63,31 @@ def time_unit(geometry: Geometry) -> str:
     return "frames" if geometry.frame_rate_hz is None else "s"
 
 
+def check_interval(interval_s: float | None, frame_rate_hz: float | None, n_frames: float) -> None:
+    """Check that blocks of known frame rate can begin at an interval; `n_frames` are from one block to the next.
+
+    Raises
+    ------
+    OptionError
+        If they cannot.
+    """
+    if interval_s is None:
+        return
+    if frame_rate_hz is None:
+        raise OptionError(
+            "is in s, and the frame rate is not known",
+            option="block_interval_s",
+            remedy="give {frame_rate}",
+        )
+    seconds = n_frames / frame_rate_hz
+    if interval_s < (1 - NEAR) * seconds:
+        raise OptionError(
+            f"{interval_s:g} s is shorter than blocks of {seconds:g} s",
+            option="block_interval_s",
+            remedy="raise {block_interval_s}",
+        )
+
+
 def stack_session(stack: Acquisition, options: SessionOptions, precision: str) -> Recording:
     """Return the recording of the windows of a stack in memory.
 
@@ -76,16 +101,22 @@ def stack_session(stack: Acquisition, options: SessionOptions, precision: str) -
         "single" or "double".
     """
     if options.window is None:
-        raise OptionError("a stack in memory requires window, the number of frames of a block")
+        raise OptionError(
+            "is required for a stack in memory",
+            option="window",
+            remedy="give the number of frames of a block",
+        )
+    interval = options.block_interval_s
+    check_interval(interval, stack.frame_rate_hz, options.stride or options.window)
     frame_time, dtype = 1 / (stack.frame_rate_hz or 1.0), working_type(stack, precision)
     frames = ArrayFrames(stack.iq, stack.axes, dtype, stack.name)
     blocks = [
         Block(
             chunks=[Chunk(0, frames.cut(window.start, window.stop))],
             window=window,
-            start_s=window.start * frame_time,
+            start_s=window.start * frame_time if interval is None else number * interval,
         )
-        for window in windows_of(stack.n_frames, options.window, options.stride)
+        for number, window in enumerate(windows_of(stack.n_frames, options.window, options.stride))
     ]
     return Recording(replace(stack.geometry, labels=None), dtype, blocks, frame_time)
 

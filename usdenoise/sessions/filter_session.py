@@ -281,7 +281,7 @@ def _filtered_session(
     observed = np.stack([image(store.array(number, "observed")) for number in good])
     means = {name: _mean(values[good], observed).astype(np.float32) for name, values in stacked.items()}
     means["blood_power"] = image(model.maps.blood_power)
-    means["tsnr"] = _tsnr(stacked["blood_power"][good], observed)
+    means["tsnr"] = _tsnr_map(stacked["blood_power"][good], observed)
     return FilteredSession(
         fit=estimate.fit,
         picture_quality=quality,
@@ -355,7 +355,7 @@ def _mean(images: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArra
     return mean
 
 
-def _tsnr(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray[np.float32]:
+def _tsnr_map(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the mean over the standard deviation of a series over time, 0 where it does not change."""
     mean = _mean(images, observed)
     spread = np.sqrt(_mean((images - mean) ** 2, observed))

@@ -90,7 +90,7 @@ class ScheduledResult(Generic[Result]):
         return ScheduledResult((self.known[-1], again), due)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SessionUpdate:
     """The state of a session after a block.
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,14 @@ from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
+from usdenoise.options.keywords import StackKeywords
 from usdenoise.pipeline.devices import device_memory, most_entries
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Window, map_chunks, working_type
 from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.activation import Event, running_t
 from usdenoise.sessions.bad_blocks import find_bad_blocks
-from usdenoise.sessions.blocks import FileTime, check_alike, start_times, time_unit
+from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit
 from usdenoise.sessions.live_state import (
     LIVE_FRAMES,
     REMEMBERED,
@@ -43,7 +44,7 @@ from usdenoise.stack.sampling import RandomStream
 from usdenoise.system.memory import available_bytes, held_bytes, most_side_by_side
 from usdenoise.system.threads import available_threads
 
-TILE_ENTRIES = 1 << 18
+SERIES_TILE_ENTRIES = 1 << 18
 """Entries of the series of some pixels from which a running t is computed at a time."""
 
 logger = logging.getLogger(__name__)
@@ -58,14 +59,14 @@ class OnlineSession:
         Name -> region whose mean blood power is followed, a mask or a function that makes one.
     options : DenoiseOptions
         All options.
-    axes, frame_rate, spacing
-        As for :class:`usdenoise.Session`.
     session : SessionOptions, optional
         The interval of the blocks, and whether they are aligned; by default intervals come from the blocks, which are
         aligned.
     events : callable, optional
         Returns the events so far, of which each update has the running activation, and why they cannot be used as they are
         now, in words; by default there are none.
+    **of_stack
+        Axes and scales of the blocks, as for :class:`usdenoise.Session`.
     """
 
     def __init__(
@@ -73,16 +74,14 @@ class OnlineSession:
         regions: Mapping[str, Region],
         options: DenoiseOptions,
         *,
-        axes: str | None = None,
-        frame_rate: float | None = None,
-        spacing: float | Sequence[float] | None = None,
         session: SessionOptions | None = None,
         events: Callable[[], tuple[Sequence[Event], str]] | None = None,
+        **of_stack: Unpack[StackKeywords],
     ) -> None:
         check_method(options)
         self._events, self._options = events, options
         self._session, self._regions = session or SessionOptions(), dict(regions)
-        self._scales = (axes, frame_rate, spacing)
+        self._of_stack = of_stack
         self._pool = ThreadPoolExecutor(self._options.threads or available_threads())
         self._rng = RandomStream.SAMPLED_FRAMES.generator(self._options.seed)
         self._geometry: Geometry | None = None
@@ -111,7 +110,7 @@ class OnlineSession:
         InputError, OptionError
             If it is not a stack, differs from the first one, or an option is wrong.
         """
-        stack = as_acquisition(block, *self._scales)
+        stack = as_acquisition(block, **self._of_stack)
         return self.finish(self.begin(replace(stack, labels=None), name))
 
     def begin(
@@ -137,6 +136,7 @@ class OnlineSession:
         """
         state, geometry = self._state, replace(stack.geometry, labels=None)
         if not state.lengths:
+            check_interval(self._session.block_interval_s, geometry.frame_rate_hz, stack.n_frames)
             self._most_in_memory = _most_in_memory(stack, self._options)
             self._masks = region_masks(self._regions, geometry)
             self._geometry = geometry
@@ -268,7 +268,7 @@ class OnlineSession:
             events = tuple(known)
             durations = np.array(state.lengths) * frame_time
             # In tiles of pixels: the series of all blocks is in memory once.
-            tile, pixels = max(1, TILE_ENTRIES // len(bad)), [image.ravel() for image in state.images]
+            tile, pixels = max(1, SERIES_TILE_ENTRIES // len(bad)), [image.ravel() for image in state.images]
             tiles = [
                 running_t(
                     np.stack([image[first : first + tile] for image in pixels]),

@@ -34,7 +34,7 @@ from usdenoise.sessions.session_sample import Sample, SessionFrames, aligned_sam
 from usdenoise.sessions.unusual_blocks import calm_blocks, usual_blocks
 from usdenoise.stack.geometry import Geometry
 
-MOST_LEAK = 0.5
+MOST_SESSION_LEAK = 0.5
 """Largest share of leaked tissue in the power above the noise of the tried blocks with which the cutoff of a session is not
 raised. On a phantom with tissue 50 dB over blood 65 components left a share of 0.68, and the map correlated with the truth
 by 0.876; with 92 components by 0.993. On one of 45 dB the share was 0.23, and more components took blood. With a bound of
@@ -45,7 +45,7 @@ MOST_COMPONENTS = 0.4
 factors have fewer unknowns than the sample has entries. Tissue that stretched by 2 pixels during a session needed 155
 components, and 600 entries of a pixel were sampled."""
 
-MOST_ROUNDS = 6
+MOST_FITS = 6
 """Number of fits of the sample of a finished session, each without the blocks that were unusual in the previous fit. The
 estimate of a live session is repeated in any case."""
 
@@ -121,7 +121,7 @@ def estimate_session(
     threads = executor.local
 
     # The components of the sample, without the blocks that are unlike the others
-    for more in reversed(range(1 if measure is None else MOST_ROUNDS)):
+    for more in reversed(range(1 if measure is None else MOST_FITS)):
         recording = sample.recording(geometry)
         found = _fit(recording, options, sample, threads, on_iteration)
         if not more or (usual := usual_blocks(found, sample)).all() or usual.mean() < 1 - MOST_UNUSUAL:
@@ -151,7 +151,7 @@ def estimate_session(
     if measure is not None and len(sample.blocks) > 1 and options.low_cutoff == "auto" and found.is_raisable:
         numbers = calm_blocks(found, sample)
         if len(numbers) > 1:
-            chosen, clutter, measured = first_without_leak(tried(numbers, measure), MOST_LEAK)
+            chosen, clutter, measured = first_without_leak(tried(numbers, measure), MOST_SESSION_LEAK)
     # How they were found. Numbers of bad frames count in a file, and the sample has none of these frames.
     measures = filter_block(recording.chunks, components_only(chosen, options), chosen.excluded, threads)
     fit = fit_result(chosen, measures, options)

@@ -22,7 +22,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clutter
-from usdenoise.pipeline.inspection import SCALES, dead_pixels, largest_part
+from usdenoise.pipeline.inspection import MAGNITUDES, dead_pixels, largest_part
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
 from usdenoise.sessions.bad_blocks import WEAK_DB
 from usdenoise.sessions.blocks import mark_missing
@@ -38,7 +38,7 @@ JOINED_FRAMES = 128
 """Frames of a chunk of the sample, about: products with a few frames of each block are slow."""
 
 
-MOST_FILLED = 0.2
+MOST_MISSING = 0.2
 """Largest share of the frames of a block in which a pixel may be missing if it is filled in for the estimate."""
 
 
@@ -260,7 +260,7 @@ def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.i
 def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[NDArray[np.inexact], NDArray[np.bool_]]:
     """Return some frames of a block with values for missing entries, and which of these do not count, (n, n_pixels).
 
-    Frames without data do not count, nor do pixels that miss more than MOST_FILLED of the others. The other values count
+    Frames without data do not count, nor do pixels that miss more than MOST_MISSING of the others. The other values count
     like observed ones: with some of its entries missing, a bad frame is harder to find, and the components to fit.
     """
     x = block.pick(numbers)
@@ -272,7 +272,7 @@ def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[NDArray[np.
     missing = np.zeros(x.shape, bool) if gaps is None else gaps
     has_data = ~missing.all(axis=1)
     n_missing = np.count_nonzero(missing[has_data], axis=0)
-    missing[np.ix_(has_data, n_missing <= MOST_FILLED * np.count_nonzero(has_data))] = False
+    missing[np.ix_(has_data, n_missing <= MOST_MISSING * np.count_nonzero(has_data))] = False
     return x[numbers], missing[numbers]
 
 
@@ -288,11 +288,11 @@ def picked_frames(
         x, missing = pick_completed(block, numbers)
     except InputError as error:
         return error
-    if (largest := largest_part(x)) > SCALES[1]:
+    if (largest := largest_part(x)) > MAGNITUDES[1]:
         return InputError(
             f"the largest magnitude in {block.name or 'a block'} is {largest:.3g}, and its power must fit in single "
             "precision",
-            remedy=f"scale the stack to at most {SCALES[1]:g}",
+            remedy=f"scale the stack to at most {MAGNITUDES[1]:g}",
         )
     return x, missing
 

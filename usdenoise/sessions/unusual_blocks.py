@@ -42,7 +42,7 @@ ARTEFACT_PIXELS = 2048
 """Pixels of the sample in which artefacts are looked for, spread over the image."""
 
 
-def _levels(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
+def _block_levels(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return the median power outside the clutter in the sampled frames of each block; NaN without any."""
     left = found.frames.curves.outside
     # Frames without data have 0 or NaN.
@@ -63,7 +63,7 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
     """Return the blocks without unusual power outside the clutter or an artefact, and outside of groups of such blocks."""
     edges = sample.edges
     with np.errstate(divide="ignore"):
-        levels = np.log(_levels(found, edges))
+        levels = np.log(_block_levels(found, edges))
     if len(levels) < FEWEST_BLOCKS or not np.isfinite(levels).any():
         return np.ones(len(levels), bool)
     above = levels - np.nanmedian(levels)
@@ -129,7 +129,7 @@ def _local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArra
 
 def calm_blocks(found: ClutterEstimate, sample: Sample) -> list[int]:
     """Return the numbers of a few blocks, spread over the session, of the half of which least power is left."""
-    levels = _levels(found, sample.edges)
+    levels = _block_levels(found, sample.edges)
     if np.isnan(levels).all():
         return []
     # In the other blocks, the image may have moved.

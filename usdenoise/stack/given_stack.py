@@ -200,7 +200,7 @@ def _grid_of(data: Any) -> dict[str, Any]:
 
 def as_acquisition(
     stack: Acquisition | NDArray[Any],
-    axes: str | None,
+    axes: str | None = None,
     frame_rate: float | None = None,
     spacing: float | Sequence[float] | None = None,
     center_frequency: float | None = None,
@@ -211,7 +211,7 @@ def as_acquisition(
     ----------
     stack : Acquisition, array or xarray.DataArray
         An acquisition gets the scales that it does not have.
-    axes : str or None
+    axes : str, optional
         Axis letters of an array.
     frame_rate : float, optional
         Frames per second of an array.

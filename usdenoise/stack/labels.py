@@ -47,7 +47,7 @@ TIMES = ("time", "t", "frame", "frames")
 
 _SPELT_OUT = {"depth": "z", "axial": "z", "elevation": "y", "lateral": "x", **dict.fromkeys(TIMES, "t")}
 
-DIMENSIONS = frozenset({*_SPELT_OUT, *VOXELS, *WORLD})
+KNOWN_DIMENSIONS = frozenset({*_SPELT_OUT, *VOXELS, *WORLD})
 """Lower-case names of dimensions that are known."""
 
 
@@ -174,7 +174,7 @@ def _without_poses(lengths: dict[str, int], n_axes: int, labels: Mapping[str, La
     lost = [
         name
         for name, n in lengths.items()
-        if n == 1 and name.lower() not in DIMENSIONS and _long_name(labels.get(name)) not in _SPELT_OUT
+        if n == 1 and name.lower() not in KNOWN_DIMENSIONS and _long_name(labels.get(name)) not in _SPELT_OUT
     ]
     if len(lost) > len(lengths) - n_axes:
         return lengths

@@ -238,9 +238,9 @@ def with_options(
     if isinstance(stated, AmbiguousAxes) and axes is None:
         raise InputError(stated.sentence)
     if is_renamed := stated is not None and axes not in (None, stated):
-        coordinates = _renamed(coordinates, stated, str(axes))
+        coordinates = _by_user_letters(coordinates, stated, str(axes))
         if isinstance(values.get("spacing_mm"), Mapping):
-            values["spacing_mm"] = _renamed(values["spacing_mm"], stated, str(axes))
+            values["spacing_mm"] = _by_user_letters(values["spacing_mm"], stated, str(axes))
     if is_renamed or spacing_mm is not None:
         # The user's axes or pitches contradict the matrix of a voxel grid.
         attributes = {
@@ -320,7 +320,7 @@ def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] 
     return None
 
 
-def _renamed(by_letter: Mapping[str, Any], letters: str, axes: str) -> dict[str, Any]:
+def _by_user_letters(by_letter: Mapping[str, Any], letters: str, axes: str) -> dict[str, Any]:
     """Return values of a file by the axis letters of the user, instead of the letters of the file."""
     new = dict(zip(letters, axes, strict=False)) if len(letters) == len(axes) else {}
     return {new[letter]: value for letter, value in by_letter.items() if letter in new}

@@ -18,7 +18,7 @@ PARTIAL = ".usdenoise-partial-"
 WAIT_S = 0.2
 """Seconds to wait for a lock: another process holds it for a moment while it looks whether its holder has ended."""
 
-_POLL_S = 0.02
+_RETRY_S = 0.02
 """Seconds between two tries."""
 
 
@@ -76,7 +76,7 @@ def locked(folder: Path, name: str = "") -> Iterator[Path]:
                 f"another {who} is writing to the folder {folder}",
                 remedy="wait until it has ended, or choose another output folder",
             )
-        time.sleep(_POLL_S)
+        time.sleep(_RETRY_S)
     try:
         yield path
     finally:

@@ -52,16 +52,16 @@ def requested(**arguments: Any) -> dict[str, Any]:
         Dataclasses, mappings and plain values. Results do not depend on `threads`, `memory` and `device`, which are
         excluded.
     """
-    return {name: _plain(value) for name, value in arguments.items() if name not in _RESOURCES}
+    return {name: _plain_value(value) for name, value in arguments.items() if name not in _RESOURCES}
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items() if key not in _RESOURCES}
+        return {str(key): _plain_value(item) for key, item in value.items() if key not in _RESOURCES}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [_plain_value(item) for item in value]
     if isinstance(value, slice):
         return [value.start, value.stop, value.step]
     return _finite(value) if isinstance(value, str | int | float | None) else str(value)
@@ -100,10 +100,10 @@ def plain(record: Any) -> dict[str, Any]:
     return values
 
 
-Kind = TypeVar("Kind")
+Record = TypeVar("Record")
 
 
-def from_plain(kind: Callable[..., Kind], values: Any) -> Kind:
+def from_plain(kind: Callable[..., Record], values: Any) -> Record:
     """Return the record of a JSON object, whose other keys are ignored.
 
     Parameters

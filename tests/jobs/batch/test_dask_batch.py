@@ -24,7 +24,7 @@ from tests.stacks import write_stack
 from usdenoise.errors import OptionError
 from usdenoise.jobs import scan_process, workers
 from usdenoise.jobs.job import NoProgress
-from usdenoise.jobs.session_call import run_session
+from usdenoise.jobs.session_job import run_session
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.jobs.workers import DEATHS, dask_client
 from usdenoise.phantom import PhantomSettings
