@@ -19,6 +19,7 @@ from usdenoise.stack.data_arrays import LONG_NAMES, positions
 from usdenoise.stack.geometry import Coordinate, GriddedStack
 from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata
 from usdenoise.stack.metadata import is_known
+from usdenoise.system.provenance import PROVENANCE
 
 SCALES_OF_AXES = {"t": "time", "z": "z", "x": "x", "y": "y"}
 """Axis letter -> name of its scale in the file."""
@@ -90,7 +91,6 @@ _SCALES = ("DIMENSION_", "REFERENCE_")
 _OWN = ("MATLAB_", "H5PATH", *_SCALES, "CLASS", *PACKING)
 
 
-_PROVENANCE = "usdenoise_provenance"
 TIME_ARRAYS = ("time", "times", "t", "timestamps")
 """Lower-case names of arrays beside a stack with the times of its frames."""
 
@@ -116,7 +116,7 @@ def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
     for name, value, source in _nearest_first(file, dataset):
         if not name.startswith(_OWN):
             entries.setdefault(name, (value, source))
-    if _PROVENANCE in file.attrs:
+    if PROVENANCE in file.attrs:
         entries["coordinates"] = (_scale_positions(file), "dimension scales")
     return {**entries, **_of_dimensions(file, dataset, entries)}
 

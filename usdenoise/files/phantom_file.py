@@ -14,6 +14,7 @@ from usdenoise.files.hdf5_arrays import member
 from usdenoise.files.hdf5_reading import open_file
 from usdenoise.files.hdf5_writing import create_file
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.system.provenance import PROVENANCE
 
 
 @dataclass(frozen=True)
@@ -102,4 +103,4 @@ def write_phantom(
         for name, values in truth.items():
             file.create_dataset(f"truth/{name}", data=values)
         file["iq"].attrs.update(attributes)
-        file.attrs["usdenoise_provenance"] = provenance
+        file.attrs[PROVENANCE] = provenance

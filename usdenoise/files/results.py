@@ -16,6 +16,7 @@ from usdenoise.files.result_content import ResultFile, dimensions_of, stored_att
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import FREE_NAME
+from usdenoise.system.provenance import PROVENANCE
 from usdenoise.system.signals import uninterrupted
 
 _MOST_NAMED = 8
@@ -112,7 +113,7 @@ def _matlab_variables(content: ResultFile) -> dict[str, Any]:
             f"{array.name}_{key}": value if isinstance(value, str) else np.atleast_1d(value)
             for key, value in array.attributes.items()
         }
-    return {**variables, "usdenoise_provenance": content.provenance}
+    return {**variables, PROVENANCE: content.provenance}
 
 
 def _with_singles(values: Any, singles: Collection[int]) -> Any:
@@ -141,7 +142,7 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
         axes = {array.name: array.axes for array in content.arrays if array.axes}
         others = {array.name: dimensions_of(array) for array in content.arrays if not array.axes}
         attach_scales(file, stack, axes | ({stack.name: stack.axes} if content.with_stack else {}), others)
-        file.attrs["usdenoise_provenance"] = content.provenance
+        file.attrs[PROVENANCE] = content.provenance
 
 
 def _axes_of(array: NamedArray, spacing: Mapping[str, float]) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.data_arrays import DIMENSIONS, grid_attributes, grid_labels, with_slice
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
+from usdenoise.system.provenance import PROVENANCE
 
 _MOST_CHUNKS = 1 << 15
 """Most chunks of a coordinate: reading a few million, of one value each, takes minutes."""
@@ -183,9 +184,6 @@ def _attributes(owner: Any) -> dict[str, Any]:
     }
 
 
-_PROVENANCE = "usdenoise_provenance"
-
-
 def write_zarr(path: Path, content: ResultFile) -> None:
     """Write a stack and results as a Zarr group in the layout of ConfUSIus 0.8.
 
@@ -216,7 +214,7 @@ def write_zarr(path: Path, content: ResultFile) -> None:
         _write_array(create, stack, array)
     every = {*([stack.axes] if content.with_stack else []), *(array.axes for array in content.arrays)}
     _write_coordinates(root, content, every)
-    root.attrs[_PROVENANCE] = content.provenance
+    root.attrs[PROVENANCE] = content.provenance
     _consolidate(
         path, [*([stack.name] if content.with_stack else []), *(array.name for array in content.arrays)]
     )
@@ -294,8 +292,8 @@ def is_our_group(folder: Path) -> bool:
     """Return whether a folder is a Zarr group that :func:`write_zarr` finished, in version 2 or 3 of the format."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         if (folder / "zarr.json").is_file():
-            return _PROVENANCE in json.loads((folder / "zarr.json").read_bytes())["attributes"]
-        return _PROVENANCE in json.loads((folder / ".zattrs").read_bytes())
+            return PROVENANCE in json.loads((folder / "zarr.json").read_bytes())["attributes"]
+        return PROVENANCE in json.loads((folder / ".zattrs").read_bytes())
     return False
 
 

@@ -29,6 +29,7 @@ from usdenoise.jobs.batch_table import (
 )
 from usdenoise.jobs.job import NoProgress, expected_bytes
 from usdenoise.jobs.scan_process import GRACE_S, scan_workers
+from usdenoise.jobs.workers import LOOK_S
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.report.pages import WITH_RESULTS, Row, Status, values_of_report
@@ -327,7 +328,7 @@ def run_batch(  # noqa: PLR0913
                 # Wait until a scan has ended, or a Dask worker has come
                 done: set[Future[str | None]] = set()
                 while not done and not (todo and len(running) < n_workers()):
-                    done = wait(running, _LOOK_S, FIRST_COMPLETED).done
+                    done = wait(running, LOOK_S, FIRST_COMPLETED).done
                 # The outcome of a scan is its report
                 for future in done:
                     scan = running[future]
@@ -351,10 +352,6 @@ def run_batch(  # noqa: PLR0913
             )
             raise
         return write(is_over=True)
-
-
-_LOOK_S = 0.5
-"""Seconds between two looks whether new Dask workers have come."""
 
 
 def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:

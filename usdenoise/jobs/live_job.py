@@ -31,7 +31,7 @@ from usdenoise.stack.arrays import NamedArray
 from usdenoise.system.signals import Terminated
 from usdenoise.system.threads import run_in_background
 
-LATEST, ACTIVATION, PAGE = "latest.png", "activation.png", "live.html"
+LATEST, ACTIVATION_PICTURE, LIVE_PAGE = "latest.png", "activation.png", "live.html"
 """Names of the picture of the last block, of the activation by the first type of event, and of the page."""
 
 SETTLED_BLOCKS = 20
@@ -129,7 +129,10 @@ class LivePages:
     @property
     def result(self) -> dict[str, Any]:
         """The live results as a report, with what is missing."""
-        output = {"live": str(self._folder / f"{self._stem}{SERIES}"), "live_html": str(self._folder / PAGE)}
+        output = {
+            "live": str(self._folder / f"{self._stem}{SERIES}"),
+            "live_html": str(self._folder / LIVE_PAGE),
+        }
         return {"output": output, "notes": [*self._remarks, *filter(None, [self.missing])]}
 
     def show(self, update: SessionUpdate, blocks: LiveBlocks) -> None:
@@ -170,10 +173,10 @@ class LivePages:
         page = live_page_of(self._stem, update, pictures, drawn, blocks.n_waiting, blocks.seconds)
         self._page = partial(page, final_page=final_page)
         with OutputFolder(self._folder, overwrite=True) as outputs:
-            outputs.reserve(PAGE).write_text(self._page(remarks=self._remarks), encoding="utf-8")
+            outputs.reserve(LIVE_PAGE).write_text(self._page(remarks=self._remarks), encoding="utf-8")
             write_result(outputs.reserve(self._stem + SERIES), ".h5", _content(update))
             if drawn:
-                outputs.reserve(ACTIVATION).write_bytes(next(iter(drawn.values())))
+                outputs.reserve(ACTIVATION_PICTURE).write_bytes(next(iter(drawn.values())))
             outputs.commit()
 
     def end(self, is_finished: bool) -> None:
@@ -182,7 +185,7 @@ class LivePages:
             remarks = self._remarks if is_finished else self.result["notes"]
             page = self._page(remarks=remarks, is_finished=is_finished)
             with OutputFolder(self._folder, overwrite=True) as outputs:
-                outputs.reserve(PAGE).write_text(page, encoding="utf-8")
+                outputs.reserve(LIVE_PAGE).write_text(page, encoding="utf-8")
                 outputs.commit()
 
     def _draw(self, update: SessionUpdate) -> None:

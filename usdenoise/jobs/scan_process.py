@@ -40,12 +40,12 @@ def as_flags(options: Options) -> list[str]:
             continue
         # A group of options can share a flag, such as "--estimator": the key follows it.
         flag, _, key = declared.flag.partition(" ")
-        text = f"{key}={_text(value)}" if key else _text(value)
+        text = f"{key}={_flag_value(value)}" if key else _flag_value(value)
         words.append(declared.flag if isinstance(value, bool) else f"{flag}={text}")
     return words
 
 
-def _text(value: Any) -> str:
+def _flag_value(value: Any) -> str:
     if isinstance(value, slice):
         ends = (value.start, value.stop) if value.step is None else (value.start, value.stop, value.step)
         return ":".join("" if end is None else str(end) for end in ends)

@@ -21,7 +21,7 @@ CONNECT_S = 10
 WORKERS_S = 60
 """Seconds in which the workers have to come up."""
 
-_LOOK_S = 0.5
+LOOK_S = 0.5
 """Seconds between two looks whether the workers are there, or a signal has come."""
 
 DEATHS = 1
@@ -137,7 +137,7 @@ def _wait_for_workers(client: Any, where: str, signals: Sequence[int]) -> None:
     started = client.cluster.workers if is_ours else {}
     while not signals:
         try:
-            client.wait_for_workers(int(where) if is_ours else 1, timeout=_LOOK_S)
+            client.wait_for_workers(int(where) if is_ours else 1, timeout=LOOK_S)
             return
         except TimeoutError:
             is_late = time.monotonic() > deadline

@@ -19,7 +19,7 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray, unpack
 from usdenoise.stack.data_arrays import IMAGE_NAMES, import_xarray, to_data_array
 from usdenoise.stack.geometry import FREE_NAME
-from usdenoise.system.provenance import record, to_json
+from usdenoise.system.provenance import PROVENANCE, record, to_json
 
 
 def verdict_parts(picture: str, frames: str, estimate: str, start_caution: str) -> list[str]:
@@ -174,7 +174,7 @@ class DenoiseResult(FitResult):
             "rank": self.options.rank,
             "cutoff": self.cutoff_sentence,
             "verdict": self.verdict,
-            "usdenoise_provenance": self.provenance,
+            PROVENANCE: self.provenance,
         }
         stack_array = self._stack()
         # A stack with the name of an image or of a coordinate would be lost, and a coordinate with the name of an image.
@@ -187,7 +187,7 @@ class DenoiseResult(FitResult):
 
     def _stack(self) -> Any:
         stack_array = self.acquisition.to_xarray()
-        stack_array.attrs["usdenoise_provenance"] = self.provenance
+        stack_array.attrs[PROVENANCE] = self.provenance
         return stack_array
 
     def _labelled(self, array: NamedArray) -> Any:
@@ -195,7 +195,7 @@ class DenoiseResult(FitResult):
         attributes = {"long_name": IMAGE_NAMES[array.name]}
         if "formula" in array.attributes:
             attributes |= {"units": array.attributes["unit"], "formula": array.attributes["formula"]}
-            attributes["usdenoise_provenance"] = self.provenance
+            attributes[PROVENANCE] = self.provenance
         return to_data_array(array.values, self.acquisition, array.axes, array.name, attributes)
 
     @property

@@ -86,7 +86,7 @@ def page_of(
         noise_over_depth(series.means["noise_power"], stack),
         over_frames,
         block_charts(series) if series.is_session else [],
-        [_activation(series, trial_type, png) for trial_type, png in activations.items()],
+        [_activation_section(series, trial_type, png) for trial_type, png in activations.items()],
     )
 
 
@@ -101,7 +101,7 @@ def _regions(series: ResultSeries, png: bytes) -> Picture:
     return Picture("Regions", png, words, f"{words}, against the mean of each.")
 
 
-def _activation(series: ResultSeries, trial_type: str, png: bytes) -> ActivationSection:
+def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> ActivationSection:
     """Return the section of a type of event: its picture, and the course of the active pixels beside the design."""
     activation = series.activation[trial_type]
     title = activation_title(trial_type, activation)

@@ -151,7 +151,7 @@ def scan_page(
         verdict=_sentence(conditional(summary, report)),
         doubts=[_sentence(sentence) for sentence in doubted],
         remarks=[_sentence(remark) for remark in remarked],
-        numbers=_numbers(report, codes),
+        numbers=_numbers_at_top(report, codes),
         most_error=CLOSE,
         pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
@@ -232,7 +232,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _numbers(report: Report, doubts: Collection[str]) -> list[tuple[str, str, str]]:
+def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, str, str]]:
     """Return the numbers at the top of the page: name, value, and meaning."""
     blood, repeatability, tissue = report.blood, report.reproducibility, report.blood.tissue_share
     if report.cutoff.certainty == CutoffCertainty.GIVEN:

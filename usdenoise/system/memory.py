@@ -55,7 +55,7 @@ def available_bytes(root: Path = Path("/")) -> float:
     float
         Bytes; infinite if the system does not report it (anything but Linux).
     """
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", _file_text(root / "proc/meminfo"), re.MULTILINE)
     system = int(match[1]) * 1024 if match else math.inf
     return min(system, _group_bytes(root))
 
@@ -99,7 +99,7 @@ def most_side_by_side(free: float, first: float, each: float, most: int = sys.ma
 def peak_memory_bytes() -> int:
     """Return the largest resident size of this process so far in bytes, 0 if the system does not report it."""
     # getrusage starts at the size of the process that started this one; VmHWM does not.
-    peak = re.search(r"^VmHWM:\s+(\d+) kB", _text(Path("/proc/self/status")), re.MULTILINE)
+    peak = re.search(r"^VmHWM:\s+(\d+) kB", _file_text(Path("/proc/self/status")), re.MULTILINE)
     if peak is not None:
         return int(peak[1]) * 1024
     largest = int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
@@ -129,7 +129,7 @@ def _group_bytes(root: Path) -> float:
     """
     left = math.inf
     for controllers, path in re.findall(
-        r"^\d+:(.*?):/?(.*)$", _text(root / "proc/self/cgroup"), re.MULTILINE
+        r"^\d+:(.*?):/?(.*)$", _file_text(root / "proc/self/cgroup"), re.MULTILINE
     ):
         if controllers and "memory" not in controllers.split(","):
             continue
@@ -142,15 +142,15 @@ def _group_bytes(root: Path) -> float:
 
 
 def _bytes_left(group: Path, limit_name: str, used_name: str, prefix: str) -> float:
-    limit, used = _text(group / limit_name).strip(), _text(group / used_name).strip()
+    limit, used = _file_text(group / limit_name).strip(), _file_text(group / used_name).strip()
     if not (limit.isdigit() and used.isdigit()):
         return math.inf
-    pages = dict(re.findall(rf"^{prefix}(\w+)_file (\d+)$", _text(group / "memory.stat"), re.MULTILINE))
+    pages = dict(re.findall(rf"^{prefix}(\w+)_file (\d+)$", _file_text(group / "memory.stat"), re.MULTILINE))
     dropped = int(pages.get("inactive", 0)) + int(pages.get("active", 0)) // 2
     return max(0, int(limit) - int(used) + dropped)
 
 
-def _text(path: Path) -> str:
+def _file_text(path: Path) -> str:
     try:
         return path.read_text()
     except OSError:

@@ -12,6 +12,9 @@ from importlib.metadata import version
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+PROVENANCE = "usdenoise_provenance"
+"""Name of the attribute, or variable, with the provenance of a file or a DataArray as JSON text."""
+
 
 @cache
 def software() -> Mapping[str, str]:
