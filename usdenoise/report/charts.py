@@ -3,10 +3,15 @@
 import base64
 import io
 import math
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.metadata import version
+from importlib.util import cache_from_source
 from typing import Any
 
 import numpy as np
@@ -43,8 +48,21 @@ def _environment() -> Any:
     # A job imports it beside other work.
     import jinja2
 
+    class Compiled(jinja2.FileSystemBytecodeCache):
+        """Compiled templates beside the compiled modules, under the same conditions."""
+
+        def get_source_checksum(self, source: str) -> str:
+            # The code also depends on jinja2, and on the settings below.
+            return super().get_source_checksum(f"{version('jinja2')} {os.stat(__file__).st_mtime_ns} {source}")
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            if not sys.dont_write_bytecode:
+                with suppress(OSError):
+                    super().dump_bytecode(bucket)
+
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("usdenoise.report"),
+        bytecode_cache=Compiled(os.path.dirname(cache_from_source(__file__))),
         autoescape=lambda name: name is None or not name.endswith(".txt"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
