@@ -53,7 +53,9 @@ def _environment() -> Any:
 
         def get_source_checksum(self, source: str) -> str:
             # The code also depends on jinja2, and on the settings below.
-            return super().get_source_checksum(f"{version('jinja2')} {os.stat(__file__).st_mtime_ns} {source}")
+            return super().get_source_checksum(
+                f"{version('jinja2')} {os.stat(__file__).st_mtime_ns} {source}"
+            )
 
         def dump_bytecode(self, bucket: Any) -> None:
             if not sys.dont_write_bytecode:
