@@ -1,6 +1,7 @@
 """What pictures share: colour scales, titles, encoding, and panels, which are views of an image or a volume in axes."""
 
 import io
+import sys
 import textwrap
 import warnings
 import zlib
@@ -83,8 +84,17 @@ def power_scale(
 
 def load_libraries() -> None:
     """Import the libraries that draw, so that the first picture does not wait for them."""
-    for name in ("matplotlib.figure", "matplotlib.backends.backend_agg"):
-        import_module(name)
+    artist: Any = import_module("matplotlib.artist")
+    describe = getattr(artist, "kwdoc", None)
+    if not hasattr(sys, "ps1"):
+        # It describes all properties of each class of artists as the class is made, which takes 0.1 s and which only an
+        # interactive session shows.
+        artist.kwdoc = lambda _: ""
+    try:
+        for name in ("matplotlib.figure", "matplotlib.backends.backend_agg"):
+            import_module(name)
+    finally:
+        artist.kwdoc = describe
 
 
 def suitable_range_db(decibels: NDArray[Any]) -> float:
