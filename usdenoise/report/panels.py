@@ -1,6 +1,7 @@
 """What pictures share: colour scales, titles, encoding, and panels, which are views of an image or a volume in axes."""
 
 import io
+import struct
 import sys
 import textwrap
 import warnings
@@ -187,14 +188,29 @@ def encoded_panels(figure: Any, kind: str) -> bytes:
 
 
 def png(pixels: NDArray[np.uint8], dots_per_inch: float) -> bytes:
-    """Return pixels (n_rows, n_columns, 4) as PNG without transparency."""
-    from PIL import Image
+    """Return pixels (n_rows, n_columns, 4) as PNG without transparency.
 
-    buffer = io.BytesIO()
-    # Drawings have runs of one colour, which Z_RLE finds in half of the time.
-    drawing = Image.fromarray(np.ascontiguousarray(pixels[..., :3]))
-    drawing.save(buffer, "PNG", dpi=(dots_per_inch, dots_per_inch), compress_type=zlib.Z_RLE)
-    return buffer.getvalue()
+    Each row is stored as its difference from the one above, which suits drawings. Pillow would try five filters for each
+    row, which takes three times as long and makes no smaller file.
+    """
+    n_rows, n_columns, _ = pixels.shape
+    colors = pixels[..., :3].reshape(n_rows, -1)
+    rows = np.empty((n_rows, 1 + 3 * n_columns), np.uint8)
+    rows[:, 0] = _UP
+    rows[0, 1:] = colors[0]
+    np.subtract(colors[1:], colors[:-1], out=rows[1:, 1:])
+    per_metre = round(dots_per_inch / 0.0254)
+    chunks = (
+        # 8 bits of each of three colours
+        (b"IHDR", struct.pack(">2I5B", n_columns, n_rows, 8, 2, 0, 0, 0)),
+        (b"pHYs", struct.pack(">2IB", per_metre, per_metre, 1)),
+        (b"IDAT", zlib.compress(rows, 1)),
+        (b"IEND", b""),
+    )
+    checked = ((kind + content, len(content)) for kind, content in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", n) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk, n in checked
+    )
 
 
 def ink_box(figure: Any, pixels: NDArray[np.uint8]) -> tuple[slice, slice]:
@@ -225,6 +241,9 @@ _GAP, _BAR_GAP, _BAR = 0.32, 0.12, 0.14
 
 _BAR_STEP = 0.85
 """Inches from one colour bar to the next: its ticks and its label."""
+
+_UP = 2
+"""Number of the filter of PNG that subtracts the row above."""
 
 _ROOM = 2.0
 """Inches around the panels of a figure, for the colour bars and all texts, before it is cropped."""
