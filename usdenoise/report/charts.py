@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.util import cache_from_source
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,10 @@ def _environment() -> Any:
             return super().get_source_checksum(
                 f"{version('jinja2')} {os.stat(__file__).st_mtime_ns} {source}"
             )
+
+        def load_bytecode(self, bucket: Any) -> None:
+            with suppress(OSError, EOFError, UnpicklingError):
+                super().load_bytecode(bucket)
 
         def dump_bytecode(self, bucket: Any) -> None:
             if not sys.dont_write_bytecode:

@@ -204,7 +204,7 @@ def png(pixels: NDArray[np.uint8], dots_per_inch: float) -> bytes:
         # 8 bits of each of three colours
         (b"IHDR", struct.pack(">2I5B", n_columns, n_rows, 8, 2, 0, 0, 0)),
         (b"pHYs", struct.pack(">2IB", per_metre, per_metre, 1)),
-        (b"IDAT", zlib.compress(rows, 1)),
+        (b"IDAT", zlib.compress(rows.tobytes(), 1)),
         (b"IEND", b""),
     )
     checked = ((kind + content, len(content)) for kind, content in chunks)
