@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib.metadata import version
 from importlib.util import cache_from_source
 from pickle import UnpicklingError
 from typing import Any
@@ -48,14 +47,16 @@ def template(name: str) -> Any:
 def _environment() -> Any:
     # A job imports it beside other work.
     import jinja2
+    from jinja2 import compiler
 
     class Compiled(jinja2.FileSystemBytecodeCache):
         """Compiled templates beside the compiled modules, under the same conditions."""
 
         def get_source_checksum(self, source: str) -> str:
-            # The code also depends on jinja2, and on the settings below.
+            # The code also depends on the compiler, and on the settings below.
+            states = [os.stat(path) for path in (compiler.__file__, __file__)]
             return super().get_source_checksum(
-                f"{version('jinja2')} {os.stat(__file__).st_mtime_ns} {source}"
+                f"{[(each.st_size, each.st_mtime_ns) for each in states]} {source}"
             )
 
         def load_bytecode(self, bucket: Any) -> None:

@@ -8,21 +8,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from functools import cache
-from importlib.metadata import version
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+import scipy
+
+from usdenoise import __version__
 
 
 @cache
 def software() -> Mapping[str, str]:
-    """Return the versions of the software that the numbers depend on.
-
-    Looking them up takes tens of milliseconds, which is done once.
-    """
+    """Return the versions of the software that the numbers depend on."""
+    # importlib.metadata would read and parse the descriptions of the packages.
     return {
-        "usdenoise": version("usdenoise"),
-        "numpy": version("numpy"),
-        "scipy": version("scipy"),
+        "usdenoise": __version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
         "python": platform.python_version(),
     }
 
