@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from functools import cache
+from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import scipy
-
-from usdenoise import __version__
 
 
 @cache
@@ -22,7 +21,8 @@ def software() -> Mapping[str, str]:
     """Return the versions of the software that the numbers depend on."""
     # importlib.metadata would read and parse the descriptions of the packages.
     return {
-        "usdenoise": __version__,
+        # All packages are above this one.
+        "usdenoise": import_module("usdenoise").__version__,
         "numpy": np.__version__,
         "scipy": scipy.__version__,
         "python": platform.python_version(),
