@@ -5,21 +5,24 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 
 @pytest.fixture
 def figure_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Figure]:
-    """Call a function that returns a picture, and return the figure that it saved."""
-    saved: list[Figure] = []
-    save = Figure.savefig
+    """Call a function that returns a picture, and return the figure of the last image that it drew."""
+    drawn: list[AxesImage] = []
+    draw = AxesImage.draw
 
-    def recorded(figure: Figure, *arguments: Any, **settings: Any) -> None:
-        saved.append(figure)
-        save(figure, *arguments, **settings)
+    def recorded(image: AxesImage, *arguments: Any, **settings: Any) -> None:
+        drawn.append(image)
+        draw(image, *arguments, **settings)
 
     def figure_of(picture: Callable[..., bytes], *arguments: Any, **settings: Any) -> Figure:
         assert picture(*arguments, **settings)
-        return saved[-1]
+        figure = drawn[-1].figure
+        assert isinstance(figure, Figure)
+        return figure
 
-    monkeypatch.setattr(Figure, "savefig", recorded)
+    monkeypatch.setattr(AxesImage, "draw", recorded)
     return figure_of

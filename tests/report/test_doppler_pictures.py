@@ -1,12 +1,16 @@
 """Pictures of filtered stacks: what is drawn where, in which colours and on which scale."""
 
+import io
+from concurrent.futures import ThreadPoolExecutor
+
 import imageio.v3 as iio
 import numpy as np
 import pytest
 from matplotlib import colormaps
+from PIL import Image
 
 from usdenoise.options.job_options import COLOR_MAPS
-from usdenoise.report.panels import panel_picture, suitable_range_db
+from usdenoise.report.panels import panel_picture, png, suitable_range_db
 from usdenoise.report.pictures import directional_drawing, power_doppler_picture, velocity_drawing
 
 RNG = np.random.default_rng(0)
@@ -150,6 +154,34 @@ def test_a_picture_has_its_title_and_is_always_the_same(shape, figure_of):
     png = power_doppler_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
     assert png == power_doppler_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
     assert max(iio.imread(png).shape) < 1600
+
+
+def test_a_picture_does_not_depend_on_the_ones_before_it_nor_on_threads():
+    image = RNG.uniform(-30, 0, (12, 9))
+    layouts = [
+        {"title": "a", "dynamic_range_db": 20.0},
+        {"title": "b", "dynamic_range_db": 20.0, "quantity": "blood power"},
+        {"title": "b", "dynamic_range_db": 25.0, "quantity": "blood power"},
+        {"title": "", "dynamic_range_db": 20.0},
+        {"title": "a", "dynamic_range_db": 20.0, "spacing_mm": {"z": 0.1}},
+        {"title": "a", "dynamic_range_db": 20.0, "color_map": "gray"},
+    ]
+
+    def drawn(settings):
+        return power_doppler_picture(image, "zx", **settings)
+
+    pictures = [drawn(settings) for settings in layouts]
+    assert len(set(pictures)) == len(layouts)
+    assert [drawn(settings) for settings in reversed(layouts)] == pictures[::-1]
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(drawn, layouts * 3)) == pictures * 3
+
+
+def test_a_png_has_the_given_pixels_and_their_size():
+    pixels = RNG.integers(0, 256, (7, 5, 4), dtype=np.uint8)
+    decoded = Image.open(io.BytesIO(png(pixels, 150)))
+    np.testing.assert_array_equal(np.asarray(decoded), pixels)
+    assert decoded.info["dpi"] == pytest.approx((150, 150), abs=0.02)
 
 
 def test_a_picture_can_be_pdf_or_svg_with_text_that_can_be_edited():

@@ -3,12 +3,14 @@
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import imageio.v3 as iio
 import numpy as np
 import pytest
 
+from tests.programs import python
 from tests.report.reports import EVIL, Page, hostile_page, report
 from usdenoise import METHODS
 from usdenoise.report.charts import Chart
@@ -208,3 +210,23 @@ def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> Non
     large = replace(PICTURE, png=iio.imwrite("<bytes>", noise, extension=".png"))
     assert 1_000_000 < len(scan_page("x", report(), [large] * 2, [])) < 3_000_000
     assert large.within(len(large.png)) == large
+
+
+@pytest.mark.parametrize("is_writing", [True, False])
+def test_compiled_templates_lie_beside_compiled_modules(tmp_path: Path, is_writing: bool) -> None:
+    code = f"""
+import importlib.util, pathlib, sys
+from usdenoise.report import charts
+sys.pycache_prefix, sys.dont_write_bytecode = {str(tmp_path)!r}, {not is_writing}
+folder = pathlib.Path(importlib.util.cache_from_source(charts.__file__)).parent
+folder.mkdir(parents=True, exist_ok=True)
+print(charts.Chart("a", "x", "y", [0, 1], [2.0, 3.0]).svg)
+"""
+    first = python(code).stdout
+    assert "<polyline" in first
+    files = list(tmp_path.rglob("*.cache"))
+    assert bool(files) == is_writing
+    for path in files:
+        # As after a full disk.
+        path.write_bytes(path.read_bytes()[:-40])
+    assert python(code).stdout == first

@@ -3,10 +3,15 @@
 import base64
 import io
 import math
+import os
 import re
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.util import cache_from_source
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -42,9 +47,30 @@ def template(name: str) -> Any:
 def _environment() -> Any:
     # A job imports it beside other work.
     import jinja2
+    from jinja2 import compiler
+
+    class Compiled(jinja2.FileSystemBytecodeCache):
+        """Compiled templates beside the compiled modules, under the same conditions."""
+
+        def get_source_checksum(self, source: str) -> str:
+            # The code also depends on the compiler, and on the settings below.
+            states = [os.stat(path) for path in (compiler.__file__, __file__)]
+            return super().get_source_checksum(
+                f"{[(each.st_size, each.st_mtime_ns) for each in states]} {source}"
+            )
+
+        def load_bytecode(self, bucket: Any) -> None:
+            with suppress(OSError, EOFError, UnpicklingError):
+                super().load_bytecode(bucket)
+
+        def dump_bytecode(self, bucket: Any) -> None:
+            if not sys.dont_write_bytecode:
+                with suppress(OSError):
+                    super().dump_bytecode(bucket)
 
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("usdenoise.report"),
+        bytecode_cache=Compiled(os.path.dirname(cache_from_source(__file__))),
         autoescape=lambda name: name is None or not name.endswith(".txt"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -202,13 +228,15 @@ class Chart:
         y_ticks = ticks(min(ys + levels) - spare, max(ys + levels) + spare)
         points = [(x, min(max(y, y_ticks[0]), y_ticks[-1])) for x, y in points]
         x_ticks = ticks(min(xs + marked), max(xs + marked))
+        across, down = _scale(x_ticks, _LEFT, _RIGHT), _scale(y_ticks, _BOTTOM, _TOP)
         return _drawing(
             "chart.svg",
             self,
             x_ticks,
             y_ticks=y_ticks,
-            down=_scale(y_ticks, _BOTTOM, _TOP),
-            line=_thinned(points),
+            down=down,
+            # A template takes ten times as long for each point.
+            line=" ".join(f"{across(x)},{down(y)}" for x, y in _thinned(points)),
             dots=points if len(points) <= _MOST_DOTS else (),
             flagged=[point for point in points if point[0] in flagged],
             shaded=[

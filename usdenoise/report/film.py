@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.report.panels import any_letters, front_view, panel_figure, power_scale
+from usdenoise.report.panels import StillFigure, front_view, ink_box, panel_figure, power_scale
 from usdenoise.system.text import printable
 
 IMAGES_A_SECOND = 10.0
@@ -78,8 +78,7 @@ def movie(
     rate = min(max(rate, _SLOWEST), MOST_A_SECOND * len(images))
     step = max(1, math.ceil(rate / MOST_A_SECOND - 1e-6))
     pictures = _drawn_images(figure, images[::step], texts[::step])
-    with any_letters():
-        return _gif(pictures, rate / step, scale.color_map)
+    return _gif(pictures, rate / step, scale.color_map)
 
 
 def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None) -> float:
@@ -91,24 +90,16 @@ def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None) -> flo
 
 def _drawn_images(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
     """Draw the figure once, and yield its pixels with each image and text in turn."""
-    canvas = figure.canvas
-    subplot = figure.axes[0]
-    drawn = subplot.images[0]
-    changing = [drawn, *subplot.spines.values(), *figure.texts]
-    for artist in changing:
-        artist.set_animated(True)
-    canvas.draw()
-    still = canvas.copy_from_bbox(figure.bbox)
+    still = StillFigure(figure)
+    rows, columns = ink_box(figure, still.pixels([images[0]]))
+    # Video encoders accept only an even height and width.
+    rows, columns = (
+        slice(each.start, each.start + (each.stop - each.start) // 2 * 2) for each in (rows, columns)
+    )
     letters = max(map(len, figure.texts[0].get_text().split("\n")))
     for image, text in zip(images, texts, strict=True):
-        drawn.set_data(image)
         figure.texts[0].set_text(textwrap.fill(text, max(letters, 1)))
-        canvas.restore_region(still)
-        for artist in changing:
-            (figure if artist in figure.texts else subplot).draw_artist(artist)
-        pixels = np.asarray(canvas.buffer_rgba())[..., :3]
-        # Video encoders, to which a GIF may go on, accept only an even height and width.
-        yield np.ascontiguousarray(pixels[: pixels.shape[0] // 2 * 2, : pixels.shape[1] // 2 * 2])
+        yield np.ascontiguousarray(still.pixels([image])[rows, columns, :3])
 
 
 def _gif(pictures: Iterator[NDArray[np.uint8]], rate: float, color_map: str) -> bytes:

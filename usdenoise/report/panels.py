@@ -1,11 +1,14 @@
 """What pictures share: colour scales, titles, encoding, and panels, which are views of an image or a volume in axes."""
 
 import io
+import sys
 import textwrap
 import warnings
+import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -81,8 +84,17 @@ def power_scale(
 
 def load_libraries() -> None:
     """Import the libraries that draw, so that the first picture does not wait for them."""
-    for name in ("matplotlib.figure", "matplotlib.backends.backend_agg"):
-        import_module(name)
+    artist: Any = import_module("matplotlib.artist")
+    describe = getattr(artist, "kwdoc", None)
+    if not hasattr(sys, "ps1"):
+        # It describes all properties of each class of artists as the class is made, which takes 0.1 s and which only an
+        # interactive session shows.
+        artist.kwdoc = lambda _: ""
+    try:
+        for name in ("matplotlib.figure", "matplotlib.backends.backend_agg"):
+            import_module(name)
+    finally:
+        artist.kwdoc = describe
 
 
 def suitable_range_db(decibels: NDArray[Any]) -> float:
@@ -161,6 +173,50 @@ def encoded(figure: Any, kind: str = "png", *, crop: bool = True) -> bytes:
     return buffer.getvalue()
 
 
+def encoded_panels(figure: Any, kind: str) -> bytes:
+    """Return a figure of :func:`panel_figure` in a file format, cropped; a PNG is drawn once, and cropped by its pixels."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    if kind != "png":
+        return encoded(figure, kind)
+    canvas: Any = FigureCanvasAgg(figure)
+    with any_letters():
+        canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())
+    return png(pixels[ink_box(figure, pixels)], figure.dpi)
+
+
+def png(pixels: NDArray[np.uint8], dots_per_inch: float) -> bytes:
+    """Return pixels (n_rows, n_columns, 4), red, green, blue and opacity, as PNG."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    # Drawings have runs of one colour, which Z_RLE finds in half of the time.
+    settings = {"dpi": (dots_per_inch, dots_per_inch), "compress_type": zlib.Z_RLE}
+    Image.fromarray(np.ascontiguousarray(pixels)).save(buffer, "PNG", **settings)
+    return buffer.getvalue()
+
+
+def ink_box(figure: Any, pixels: NDArray[np.uint8]) -> tuple[slice, slice]:
+    """Return the rows and columns of a drawn figure that show something, with a narrow margin.
+
+    Matplotlib's own cropping would lay the figure out once more, which takes a third of the time of a picture.
+    """
+    # Four bytes a pixel
+    colors = pixels.view(np.uint32)[..., 0]
+    inked = colors != colors[0, 0]
+    rows, columns = (np.flatnonzero(inked.any(axis=axis)) for axis in (1, 0))
+    top, bottom = rows[0], rows[-1] + 1
+    # The empty lines of a title belong to it.
+    for text in figure.texts:
+        top = min(top, len(pixels) - text.get_window_extent().y1)
+    margin = round(MARGIN_INCHES * figure.dpi)
+    return (
+        slice(max(0, round(top) - margin), bottom + margin),
+        slice(max(0, columns[0] - margin), columns[-1] + 1 + margin),
+    )
+
+
 _WIDEST, _HIGHEST, _LEAST = 4.6, 6.5, 0.45
 """Inches of the panels together, and of the narrowest one. A panel that would be narrower is stretched."""
 
@@ -169,6 +225,9 @@ _GAP, _BAR_GAP, _BAR = 0.32, 0.12, 0.14
 
 _BAR_STEP = 0.85
 """Inches from one colour bar to the next: its ticks and its label."""
+
+_ROOM = 2.0
+"""Inches around the panels of a figure, for the colour bars and all texts, before it is cropped."""
 
 _LEAST_BAR = 1.6
 """Least height of the colour bar in inches: its label has to fit."""
@@ -325,9 +384,8 @@ def panel_figure(
     Returns
     -------
     matplotlib.figure.Figure
-        The figure, as large as what it shows with a narrow margin.
+        The figure, with room around what it shows.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     sizes = [panel.size(spacing_mm) for panel in panels]
@@ -338,11 +396,12 @@ def panel_figure(
     across = [max(width * inches, _LEAST) for width in widths]
     down = [max(height * inches, _LEAST) for height in heights]
     width, height = sum(across) + gaps, sum(down) + gaps
-    # The bar is outside this size; without margins, the size of the figure does not matter.
-    figure = Figure(figsize=(width, height), dpi=dots_per_inch)
+    page = np.array([width, height]) + 2 * _ROOM
+    figure = Figure(figsize=tuple(page), dpi=dots_per_inch)
 
     def add_axes(left: float, top: float, wide: float, high: float) -> Any:
-        return figure.add_axes((left / width, (height - top - high) / height, wide / width, high / height))
+        corner = np.array([left, height - top - high]) + _ROOM
+        return figure.add_axes((*(corner / page), *((wide, high) / page)))
 
     rectangles = [(0.0, 0.0, across[0], down[0])]
     if len(panels) == 3:
@@ -366,20 +425,71 @@ def panel_figure(
             )
     for number, (drawn, scale_of_bar) in enumerate(bars):
         left, high = width + _BAR_GAP + number * _BAR_STEP, max(down[0], min(_LEAST_BAR, height))
-        label = scale_of_bar.label
-        if len(label) > high * _LETTERS_AN_INCH:
-            label = label.replace(" (", "\n(")
-        bar = add_axes(left, 0.0, _BAR, high)
-        add_colorbar(figure, drawn, replace(scale_of_bar, label=label), cax=bar)
-    if title:
-        letters = max(int((width + 0.8) * _LETTERS_AN_INCH), 24)
-        lines, others = (textwrap.wrap(printable(text), letters) for text in (title, other_title))
-        lines = [""] * (len(others) - len(lines)) + lines
-        gap = 0.12 if len(panels) == 1 else 0.34
-        figure.text(0, 1 + gap / height, "\n".join(lines), va="bottom", fontsize="medium", parse_math=False)
-    FigureCanvasAgg(figure)
-    _fit_margins(figure)
+        add_colorbar(figure, drawn, scale_of_bar, cax=add_axes(left, 0.0, _BAR, high))
+    _write(figure, [scale_of_bar.label for _, scale_of_bar in bars], title, other_title)
     return figure
+
+
+def _write(figure: Any, labels: Sequence[str], title: str, other_title: str) -> None:
+    """Write the labels of the colour bars and the title of a figure of panels."""
+    page = figure.get_size_inches()
+    width, height = page - 2 * _ROOM
+    for bar, label in zip(figure.axes[-len(labels) :], labels, strict=True):
+        is_long = len(label) > bar.get_position().height * page[1] * _LETTERS_AN_INCH
+        bar.set_ylabel(label.replace(" (", "\n(") if is_long else label)
+    if not title:
+        return
+    letters = max(int((width + 0.8) * _LETTERS_AN_INCH), 24)
+    lines, others = (textwrap.wrap(printable(text), letters) for text in (title, other_title))
+    lines = [""] * (len(others) - len(lines)) + lines
+    if not figure.texts:
+        gap = 0.12 if len(figure.axes) == len(labels) + 1 else 0.34
+        left, bottom = (_ROOM, _ROOM + height + gap) / page
+        figure.text(left, bottom, "", va="bottom", fontsize="medium", parse_math=False)
+    figure.texts[0].set_text("\n".join(lines))
+
+
+class StillFigure:
+    """A figure of panels of which only the images, the title and the label of the colour bar change.
+
+    All else, such as axes and ticks, is drawn once.
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        From :func:`panel_figure`, without an overlay.
+    """
+
+    def __init__(self, figure: Any) -> None:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        self.figure = figure
+        canvas: Any = FigureCanvasAgg(figure)
+        *self._panels, bar = figure.axes
+        self._label = bar.yaxis.label
+        # The frame of a panel covers the edges of its image.
+        self._changing = [each for panel in self._panels for each in (*panel.images, *panel.spines.values())]
+        for artist in [*self._changing, *figure.texts]:
+            artist.set_animated(True)
+        self._label.set_visible(False)
+        with any_letters():
+            canvas.draw()
+        self._label.set_visible(True)
+        self._canvas, self._still = canvas, canvas.copy_from_bbox(figure.bbox)
+
+    def pixels(self, images: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
+        """Draw images, one for each panel, and return the pixels (n_rows, n_columns, 4) of the canvas."""
+        self._canvas.restore_region(self._still)
+        for panel, image in zip(self._panels, images, strict=True):
+            panel.images[0].set_data(image)
+        with any_letters():
+            for artist in [*self._changing, self._label, *self.figure.texts]:
+                artist.draw(self._canvas.get_renderer())
+        return np.asarray(self._canvas.buffer_rgba())
+
+
+_SPARE = deque[tuple[Any, StillFigure]](maxlen=1)
+"""The last new figure and its layout, until the next picture takes it: both power images of a result have the same one."""
 
 
 def panel_picture(
@@ -391,31 +501,20 @@ def panel_picture(
     other_title: str = "",
 ) -> bytes:
     """Return the figure of :func:`panel_figure` in a file format."""
-    figure = panel_figure(panels, scale, spacing_mm, title, other_title=other_title)
-    return encoded(figure, kind, crop=False)
-
-
-def _fit_margins(figure: Any) -> None:
-    """Make a figure as large as what it shows, with a narrow margin; its panels keep their sizes in inches.
-
-    Matplotlib's own cropping would lay the figure out once more, which takes a quarter of the time of a picture.
-    """
-    with any_letters():
-        box = figure.get_tightbbox(figure.canvas.get_renderer())
-    old_width, old_height = figure.get_size_inches()
-    width, height = box.width + 2 * MARGIN_INCHES, box.height + 2 * MARGIN_INCHES
-
-    def across(x: float) -> float:
-        return float((x * old_width - box.x0 + MARGIN_INCHES) / width)
-
-    def up(y: float) -> float:
-        return float((y * old_height - box.y0 + MARGIN_INCHES) / height)
-
-    for subplot in figure.axes:
-        position = subplot.get_position()
-        left, bottom = across(position.x0), up(position.y0)
-        subplot.set_position((left, bottom, across(position.x1) - left, up(position.y1) - bottom))
-    for text in figure.texts:
-        x, y = text.get_position()
-        text.set_position((across(x), up(y)))
-    figure.set_size_inches(width, height)
+    if kind != "png":
+        return encoded_panels(panel_figure(panels, scale, spacing_mm, title, other_title=other_title), kind)
+    views = tuple((panel.image.shape, panel.rows, panel.columns, panel.caption) for panel in panels)
+    ticks = None if scale.ticks is None else tuple(scale.ticks.items())
+    layout = views, tuple(spacing_mm.items()), scale.color_map, scale.lowest, scale.highest, ticks, not title
+    try:
+        # Whoever takes it out has it alone.
+        spare_layout, still = _SPARE.pop()
+    except IndexError:
+        spare_layout = None
+    if spare_layout == layout:
+        _write(still.figure, [scale.label], title, other_title)
+    else:
+        still = StillFigure(panel_figure(panels, scale, spacing_mm, title, other_title=other_title))
+        _SPARE.append((layout, still))
+    pixels = still.pixels([panel.image for panel in panels])
+    return png(pixels[ink_box(still.figure, pixels)], still.figure.dpi)

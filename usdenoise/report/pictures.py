@@ -17,6 +17,7 @@ from usdenoise.report.panels import (
     axis_label,
     draw_panel,
     encoded,
+    encoded_panels,
     front_view,
     panel_figure,
     panel_picture,
@@ -254,7 +255,7 @@ def activation_picture(
     """
     panels, overlay = activation_layers(t, active, blood_power, axes)
     figure = panel_figure(panels, BLOOD_SCALE, spacing_mm or {}, title, overlay=overlay)
-    return encoded(figure, kind, crop=False)
+    return encoded_panels(figure, kind)
 
 
 def activation_layers(

@@ -28,8 +28,9 @@ HELD_LIVE = 18.0
 sample, which is in memory too. With blocks of 128 x 128 x 300 sessions in control groups of 600 and 700 MiB were killed, and
 none of four in 800 to 1000 MiB."""
 
-_ARENA_MAX = -8
-"""Number of the setting M_ARENA_MAX of glibc's mallopt."""
+_ONE_HEAP = {-8: 1, -3: 32 << 20, -1: 256 << 20}
+"""Settings of glibc's mallopt: one heap (M_ARENA_MAX), the bytes from which an array has pages of its own (M_MMAP_THRESHOLD,
+its largest value), and the free bytes at the end of the heap from which they are returned (M_TRIM_THRESHOLD)."""
 
 _GROUP_FILES = {
     "memory": (
@@ -115,10 +116,12 @@ def release_freed_memory() -> None:
 def use_one_heap() -> None:
     """Let all threads of this process take memory from one heap, where the C library would give each its own.
 
-    What a thread frees in a heap of its own is not given to others. This is a setting of the process, for programs.
+    What a thread frees in a heap of its own is not given to others. The heap keeps freed memory for the next array, until
+    :func:`release_freed_memory`: the system clears each page that it gives. These are settings of the process, for programs.
     """
     with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
+        for setting, value in _ONE_HEAP.items():
+            ctypes.CDLL(None).mallopt(setting, value)
 
 
 def _group_bytes(root: Path) -> float:

@@ -8,9 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from functools import cache
-from importlib.metadata import version
+from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+import scipy
 
 PROVENANCE = "usdenoise_provenance"
 """Name of the attribute, or variable, with the provenance of a file or a DataArray as JSON text."""
@@ -18,14 +21,13 @@ PROVENANCE = "usdenoise_provenance"
 
 @cache
 def software() -> Mapping[str, str]:
-    """Return the versions of the software that the numbers depend on.
-
-    Looking them up takes tens of milliseconds, which is done once.
-    """
+    """Return the versions of the software that the numbers depend on."""
+    # importlib.metadata would read and parse the descriptions of the packages.
     return {
-        "usdenoise": version("usdenoise"),
-        "numpy": version("numpy"),
-        "scipy": version("scipy"),
+        # All packages are above this one.
+        "usdenoise": import_module("usdenoise").__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
         "python": platform.python_version(),
     }
 
