@@ -21,7 +21,7 @@ from usdenoise.completion.problem import CompletionProblem
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.sampling import draw_entries
-from usdenoise.system.threads import available_threads
+from usdenoise.system.resources import available_threads
 
 
 def check(problem, factors, matrix):

@@ -34,7 +34,7 @@ with h5py.File(sys.argv[1]) as file:
 with h5py.File(sys.argv[2], "w") as file:
     file["iq"] = values
 """
-PEAK = "\nfrom usdenoise.system.memory import peak_memory_bytes; print(peak_memory_bytes())"
+PEAK = "\nfrom usdenoise.system.resources import peak_memory_bytes; print(peak_memory_bytes())"
 LIBRARIES = """
 import usdenoise.jobs.run_job, matplotlib.figure, matplotlib.backends.backend_agg, scipy.linalg, threadpoolctl
 """

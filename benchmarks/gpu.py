@@ -31,8 +31,7 @@ from usdenoise.pipeline.filter_chunk import filter_chunk
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.series import BlockLags
-from usdenoise.system.memory import use_one_heap
-from usdenoise.system.threads import blas_on_one_thread
+from usdenoise.system.resources import blas_on_one_thread, use_one_heap
 
 LOW, N_TEMPORAL, NEAR = 24, 6, 1e-5
 

@@ -12,7 +12,7 @@ from benchmarks.shared import command_line, seconds_of
 from usdenoise import denoise, load
 from usdenoise.estimate.estimate import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.system.memory import peak_memory_bytes
+from usdenoise.system.resources import peak_memory_bytes
 
 
 def distance(first, second):

@@ -46,7 +46,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.system.threads import available_threads
+from usdenoise.system.resources import available_threads
 
 LOSS = 1e-3
 BEYOND = 8

@@ -22,7 +22,7 @@ from benchmarks.shared import command_line, exact_filter, mean_power, oracle, ph
 from usdenoise import UsdenoiseError, denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.phantom import PhantomSettings
-from usdenoise.system.threads import available_threads
+from usdenoise.system.resources import available_threads
 
 SIZES = ((64, 64, 100), (64, 64, 200), (100, 80, 600))
 FULL = (200, 130, 2400)

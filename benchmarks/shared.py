@@ -13,7 +13,7 @@ from scipy.linalg.blas import cherk, zherk
 from usdenoise.blood.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom
-from usdenoise.system.memory import peak_memory_bytes, release_freed_memory
+from usdenoise.system.resources import peak_memory_bytes, release_freed_memory
 
 
 def command_line(doc, *files, **options):

@@ -19,7 +19,7 @@ from benchmarks.shared import command_line, exact_script, mean_power, phantom
 from usdenoise import denoise, session
 from usdenoise.blood.metrics import correlation
 from usdenoise.phantom import PhantomSettings
-from usdenoise.system.threads import blas_on_one_thread
+from usdenoise.system.resources import blas_on_one_thread
 
 LOW, TEST_VECTORS, POWER_ITERATIONS = 20, 30, 2
 

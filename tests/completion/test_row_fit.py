@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from usdenoise.completion.problem import CompletionProblem
-from usdenoise.completion.row_fit import fit_rows
+from usdenoise.completion.problem import CompletionProblem, fit_rows
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import orthonormal

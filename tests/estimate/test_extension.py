@@ -8,7 +8,7 @@ from tests.reference.matrices import casorati_matrix, low_rank_and_noise, with_g
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.completion.starts import gaussian
-from usdenoise.estimate.extension import Prior, _whitening, refit
+from usdenoise.estimate.sample_fit import Prior, _whitening, refit
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.stack.pixel_sample import PixelSample

@@ -19,7 +19,7 @@ from usdenoise.files.output_folder import OutputFolder, remove_leftovers
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
-from usdenoise.system.lock import locked
+from usdenoise.system.processes import locked
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -89,7 +89,7 @@ def test_a_signal_in_a_commit_waits_until_all_files_have_their_names(
     code = (
         "import os, pathlib, signal, sys\n"
         "from usdenoise.files.output_folder import OutputFolder\n"
-        "from usdenoise.system.signals import Terminated, terminable\n"
+        "from usdenoise.system.processes import Terminated, terminable\n"
         # A suite that is started under nohup ignores SIGHUP.
         f"signal.signal({int(number)}, signal.SIG_DFL)\n"
         "replace = os.replace\n"

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from usdenoise.files.tables import csv_text
+from usdenoise.files.bids import csv_text
 
 
 def cell(value: object) -> str:

@@ -579,7 +579,7 @@ import os, sys
 from usdenoise import DenoiseOptions
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options.job_options import Output
-from usdenoise.system.memory import peak_memory_bytes, use_one_heap
+from usdenoise.system.resources import peak_memory_bytes, use_one_heap
 
 use_one_heap()
 folder, *files = sys.argv[1:]

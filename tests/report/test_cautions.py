@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.report.reports import report
-from usdenoise.report.cautions import cautions
+from usdenoise.report.sentences import cautions
 
 
 def test_a_good_result_has_no_warning() -> None:

@@ -15,8 +15,8 @@ from usdenoise.cli.run import summary_rows
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.phantom import PhantomSettings
-from usdenoise.report.cautions import cautions
 from usdenoise.report.record import Report
+from usdenoise.report.sentences import cautions
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 

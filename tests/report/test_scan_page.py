@@ -14,8 +14,8 @@ from tests.programs import python
 from tests.report.reports import EVIL, Page, hostile_page, report
 from usdenoise import METHODS
 from usdenoise.report.charts import Chart
-from usdenoise.report.methods_paragraph import methods_paragraph
 from usdenoise.report.scan_page import Picture, scan_page
+from usdenoise.report.sentences import methods_paragraph
 
 PICTURE = Picture("Blood map", b"\x89PNG", "Blood map: 12 × 10 pixels", "Power of the blood.")
 NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])

@@ -10,7 +10,7 @@ from tests.cli.shared import write
 from tests.conftest import all_frames
 from tests.stacks import run_in_windows
 from usdenoise import load
-from usdenoise.files.tables import tsv_text
+from usdenoise.files.bids import tsv_text
 from usdenoise.jobs.run_job import run
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings

@@ -60,7 +60,7 @@ def test_arrays_are_one_stack_or_none() -> None:
         session(list(made.blocks), axes="tzx")
     with pytest.raises(OptionError, match="window is required"):
         session(made.stack)
-    with pytest.raises(OptionError, match="reading requires a file; omit it, or give a path"):
+    with pytest.raises(OptionError, match="reading requires files"):
         session(made.stack, LENGTH, reading={"frames": slice(0, 20)})
 
 

@@ -6,7 +6,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tests.programs import python
-from usdenoise.system.threads import blas_on_one_thread
+from usdenoise.system.resources import blas_on_one_thread
 
 
 def blas_threads() -> list[int]:
@@ -24,7 +24,7 @@ def test_an_error_inside_restores_the_threads() -> None:
 LATE = """
 import numpy
 from threadpoolctl import threadpool_info
-from usdenoise.system.threads import blas_on_one_thread
+from usdenoise.system.resources import blas_on_one_thread
 
 def threads():
     return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from usdenoise.errors import OutputError
-from usdenoise.system.lock import locked
+from usdenoise.system.processes import locked
 
 
 def test_a_locked_folder_is_refused_and_a_new_one_goes_if_it_is_empty(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_results_of_other_names_are_written_side_by_side(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["", "x"])
 def test_the_lock_of_a_killed_process_is_free(name: str, tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from usdenoise.system.lock import locked\n"
+        "import sys, time; from pathlib import Path; from usdenoise.system.processes import locked\n"
         "with locked(Path(sys.argv[1]), sys.argv[2]):\n    print('locked', flush=True)\n    time.sleep(600)\n"
     )
     with subprocess.Popen(

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.programs import python
-from usdenoise.system import memory
+from usdenoise.system import resources
 
 # Every new heap of glibc reserves 64 MiB of addresses.
 HEAPS = r"""
 import re, threading
-from usdenoise.system.memory import use_one_heap
+from usdenoise.system.resources import use_one_heap
 def address_space_kib():
     return int(re.search(r"VmSize:\s+(\d+)", open("/proc/self/status").read())[1])
 {setting}
@@ -92,9 +92,9 @@ def system(root: Path, groups: str, **limits: tuple[int, int, int]) -> Path:
 def test_the_smallest_limit_of_all_control_groups_counts(
     groups: str, limits: dict[str, tuple[int, int, int]], expected: int, tmp_path: Path
 ) -> None:
-    assert memory.available_bytes(system(tmp_path, groups, **limits)) == expected * MIB
+    assert resources.available_bytes(system(tmp_path, groups, **limits)) == expected * MIB
 
 
 def test_a_system_without_memory_files_has_no_limit(tmp_path: Path) -> None:
-    assert math.isinf(memory.available_bytes(tmp_path))
-    assert memory.available_bytes() > MIB
+    assert math.isinf(resources.available_bytes(tmp_path))
+    assert resources.available_bytes() > MIB

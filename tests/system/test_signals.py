@@ -10,8 +10,8 @@ import pytest
 
 from tests.programs import python
 from usdenoise.errors import is_out_of_memory
-from usdenoise.system.signals import Terminated, exit_code, terminable, uninterrupted
-from usdenoise.system.threads import run_in_background
+from usdenoise.system.processes import Terminated, exit_code, terminable, uninterrupted
+from usdenoise.system.resources import run_in_background
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ def test_background_work_returns_its_result_or_raises_its_error() -> None:
 
 
 def test_background_work_does_not_delay_the_end_of_the_process() -> None:
-    code = "import time; from usdenoise.system.threads import run_in_background; run_in_background(time.sleep, 600)"
+    code = "import time; from usdenoise.system.resources import run_in_background; run_in_background(time.sleep, 600)"
     python(code).check_returncode()
 
 

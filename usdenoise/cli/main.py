@@ -13,7 +13,7 @@ from usdenoise import __version__
 from usdenoise.cli.flags import FLAGS, GroupedCommand, GroupedOption
 from usdenoise.errors import OUT_OF_MEMORY, DivergedError, UsdenoiseError, is_out_of_memory
 from usdenoise.options.declaration import Group
-from usdenoise.system.signals import INTERRUPTED, exit_code, terminable
+from usdenoise.system.processes import INTERRUPTED, exit_code, terminable
 from usdenoise.system.text import printable
 
 COMMANDS = {

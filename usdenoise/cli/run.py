@@ -25,8 +25,8 @@ _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "wri
 
 def show_summary(console: Console, report: Mapping[str, Any]) -> None:
     """Print the warnings about a run, and its summary."""
-    from usdenoise.report.cautions import cautions
     from usdenoise.report.record import Report
+    from usdenoise.report.sentences import cautions
 
     record = Report.from_json(report)
     warnings = cautions(record)
@@ -45,7 +45,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     warned : sequence of str
         Sentences that were printed as warnings; the summary refers to them instead of repeating them.
     """
-    from usdenoise.report.cautions import conditional
+    from usdenoise.report.sentences import conditional
 
     source, sequence = report.input, report.sequence
     rows = [("input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})")]
@@ -246,7 +246,7 @@ def command(acquisition: Path, output: Path | None, console: Console, **values: 
     arguments = shared.job_arguments(values)
     from usdenoise.files.bids import is_recording_of_bids
     from usdenoise.jobs.run_job import run
-    from usdenoise.system.memory import use_one_heap
+    from usdenoise.system.resources import use_one_heap
 
     use_one_heap()
     bids = arguments.pop("bids", None)

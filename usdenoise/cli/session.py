@@ -52,7 +52,7 @@ def command(paths: tuple[Path, ...], output: Path, console: Console, **values: A
     if len(regions) < len(values["regions"]):
         raise click.BadParameter("two regions have the same name", param_hint="--region")
     from usdenoise.jobs.session_job import run_session
-    from usdenoise.system.memory import use_one_heap
+    from usdenoise.system.resources import use_one_heap
 
     use_one_heap()
     if session_options.live:

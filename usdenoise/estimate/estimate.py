@@ -16,15 +16,14 @@ from usdenoise.completion.descent_methods import check_rank_fits
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration, Solution
 from usdenoise.errors import InputError
-from usdenoise.estimate.extension import Prior, extend
 from usdenoise.estimate.pixel_subset import PixelSubset, choose_rank, least_rank, sufficient_subset
-from usdenoise.estimate.sample_fit import fit_sample
+from usdenoise.estimate.sample_fit import Prior, extend, fit_sample
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import block_rows, eigenvectors, frame_gram
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.pixel_sample import PixelSample
-from usdenoise.system.memory import release_freed_memory
+from usdenoise.system.resources import release_freed_memory
 
 
 def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRank:
@@ -81,7 +80,7 @@ class Estimate:
     solution : Solution or None
         The result of the iterative method; None for the SVD.
     gained_energy : float or None
-        What the last refit gained (see :func:`usdenoise.estimate.extension.refit`); None without a refit.
+        What the last refit gained (see :func:`usdenoise.estimate.sample_fit.refit`); None without a refit.
     prior : Prior or None
         Prior of the coefficients of a pixel with unobserved entries; None without a refit.
     """

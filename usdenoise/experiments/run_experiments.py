@@ -13,8 +13,8 @@ from usdenoise.experiments.planted import PlantedExperiment
 from usdenoise.experiments.record import ExperimentResult
 from usdenoise.experiments.setup import Setup
 from usdenoise.experiments.ultrasound import UltrasoundExperiment
+from usdenoise.files.bids import csv_text
 from usdenoise.files.output_folder import OutputFolder
-from usdenoise.files.tables import csv_text
 from usdenoise.report.montages import Setting, curves_png, montage_png
 from usdenoise.system.provenance import record, to_json
 

@@ -39,7 +39,7 @@ from usdenoise.stack.metadata import (
     with_options,
     without_implausible,
 )
-from usdenoise.system.threads import run_in_background
+from usdenoise.system.resources import run_in_background
 
 SAMPLED = {3: 64, 4: 24}
 """Entries along each axis, in the middle, by which the axis of time is recognised, by the number of axes."""

@@ -12,8 +12,7 @@ from typing import Self
 
 from usdenoise.errors import OutputError, check_path
 from usdenoise.files.zarr_files import is_our_group
-from usdenoise.system.lock import PARTIAL, lock
-from usdenoise.system.signals import uninterrupted
+from usdenoise.system.processes import PARTIAL, lock, uninterrupted
 
 _ABANDONED_S = 24 * 3600.0
 """Age in s from which a temporary folder belongs to a process that was killed, on a file system without locks: a stack is

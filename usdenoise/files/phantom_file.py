@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.hdf5_arrays import member
+from usdenoise.files.hdf5_arrays import create_file, member
 from usdenoise.files.hdf5_reading import open_file
-from usdenoise.files.hdf5_writing import create_file
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import PROVENANCE
 

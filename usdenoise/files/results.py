@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from usdenoise.files.hdf5_arrays import create_file, write_values
 from usdenoise.files.hdf5_metadata import attach_scales
-from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.layout import chunk_shape
 from usdenoise.files.matlab_writing import write_matlab
 from usdenoise.files.result_content import ResultFile, dimensions_of, stored_attributes, stored_values
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import FREE_NAME
+from usdenoise.system.processes import uninterrupted
 from usdenoise.system.provenance import PROVENANCE
-from usdenoise.system.signals import uninterrupted
 
 _MOST_NAMED = 8
 """Most variables that a note names."""

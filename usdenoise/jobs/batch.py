@@ -33,11 +33,9 @@ from usdenoise.jobs.workers import LOOK_S
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.report.pages import WITH_RESULTS, Row, Status, values_of_report
-from usdenoise.system.lock import locked
-from usdenoise.system.memory import available_bytes
+from usdenoise.system.processes import locked, uninterrupted
 from usdenoise.system.provenance import requested
-from usdenoise.system.signals import uninterrupted
-from usdenoise.system.threads import available_threads
+from usdenoise.system.resources import available_bytes, available_threads
 
 
 def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) -> Row:

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import check_path
+from usdenoise.files.bids import csv_text
 from usdenoise.files.images import read_tiff
 from usdenoise.files.known_formats import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
 from usdenoise.files.output_folder import OutputFolder, remove_leftovers
-from usdenoise.files.tables import csv_text
 from usdenoise.options.job_options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
 from usdenoise.report.pages import WITH_RESULTS, Entry, Row, Status, batch_page

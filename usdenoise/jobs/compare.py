@@ -22,12 +22,12 @@ from usdenoise.errors import (
     check_path,
     is_out_of_memory,
 )
+from usdenoise.files.bids import csv_text
 from usdenoise.files.file_state import files_of_report, size_on_disk
 from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.phantom_file import Truth, read_truth
 from usdenoise.files.regions import region
-from usdenoise.files.tables import csv_text
 from usdenoise.jobs.clutter_filters import (
     BASELINES,
     CLUTTER_FILTERS,

@@ -13,21 +13,20 @@ import numpy as np
 
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
-from usdenoise.files.bids import BidsName
+from usdenoise.files.bids import BidsName, tsv_text
 from usdenoise.files.file_state import files_of_report, size_on_disk
 from usdenoise.files.images import import_nibabel
 from usdenoise.files.open_input import Input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import describe
-from usdenoise.files.tables import tsv_text
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
 from usdenoise.stack.geometry import GriddedStack
-from usdenoise.system.memory import HELD_CHUNKS, PROCESS_BYTES, available_bytes, held_bytes
 from usdenoise.system.provenance import to_json
+from usdenoise.system.resources import HELD_CHUNKS, PROCESS_BYTES, available_bytes, held_bytes
 
 if TYPE_CHECKING:
     from usdenoise.jobs.live_files import LiveBlocks

@@ -15,7 +15,7 @@ from usdenoise.files.open_input import open_input
 from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.live_state import BlockAtWork, SessionUpdate
 from usdenoise.sessions.online_session import OnlineSession
-from usdenoise.system.threads import available_threads
+from usdenoise.system.resources import available_threads
 
 POLL_S = 0.02
 """Seconds between two looks at the folder. Network folders send no events."""

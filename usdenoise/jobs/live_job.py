@@ -28,8 +28,8 @@ from usdenoise.report.series import activation_contents
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import region_columns
 from usdenoise.stack.arrays import NamedArray
-from usdenoise.system.signals import Terminated
-from usdenoise.system.threads import run_in_background
+from usdenoise.system.processes import Terminated
+from usdenoise.system.resources import run_in_background
 
 LATEST, ACTIVATION_PICTURE, LIVE_PAGE = "latest.png", "activation.png", "live.html"
 """Names of the picture of the last block, of the activation by the first type of event, and of the page."""

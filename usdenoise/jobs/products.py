@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from usdenoise.files.bids import read_events
 from usdenoise.files.images import tiff, write_stat_map
-from usdenoise.files.tables import read_events
 from usdenoise.jobs.job import Job, Results
 from usdenoise.jobs.main_file import write_power_nifti
 from usdenoise.report.pictures import REGIONS, activation_picture, activation_title, region_picture

@@ -31,9 +31,9 @@ from usdenoise.report.panels import load_libraries
 from usdenoise.report.record import InputRecord
 from usdenoise.report.result_record import input_record, report_of
 from usdenoise.report.series import ResultSeries, series_of_stack
-from usdenoise.system.lock import locked
-from usdenoise.system.memory import release_freed_memory
+from usdenoise.system.processes import locked
 from usdenoise.system.provenance import requested, software
+from usdenoise.system.resources import release_freed_memory
 
 
 def filter_acquisition(job: Job, watcher: Watcher, clock: StageClock) -> tuple[ResultSeries, InputRecord]:

@@ -16,7 +16,7 @@ from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options.declaration import Options
 from usdenoise.options.job_options import ReadOptions
-from usdenoise.system.signals import uninterrupted
+from usdenoise.system.processes import uninterrupted
 
 
 def as_flags(options: Options) -> list[str]:
@@ -69,8 +69,8 @@ def end_with_batch():
     os._exit(1)
 threading.Thread(target=end_with_batch, daemon=True).start()
 from usdenoise.__main__ import main
-from usdenoise.system import lock
-lock.WAIT_S += {GRACE_S}
+from usdenoise.system import processes
+processes.WAIT_S += {GRACE_S}
 main()
 """
 """The program ``usdenoise``, which ends when the batch has ended, also when the batch is killed: its parent is then another.

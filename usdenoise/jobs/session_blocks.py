@@ -9,11 +9,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError, UnreadableError, UsdenoiseError
+from usdenoise.files.bids import read_events
 from usdenoise.files.file_state import sha256
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.files.tables import read_events
 from usdenoise.jobs.job import Job, StageClock, Watcher
 from usdenoise.jobs.main_file import block_file_name, write_block
 from usdenoise.jobs.session_inputs import BlocksOfFiles
@@ -32,7 +32,7 @@ from usdenoise.sessions.measured_block import BlockStore
 from usdenoise.sessions.regions import Region, region_masks
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import requested, software, to_json
-from usdenoise.system.threads import run_in_background
+from usdenoise.system.resources import run_in_background
 
 
 def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[ResultSeries, InputRecord]:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError, cause_of
+from usdenoise.files.bids import events_of_rows, read_events
 from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.files.tables import events_of_rows, read_events
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.main_file import save
 from usdenoise.jobs.session_blocks import series_of_blocks
@@ -477,7 +477,7 @@ def events_of(source: EventSource) -> list[Event]:
     Raises
     ------
     InputError
-        As for :func:`usdenoise.files.tables.read_events`.
+        As for :func:`usdenoise.files.bids.read_events`.
     """
     if isinstance(source, str | Path):
         return read_events(Path(source))

@@ -16,7 +16,7 @@ from usdenoise.jobs.session_call import live_session
 from usdenoise.jobs.session_inputs import block_files, check_apart, only_folder, with_own_window
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output, SessionOptions
-from usdenoise.system.lock import locked
+from usdenoise.system.processes import locked
 
 
 def run_session(  # noqa: PLR0913

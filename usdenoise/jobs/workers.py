@@ -12,8 +12,8 @@ from typing import Any
 
 from usdenoise.errors import OptionError, UsdenoiseError
 from usdenoise.pipeline.dask_executor import DaskExecutor
-from usdenoise.system.memory import PROCESS_BYTES, available_bytes
-from usdenoise.system.signals import blocked_in_children, uninterrupted
+from usdenoise.system.processes import blocked_in_children, uninterrupted
+from usdenoise.system.resources import PROCESS_BYTES, available_bytes
 
 CONNECT_S = 10
 """Seconds that a scheduler has to answer."""

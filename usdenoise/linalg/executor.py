@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
-from usdenoise.system.threads import available_threads, blas_on_one_thread
+from usdenoise.system.resources import available_threads, blas_on_one_thread
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.array_library import namespace, squared_magnitudes, to_host
 from usdenoise.linalg.executor import Executor
-from usdenoise.system.threads import blas_on_one_thread
+from usdenoise.system.resources import blas_on_one_thread
 
 _BLOCK_ENTRIES = 1 << 20
 """Entries of a row block: 8 MB in complex64, which the caches hold from one pass over it to the next."""

@@ -14,7 +14,7 @@ from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.pipeline.recording import ArrayFrames, Chunk, Recording, working_type
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.threads import blas_on_one_thread
+from usdenoise.system.resources import blas_on_one_thread
 
 Result = TypeVar("Result")
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from usdenoise.report.cautions import remark
 from usdenoise.report.charts import BATCH_PAGE, COMPARISON_PAGE, template
 from usdenoise.report.record import Report
+from usdenoise.report.sentences import remark
 
 
 class Status(StrEnum):

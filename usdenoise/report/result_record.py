@@ -23,8 +23,8 @@ from usdenoise.report.record import (
 )
 from usdenoise.report.series import ResultSeries
 from usdenoise.stack.geometry import GriddedStack
-from usdenoise.system.memory import peak_memory_bytes
 from usdenoise.system.provenance import software
+from usdenoise.system.resources import peak_memory_bytes
 
 MOST_NAMED = 3
 """Bad blocks that are named in words."""

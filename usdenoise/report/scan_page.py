@@ -12,10 +12,9 @@ from urllib.parse import quote
 
 from usdenoise.clutter.clutter_cutoff import CutoffCertainty
 from usdenoise.pipeline.fit_result import CLOSE
-from usdenoise.report.cautions import conditional, remarks
 from usdenoise.report.charts import SCAN_PAGE, Carpet, Chart, template
-from usdenoise.report.methods_paragraph import methods_paragraph
 from usdenoise.report.record import Report
+from usdenoise.report.sentences import conditional, methods_paragraph, remarks
 
 _PICTURE_BYTES = 2_000_000
 """Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""

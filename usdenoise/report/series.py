@@ -17,8 +17,8 @@ from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.cautions import many_bad, uncorrected
 from usdenoise.report.record import BadFrameRecord, BlockRecord, FramesRecord
+from usdenoise.report.sentences import many_bad, uncorrected
 from usdenoise.sessions.activation import (
     ActivationMap,
     Event,

@@ -45,8 +45,13 @@ from usdenoise.sessions.session_estimate import (
 )
 from usdenoise.sessions.session_sample import SAMPLED_FRAMES, draw_sample
 from usdenoise.stack.geometry import Geometry
-from usdenoise.system.memory import available_bytes, held_bytes, most_side_by_side, release_freed_memory
-from usdenoise.system.threads import available_threads
+from usdenoise.system.resources import (
+    available_bytes,
+    available_threads,
+    held_bytes,
+    most_side_by_side,
+    release_freed_memory,
+)
 
 TSNR = "mean over standard deviation of blood_power in the good blocks"
 

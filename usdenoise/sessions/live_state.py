@@ -19,7 +19,7 @@ from usdenoise.sessions.measured_block import MeasuredBlock
 from usdenoise.sessions.regions import WHOLE_IMAGE
 from usdenoise.sessions.session_estimate import SessionEstimate
 from usdenoise.stack.geometry import Geometry
-from usdenoise.system.threads import run_in_background
+from usdenoise.system.resources import run_in_background
 
 LIVE_FRAMES = 600
 """Frames from which the clutter is estimated, half as many as for a finished session: it is done again and again."""

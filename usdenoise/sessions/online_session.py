@@ -41,8 +41,7 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.stack.sampling import RandomStream
-from usdenoise.system.memory import available_bytes, held_bytes, most_side_by_side
-from usdenoise.system.threads import available_threads
+from usdenoise.system.resources import available_bytes, available_threads, held_bytes, most_side_by_side
 
 SERIES_TILE_ENTRIES = 1 << 18
 """Entries of the series of some pixels from which a running t is computed at a time."""

@@ -19,21 +19,21 @@ from tests.cli.shared import cli
 from tests.jobs.batch.shared import QUICK, column, finish, shell, start, wait_for, write_scan
 from tests.results import differences
 from tests.stacks import low_rank
-from usdenoise.system.lock import locked
+from usdenoise.system.processes import locked
 
-N_SCANS = 4
+N_SCANS = 6
 
 
 @pytest.fixture(scope="module")
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Scans in two folders and three containers. Read only."""
     folder = tmp_path_factory.mktemp("kills") / "scans"
-    for number in range(2):
+    for number in range(N_SCANS - 2):
         write_scan(folder / f"day1/scan{number}.h5", number)
     (folder / "day2").mkdir()
     stack = low_rank((24, 12, 10), seed=4)
-    np.save(folder / "day2/scan2.npy", stack)
-    scipy.io.savemat(folder / "day2/scan3.mat", {"IQ": stack.transpose(1, 2, 0)})
+    np.save(folder / "day2/scan8.npy", stack)
+    scipy.io.savemat(folder / "day2/scan9.mat", {"IQ": stack.transpose(1, 2, 0)})
     return folder
 
 
@@ -54,7 +54,7 @@ def begun(*command: Any, done: Any = lambda: True) -> "tuple[subprocess.Popen[st
     process = start(*command)
     batch = psutil.Process(process.pid)
     wait_for(lambda: process.poll() is not None or (bool(batch.children()) and done()))
-    time.sleep(random.uniform(0, 1))
+    time.sleep(random.uniform(0, 0.5))
     return process, batch.children() if process.poll() is None else []
 
 
