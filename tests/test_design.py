@@ -1,9 +1,15 @@
-"""The design: packages and layers, no circular imports, and the page of the code."""
+"""The design: packages and layers, no circular imports, the page of the code, and the reference of what is public."""
 
 import ast
 import re
 import tomllib
+from dataclasses import fields
 from pathlib import Path
+
+import usdenoise
+from usdenoise.cli.main import COMMANDS
+from usdenoise.report import record
+from usdenoise.report.pages import Row
 
 ROOT = Path(__file__).parents[1]
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
@@ -54,3 +60,15 @@ def test_the_architecture_page_has_the_layers_and_names_files_that_exist() -> No
     assert len(named) > 40
     places = (ROOT, ROOT / "usdenoise")
     assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+RECORDS = (record.Report, record.BloodRecord, record.FramesRecord, record.BadFrameRecord, record.CutoffRecord,
+           record.InputRecord, record.SequenceRecord, record.ActivationRecord, record.BlockRecord, Row)  # fmt: skip
+
+
+def test_the_reference_names_everything_that_is_public() -> None:
+    words = set(re.findall(r"\w+", (ROOT / "docs/reference.md").read_text()))
+    keys = {field.name for each in RECORDS for field in fields(each)}
+    assert keys | {*usdenoise.__all__} <= words
+    for command in COMMANDS:
+        assert command in words
