@@ -54,7 +54,7 @@ _HOMES = {
     "run_batch": "usdenoise.jobs.batch",
     "save": "usdenoise.jobs.main_file",
     "Session": "usdenoise.jobs.session_call",
-    "SessionUpdate": "usdenoise.sessions.online_session",
+    "SessionUpdate": "usdenoise.sessions.live_state",
     "SessionResult": "usdenoise.jobs.session_call",
     "session": "usdenoise.jobs.session_call",
 }

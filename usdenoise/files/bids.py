@@ -160,7 +160,9 @@ _DESCRIPTION = "dataset_description.json"
 _VERSION = "1.10.0"
 """Version of BIDS by which derivatives are described."""
 
-_OTHERS = "*_denoised.*\n*_sequence.*\n*_report.*\n*_frames.*\n*_blocks.*\n*.png\n*.pdf\n*.svg\n*.tif\n*.gif\n*.mp4\n"
+_OTHERS = (
+    "*_denoised.*\n*_sequence.*\n*_report.*\n*_frames.*\n*_blocks.*\n*.png\n*.pdf\n*.svg\n*.tif\n*.gif\n"
+)
 """Files of a run that have no names in BIDS, for its list of files to ignore."""
 
 

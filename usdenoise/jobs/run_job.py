@@ -243,11 +243,14 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
             for product in drawn:
                 product.result()
 
+        # Filtered blocks of a session, which were written one by one, join the results.
+        stacks = place_stacks(job, series.blocks)
+
         # Report, and the page that shows it
         report = report_of(
             series,
             source,
-            results.names | place_stacks(job, series.blocks),
+            results.names | stacks,
             results.notes,
             clock.timings_s,
             job.command,

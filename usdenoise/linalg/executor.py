@@ -2,8 +2,8 @@
 
 BLAS runs on one thread while a function is mapped, so that the threads here are the only ones. The result of a
 block does not depend on the thread that computed it, and results are consumed in the order of the blocks. So sums
-over blocks are the same for any number of threads. Another executor, out of core or on a cluster, needs only the
-method `map`.
+over blocks are the same for any number of threads. Another executor, out of core or on a cluster, has the
+method `map` and the attribute `local`.
 """
 
 from collections import deque
