@@ -321,7 +321,8 @@ def run_batch(  # noqa: PLR0913
                     watcher.started(scan)
                     running[start(scan, scan_job)] = scan
                 # A problem with the folder is reported at the end: the scans matter more than the page.
-                with suppress(OutputError):
+                # An import that a signal interrupts cannot be repeated.
+                with suppress(OutputError), uninterrupted():
                     write(is_over=False)
                 # Wait until a scan has ended, or a Dask worker has come
                 done: set[Future[str | None]] = set()

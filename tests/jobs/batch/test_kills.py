@@ -65,7 +65,7 @@ def interrupted(number: signal.Signals, out: Path, *command: Any) -> None:
     # The Ctrl-C of a terminal goes to the whole process group.
     os.killpg(process.pid, number)
     done = finish(process)
-    assert (done.returncode, done.stdout) == (128 + number, "")
+    assert (done.returncode, done.stdout) == (128 + number, ""), done.stderr
     assert "Traceback" not in done.stderr
     assert psutil.wait_procs(children, 0)[1] == []
     reports = {path.parent.name for path in out.rglob("*_report.json")}
