@@ -15,7 +15,7 @@ from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import NoiseField
-from usdenoise.phantom.splat import SIGMA_SLICE, SIGMA_X, SIGMA_Z
+from usdenoise.phantom.scatterers import SIGMA_SLICE, SIGMA_X, SIGMA_Z
 from usdenoise.phantom.vessels import PULSATILITY
 
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"

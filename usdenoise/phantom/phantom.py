@@ -97,7 +97,7 @@ class Phantom:
     """
 
     def __init__(self, settings: PhantomSettings, executor: Executor) -> None:
-        from usdenoise.phantom.splat import SIGMA_SLICE, SIGMA_X
+        from usdenoise.phantom.scatterers import SIGMA_SLICE, SIGMA_X
 
         self.settings = settings
         self._executor = executor
@@ -203,7 +203,7 @@ class Phantom:
         return np.float32(level / _rms_of(frames[:, self.capillary_mask]))
 
     def _tissue(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
-        from usdenoise.phantom.splat import tissue_frame
+        from usdenoise.phantom.scatterers import tissue_frame
 
         def add(field: DisplacementField, seconds: float, image: NDArray[Any]) -> None:
             tissue_frame(self._tissue_rest, self._tissue_amplitude, field, self._sigma_y, image)
@@ -211,7 +211,7 @@ class Phantom:
         return self._drawn(numbers, add)
 
     def _flow(self, numbers: NDArray[np.int64], *kinds: str) -> NDArray[Any]:
-        from usdenoise.phantom.splat import blood_frame
+        from usdenoise.phantom.scatterers import blood_frame
 
         parts = [self.scatterers[kind] for kind in kinds if kind in self.scatterers]
 
