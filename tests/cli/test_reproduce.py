@@ -96,6 +96,7 @@ def test_json_is_one_object_and_overwriting_gives_the_same(tmp_path: Path) -> No
     assert record(tmp_path / "out", "high-noise")["claims"] == saved["claims"]
 
 
+@pytest.mark.slow
 def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(setups, "QUICK_SHAPE", (32, 24, 120))
     table = {**EXPERIMENTS, "ultrasound-grid": replace(ultrasound.GRID, samplings=(0.5, 0.2))}

@@ -177,6 +177,7 @@ def test_blocks_of_other_pixels_and_lags_go_on(
     assert last.mean_blood_power.mean() == pytest.approx(wanted.mean_blood_power.mean(), rel=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_the_findings_on_a_block_depend_on_the_blocks_before_it_and_not_on_the_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

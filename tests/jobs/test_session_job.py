@@ -258,6 +258,7 @@ def test_filtered_blocks_have_the_format_of_their_files(made: Scan, tmp_path: Pa
     assert not list(tmp_path.glob("out/*_spectra"))
 
 
+@pytest.mark.slow
 def test_filtered_blocks_of_windows_and_of_zarr(made: Scan, long: Path, tmp_path: Path) -> None:
     stacks = SessionOptions(window=LENGTH, stacks=True)
     report = run(long, out=tmp_path / "out", session_options=stacks)

@@ -59,7 +59,9 @@ def test_a_shift_is_undone_in_the_middle_of_an_image(shape: tuple[int, ...]) -> 
     np.testing.assert_allclose(by_whole[inside], image[inside], atol=1e-9 * scale)
 
 
-@pytest.mark.parametrize(("dtype", "n_frames"), [(np.float64, 1), (np.complex64, 3)])
+@pytest.mark.parametrize(
+    ("dtype", "n_frames"), [pytest.param(np.float64, 1, marks=pytest.mark.slow), (np.complex64, 3)]
+)
 def test_the_interpolation_is_a_sinc_under_a_kaiser_window(
     dtype: Any, n_frames: int, monkeypatch: Any
 ) -> None:

@@ -82,5 +82,6 @@ assert state() == before, (state(), before)
 """
 
 
+@pytest.mark.slow
 def test_concurrent_calls_leave_the_process_as_they_found_it(tmp_path: Path, phantom_file: Path) -> None:
     python(CONCURRENT, phantom_file, tmp_path).check_returncode()

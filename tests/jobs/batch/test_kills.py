@@ -106,13 +106,10 @@ def test_killed_interrupted_and_resumed(scans: Path, undisturbed: Path, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whom", ["batch", "all"])
-def test_killed_at_three_moments_and_resumed(
-    whom: str, scans: Path, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_killed_at_three_moments_and_resumed(scans: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("batch", scans, "-o", out, *QUICK, "--jobs", 2, "-q")
-    killed(3, whom, out, *command)
+    killed(3, "all", out, *command)
     resumed(undisturbed, out, *command)
 
 

@@ -186,7 +186,7 @@ def test_the_reference_names_every_command_and_every_public_name() -> None:
     reason="the packages for the site are not installed, and this is not CI",
 )
 def test_the_site_has_every_option_and_every_public_name(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--no-strict", "--site-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment())
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "reference/index.html").read_text()
