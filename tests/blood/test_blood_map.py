@@ -118,6 +118,7 @@ def test_the_map_scales_with_the_stack(noisy, at_cutoff, scale):
     assert relative_error(scaled.noise_power / scale**2, one.noise_power) < 1e-3
 
 
+@pytest.mark.slow
 def test_real_stacks_have_the_map_of_their_blood():
     phantom, terms = all_frames(replace(NOISY, real=True))
     truth = np.mean(np.abs(terms.blood) ** 2, axis=0, dtype=np.float64)

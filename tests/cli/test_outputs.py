@@ -37,6 +37,7 @@ def files(folder: Path, kinds: str) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if re.fullmatch(kinds, path.suffix[1:]))
 
 
+@pytest.mark.slow
 def test_pictures_have_the_requested_formats(stack: Path, tmp_path: Path) -> None:
     arguments = ("run", stack, "-o", tmp_path / "out", *FEW, "--products", "power,velocity")
     done = cli(*arguments, "--figure-format", "pdf,svg", "--json")

@@ -43,12 +43,10 @@ def test_the_xarray_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest
     assert names["dataset"]["power_doppler"].dims == ("k", "j", "i")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(path.name, marks=[pytest.mark.slow] if path.name == "activation_map.py" else [])
-        for path in EXAMPLES.glob("*.py")
-    ],
+    [path.name for path in EXAMPLES.glob("*.py")],
 )
 def test_an_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

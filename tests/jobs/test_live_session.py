@@ -367,6 +367,7 @@ def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_pa
     np.testing.assert_allclose(last.times, (np.arange(3) * LENGTH + 10 + 24.5) / RATE_HZ)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fast")
 def test_live_and_finished_sessions_read_the_same_files(
     made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

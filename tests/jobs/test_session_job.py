@@ -317,6 +317,7 @@ def test_filtered_blocks_replace_nothing(copied: Path, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- stopped, changed and done again
 
 
+@pytest.mark.slow
 def test_spectra_are_used_again_for_the_same_session_alone(
     copied: Path, made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

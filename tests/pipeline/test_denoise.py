@@ -82,6 +82,7 @@ def test_input_is_left_alone_unless_in_place(stack):
         assert np.array_equal(copy, before)
 
 
+@pytest.mark.slow
 def test_in_place_a_run_takes_no_second_copy_of_the_stack():
     rng = np.random.default_rng(0)
     slow = np.cumsum(rng.standard_normal((5, 1500)), axis=1)

@@ -81,6 +81,7 @@ def test_a_stack_that_was_filtered_before(iq):
     assert not doubts(turning.astype(np.complex64))
 
 
+@pytest.mark.slow
 def test_usual_stacks_are_in_order():
     for more in ({"jerk_pixels": 1.5, "bad_frames": 4}, {"breathing": (1.0, 0.2), "real": True}):
         assert not doubts(all_frames(PhantomSettings((40, 36, 120), seed=6, **more))[1].iq)
