@@ -28,7 +28,7 @@ WRITTEN_SUFFIXES = (".h5", ".hdf5", ".mat", ".zarr")
 
 def main_files(job: Job) -> dict[str, str]:
     """Return the key and the end of the name of the main file of a job, and of the Zarr group beside it on request."""
-    suffix = output_suffix(job.paths[0] if job.paths else job.path)
+    suffix = output_suffix(job.path)
     name = "sequence" if job.is_session else "denoised"
     beside = {"zarr": f"{name}.zarr"} if job.session_options.zarr and suffix != ".zarr" else {}
     return {name: f"{name}{suffix}", **beside}

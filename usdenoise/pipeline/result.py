@@ -128,27 +128,37 @@ class DenoiseResult(FitResult):
         n_entries = math.prod(self.acquisition.shape) - self.n_silent * self.acquisition.n_frames
         return f"{100 * self.n_sampled / n_entries:.3g} %"
 
-    def contents(self, flow: Mapping[str, FlowImage]) -> list[NamedArray]:
-        """Return the arrays of the result besides the stack, as files and xarray have them.
+    def images(self, flow: Mapping[str, FlowImage]) -> list[NamedArray]:
+        """Return the power images, and flow images after them, as files and xarray have them.
 
         Parameters
         ----------
         flow : mapping
-            Name -> flow image, which follow the power images.
+            Name -> flow image.
         """
         stack = self.acquisition
         spatial = stack.spatial_axes
         shape = stack.shape_in(spatial)
         # The images of a result for a DataArray have the dimensions of the input.
-        arrays = [
+        power = [
             NamedArray(name, np.asarray(getattr(self, name)).reshape(shape), spatial, attributes)
             for name, attributes in POWER_IMAGES.items()
         ]
-        arrays += [
+        return power + [
             NamedArray(name, image.values, spatial, {"unit": image.unit, "formula": image.formula})
             for name, image in flow.items()
         ]
-        unit = {"unit": "the stack's unit"}
+
+    def contents(self, flow: Mapping[str, FlowImage]) -> list[NamedArray]:
+        """Return all arrays of the result besides the stack: the images, the singular values, and unobserved entries.
+
+        Parameters
+        ----------
+        flow : mapping
+            Name -> flow image, as for :meth:`images`.
+        """
+        stack, unit = self.acquisition, {"unit": "the stack's unit"}
+        arrays = self.images(flow)
         arrays.append(NamedArray("singular_values", self.singular_values, "", unit, ("component",)))
         if self.observed is not None:
             missing = stack.as_stack(~unpack(self.observed, stack.n_frames).T)
@@ -248,9 +258,7 @@ class LabelledResult(DenoiseResult):
     def from_result(cls, result: DenoiseResult) -> Self:
         """Return a result with its images as DataArrays."""
         values = {field.name: getattr(result, field.name) for field in fields(DenoiseResult)}
-        images = {
-            array.name: result._labelled(array) for array in result.contents({}) if array.name in POWER_IMAGES
-        }
+        images = {array.name: result._labelled(array) for array in result.images({})}
         return cls(**{**values, **images})
 
     @cached_property
@@ -261,8 +269,8 @@ class LabelledResult(DenoiseResult):
     @cached_property
     def axial_velocity(self) -> Any:
         """The axial velocity as an xarray.DataArray; see :func:`usdenoise.axial_velocity`."""
-        velocity = {"axial_velocity": axial_velocity(self.acquisition)}
-        return self._labelled(next(array for array in self.contents(velocity) if array.name in velocity))
+        *_, velocity = self.images({"axial_velocity": axial_velocity(self.acquisition)})
+        return self._labelled(velocity)
 
     @cached_property
     def unobserved(self) -> Any:

@@ -246,7 +246,7 @@ def series_of_stack(
     """
     stack, excluded = result.acquisition, result.frame_quality.excluded
     flow = flow_images(on_host(stack.iq), stack, products, excluded) if products else {}
-    images = [array for array in result.contents(flow) if array.axes == stack.spatial_axes]
+    images = result.images(flow)
     means = {array.name: array.values for array in images}
     frames = result.frame_quality
     rate, n_frames = stack.frame_rate_hz, stack.n_frames
