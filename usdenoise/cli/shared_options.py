@@ -1,4 +1,4 @@
-"""Flags that are made from the declared options, those of the console, and --config."""
+"""Flags made from the declared options, flags of the console, and --config."""
 
 import difflib
 import functools

@@ -1,4 +1,4 @@
-"""Options beside the denoiser's: what is read from a file, what a job writes, its pictures, and those of each command."""
+"""Options other than the denoiser's: reading, output, pictures, sessions, and options of single commands."""
 
 import re
 from collections.abc import Mapping

@@ -158,7 +158,7 @@ def available_bytes(root: Path = Path("/")) -> float:
 def held_bytes(
     *, stack: float = 0, chunk: float = 0, block: float = 0, sample: float = 0, live_block: float = 0
 ) -> float:
-    """Return the memory that the work on arrays takes, beside that of the process.
+    """Return the bytes that work on arrays needs, without the process itself.
 
     Parameters
     ----------
