@@ -1,12 +1,15 @@
 """Sessions against the SVD at one fixed cutoff in every block: hits, step, spread of t, mean map, bad blocks.
 
-    python -m benchmarks.sessions [--only 0,3] [--moving]
+    python -m benchmarks.sessions [--only 0,3] [--moving | --energy | --volume]
 
 Each session is simulated, filtered by the session's model and by the SVD of each block at eight cutoffs, of which the best
 counts. The activation is a block design in the left half. Hits: share of activated vessel pixels with t > 3. Step: what a
 step of 10 % reads, from the series of the same session with and without the activation. With --moving the sessions drift,
-jump, jitter or change their gain, and the images of the SVD are registered and scaled by the truth. None of these seeds
-was used to choose anything.
+jump, jitter or change their gain, and the images of the SVD are registered and scaled by the truth. With --energy, two
+steady sessions are compared with an SVD that removes a share of the energy of each block, with and without CompCor
+(Le Meur-Diebolt and others, bioRxiv 2025.06.16.659882): the leading time courses of the power outside the vessels, which the
+truth tells, are in the linear model. With --volume, one large volume is measured. None of these seeds was used to choose
+anything.
 """
 
 import time
@@ -35,6 +38,7 @@ from usdenoise.sessions.measured_block import MeasuredBlock, measure_block
 from usdenoise.sessions.session_estimate import estimate_session
 from usdenoise.sessions.session_sample import draw_sample
 from usdenoise.stack.geometry import Geometry
+from usdenoise.system.resources import peak_memory_bytes
 
 CUTOFFS = (8, 12, 16, 20, 24, 28, 34, 40)
 SMOOTHED = 0.8
@@ -96,6 +100,25 @@ MOVING = [
         **{**STILL, "session": 30},
     ),
 ]  # fmt: skip
+
+STEADY: dict[str, Any] = {**COMMON, "session": 40, "activation": 20}
+ENERGY = [
+    PhantomSettings(SMALL, clutter_to_blood_db=40, blood_to_noise_db=0, seed=941, **STEADY),
+    PhantomSettings(
+        SMALL, clutter_to_blood_db=45, blood_to_noise_db=-3, noise_correlation_pixels=1.0, seed=942, **STEADY
+    ),
+]  # fmt: skip
+SHARES = (0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998, 0.9999, 0.99995, 0.99998)
+"""Shares of the energy that are removed."""
+
+COMPCOR = (0, 3, 5)
+"""Numbers of time courses in the model."""
+
+VOLUME = [
+    PhantomSettings(
+        (48, 48, 32, 200), clutter_to_blood_db=40, blood_to_noise_db=3, seed=951, **{**STEADY, "session": 30}
+    )
+]
 
 
 class Simulated:
@@ -172,12 +195,16 @@ def nearest(image: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[Any]:
     return image
 
 
-def t_values(series: NDArray[Any], active: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """t of the difference between active blocks and blocks at rest, for each pixel."""
-    design = np.stack([np.ones(len(active)), active], axis=1).astype(float)
+def t_values(
+    series: NDArray[Any], active: NDArray[np.bool_], confounds: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """t of the difference between active blocks and blocks at rest, for each pixel, in a model with confounds (columns)."""
+    more = np.zeros((len(active), 0)) if confounds is None else confounds
+    design = np.column_stack([np.ones(len(active)), active, more]).astype(float)
     beta = np.linalg.lstsq(design, series.astype(float), rcond=None)[0]
     rest = series - design @ beta
-    variance = (rest**2).sum(axis=0) / (len(active) - 2) * np.linalg.inv(design.T @ design)[1, 1]
+    variance = (rest**2).sum(axis=0) / (len(active) - design.shape[1])
+    variance *= np.linalg.inv(design.T @ design)[1, 1]
     t: NDArray[np.float64] = beta[1] / np.sqrt(np.maximum(variance, 1e-300))
     return t
 
@@ -188,17 +215,30 @@ def smoothed(series: NDArray[Any], shape: tuple[int, ...], sigma: float) -> NDAr
     return gaussian_filter(images, (0, *[sigma] * len(shape))).reshape(len(series), -1)
 
 
-def svd_powers(made: Simulated) -> NDArray[np.float64]:
-    """Power Doppler of each block after the SVD at each cutoff, (n_cutoffs, n_blocks, n_pixels)."""
-    powers = np.empty((len(CUTOFFS), made.n_blocks, made.is_vessel.size))
+def svd_powers(made: Simulated) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Power Doppler of each block after the SVD at each cutoff, and at each share of the energy, (n, n_blocks, n_pixels)."""
+    shape = made.n_blocks, made.is_vessel.size
+    fixed, by_energy = np.empty((len(CUTOFFS), *shape)), np.empty((len(SHARES), *shape))
     for block in range(made.n_blocks):
         frames = made.iq[made.frames(block)].reshape(made.length, -1)
-        left = np.linalg.eigh(frames @ frames.conj().T)[1][:, ::-1][:, : CUTOFFS[-1]]
-        taken = np.abs(left.conj().T @ frames) ** 2 / made.length
+        energies, left = np.linalg.eigh(frames.astype(np.complex128) @ frames.conj().T)
+        energies, left = energies[::-1], left[:, ::-1].astype(np.complex64)
+        taken = np.cumsum(np.abs(left.conj().T @ frames) ** 2, axis=0, dtype=float) / made.length
+        taken = np.vstack([np.zeros_like(taken[:1]), taken])
         whole = np.mean(np.abs(frames) ** 2, axis=0)
-        for number, cutoff in enumerate(CUTOFFS):
-            powers[number, block] = whole - taken[:cutoff].sum(axis=0)
-    return powers
+        of_share = np.searchsorted(np.cumsum(energies) / energies.sum(), SHARES)
+        fixed[:, block] = whole - taken[list(CUTOFFS)]
+        by_energy[:, block] = whole - taken[of_share]
+    return fixed, by_energy
+
+
+def compcor(power: NDArray[np.float64], outside: NDArray[np.bool_], n: int) -> NDArray[np.float64]:
+    """The n leading time courses of the power of some pixels, each without its mean and of unit variance."""
+    values = power[:, outside] - power[:, outside].mean(axis=0)
+    left: NDArray[np.float64] = np.linalg.svd(
+        values / np.maximum(values.std(axis=0), 1e-300), full_matrices=False
+    )[0]
+    return left[:, :n]
 
 
 def blocks_of(made: Simulated, frames: NDArray[Any]) -> Recording:
@@ -283,9 +323,18 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         ratio = series[active][:, pixels].sum(dtype=float) / at_rest[active][:, pixels].sum(dtype=float)
         return (float(ratio) - 1) / rise * 10
 
-    powers_of_svd = [
-        made.registered(power, shape) / 10 ** (made.gain_db[:, None] / 10) for power in svd_powers(made)
-    ]
+    fixed, by_energy = svd_powers(made)
+    adaptive = {}
+    for n in COMPCOR:
+        for name, sigma in (("plain", 0.0), ("smoothed", SMOOTHED)):
+            found = [
+                t_values(smoothed(power, shape, sigma), made.active, compcor(power, ~made.is_vessel, n))
+                for power in by_energy
+            ]
+            adaptive[f"energy, CompCor {n}, {name}"] = max(
+                float((each[vessels] > 3).mean()) for each in found
+            )
+    powers_of_svd = [made.registered(power, shape) / 10 ** (made.gain_db[:, None] / 10) for power in fixed]
     # The SVD does not know which blocks are bad: with all blocks, and with the good ones, the better counts.
     svd, smooth_svd = (
         [
@@ -322,6 +371,8 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         "spread, bursts": float(spread[made.bursts].min()) if made.bursts.any() else float("nan"),
         "spread, good": float(spread[~made.bursts].max()),
         "seconds": round(seconds, 1),
+        "peak MiB": round(peak_memory_bytes() / 2**20),
+        **adaptive,
     }
 
 
@@ -332,8 +383,8 @@ def shift_error(made: Simulated, found: NDArray[np.float64]) -> float:
 
 
 def main() -> None:
-    asked = command_line(__doc__, only="", moving=False)
-    sessions = MOVING if asked.moving else SESSIONS
+    asked = command_line(__doc__, only="", moving=False, energy=False, volume=False)
+    sessions = MOVING if asked.moving else ENERGY if asked.energy else VOLUME if asked.volume else SESSIONS
     numbers = map(int, asked.only.split(",")) if asked.only else range(len(sessions))
     rows = []
     for number in numbers:

@@ -68,7 +68,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     ]
     if sequence is not None:
         rows += [
-            ("activation", "; ".join(filter(None, (f"{each.trial_type}: {each.sentence}", each.proposal))))
+            ("activation", "; ".join(filter(None, (f"{each.name}: {each.sentence}", each.proposal))))
             for each in sequence.activation
         ]
     rows += [

@@ -160,26 +160,28 @@ def write_nifti(
     return _sidecar(stack, starts, window, stride, blocks, unknown)
 
 
-def write_stat_map(path: Path, t: NDArray[np.float32], stack: GriddedStack) -> None:
-    """Write a map of t values as gzipped NIfTI; a 2-D one is a slice.
+def write_stat_map(path: Path, values: NDArray[np.float32], stack: GriddedStack, letter: str = "t") -> None:
+    """Write a map of t or F as gzipped NIfTI; a 2-D one is a slice.
 
     Parameters
     ----------
     path : Path
         File to write, which may have a temporary name.
-    t : (spatial) float32 array
+    values : (spatial) float32 array
         The values, with the spatial axes of the stack in its order.
     stack : Geometry or Acquisition
         Axes and scales, as for :func:`write_nifti`.
+    letter : str
+        "t" (the default) or "F".
 
     Raises
     ------
     OptionError
         If nibabel is not installed.
     """
-    image, in_mm = _nifti_image(t, stack, with_time=False)
+    image, in_mm = _nifti_image(values, stack, with_time=False)
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "unknown")
-    image.header.set_intent("none", (), name="t")
+    image.header.set_intent("none", (), name=letter)
     _write(path, image)
 
 

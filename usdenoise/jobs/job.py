@@ -97,6 +97,8 @@ class Job:
         Name of each region of a session -> the region in words; none by default.
     notes : tuple of str
         Sentences for the report; none by default.
+    was_live : bool
+        Whether it is the final series of a live session; by default not.
     """
 
     paths: tuple[Path, ...]
@@ -113,6 +115,7 @@ class Job:
     session: SessionOptions | None = None
     regions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    was_live: bool = False
 
     @property
     def path(self) -> Path:

@@ -16,11 +16,11 @@ from usdenoise.jobs.job import Job, Results
 from usdenoise.jobs.main_file import write_power_nifti
 from usdenoise.report.pictures import REGIONS, activation_picture, activation_title, region_picture
 from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
-from usdenoise.report.series import ResultSeries
+from usdenoise.report.series import ANY_TYPE, ResultSeries
 from usdenoise.report.tables import block_table, frame_table, region_table
-from usdenoise.sessions.activation import Event
+from usdenoise.sessions.design import FIR, Event
 from usdenoise.system.provenance import to_json
-from usdenoise.system.text import distinct_names
+from usdenoise.system.text import distinct_names, plain_name
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,9 @@ def pictures_on_page(results: Results) -> dict[str, bytes]:
 
 
 def activations_on_page(series: ResultSeries, results: Results) -> dict[str, bytes]:
-    """Return the pictures of the activation by each type of event, as PNG."""
+    """Return the pictures of the activation by each type of event, and ("") by any of several, as PNG."""
     names = _activation_names(series.events)
-    return {trial_type: results.pictures[f"{names[trial_type]}_png"] for trial_type in series.activation}
+    return {trial_type: results.pictures[f"{names[trial_type]}_png"] for trial_type in series.activations}
 
 
 _FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
@@ -127,38 +127,44 @@ def _picture_formats(job: Job) -> tuple[str, ...]:
 
 
 def _activation_names(events: Iterable[Event]) -> dict[str, str]:
-    """Return the name of the activation of each type of event, with which its files begin."""
-    types = distinct_names(event.trial_type for event in events)
-    return {trial_type: f"activation_{name}" for trial_type, name in types.items()}
+    """Return the name of the activation of each type of event, and ("") of any of several, with which its files begin."""
+    types = list(dict.fromkeys(event.trial_type for event in events))
+    names = distinct_names(
+        [*types, *([""] if len(types) > 1 else [])], lambda name: plain_name(name or ANY_TYPE)
+    )
+    return {trial_type: f"activation_{name}" for trial_type, name in names.items()}
 
 
 def _activation_files(job: Job) -> dict[str, str]:
     assert job.session_options.events is not None
     named: dict[str, str] = {}
-    for name in _activation_names(read_events(Path(job.session_options.events))).values():
+    is_free = job.session_options.hrf.startswith(FIR)
+    for trial_type, name in _activation_names(read_events(Path(job.session_options.events))).items():
         named |= {f"{name}_{kind}": f"{name}.{kind}" for kind in _picture_formats(job)}
         if job.output.nifti:
-            named[f"{name}_nifti"] = f"{name}_stat-t_statmap.nii.gz"
+            letter = "t" if trial_type and not is_free else "F"
+            named[f"{name}_nifti"] = f"{name}_stat-{letter}_statmap.nii.gz"
     return named
 
 
 def _write_activation(series: ResultSeries, results: Results) -> None:
     job, stack, names = results.job, series.geometry, _activation_names(series.events)
-    for trial_type, activation in series.activation.items():
+    for trial_type, activation in series.activations.items():
         name = names[trial_type]
         for kind in _picture_formats(job):
             drawn = activation_picture(
-                activation.t,
+                activation.statistic,
                 activation.active,
                 series.means["blood_power"],
                 stack.spatial_axes,
                 kind=kind,
                 spacing_mm=stack.spacing_mm,
                 title=activation_title(trial_type, activation),
+                letter=activation.letter,
             )
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:
-            write_stat_map(results.path_of(f"{name}_nifti"), activation.t, stack)
+            write_stat_map(results.path_of(f"{name}_nifti"), activation.statistic, stack, activation.letter)
 
 
 def _region_files(job: Job) -> dict[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError, UnreadableError, UsdenoiseError
@@ -24,9 +25,15 @@ from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
 from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
-from usdenoise.report.series import ResultSeries, series_of_session, with_activation, with_regions
-from usdenoise.sessions.activation import Event, check_events
+from usdenoise.report.series import (
+    ResultSeries,
+    check_activation,
+    series_of_session,
+    with_activation,
+    with_regions,
+)
 from usdenoise.sessions.blocks import NO_STARTS
+from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockStore
 from usdenoise.sessions.regions import Region, region_masks
@@ -87,6 +94,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
                     progress=(watcher.iteration, watcher.blocks),
                     executor=executor,
                     doubts=blocks.doubts,
+                    is_planned=job.was_live,
                 )
                 blocks.check_unchanged()
             except (OutputError, UnreadableError):
@@ -108,6 +116,7 @@ def series_of_blocks(
     events: Sequence[Event],
     regions: Mapping[str, Region],
     doubts: tuple[Doubt, ...] = (),
+    is_planned: bool = False,
     **how: Any,
 ) -> ResultSeries:
     """Filter the blocks of a session, from files or in memory, and return their series with activation maps and regions.
@@ -122,6 +131,8 @@ def series_of_blocks(
         Name -> region whose mean blood power is followed; none for no regions.
     doubts : tuple of Doubt
         Reasons to doubt the order of the blocks; none by default.
+    is_planned : bool
+        Whether the events are a plan, of which a live session may have ended before the last ones; by default not.
 
     Raises
     ------
@@ -130,7 +141,10 @@ def series_of_blocks(
     """
     # Events and regions that do not fit are an error before an hour of filtering.
     if events:
-        check_events(events, recording.blocks[-1].start_s)
+        lengths = np.array([block.n_frames for block in recording.blocks])
+        starts, frame_time = np.array([block.start_s for block in recording.blocks]), recording.frame_time
+        times, durations = starts + (lengths - 1) / 2 * frame_time, lengths * frame_time
+        check_activation(events, times, durations, recording.geometry, session, is_planned)
     masks = region_masks(regions, recording.geometry) if regions else {}
     filtered_session = filter_session(recording, session, options, store, **how)
     series = with_activation(series_of_session(filtered_session), events, session)

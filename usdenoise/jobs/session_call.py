@@ -1,7 +1,6 @@
 """Sessions of many blocks in Python: a finished one, and one to which blocks are added as they are acquired."""
 
 import logging
-import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,8 +40,9 @@ from usdenoise.pipeline.recording import Recording
 from usdenoise.report.result_pictures import plot
 from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table
-from usdenoise.sessions.activation import ActivationMap, Event, check_events
+from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.blocks import stack_session
+from usdenoise.sessions.design import Event, check_events
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.measured_block import BlocksInMemory, BlockStore
 from usdenoise.sessions.online_session import OnlineSession
@@ -56,10 +56,10 @@ logger = logging.getLogger(__name__)
 
 @runtime_checkable
 class EventTable(Protocol):
-    """A pandas.DataFrame with the columns of a BIDS table of events."""
+    """A DataFrame of pandas or polars with the columns of a BIDS table of events."""
 
     def to_dict(self, orient: Any) -> Any:
-        """Return the rows for "records"."""
+        """Return the rows for "records" (pandas)."""
 
 
 EventSource = str | Path | Sequence[tuple[float, float, str]] | EventTable
@@ -116,6 +116,11 @@ class SessionResult:
     def activation(self) -> Mapping[str, ActivationMap]:
         """Activation map of each type of event; empty without events."""
         return self.series.activation
+
+    @property
+    def any_activation(self) -> ActivationMap | None:
+        """F of the responses to all types of events; None with fewer than two types."""
+        return self.series.any_activation
 
     @property
     def regions(self) -> Mapping[str, NDArray[np.float64]]:
@@ -265,11 +270,17 @@ def session(  # noqa: PLR0913
     registration, gain_correction : bool
         Whether blocks are shifted to where the image is in most of them, and divided by the gain of the tissue; by default
         both.
-    events : str, Path, pandas.DataFrame or sequence of (onset, duration, trial_type), optional
+    events : str, Path, DataFrame of pandas or polars, or sequence of (onset, duration, trial_type), optional
         Events in s from the first frame: a BIDS table, a DataFrame with its columns, or tuples. The result then has the
-        activation map of each type (needs the package nilearn); by default none.
+        activation map of each type; by default none.
     hrf : str
-        Shape of the response: "boxcar" (the default), "glover" or "spm".
+        Response to an event: "boxcar" (the event itself, the default), "glover", "spm", "verhoef2025", "claron2021" or
+        "fir:N", as for :func:`usdenoise.sessions.design.design_of`.
+    confounds : str
+        Further columns of the model: "motion" (the default) for the motion within blocks and the framewise displacement, or
+        "none".
+    threshold : str
+        From where on a response is significant: "fdr:Q" (by default "fdr:0.05"), "bonferroni:P" or "t:X".
     smoothing_mm : float
         Full width at half maximum of the Gaussian that smooths the series for the activation maps; 0 (the default) for none.
     live : bool
@@ -314,7 +325,8 @@ def session(  # noqa: PLR0913
     read_options = {**(reading or {}), **named}
     if blocks_options.live:
         # What only the final series of `usdenoise session` uses
-        final = {name: getattr(blocks_options, name) for name in ("skip_bad_files", "hrf", "smoothing_mm")}
+        names = ("skip_bad_files", "confounds", "threshold", "smoothing_mm")
+        final = {name: getattr(blocks_options, name) for name in names}
         is_given = {name: value != SessionOptions.declared[name].default for name, value in final.items()}
         for name, given in {"dask": dask is not None, "on_block": on_block is not None, **is_given}.items():
             if given:
@@ -388,7 +400,7 @@ class Session(OnlineSession):
         One letter for each axis of the blocks, for example "tzx"; needed for arrays.
     frame_rate, spacing, center_frequency : float; float or sequence of float; float, optional
         Frames per second, pixel pitch in mm, and centre frequency in Hz, as for :func:`usdenoise.denoise`.
-    events : str, Path, pandas.DataFrame or sequence of (onset, duration, trial_type), optional
+    events : str, Path, DataFrame of pandas or polars, or sequence of (onset, duration, trial_type), optional
         Events in s from the first frame, as for :func:`usdenoise.session`. A file may grow while the session runs. By
         default there are none.
     preset, options, **keywords
@@ -463,8 +475,7 @@ class _EventsSoFar:
     def __call__(self) -> tuple[list[Event], str]:
         try:
             events = events_of(self._source)
-            # Events may still be to come.
-            check_events(events, math.inf)
+            check_events(events)
         except InputError as error:
             return self._known, cause_of(error)
         self._known = events
@@ -482,5 +493,7 @@ def events_of(source: EventSource) -> list[Event]:
     if isinstance(source, str | Path):
         return read_events(Path(source))
     if isinstance(source, EventTable):
-        return events_of_rows(source.to_dict("records"), "the table of events", "row", 0)
+        # A DataFrame of polars has a method for its rows.
+        rows = source.to_dicts() if hasattr(source, "to_dicts") else source.to_dict("records")
+        return events_of_rows(rows, "the table of events", "row", 0)
     return [Event(*event) for event in source]

@@ -118,6 +118,7 @@ def run_session(  # noqa: PLR0913
         session=session_options,
         regions=regions or {},
         notes=() if live_pages is None else tuple(live_pages.file_remarks),
+        was_live=live_pages is not None,
         **how,
     )
     # A run of the long file of a session writes to the same names.

@@ -145,6 +145,36 @@ def positive_numbers(
     return Kind(f"{form} in {words}", parse, accept, form, in_python)
 
 
+def tagged_number(
+    form: str, element: Kind, bounds: Mapping[str, tuple[float, float]], names: Collection[str] = ()
+) -> Kind:
+    """Return the kind of a text of a name and a number, such as "fdr:0.05".
+
+    Parameters
+    ----------
+    form : str
+        Form of the text, which the help shows.
+    element : Kind
+        WHOLE or NUMBER.
+    bounds : mapping
+        Name -> smallest and largest number.
+    names : collection of str
+        Names without a number; none by default.
+    """
+
+    def accept(value: Any) -> str:
+        if value in names:
+            return str(value)
+        name, colon, text = _accept_text(value).partition(":")
+        least, most = bounds.get(name, (math.inf, -math.inf))
+        number = element.parse(text)
+        if not (colon and least <= number <= most):
+            raise ValueError
+        return f"{name}:{number:g}"
+
+    return Kind(form, str, accept, form)
+
+
 def _parse_frames(text: str) -> slice:
     numbers_or_none = [int(part) if part else None for part in text.split(":")]
     if len(numbers_or_none) not in (2, 3):

@@ -17,10 +17,12 @@ from usdenoise.options.declaration import (
     NUMBER,
     PATH,
     SCALES,
+    WHOLE,
     Group,
     Options,
     option,
     positive_numbers,
+    tagged_number,
 )
 from usdenoise.options.denoise_options import PRESETS
 
@@ -226,8 +228,11 @@ class Display(Options, group=Group.OUTPUTS):
         return low, high
 
 
-HRF_MODELS = ("boxcar", "glover", "spm")
-"""Shapes of the response: the event itself, or the event convolved with the haemodynamic response of humans."""
+HRF_MODELS = ("boxcar", "glover", "spm", "verhoef2025", "claron2021")
+"""Shapes of the response: the event itself, or the event convolved with a haemodynamic response."""
+
+MOST_DELAYS = 100
+"""Largest number of blocks in which a response is free."""
 
 
 @dataclass(frozen=True)
@@ -278,8 +283,27 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     hrf: str = option(
         "boxcar",
-        "Shape of the response to an event: the event itself, or the event and a human haemodynamic response.",
-        choices=HRF_MODELS,
+        "Response to an event: boxcar (the event itself), or the event convolved with glover or spm (human BOLD), "
+        "verhoef2025 (human brain, ultrasound) or claron2021 (rat spinal cord, ultrasound). fir:N leaves it free in each of "
+        "N blocks after the onset, and tests them together by F.",
+        kind=tagged_number(f"{', '.join(HRF_MODELS)} or fir:N", WHOLE, {"fir": (1, MOST_DELAYS)}, HRF_MODELS),
+        metavar="NAME|fir:N",
+    )
+    confounds: str = option(
+        "motion",
+        "Further columns of the model of the activation: motion (within blocks, and the framewise displacement), or none.",
+        choices=("motion", "none"),
+    )
+    threshold: str = option(
+        "fdr:0.05",
+        "Significance of the activation: fdr:Q (false discovery rate), bonferroni:P (family-wise error) or t:X (a value of "
+        "|t|).",
+        kind=tagged_number(
+            "fdr:Q, bonferroni:P or t:X",
+            NUMBER,
+            {"fdr": (1e-12, 1), "bonferroni": (1e-12, 1), "t": (0.1, 1000)},
+        ),
+        metavar="RULE",
     )
     smoothing_mm: float = option(
         0.0,

@@ -72,13 +72,15 @@ class BlockKeywords(TypedDict, total=False):
     block_interval_s: float | None
     registration: bool | None
     gain_correction: bool | None
+    hrf: str | None
 
 
 class SeriesKeywords(BlockKeywords, total=False):
     """The fields of :class:`usdenoise.options.SessionOptions` of a session from files or in memory."""
 
     skip_bad_files: bool | None
-    hrf: str | None
+    confounds: str | None
+    threshold: str | None
     smoothing_mm: float | None
     until_idle_s: float | None
 

@@ -46,6 +46,7 @@ OF_SESSIONS = (
     "block_interval_s",
     "activation",
     "burst_blocks",
+    "locked_motion",
     "gain_drift_db",
     "gain_step_db",
     "jump_pixels",
@@ -191,6 +192,14 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         kind=FRAME_NUMBERS,
         metavar="LIST",
     )
+    locked_motion: tuple[float, float] | None = _key(
+        None,
+        UNBOUNDED,
+        "Displacement of the image out and back within this many seconds from each onset of the activation. By default "
+        "there is none.",
+        kind=positive_numbers("PIXELS@S", "@", NUMBER, range(2, 3), SCALES),
+    )
+    """The activation itself may be 0."""
     gain_drift_db: float = _key(
         0.0,
         (0, MOST_GAIN_DRIFT_DB),
@@ -234,6 +243,11 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         self._require(
             self.breathing is None or self.breathing[0] <= MOST_MOTION,
             "breathing",
+            f"must have an amplitude of at most {MOST_MOTION} pixels",
+        )
+        self._require(
+            self.locked_motion is None or self.locked_motion[0] <= MOST_MOTION,
+            "locked_motion",
             f"must have an amplitude of at most {MOST_MOTION} pixels",
         )
         self._check_session()

@@ -195,8 +195,9 @@ def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
     """Return the displacement (z, x, y) of the whole image in one frame, in pixels.
 
     The jerk is a squared sine over a tenth of the scan, or over each chosen block of a session. The drift is linear over the
-    scan, breathing a sine. The jump comes in the middle of a session, and the jitter is constant within a block.
-    Jitter is independent in depth and lateral; all else moves along one direction.
+    scan, breathing a sine. The jump comes in the middle of a session, the jitter is constant within a block, and the motion
+    that is locked to the activation is a squared sine from each onset. Jitter is independent in depth and lateral; all else
+    moves along one direction.
 
     Parameters
     ----------
@@ -215,6 +216,10 @@ def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
         size += settings.jerk_pixels * math.sin(math.pi * phase) ** 2
     if settings.session is not None:
         size += settings.jump_pixels * (2 * number >= settings.n_frames)
+    if settings.locked_motion is not None:
+        pixels, duration = settings.locked_motion
+        since = _since_onset(settings, number)
+        size += pixels * math.sin(math.pi * since / duration) ** 2 if 0 <= since <= duration else 0.0
     if settings.breathing is not None:
         pixels, hertz = settings.breathing
         size += pixels * math.sin(2 * math.pi * hertz * settings.seconds(number))
@@ -223,6 +228,15 @@ def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
         rng = np.random.default_rng([settings.seed, Stream.JITTER, number // settings.frames_a_block])
         moved[:2] += settings.jitter_pixels * rng.standard_normal(2)
     return moved
+
+
+def _since_onset(settings: PhantomSettings, number: int) -> float:
+    """Return the time in s from the last onset of the activation to a frame; -1 before the first one."""
+    block = number // settings.frames_a_block
+    onset = block - (block - BLOCKS_AT_REST) % (2 * BLOCKS_AT_REST)
+    if onset < 0:
+        return -1.0
+    return settings.seconds(number) - settings.seconds(onset * settings.frames_a_block)
 
 
 def block_motion(settings: PhantomSettings, block: int) -> NDArray[np.float64]:

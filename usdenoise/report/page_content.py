@@ -18,7 +18,7 @@ from usdenoise.report.record import ActivationRecord, Report
 from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
 from usdenoise.report.series import ResultSeries
-from usdenoise.sessions.activation import Event
+from usdenoise.sessions.design import Event
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import mean_course, relative_change
 from usdenoise.stack.geometry import GriddedStack, canonical_axes
@@ -103,16 +103,26 @@ def _regions(series: ResultSeries, png: bytes) -> Picture:
 
 def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> ActivationSection:
     """Return the section of a type of event: its picture, and the course of the active pixels beside the design."""
-    activation = series.activation[trial_type]
+    activation = series.activations[trial_type]
     title = activation_title(trial_type, activation)
-    events = [event for event in series.events if event.trial_type == trial_type]
+    events = [event for event in series.events if trial_type in ("", event.trial_type)]
     lines: dict[str, _Curve] = {"Expected response": ("", activation.expected.tolist(), 1.0)}
     if activation.threshold is not None:
         lines["Mean of the active pixels"] = "% from the mean", _known(activation.course - 100), 5.0
     charts = _over_blocks(lines, series.times, series.time_unit, series.is_bad, events)
-    picture = Picture(title, png, title, "t of the active pixels over the blood map.")
-    proposal = ActivationRecord.of(trial_type, activation).proposal
-    return ActivationSection(trial_type, picture, charts, f"{proposal.capitalize()}." if proposal else "")
+    if activation.t is None and activation.change is not None and activation.threshold is not None:
+        response = _known(np.nanmean(activation.change[:, activation.active], axis=1).astype(np.float64))
+        label = "Mean response of the active pixels", "blocks after the onset", "% of the baseline"
+        charts.append(Chart(*label, range(len(response)), response, least_span=5.0))
+    picture = Picture(title, png, title, f"{activation.letter} of the active pixels over the blood map.")
+    record = ActivationRecord.of(trial_type, activation)
+    words = [f"{record.proposal.capitalize()}."] if record.proposal else []
+    if record.correlations:
+        known = ", ".join(
+            f"{name.replace('_', ' ')} {value:.2f}" for name, value in record.correlations.items()
+        )
+        words.append(f"Correlation of the tissue with the events: {known}.")
+    return ActivationSection(record.name, picture, charts, " ".join(words))
 
 
 def block_charts(series: ResultSeries) -> list[Chart | Carpet]:

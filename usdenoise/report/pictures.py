@@ -219,11 +219,12 @@ BLOOD_SCALE = ColorScale("gray", -BLOOD_RANGE_DB, 0.0, "blood power (dB re maxim
 
 def activation_title(trial_type: str, activation: ActivationMap) -> str:
     """Return the title of the picture of an activation map."""
-    return f"{trial_type}: {ActivationRecord.of(trial_type, activation).sentence}"
+    record = ActivationRecord.of(trial_type, activation)
+    return f"{record.name}: {record.sentence}"
 
 
 def activation_picture(
-    t: NDArray[Any],
+    values: NDArray[Any],
     active: NDArray[np.bool_],
     blood_power: NDArray[Any],
     axes: str,
@@ -231,13 +232,14 @@ def activation_picture(
     kind: str = "png",
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
+    letter: str = "t",
 ) -> bytes:
-    """Draw t of the active pixels in colour, over the blood map in grey.
+    """Draw t or F of the active pixels in colour, over the blood map in grey.
 
     Parameters
     ----------
-    t : 2-D or 3-D array
-        t of the response. A projection of a volume shows the most active voxel.
+    values : 2-D or 3-D array
+        t or F of the response. A projection of a volume shows the most active voxel.
     active : boolean array of the same shape
         Pixels that are shown as active.
     blood_power : 2-D or 3-D array
@@ -247,27 +249,31 @@ def activation_picture(
     kind, spacing_mm, title
         Format, pixel pitch and text above the picture, as for
         :func:`usdenoise.report.pictures.power_doppler_picture`.
+    letter : str
+        "t" (the default) or "F".
 
     Returns
     -------
     bytes
         The encoded picture.
     """
-    panels, overlay = activation_layers(t, active, blood_power, axes)
+    panels, overlay = activation_layers(values, active, blood_power, axes, letter)
     figure = panel_figure(panels, BLOOD_SCALE, spacing_mm or {}, title, overlay=overlay)
     return encoded_panels(figure, kind)
 
 
 def activation_layers(
-    t: NDArray[Any], active: NDArray[np.bool_], blood_power: NDArray[Any], axes: str
+    values: NDArray[Any], active: NDArray[np.bool_], blood_power: NDArray[Any], axes: str, letter: str = "t"
 ) -> tuple[list[Panel], tuple[list[Panel], ColorScale] | None]:
-    """Return the panels of the blood map, and of t with its scale, NaN in other pixels; None without an active pixel."""
+    """Return the panels of the blood map, and of t or F with its scale, NaN in other pixels; None without any."""
     levels = np.maximum(decibels(blood_power, 10.0, None), -BLOOD_RANGE_DB)
     if not active.any():
         return panels_of(levels, axes), None
-    largest = float(np.abs(t[active]).max())
-    shown, weight = np.where(active, t, np.nan), np.where(active, np.abs(t), -1.0)
-    scale = ColorScale("coolwarm", -largest, largest, "t of active pixels")
+    largest = float(np.abs(values[active]).max())
+    shown, weight = np.where(active, values, np.nan), np.where(active, np.abs(values), -1.0)
+    # F has no sign.
+    colors, least = ("coolwarm", -largest) if letter == "t" else ("hot", 0.0)
+    scale = ColorScale(colors, least, largest, f"{letter} of active pixels")
     return panels_of(levels, axes), (panels_of(shown, axes, weight), scale)
 
 

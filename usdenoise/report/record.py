@@ -11,7 +11,7 @@ from usdenoise.completion.solve import Iteration
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.fit_result import Verdict
 from usdenoise.pipeline.result import verdict_parts
-from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE, ActivationMap
+from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
 from usdenoise.system.provenance import from_plain, plain, software
 
 
@@ -181,16 +181,22 @@ class BlockRecord:
 
 @dataclass(frozen=True)
 class ActivationRecord:
-    """The activation by a type of event.
+    """The activation by a type of event, or by any of several.
 
     Attributes
     ----------
     trial_type : str
-        The type.
+        The type; empty for any.
     n_active : int
         Number of significant pixels.
     threshold : float or None
-        Least absolute t of these; None without any.
+        Least absolute t, or F, of these; None without any.
+    statistic : str
+        "t" or "F".
+    rule : str
+        The rule by which they are significant, such as "fdr:0.05".
+    correlations : dict
+        Measure of the motion of the tissue -> how it correlates with the events.
     smoothing_mm, n_active_smoothed : float or None, int or None
         As for :class:`usdenoise.sessions.activation.ActivationMap`.
     """
@@ -198,6 +204,9 @@ class ActivationRecord:
     trial_type: str
     n_active: int
     threshold: float | None
+    statistic: str
+    rule: str
+    correlations: dict[str, float]
     smoothing_mm: float | None = None
     n_active_smoothed: int | None = None
 
@@ -205,22 +214,29 @@ class ActivationRecord:
     def of(cls, trial_type: str, activation: ActivationMap) -> Self:
         """Return the record of an activation map."""
         return cls(
-            trial_type,
-            int(activation.active.sum()),
-            activation.threshold,
-            activation.smoothing_mm,
-            activation.n_active_smoothed,
+            trial_type=trial_type,
+            n_active=int(activation.active.sum()),
+            threshold=activation.threshold,
+            statistic=activation.letter,
+            rule=activation.rule,
+            correlations=dict(activation.correlations),
+            smoothing_mm=activation.smoothing_mm,
+            n_active_smoothed=activation.n_active_smoothed,
         )
+
+    @property
+    def name(self) -> str:
+        """The type, or "any type"."""
+        return self.trial_type or "any type"
 
     @property
     def sentence(self) -> str:
         """The number of active pixels and their threshold, in words."""
+        rule = rule_words(self.rule)
         if self.threshold is None:
-            return f"no pixel is significant (false discovery rate {FALSE_DISCOVERY_RATE})"
-        return (
-            f"{self.n_active} pixels with |t| of {self.threshold:.2f} or more (false discovery rate "
-            f"{FALSE_DISCOVERY_RATE})"
-        )
+            return f"no pixel is significant ({rule})"
+        sign = "|t|" if self.statistic == "t" else self.statistic
+        return f"{self.n_active} pixels with {sign} of {self.threshold:.2f} or more ({rule})"
 
     @property
     def proposal(self) -> str:
@@ -246,8 +262,10 @@ class SequenceRecord:
         Frames of the sample that the clutter was estimated from.
     design : tuple of str
         Columns of the general linear model of the activation; empty without events.
+    model : LinearModel or None
+        Properties of this model; None without events.
     activation : tuple of ActivationRecord
-        The activation by each type of event; empty without events.
+        The activation by each type of event, and by any of several; empty without events.
     alignment : str
         What was compensated for in which blocks, in words; empty if nothing was.
     """
@@ -262,6 +280,7 @@ class SequenceRecord:
     blocks: tuple[BlockRecord, ...]
     alignment: str = ""
     design: tuple[str, ...] = ()
+    model: LinearModel | None = None
     activation: tuple[ActivationRecord, ...] = ()
 
 

@@ -321,7 +321,7 @@ def plot(
     if image == "activation":
         activation = _activation(series, trial_type)
         panels, overlay = activation_layers(
-            activation.t, activation.active, series.means["blood_power"], spatial
+            activation.statistic, activation.active, series.means["blood_power"], spatial, activation.letter
         )
         layers = [(panels[0], BLOOD_SCALE)]
         if overlay is not None:

@@ -184,7 +184,8 @@ def _of_session(report: Report, series: ResultSeries, session: SessionOptions) -
             n_bad=int(series.is_bad.sum()),
             alignment=_alignment(series),
             design=next((found.columns for found in series.activation.values()), ()),
-            activation=tuple(ActivationRecord.of(name, found) for name, found in series.activation.items()),
+            model=next((found.model for found in series.activation.values()), None),
+            activation=tuple(ActivationRecord.of(name, found) for name, found in series.activations.items()),
             blocks=blocks,
         ),
     )

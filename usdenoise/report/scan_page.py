@@ -82,19 +82,19 @@ class ActivationSection:
     Attributes
     ----------
     trial_type : str
-        The type.
+        The type, or "any type".
     picture : Picture
         The map.
     charts : sequence of Chart
         The expected response, and the course of the active pixels.
-    proposal : str
-        A sentence on the smoothing that would show more; empty if there is none.
+    remarks : str
+        Sentences on the smoothing that would show more, and on how the tissue moves with the events; empty by default.
     """
 
     trial_type: str
     picture: Picture
     charts: Sequence[Chart]
-    proposal: str = ""
+    remarks: str = ""
 
 
 def scan_page(
@@ -275,7 +275,7 @@ def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, 
 
 
 def _model(report: Report) -> str:
-    """Return the columns of the model of the activation, in words; empty without events."""
+    """Return the model of the activation in words; empty without events."""
     columns = () if report.sequence is None else report.sequence.design
     n_drifts, n_bad = (sum(name.startswith(start) for name in columns) for start in ("drift", "bad_block"))
     words = [name.replace("_", " ") for name in columns if not name.startswith(("drift", "bad_block"))]
@@ -283,7 +283,15 @@ def _model(report: Report) -> str:
         words.append(f"{n_drifts} cosine{'s' * (n_drifts > 1)} for slow drifts")
     if n_bad:
         words.append(f"{'one for the bad block' if n_bad == 1 else f'one for each of {n_bad} bad blocks'}")
-    return ", ".join(words)
+    model = None if report.sequence is None else report.sequence.model
+    if model is None:
+        return ""
+    noise = "unknown" if model.autocorrelation is None else f"{model.autocorrelation:.2f}"
+    return (
+        f"The columns of the general linear model are: {', '.join(words)}. Their condition number is "
+        f"{model.condition_number:.3g}. The noise has {model.n_free} degrees of freedom, and a correlation of {noise} from "
+        "a block to the next one (median)."
+    )
 
 
 def _cutoff_charts(report: Report) -> list[Chart]:

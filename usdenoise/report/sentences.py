@@ -12,7 +12,7 @@ from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.filter_chunk import FRAMES_A_TEMPORAL
 from usdenoise.report.charts import METHODS_TEMPLATE, template
 from usdenoise.report.record import BlockRecord, Report
-from usdenoise.sessions.activation import FALSE_DISCOVERY_RATE
+from usdenoise.sessions.activation import rule_words
 from usdenoise.sessions.bad_blocks import BAD_SPREADS, LOST
 from usdenoise.sessions.session_estimate import TEMPORAL
 
@@ -147,7 +147,7 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
         if report.sequence is None
         else sum(name.startswith("drift") for name in report.sequence.design),
         events=report.requested.get("session", {}),
-        false_discovery_rate=FALSE_DISCOVERY_RATE,
+        rule=rule_words(report.requested.get("session", {}).get("threshold", "fdr:0.05")),
         errors=_held_out_errors(report),
         bad_spreads=f"{BAD_SPREADS:g}",
         n_temporal=0

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,16 +18,19 @@ from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.record import BadFrameRecord, BlockRecord, FramesRecord
 from usdenoise.report.sentences import many_bad, uncorrected
-from usdenoise.sessions.activation import (
-    ActivationMap,
+from usdenoise.sessions.activation import ActivationMap, activation_maps, smoothed_series
+from usdenoise.sessions.blocks import NO_STARTS, time_unit
+from usdenoise.sessions.design import (
+    BASELINES,
+    LEAST_FREE,
+    Design,
     Event,
-    activation_maps,
-    check_events,
+    check_design,
+    design_of,
     is_within,
     joined_events,
-    smoothed_series,
+    locked_correlation,
 )
-from usdenoise.sessions.blocks import NO_STARTS, time_unit
 from usdenoise.sessions.filter_session import FilteredSession
 from usdenoise.sessions.regions import RegionSeries, region_series
 from usdenoise.stack.arrays import NamedArray
@@ -43,8 +45,12 @@ PROPOSED_PIXELS, MORE_ACTIVE, LEAST_ACTIVE = 2, 2, 20
 least, it must give to be proposed."""
 
 MOST_LOCKED, LOCKED_ERRORS = 0.5, 2.6
-"""Correlation of the response with the motion of the image above which an activation is doubtful, and the same in standard
-errors of a correlation by chance, 1 / sqrt(n_blocks): 1 % of short sessions without such motion have a higher one."""
+"""Correlation of the motion of the image with the events above which an activation is doubtful, and the same in standard
+errors of a correlation by chance, 1 / sqrt(n_blocks)."""
+
+MATERIAL = {"motion": 0.05, "framewise_displacement": 0.05, "displacement": 0.05, "tissue_power": 0.3}
+"""Measure of the motion of the tissue -> standard deviation of the part that follows the events, in pixels or dB, from
+which it matters."""
 
 MOST_CHANGE, MOST_DOUBTFUL = 100.0, 0.5
 """Change of the blood power in per cent, and share of the active pixels with a larger one, or outside the vessels at rest,
@@ -56,9 +62,13 @@ POWER_NAMES = ("power_doppler", "blood_power")
 
 ACTIVATION: Mapping[str, Mapping[str, str]] = {
     "t": {"unit": "1", "meaning": "t of the response to the events in a general linear model"},
+    "f": {"unit": "1", "meaning": "F of the responses to the events in a general linear model"},
     "change": {"unit": "%", "meaning": "response in per cent of the baseline; NaN outside the vessels"},
 }
-"""Images of an activation map that are stored, and their attributes."""
+"""Images of an activation map that are stored, and their attributes. A response with free delays has a change for each."""
+
+ANY_TYPE = "any type"
+"""Name of the map of the responses to all types in files."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,6 +100,8 @@ class ResultSeries:
         The record of each block.
     activation : mapping
         Type of event -> its activation map; empty (the default) without events.
+    any_activation : ActivationMap or None
+        F of the responses to all types; None (the default) with fewer than two.
     event_doubts : tuple of Doubt
         Reasons to doubt the order and the times of blocks, and the events; empty by default.
     regions : mapping
@@ -107,6 +119,7 @@ class ResultSeries:
     time_unit: str
     blocks: tuple[BlockRecord, ...]
     activation: Mapping[str, ActivationMap] = field(default_factory=dict)
+    any_activation: ActivationMap | None = None
     event_doubts: tuple[Doubt, ...] = ()
     events: tuple[Event, ...] = ()
     regions: Mapping[str, RegionSeries] = field(default_factory=dict)
@@ -157,15 +170,26 @@ class ResultSeries:
             NamedArray("n_frames", np.array([block.n_frames for block in blocks], np.int64), "t"),
             NamedArray("complete", np.array([block.complete for block in blocks], bool), "t", shorter),
             NamedArray("bad", self.is_bad, "t", excluded),
-            *activation_contents(
-                self.events,
-                spatial,
-                {
-                    name: {kind: getattr(found, kind) for kind in ACTIVATION}
-                    for name, found in self.activation.items()
-                },
-            ),
+            *activation_contents(self.events, spatial, self.activation_images),
         ]
+
+    @property
+    def activations(self) -> dict[str, ActivationMap]:
+        """The activation by each type of event, and ("") by any of several."""
+        overall = {} if self.any_activation is None else {"": self.any_activation}
+        return {**self.activation, **overall}
+
+    @property
+    def activation_images(self) -> dict[str, dict[str, NDArray[np.float32]]]:
+        """The stored images of the activation by each type of event, and ("") by any of several."""
+        found: dict[str, dict[str, NDArray[np.float32]]] = {}
+        for name, one in self.activations.items():
+            found[name] = {one.letter.lower(): one.statistic}
+            if one.change is not None and one.t is not None:
+                found[name]["change"] = one.change
+            elif one.change is not None:
+                found[name] |= {f"change_{delay}": image for delay, image in enumerate(one.change)}
+        return found
 
     def frames_a_block(self, window: int | None) -> int:
         """Return the frames of a usual block: the frames of a window, or the median of the files that could be read."""
@@ -215,19 +239,22 @@ def activation_contents(
     spatial_axes : str
         Axis letters of the maps.
     maps : mapping
-        Type of event -> kind of image, of ACTIVATION -> its values.
+        Type of event, or "" for any -> kind of image, of ACTIVATION -> its values.
     """
-    groups = distinct_names((event.trial_type for event in events), partial(plain_name, space=" "))
-    return [
-        NamedArray(
-            f"activation/{groups[name]}/{kind}",
-            values,
-            spatial_axes,
-            {**ACTIVATION[kind], "trial_type": name},
-        )
-        for name, images in maps.items()
-        for kind, values in images.items()
-    ]
+    types = list(dict.fromkeys(event.trial_type for event in events))
+    groups = distinct_names(
+        [*types, *([""] if "" in maps else [])], lambda name: plain_name(name or ANY_TYPE, space=" ")
+    )
+    arrays = []
+    for name, images in maps.items():
+        for kind, values in images.items():
+            kind_name, _, delay = kind.partition("_")
+            more = {"trial_type": name} if name else {"trial_types": ", ".join(types)}
+            if delay:
+                more["delay_blocks"] = delay
+            attributes = {**ACTIVATION[kind_name], **more}
+            arrays.append(NamedArray(f"activation/{groups[name]}/{kind}", values, spatial_axes, attributes))
+    return arrays
 
 
 def series_of_stack(
@@ -306,6 +333,46 @@ def with_regions(series: ResultSeries, masks: Mapping[str, NDArray[np.bool_]]) -
     return replace(series, regions=region_series(series.images["blood_power"], masks))
 
 
+def check_activation(
+    events: Sequence[Event],
+    times: NDArray[np.float64],
+    durations: NDArray[np.float64],
+    geometry: Geometry,
+    options: SessionOptions,
+    is_planned: bool = False,
+) -> None:
+    """Check that the activation by some events can be mapped, before anything is filtered.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        The events.
+    times, durations : (n_blocks,) arrays
+        Middle and duration of each block.
+    geometry : Geometry
+        Axes and scales of the blocks.
+    options : SessionOptions
+        The response, the confounds and the smoothing.
+    is_planned : bool
+        As for :func:`usdenoise.sessions.design.check_design`.
+
+    Raises
+    ------
+    InputError
+        As for :func:`usdenoise.sessions.design.check_design`.
+    OptionError
+        If the times of the blocks or, for smoothing, the pixel pitch are not known.
+    """
+    if time_unit(geometry) != "s":
+        raise OptionError(
+            "events have times in s, and the frame rate is not known", remedy="give {frame_rate_hz}"
+        )
+    if options.smoothing_mm and None in _pitches(geometry):
+        raise OptionError("smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}")
+    n_confounds = 0 if options.confounds == "none" else 2
+    check_design(events, times, durations, options.hrf, n_confounds, is_planned)
+
+
 def with_activation(series: ResultSeries, events: Sequence[Event], options: SessionOptions) -> ResultSeries:
     """Return a series with the activation map of each type of event.
 
@@ -314,103 +381,150 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
     series : ResultSeries
         The series of a session.
     events : sequence of Event
-        The events; none leave the series as it is.
+        The events, which :func:`check_activation` accepts; none leave the series as it is.
     options : SessionOptions
-        The shape of the response, and the smoothing.
-
-    Raises
-    ------
-    InputError, OptionError
-        As for :func:`usdenoise.sessions.activation.activation_maps`; if the times of the blocks or the pixel pitch are not
-        known.
+        The response, the confounds, the threshold and the smoothing.
     """
     if not events:
         return series
-    if series.time_unit != "s":
-        raise OptionError(
-            "events have times in s, and the frame rate is not known", remedy="give {frame_rate_hz}"
-        )
-    check_events(events, float(series.times[-1]))
-    blood, spacing = series.images["blood_power"], series.geometry.spacing_mm
-    pitches = [spacing.get(letter) for letter in series.geometry.spatial_axes]
-    if options.smoothing_mm and None in pitches:
-        raise OptionError("smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}")
+    blood, geometry, is_bad = series.images["blood_power"], series.geometry, series.is_bad
+    pitches = _pitches(geometry)
     in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"])
-    durations = np.array([block.n_frames for block in series.blocks]) / (series.geometry.frame_rate_hz or 1.0)
-    confounds = {"motion": np.array([block.frames.moves_pixels for block in series.blocks])}
-    if series.shifts is not None:
-        moved = displacement_columns(series.shifts, series.geometry)[1]
-        confounds["framewise_displacement"] = moved["framewise_displacement"]
-
-    def maps(smoothing_mm: float) -> dict[str, ActivationMap]:
-        values: NDArray[np.floating] = blood
-        if smoothing_mm:
-            values = smoothed_series(blood, [smoothing_mm / (FWHM * pitch) for pitch in pitches if pitch])
-        return activation_maps(
-            values, in_vessels, series.times, series.is_bad, events, confounds, options.hrf, durations
-        )
-
-    activation = maps(options.smoothing_mm)
+    durations = np.array([block.n_frames for block in series.blocks]) / (geometry.frame_rate_hz or 1.0)
+    motions = motion_measures(
+        np.array([block.frames.moves_pixels for block in series.blocks]),
+        series.shifts,
+        np.array([np.nan if block.gain_db is None else block.gain_db for block in series.blocks]),
+        ~is_bad,
+    )
+    confounds = {}
+    if options.confounds != "none":
+        confounds["motion"] = motions["motion"]
+        if series.shifts is not None:
+            moved = displacement_columns(series.shifts, geometry)[1]
+            confounds["framewise_displacement"] = moved["framewise_displacement"]
+    design = design_of(events, series.times, durations, is_bad, confounds, options.hrf)
+    images: NDArray[np.floating] = blood
+    if options.smoothing_mm:
+        images = smoothed_series(blood, [options.smoothing_mm / (FWHM * pitch) for pitch in pitches if pitch])
+    maps, overall = activation_maps(images, in_vessels, design, options.threshold)
     if not options.smoothing_mm and None not in pitches:
         width = float(f"{PROPOSED_PIXELS * max(pitch for pitch in pitches if pitch):.2g}")
-        for name, smoothed in maps(width).items():
-            found, n_smoothed = activation[name], int(smoothed.active.sum())
+        images = smoothed_series(blood, [width / (FWHM * pitch) for pitch in pitches if pitch])
+        for name, smoothed in activation_maps(images, in_vessels, design, options.threshold)[0].items():
+            found, n_smoothed = maps[name], int(smoothed.active.sum())
             if n_smoothed >= max(MORE_ACTIVE * int(found.active.sum()), LEAST_ACTIVE):
-                activation[name] = replace(found, smoothing_mm=width, n_active_smoothed=n_smoothed)
+                maps[name] = replace(found, smoothing_mm=width, n_active_smoothed=n_smoothed)
+    # How the tissue moves with the events
+    types, locked = joined_events(events), list[Doubt]()
+    for name, found in maps.items():
+        correlations, strongest = dict[str, float](), (0.0, "")
+        for measure, values in motions.items():
+            at = np.where(is_bad, np.nan, values)
+            correlation, size = locked_correlation(at, series.times, durations, types[name])
+            correlations[measure] = correlation
+            bound = max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(np.count_nonzero(np.isfinite(at))))
+            if correlation > bound and size > MATERIAL[measure]:
+                unit = "dB" if measure == "tissue_power" else "pixels"
+                how = f"(correlation {correlation:.2f}, {size:.2g} {unit} rms)"
+                words = f"{measure.replace('_', ' ')} follows the events '{name}' {how}"
+                strongest = max(strongest, (correlation, words))
+        if strongest[1]:
+            sentence = f"the {strongest[1]}: the stimulus moves the tissue, which cannot be distinguished from activation"
+            locked.append(Doubt("locked-motion", sentence))
+        maps[name] = replace(found, correlations=correlations)
     return replace(
         series,
-        activation=activation,
-        events=tuple(event for of_type in joined_events(events).values() for event in of_type),
-        event_doubts=(*_event_doubts(series, events), *_activation_doubts(series, activation, confounds)),
+        activation=maps,
+        any_activation=overall,
+        events=tuple(event for of_type in types.values() for event in of_type),
+        event_doubts=(*_event_doubts(series, events, design), *locked, *_activation_doubts(series, maps)),
     )
 
 
-def _event_doubts(series: ResultSeries, events: Sequence[Event]) -> list[Doubt]:
-    """Return the doubts about the times of blocks and events."""
+def _pitches(geometry: Geometry) -> list[float | None]:
+    return [geometry.spacing_mm.get(letter) for letter in geometry.spatial_axes]
+
+
+def motion_measures(
+    moves: NDArray[np.float64],
+    shifts: NDArray[np.float64] | None,
+    gains_db: NDArray[np.float64],
+    is_good: NDArray[np.bool_],
+) -> dict[str, NDArray[np.float64]]:
+    """Return how the tissue moves in each block of a session: name -> values, in pixels or dB, NaN where not known.
+
+    Parameters
+    ----------
+    moves, gains_db : (n_blocks,) arrays
+        Largest displacement within each block in pixels, and gain of its tissue in dB.
+    shifts : (n_blocks, n_axes) array or None
+        Displacement of each block in pixels; None if blocks are not aligned.
+    is_good : (n_blocks,) boolean array
+        Good blocks.
+
+    Returns
+    -------
+    dict
+        "motion" within a block; "framewise_displacement" (the sum over the axes); "displacement" along the direction in
+        which the blocks are displaced most, without a parabola over the session; "tissue_power".
+    """
+    measures = {"motion": moves, "tissue_power": gains_db}
+    if shifts is not None:
+        measures["framewise_displacement"] = np.abs(np.diff(shifts, axis=0, prepend=shifts[:1])).sum(axis=1)
+        known = np.isfinite(shifts).all(axis=1) & is_good
+        trend = np.polynomial.polynomial.polyvander(np.linspace(-1, 1, len(shifts)), 2)
+        if known.sum() > trend.shape[1]:
+            steady = shifts - trend @ np.linalg.lstsq(trend[known], shifts[known])[0]
+            measures["displacement"] = steady @ np.linalg.svd(steady[known], full_matrices=False)[2][0]
+    return measures
+
+
+def _event_doubts(series: ResultSeries, events: Sequence[Event], design: Design) -> list[Doubt]:
+    """Return the doubts about the times of blocks and events, and about the design."""
     n_outside = sum(not is_within(event, float(series.times[-1])) for event in events)
     doubts = []
     if NO_STARTS in series.geometry.assumptions:
         doubts.append(Doubt("block-times", NO_STARTS))
     if n_outside:
         doubts.append(Doubt("events-outside", f"{n_outside} of {len(events)} events are outside the session"))
+    if design.n_free < LEAST_FREE:
+        n_good, n_columns = int((~design.is_bad).sum()), len(design.names) - int(design.is_bad.sum())
+        sentence = (
+            f"{n_good} good blocks are too few for a model of {n_columns} columns: there is no activation map"
+        )
+        doubts.append(Doubt("few-blocks", sentence))
+    for name in design.expected:
+        if name.strip().lower() in BASELINES:
+            sentence = (
+                f"'{name}' is a condition of the model, so other types are compared with the blocks outside all events; "
+                "omit it from the events if it is the baseline"
+            )
+            doubts.append(Doubt("baseline-type", sentence))
     return doubts
 
 
-def _activation_doubts(
-    series: ResultSeries,
-    activation: Mapping[str, ActivationMap],
-    confounds: Mapping[str, NDArray[np.float64]],
-) -> list[Doubt]:
-    """Return the doubts about activations: motion of the image with the events, and active pixels that are no vessels."""
+def _activation_doubts(series: ResultSeries, activation: Mapping[str, ActivationMap]) -> list[Doubt]:
+    """Return the doubts about activations: types that no block sees, and active pixels that are no vessels."""
     good, noise = ~series.is_bad, series.means["noise_power"]
-    responses = {name: found.expected for name, found in activation.items()}
-    is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses.values()], axis=0)
-    bound = max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(np.count_nonzero(good)))
+    responses = [found.expected for found in activation.values()]
+    is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses], axis=0)
     doubts = []
     for name, found in activation.items():
         if not np.ptp(found.expected[good]):
             sentence = f"no good block is within an event of '{name}', or all are: it has no activation map"
             doubts.append(Doubt("events-outside", sentence))
             continue
-        for confound, values in confounds.items():
-            known = good & np.isfinite(values)
-            if not (np.ptp(values[known]) and np.ptp(found.expected[known])):
-                continue
-            correlation = float(np.corrcoef(values[known], found.expected[known])[0, 1])
-            if abs(correlation) > bound:
-                sentence = (
-                    f"the {confound.replace('_', ' ')} of the image correlates with the response to '{name}' by "
-                    f"{correlation:.2f}: moving tissue and activation cannot be distinguished"
-                )
-                doubts.append(Doubt("locked-motion", sentence))
-        n_active, change = int(found.active.sum()), found.change[found.active]
+        n_active = int(found.active.sum())
         if n_active and is_rest.any():
             rest = np.nanmean(series.images["blood_power"][is_rest], axis=0)
             n_outside = int((found.active & ~blood_pixels(rest, noise)).sum())
             if n_outside > MOST_DOUBTFUL * n_active:
                 sentence = f"{n_outside} of {n_active} active pixels of '{name}' are outside the vessels in blocks at rest"
                 doubts.append(Doubt("active-outside", sentence))
-        n_large = n_active - int((np.abs(change) <= MOST_CHANGE).sum())
+        assert found.change is not None
+        changes = np.abs(found.change).reshape(-1, *found.active.shape).max(axis=0)[found.active]
+        n_large = n_active - int((changes <= MOST_CHANGE).sum())
         if n_large > MOST_DOUBTFUL * n_active:
             sentence = (
                 f"{n_large} of {n_active} active pixels of '{name}' change by more than {MOST_CHANGE:.0f} %"

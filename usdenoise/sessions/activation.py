@@ -1,289 +1,388 @@
-"""Where a session reacts to events: a general linear model of its series."""
+"""Where a session reacts to events: a general linear model of its series, with autoregressive noise."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, OptionError
+from usdenoise.sessions.design import LEAST_FREE, LEAST_OWN, Design
+from usdenoise.sessions.regions import mean_course
 
-FALSE_DISCOVERY_RATE = 0.05
-"""Expected share of pixels without a response among the active pixels (Benjamini and Hochberg)."""
+NOISE_PIXELS = 1.5
+"""Standard deviation, in pixels, of the Gaussian that smooths the autocorrelation of the noise. In strips 4 pixels wide with
+an autocorrelation of 0.6 between others of 0.1, t has a standard deviation of 1.08, of 1.22 with one coefficient for the
+image, and of 1.09 with one for each pixel (40 blocks, `python -m benchmarks.activation --noise`)."""
 
-LEAST_FREE = 4
-"""Degrees of freedom from which a running t is shown."""
+Images = Sequence[NDArray[np.floating]] | NDArray[np.floating]
+"""One image for each block."""
 
-LEAST_APART = 0.5
-"""Energy of a response at another time outside the design, over the median of all such responses, from which it counts."""
+MOST_RHO, RHO_STEP = 0.9, 0.02
+"""Largest coefficient of the noise, and step to which coefficients are rounded."""
 
-LEAST_OWN = 1e-6
-"""Energy of a response that no other column has, over its energy, from which it can be fitted."""
+SERIES_TILE_ENTRIES = 1 << 18
+"""Entries of the series of the pixels that are fitted at a time."""
 
-ROUNDING_S = 1e-6
-"""Time in s by which two events may overlap: 0.1 + 0.2 is above 0.3."""
-
-RESPONSE_STEP_S, TIMES_A_BLOCK = 0.1, 9
-"""Step in s in which a response is computed if it is no boxcar, and times whose mean is the response of a block."""
-
-SLOWEST_HZ, PERIODS = 0.01, 2.0
-"""Cosines are drift below SLOWEST_HZ, or below 1 / (PERIODS x longest time between onsets of one type) if that is lower."""
+ROUNDING = 1e-12
+"""Energy of a residual below this share of the energy of its series is a rounding error."""
 
 
 @dataclass(frozen=True)
-class Event:
-    """An event.
+class LinearModel:
+    """Properties of the general linear model of a session.
 
     Attributes
     ----------
-    onset, duration : float
-        When it begins, from the first frame of the session, and how long it is, in s.
-    trial_type : str
-        Its condition.
+    condition_number : float
+        Condition number of the design, each of its columns scaled to the norm 1.
+    n_free : int
+        Degrees of freedom of the noise.
+    autocorrelation : float or None
+        Median over the tested pixels of the correlation of the noise of neighbouring blocks; None without any.
     """
 
-    onset: float
-    duration: float
-    trial_type: str
+    condition_number: float
+    n_free: int
+    autocorrelation: float | None
 
 
 @dataclass(frozen=True, repr=False)
 class ActivationMap:
-    """How the pixels react to one type of event.
+    """How the pixels react to one type of event, or to any type.
 
     Attributes
     ----------
-    t : (spatial) float32 array
-        t of the response; NaN in pixels without a series.
-    change : (spatial) float32 array
-        The response in per cent of the baseline; NaN outside the vessels.
+    t : (spatial) float32 array or None
+        t of the response; NaN in pixels without a series. None if several columns are tested at once.
+    f : (spatial) float32 array or None
+        F of the columns: the delays of a type with "fir:N", or the responses to all types. None if `t` is known.
+    change : (spatial) or (N, spatial) float32 array, or None
+        The response in per cent of the baseline, for "fir:N" at each delay; NaN outside the vessels. None for all types.
     active : (spatial) boolean array
-        Pixels in vessels whose response is significant at a false discovery rate of 0.05, in either direction.
+        Pixels in vessels whose response is significant, in either direction.
     threshold : float or None
-        Least absolute t of the active pixels; None without any.
+        Least absolute t, or F, of the active pixels; None without any.
+    rule : str
+        The rule by which they are significant, such as "fdr:0.05".
     expected : (n_blocks,) array
         The response that the model expects, without the drift.
     course : (n_blocks,) array
         Mean blood power of the active pixels in per cent of their mean; NaN without any.
     columns : tuple of str
         Columns of the model.
+    model : LinearModel
+        Properties of the model.
+    correlations : mapping
+        Measure of the motion of the tissue -> how it correlates with the events, from
+        :func:`usdenoise.sessions.design.locked_correlation`; empty by default.
     smoothing_mm : float or None
         Full width of a Gaussian with which far more pixels would be active; None (the default) for none.
     n_active_smoothed : int or None
         Number of these pixels; None (the default) without such a width.
     """
 
-    t: NDArray[np.float32]
-    change: NDArray[np.float32]
+    t: NDArray[np.float32] | None
+    f: NDArray[np.float32] | None
+    change: NDArray[np.float32] | None
     active: NDArray[np.bool_]
     threshold: float | None
+    rule: str
     expected: NDArray[np.float64]
     course: NDArray[np.float64]
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...]
+    model: LinearModel
+    correlations: Mapping[str, float] = field(default_factory=dict)
     smoothing_mm: float | None = None
     n_active_smoothed: int | None = None
 
+    @property
+    def statistic(self) -> NDArray[np.float32]:
+        """`t`, or `f` if there is no t."""
+        values = self.f if self.t is None else self.t
+        assert values is not None
+        return values
+
+    @property
+    def letter(self) -> str:
+        """Name of the statistic, "t" or "F"."""
+        return "F" if self.t is None else "t"
+
     def __repr__(self) -> str:
         """Describe the content in one line."""
-        least = "" if self.threshold is None else f", |t| of {self.threshold:.2f} or more"
+        sign = "F" if self.t is None else "|t|"
+        least = "" if self.threshold is None else f", {sign} of {self.threshold:.2f} or more"
         return f"<ActivationMap: {int(self.active.sum())} active pixels{least}>"
 
 
-def is_within(event: Event, last: float) -> bool:
-    """Return whether an event overlaps a session whose last block is at a time in s."""
-    return event.onset <= last and event.onset + event.duration >= 0
+@dataclass(frozen=True)
+class FittedSeries:
+    """A linear model that is fitted to the series of all pixels; NaN where a pixel cannot be fitted.
+
+    Attributes
+    ----------
+    statistics : mapping
+        Type of event -> t (of one column) or F (of several), (spatial); "" -> F of all types, if there are several.
+    p : mapping
+        The same names -> p for either direction, (spatial); 1 where a pixel cannot be fitted.
+    effects : (n_responses, spatial) array
+        Coefficients of the responses.
+    baseline : (spatial) array
+        Coefficient of the constant.
+    autocorrelation : (spatial) array
+        Correlation of the noise of neighbouring blocks.
+    """
+
+    statistics: Mapping[str, NDArray[np.float64]]
+    p: Mapping[str, NDArray[np.float64]]
+    effects: NDArray[np.float64]
+    baseline: NDArray[np.float64]
+    autocorrelation: NDArray[np.float64]
 
 
-def check_events(events: Sequence[Event], last: float) -> None:
-    """Check that events are within a session, and that no two types overlap.
+class _Estimator:
+    """The design of pixels with a column for each of their missing blocks, and its estimators by autocorrelation."""
+
+    def __init__(self, design: Design, missing: NDArray[np.bool_]) -> None:
+        self._matrix = np.hstack([design.matrix, np.eye(len(missing))[:, missing]])
+        self._left = np.linalg.qr(self._matrix)[0]
+        self.n_free = len(missing) - int(np.linalg.matrix_rank(self._matrix))
+        self._of_rho: dict[int, tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]] = {}
+        # Expected lags 0 and 1 of the residual R e, with R = I - Q Q^T, of noise e with the covariance rho^|k|: the sums
+        # over k of rho^k times the diagonals k and -k of R and of R D R, where D shifts by one block
+        q = self._left
+        later, earlier = np.vstack([q[1:], 0 * q[:1]]), np.vstack([0 * q[:1], q[:-1]])
+        power = -_diagonals(q, q)
+        product = _diagonals(q @ (q.T @ later), q) - _diagonals(q, earlier) - _diagonals(later, q)
+        power[0] += len(q)
+        product[1] += len(q) - 1
+        grid = np.arange(0, MOST_RHO + RHO_STEP, RHO_STEP)
+        expected = np.polynomial.polynomial.polyval(grid, np.stack([power, product], axis=1))
+        self._lags = grid, np.maximum.accumulate(expected[1] / np.maximum(expected[0], ROUNDING))
+        is_seen = True
+        if missing.any():
+            n = design.n_responses
+            others = np.linalg.qr(self._matrix[:, n:])[0]
+            own = self._matrix[:, :n] - others @ (others.T @ self._matrix[:, :n])
+            around = design.matrix[:, :n] - design.matrix[:, :n].mean(axis=0)
+            is_seen = bool(np.all(np.sum(own**2, axis=0) > LEAST_OWN * np.sum(around**2, axis=0)))
+        self.is_possible = is_seen and self.n_free >= LEAST_FREE
+
+    def residual_lag(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return lag 1 over lag 0 of the residuals of some series, (n_blocks, m); NaN without noise."""
+        residual = values - self._left @ (self._left.T @ values)
+        energies = np.sum(residual**2, axis=0)
+        is_noise = energies > ROUNDING * np.sum(values**2, axis=0)
+        lagged = np.sum(residual[1:] * residual[:-1], axis=0)
+        lag: NDArray[np.float64] = np.divide(
+            lagged, energies, out=np.full_like(lagged, np.nan), where=is_noise
+        )
+        return lag
+
+    def noise_lag(self, residual_lag: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the correlation of neighbouring blocks of the noise whose residual is expected to have a lag."""
+        grid, expected = self._lags
+        lag: NDArray[np.float64] = np.interp(residual_lag, expected, grid)
+        return lag
+
+    def fit(
+        self, values: NDArray[np.float64], step: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the coefficients of some series, (p, m), the variance of their noise, (m,), and their unit covariance."""
+        rho = step * RHO_STEP
+        if step not in self._of_rho:
+            matrix = _whitened(self._matrix, rho)
+            inverse = np.asarray(np.linalg.pinv(matrix), np.float64)
+            self._of_rho[step] = matrix, inverse, inverse @ inverse.T
+        matrix, inverse, covariance = self._of_rho[step]
+        white = _whitened(values, rho)
+        effects = inverse @ white
+        energies = np.sum((white - matrix @ effects) ** 2, axis=0)
+        is_noise = energies > ROUNDING * np.sum(white**2, axis=0)
+        return effects, np.where(is_noise, energies / self.n_free, 0), covariance
+
+
+def fit_series(images: Images, design: Design) -> FittedSeries:
+    """Fit a linear model with autoregressive noise to the series of each pixel.
+
+    The noise is autoregressive of order 1. Its coefficient is the one whose residual is expected to have the measured
+    correlation of neighbouring blocks, averaged by a Gaussian over the pixels around, so that vessels and parenchyma differ
+    though a pixel has few blocks. The model is then fitted to whitened series.
 
     Parameters
     ----------
-    events : sequence of Event
-        The events.
-    last : float
-        Time of the last block, in s.
+    images : sequence of (spatial) arrays
+        Blood power of each block; NaN without data.
+    design : Design
+        The columns. A block in which a pixel has no data has a column in the model of this pixel.
 
-    Raises
-    ------
-    InputError
-        If they are not.
+    Returns
+    -------
+    FittedSeries
+        Pixels without a series, or with too few blocks for the responses, are NaN.
+
+    References
+    ----------
+    Worsley et al., "A general statistical analysis for fMRI data", NeuroImage 15, 2002.
     """
-    if not any(is_within(event, last) for event in events):
-        raise InputError(
-            f"no event is within the session, whose last block is at {last:.4g} s",
-            remedy="give the onsets in s from the first frame",
-        )
-    for one, other in combinations(sorted(events, key=lambda event: event.onset), 2):
-        if one.trial_type != other.trial_type and other.onset < one.onset + one.duration - ROUNDING_S:
-            raise InputError(
-                f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s overlap"
-            )
+    from scipy.ndimage import gaussian_filter
+    from scipy.special import fdtrc, stdtr
+
+    shape, n_pixels = images[0].shape, images[0].size
+    series, estimators = [image.reshape(-1) for image in images], dict[bytes, _Estimator]()
+    lags = np.full(n_pixels, np.nan)
+    for pixels, values, estimator in _groups(series, design, estimators):
+        lags[pixels] = estimator.residual_lag(values)
+    is_known = np.isfinite(lags)
+    weight, lag = (
+        gaussian_filter(values.reshape(shape), NOISE_PIXELS).ravel()
+        for values in (is_known.astype(float), np.where(is_known, lags, 0))
+    )
+    lag = np.divide(lag, weight, out=np.zeros(n_pixels), where=weight > ROUNDING)
+    rho = np.full(n_pixels, np.nan)
+
+    n_responses, contrasts = design.n_responses, dict(design.responses)
+    if len(contrasts) > 1:
+        contrasts[""] = slice(0, n_responses)
+    statistics, p = {name: np.full(n_pixels, np.nan) for name in contrasts}, {}
+    freedom = np.full(n_pixels, np.nan)
+    effects, baseline = np.full((n_responses, n_pixels), np.nan), np.full(n_pixels, np.nan)
+    for all_pixels, all_values, estimator in _groups(series, design, estimators):
+        steps = np.rint(estimator.noise_lag(lag[all_pixels]) / RHO_STEP).astype(int)
+        rho[all_pixels] = steps * RHO_STEP
+        for step in np.unique(steps).tolist():
+            is_of_step = steps == step
+            pixels, values = all_pixels[is_of_step], all_values[:, is_of_step]
+            found, variance, covariance = estimator.fit(values, step)
+            effects[:, pixels], baseline[pixels] = found[:n_responses], found[len(design.names) - 1]
+            freedom[pixels] = estimator.n_free
+            for name, columns in contrasts.items():
+                of_unit = covariance[columns, columns]
+                tested, n_columns = found[columns], len(of_unit)
+                if n_columns == 1:
+                    value, spread = tested[0], np.sqrt(of_unit[0, 0] * variance)
+                else:
+                    value = np.sum(tested * (np.linalg.pinv(of_unit) @ tested), axis=0) / n_columns
+                    spread = variance
+                statistics[name][pixels] = np.divide(
+                    value, spread, out=np.zeros_like(value), where=spread > 0
+                )
+    for name, columns in contrasts.items():
+        values, n_columns = statistics[name], columns.stop - columns.start
+        chance = 2 * stdtr(freedom, -np.abs(values)) if n_columns == 1 else fdtrc(n_columns, freedom, values)
+        p[name] = np.where(np.isfinite(values), chance, 1.0).reshape(shape)
+    return FittedSeries(
+        {name: values.reshape(shape) for name, values in statistics.items()},
+        p,
+        effects.reshape(-1, *shape),
+        baseline.reshape(shape),
+        rho.reshape(shape),
+    )
 
 
 def activation_maps(
-    block_powers: NDArray[np.floating],
+    images: Images,
     in_vessels: NDArray[np.bool_],
-    times: NDArray[np.float64],
-    is_bad: NDArray[np.bool_],
-    events: Sequence[Event],
-    confounds: Mapping[str, NDArray[np.float64]] | None = None,
-    hrf: str = "boxcar",
-    durations: NDArray[np.float64] | None = None,
-) -> dict[str, ActivationMap]:
-    """Fit a general linear model to the series of a session, and return a map for each type of event.
-
-    The model has a column for each type, cosines for slow drifts, the confounds, and a column for each bad block. Its noise
-    is autoregressive of order 1, with one coefficient for the image: with one for each pixel, as nilearn estimates it, t has
-    a standard deviation of 1.09 in white noise of 40 blocks, and 20 % of the maps have active pixels. t is divided by its
-    root mean square for the same events at other times, if this is above 1: leaked tissue has slow changes that the model
-    does not have.
+    design: Design,
+    rule: str = "fdr:0.05",
+) -> tuple[dict[str, ActivationMap], ActivationMap | None]:
+    """Fit a linear model to the series of a session, and return a map for each type of event, and one for any type.
 
     Parameters
     ----------
-    block_powers : (n_blocks, spatial) array
-        Blood power of each block; NaN in blocks without data.
+    images : sequence of (spatial) arrays
+        Blood power of each block; NaN without data.
     in_vessels : (spatial) boolean array
         Pixels that are tested.
-    times : (n_blocks,) array
-        Middle of each block, in s.
-    is_bad : (n_blocks,) boolean array
-        Bad blocks.
-    events : sequence of Event
-        The events.
-    confounds : mapping, optional
-        Name -> values of each block, (n_blocks,), that change the series besides the events, such as its motion; by default
-        none. NaN counts as 0, and a constant one is not in the model.
-    hrf : str
-        "boxcar", "glover" or "spm"; by default "boxcar".
-    durations : (n_blocks,) array, optional
-        Duration of each block, in s, over which its response is averaged; by default it is the response at its middle.
+    design : Design
+        The design of the session, from :func:`usdenoise.sessions.design.design_of`.
+    rule : str
+        From where on a response is significant: "fdr:Q" (false discovery rate), "bonferroni:P" (family-wise error), or "t:X"
+        (F of several columns: the same p as of this t); by default "fdr:0.05".
 
-    Raises
-    ------
-    InputError
-        If there are too few blocks for the model.
-    OptionError
-        If nilearn is not installed.
+    Returns
+    -------
+    dict, and ActivationMap or None
+        Type of event -> its map; the map for any type, None for a single one. A map is NaN for a type that no good block
+        sees, and all are if the noise has fewer than LEAST_FREE degrees of freedom.
 
     References
     ----------
     Friston et al., "Statistical parametric maps in functional imaging: a general linear approach", Human Brain Mapping 2,
     1995. Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57, 1995.
     """
-    from scipy.stats import t as student_t
+    n_free = design.n_free
+    fitted = fit_series(images, design)
+    tested = in_vessels & np.isfinite(fitted.baseline)
+    rho = fitted.autocorrelation[tested]
+    model = LinearModel(
+        condition_number=design.condition_number,
+        n_free=n_free,
+        autocorrelation=float(np.median(rho)) if rho.size else None,
+    )
+    baseline = np.where(tested & (fitted.baseline > 0), fitted.baseline, np.nan)
+    missing = np.full(in_vessels.shape, np.nan, np.float32)
 
-    glm, durations = _import_nilearn(), np.zeros(len(times)) if durations is None else durations
-    responses = {
-        name: _response(of_type, times, durations, hrf) for name, of_type in joined_events(events).items()
-    }
-    # A type whose events no good block sees has no response to fit.
-    seen = {name: course for name, course in responses.items() if np.ptp(course[~is_bad]) > 0}
-    columns, matrix = _design(seen, times, is_bad, events, confounds or {})
-    powers = block_powers.reshape(len(block_powers), -1)
-    values = _filled(powers, is_bad)
-    known = np.ptp(values[~is_bad], axis=0) > 0
-    if len(times) <= matrix.shape[1] or not known.any():
-        raise InputError(
-            f"{len(times)} blocks are too few for an activation model of {matrix.shape[1]} columns",
-            remedy="take more or shorter blocks, or fewer trial types",
-        )
-    # The scale of the data is not the one that numerical tolerances expect.
-    scaled = values / float(np.abs(values[:, known]).max())
-    groups = _groups(powers, is_bad, np.flatnonzero(known), matrix, len(seen))
-    tested, rho, inflation = np.zeros(len(known), bool), 0.0, dict[str, float]()
-    t, change = ({name: np.full(len(known), np.nan) for name in responses} for _ in range(2))
-    p = {name: np.ones(len(known)) for name in responses}
-    for pixels, design in groups:
-        if not inflation:
-            rho = _autocorrelation(scaled[:, pixels], design)
-        white, whitened = _whitened(scaled[:, pixels], rho), _whitened(design, rho)
-        labels, fitted = glm.first_level.run_glm(white, whitened, noise_model="ols")
-        effects = [
-            glm.compute_contrast(labels, fitted, one, stat_type="t")
-            for one in np.eye(design.shape[1])[[*range(len(seen)), matrix.shape[1] - 1]]
-        ]
-        baseline = effects[-1].effect_size().ravel()
-        n_free = len(design) - np.linalg.matrix_rank(design)
-        tested[pixels] = in_vessels.ravel()[pixels]
-        for name, effect in zip(seen, effects, strict=False):
-            if name not in inflation:
-                elsewhere = _whitened(_at_other_times(seen[name]), rho)
-                inflation[name] = _inflation(white[:, tested[pixels]], whitened, elsewhere)
-            t[name][pixels] = effect.stat() / inflation[name]
-            p[name][pixels] = 2 * student_t.sf(np.abs(t[name][pixels]), n_free)
-            part = effect.effect_size().ravel() / np.where(baseline > 0, baseline, np.nan)
-            change[name][pixels] = np.where(tested[pixels], 100 * part, np.nan)
-    maps, shape = {}, block_powers.shape[1:]
-    for name, expected in responses.items():
-        active = _significant(p[name], tested)
-        course = values[:, active].mean(axis=1) if active.any() else np.full(len(powers), np.nan)
-        maps[name] = ActivationMap(
-            t=t[name].reshape(shape).astype(np.float32),
-            change=change[name].reshape(shape).astype(np.float32),
-            active=active.reshape(shape),
-            threshold=float(np.abs(t[name][active]).min()) if active.any() else None,
+    def map_of(name: str, expected: NDArray[np.float64]) -> ActivationMap:
+        columns, change = design.responses.get(name), None if name == "" else missing
+        if columns is not None:
+            change = (100 * fitted.effects[columns] / baseline).astype(np.float32)
+            change = change[0] if len(change) == 1 else change
+        values = fitted.statistics.get(name, missing).astype(np.float32)
+        active = np.zeros(in_vessels.shape, bool)
+        if name in fitted.p:
+            active[tested] = significant(fitted.p[name][tested], rule, n_free)
+        course = mean_course(np.stack([image[active] for image in images]))
+        is_t = name != "" and (columns is None or columns.stop - columns.start == 1)
+        return ActivationMap(
+            t=values if is_t else None,
+            f=None if is_t else values,
+            change=change,
+            active=active,
+            threshold=float(np.abs(values[active]).min()) if active.any() else None,
+            rule=rule,
             expected=expected,
-            course=100 * course / course[~is_bad].mean() if active.any() else course,
-            columns=columns,
+            course=100 * course / np.nanmean(course[~design.is_bad]) if active.any() else course,
+            columns=design.names,
+            model=model,
         )
-    return maps
+
+    maps = {name: map_of(name, expected) for name, expected in design.expected.items()}
+    overall = None if len(maps) < 2 else map_of("", np.sum(list(design.expected.values()), axis=0))
+    return maps, overall
 
 
-def running_t(
-    block_powers: NDArray[np.floating],
-    times: NDArray[np.float64],
-    is_bad: NDArray[np.bool_],
-    events: Sequence[Event],
-    motion: NDArray[np.float64] | None = None,
-    durations: NDArray[np.float64] | None = None,
-) -> dict[str, NDArray[np.float32]]:
-    """Return t of the response to each type of event so far, by least squares on boxcars, a line and the motion.
+def significant(p: NDArray[np.float64], rule: str, n_free: int) -> NDArray[np.bool_]:
+    """Return which of some tests are significant.
 
     Parameters
     ----------
-    block_powers : (n_blocks, spatial) array
-        Blood power of the blocks so far.
-    times, is_bad, events
+    p : (n,) array
+        p of each.
+    rule : str
         As for :func:`activation_maps`.
-    motion : (n_blocks,) array, optional
-        Motion of the image within each block; by default it is not in the model.
-    durations : (n_blocks,) array, optional
-        As for :func:`activation_maps`.
-
-    Returns
-    -------
-    dict
-        Type -> t, NaN where too few blocks have data; without the types that have not changed yet, and empty while there are
-        too few blocks.
+    n_free : int
+        Degrees of freedom, for the p of a t.
     """
-    good = np.flatnonzero(~is_bad)
-    at, lengths = times[good], np.zeros(len(good)) if durations is None else durations[good]
-    courses = {
-        name: _response(of_type, at, lengths, "boxcar") for name, of_type in joined_events(events).items()
-    }
-    courses = {name: course for name, course in courses.items() if len(at) and np.ptp(course) > 0}
-    moved = [motion[good]] if motion is not None and len(at) and np.ptp(motion[good]) > 0 else []
-    design = np.stack([*courses.values(), *moved, at, np.ones(len(at))], axis=1)
-    if not courses or len(at) - design.shape[1] < LEAST_FREE:
-        return {}
-    powers, none_bad = block_powers[good].reshape(len(good), -1), np.zeros(len(good), bool)
-    values = _filled(powers, none_bad)
-    t = np.full((len(courses), values.shape[1]), np.nan)
-    for pixels, fit in _groups(powers, none_bad, np.arange(values.shape[1]), design, len(courses)):
-        effects = np.linalg.lstsq(fit, values[:, pixels])[0]
-        residual = values[:, pixels] - fit @ effects
-        variance = np.sum(residual**2, axis=0) / (len(fit) - np.linalg.matrix_rank(fit))
-        spread = np.sqrt(np.outer(np.diag(np.linalg.pinv(fit.T @ fit)), variance))[: len(courses)]
-        t[:, pixels] = np.divide(
-            effects[: len(courses)], spread, out=np.zeros(spread.shape), where=spread > 0
-        )
+    from scipy.special import stdtr
+    from scipy.stats import false_discovery_control
+
+    kind, level = rule.split(":")[0], float(rule.split(":")[1])
+    if not p.size:
+        return np.zeros(0, bool)
+    if kind == "fdr":
+        is_significant: NDArray[np.bool_] = false_discovery_control(p) <= level
+        return is_significant
+    return p <= (level / p.size if kind == "bonferroni" else 2 * stdtr(n_free, -level))
+
+
+def rule_words(rule: str) -> str:
+    """Return a rule of significance in words."""
+    kind, level = rule.split(":")
     return {
-        name: t[row].reshape(block_powers.shape[1:]).astype(np.float32) for row, name in enumerate(courses)
-    }
+        "fdr": f"false discovery rate {level}",
+        "bonferroni": f"family-wise error {level}, Bonferroni",
+        "t": f"two-sided p of |t| = {level}, not corrected for the number of pixels",
+    }[kind]
 
 
 def smoothed_series(block_powers: NDArray[np.floating], sigmas: Sequence[float]) -> NDArray[np.float64]:
@@ -317,173 +416,42 @@ def smoothed_series(block_powers: NDArray[np.floating], sigmas: Sequence[float])
     return smooth
 
 
-def _import_nilearn() -> Any:
-    try:
-        import nilearn.glm
-        import nilearn.glm.first_level
-    except ImportError as error:
-        raise OptionError(
-            "activation maps require the package nilearn", remedy="run pip install nilearn"
-        ) from error
-    return nilearn.glm
-
-
-def joined_events(events: Sequence[Event]) -> dict[str, list[Event]]:
-    """Return the events of each type in the order of time; those that overlap are one."""
-    types: dict[str, list[Event]] = {event.trial_type: [] for event in events}
-    for event in sorted(events, key=lambda one: one.onset):
-        joined = types[event.trial_type]
-        if joined and event.onset <= joined[-1].onset + joined[-1].duration:
-            stop = max(event.onset + event.duration, joined[-1].onset + joined[-1].duration)
-            joined[-1] = replace(joined[-1], duration=stop - joined[-1].onset)
-        else:
-            joined.append(event)
-    return types
-
-
-def _response(
-    events: Sequence[Event], times: NDArray[np.float64], durations: NDArray[np.float64], hrf: str
-) -> NDArray[np.float64]:
-    """Return the mean response of each block to events that do not overlap: for a boxcar, its share within events."""
-    durations = np.maximum(durations, ROUNDING_S)
-    begins, ends = times - durations / 2, times + durations / 2
-    if hrf == "boxcar":
-        within = np.zeros(len(times))
-        for event in events:
-            inside = np.minimum(ends, event.onset + event.duration) - np.maximum(begins, event.onset)
-            within += np.maximum(inside, 0) / durations
-        return np.round(within, 9)
-    from nilearn.glm.first_level import compute_regressor
-
-    onsets, lengths = ([getattr(event, name) for event in events] for name in ("onset", "duration"))
-    at = np.arange(begins.min(), ends.max() + 2 * RESPONSE_STEP_S, RESPONSE_STEP_S)
-    course = compute_regressor((onsets, lengths, np.ones(len(events))), hrf, at)[0][:, 0]
-    mean: NDArray[np.float64] = np.interp(np.linspace(begins, ends, TIMES_A_BLOCK), at, course).mean(axis=0)
-    return mean
-
-
-def _design(
-    responses: Mapping[str, NDArray[np.float64]],
-    times: NDArray[np.float64],
-    is_bad: NDArray[np.bool_],
-    events: Sequence[Event],
-    confounds: Mapping[str, NDArray[np.float64]],
-) -> tuple[tuple[str, ...], NDArray[np.float64]]:
-    """Return the names of the columns of the design, and the design: first the responses, last the constant."""
-    from nilearn.glm.first_level import make_first_level_design_matrix
-
-    # Around their mean, so that the constant, the baseline of the change, is not extrapolated to an image at rest.
-    known = {name: np.nan_to_num(values) for name, values in confounds.items()}
-    own = {
-        name: values - values[~is_bad].mean() for name, values in known.items() if np.ptp(values[~is_bad]) > 0
-    }
-    for block in np.flatnonzero(is_bad):
-        own[f"bad_block_{block}"] = (np.arange(len(times)) == block).astype(float)
-    drift = make_first_level_design_matrix(times, None, drift_model="cosine", high_pass=_high_pass(events))
-    columns = {**own, **{str(name): drift[name].to_numpy() for name in drift.columns}}
-    # A type of event may have any name.
-    names = (*responses, *(f"{name}{'_' * (name in responses)}" for name in columns))
-    return names, np.stack([*responses.values(), *columns.values()], axis=1)
-
-
 def _groups(
-    powers: NDArray[np.floating],
-    is_bad: NDArray[np.bool_],
-    pixels: NDArray[np.intp],
-    design: NDArray[np.float64],
-    n_responses: int,
-) -> list[tuple[NDArray[np.intp], NDArray[np.float64]]]:
-    """Return the pixels without data in the same blocks, and their design, in which these blocks have a column each.
+    series: Sequence[NDArray[np.floating]], design: Design, estimators: dict[bytes, _Estimator]
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64], _Estimator]]:
+    """Yield pixels without data in the same blocks, their series, (n_blocks, m), and their estimator, tile by tile.
 
-    The group with most pixels is the first. Pixels with too few blocks for the responses, the first columns, are in none.
+    Pixels whose series does not change, or has too few blocks for the responses, are in none.
     """
-    missing = ~np.isfinite(powers[:, pixels]) & ~is_bad[:, None]
-    patterns, which, counts = np.unique(missing.T, axis=0, return_inverse=True, return_counts=True)
-    groups, energies = [], np.sum(design[:, :n_responses] ** 2, axis=0)
-    for number in np.argsort(-counts, kind="stable").tolist():
-        columns = np.hstack([design, np.eye(len(design))[:, patterns[number]]])
-        if patterns[number].any():
-            others = np.linalg.qr(columns[:, n_responses:])[0]
-            own = columns[:, :n_responses] - others @ (others.T @ columns[:, :n_responses])
-            is_seen = np.sum(own**2, axis=0) > LEAST_OWN * energies
-            if len(columns) - columns.shape[1] < LEAST_FREE or not is_seen.all():
-                continue
-        groups.append((pixels[which.ravel() == number], columns))
-    return groups
+    is_bad, tile = design.is_bad, max(1, SERIES_TILE_ENTRIES // len(series))
+    for first in range(0, series[0].size, tile):
+        powers = np.stack([image[first : first + tile] for image in series]).astype(np.float64)
+        is_known = np.isfinite(powers)
+        counts = np.maximum(is_known[~is_bad].sum(axis=0), 1)
+        values = np.where(is_known, powers, 0)
+        # A missing block has a column, so that any value does. The mean of the good ones keeps the scale.
+        values = np.where(is_known, values, values[~is_bad].sum(axis=0) / counts)
+        changing = np.flatnonzero(np.ptp(values[~is_bad], axis=0) > 0)
+        missing = ~is_known[:, changing] & ~is_bad[:, None]
+        patterns, which = np.unique(missing.T, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            key = pattern.tobytes()
+            if key not in estimators:
+                estimators[key] = _Estimator(design, pattern)
+            if estimators[key].is_possible:
+                pixels = changing[which.ravel() == number]
+                yield first + pixels, values[:, pixels], estimators[key]
 
 
-def _filled(values: NDArray[np.floating], is_bad: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return a series, (n_blocks, n_pixels), with the mean of the good blocks where a pixel has no value, 0 without any."""
-    is_known = np.isfinite(values)
-    filled = np.where(is_known, values, 0).astype(np.float64)
-    n_known = is_known[~is_bad].sum(axis=0)
-    return np.where(is_known, filled, filled[~is_bad].sum(axis=0) / np.maximum(n_known, 1))
-
-
-def _high_pass(events: Sequence[Event]) -> float:
-    """Return the frequency in Hz below which cosines are drift."""
-    in_order = sorted(events, key=lambda event: (event.trial_type, event.onset))
-    pauses = [
-        later.onset - earlier.onset
-        for earlier, later in pairwise(in_order)
-        if later.trial_type == earlier.trial_type
-    ]
-    period = max(pauses, default=math.inf)
-    return min(SLOWEST_HZ, 1 / (PERIODS * period))
-
-
-def _autocorrelation(values: NDArray[np.float64], design: NDArray[np.float64]) -> float:
-    """Return the mean correlation of the noise of neighbouring blocks, without what the fit of the design adds to it."""
-    left = np.linalg.qr(design)[0]
-    noise = values - left @ (left.T @ values)
-    energies = np.sum(noise**2, axis=0)
-    is_known = energies > 1e-12 * np.sum(values**2, axis=0)
-    if not is_known.any():
-        return 0.0
-    coefficients = np.sum(noise[1:] * noise[:-1], axis=0)[is_known] / energies[is_known]
-    residual = np.eye(len(left)) - left @ left.T
-    of_fit = np.trace(residual, offset=1) / np.trace(residual)
-    return float(np.clip(np.mean(coefficients) - of_fit, 0.0, 0.9))
+def _diagonals(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums over the diagonals k and -k of a b^T, for k from 0 to n - 1, of (n, m) arrays."""
+    n = len(a)
+    spectra = (np.fft.rfft(one, 2 * n, axis=0) for one in (a, b))
+    sums = np.fft.irfft(np.sum(next(spectra).conj() * next(spectra), axis=1), 2 * n)
+    both: NDArray[np.float64] = sums[:n] + np.concatenate([[0.0], sums[:n:-1]])
+    return both
 
 
 def _whitened(values: NDArray[np.float64], rho: float) -> NDArray[np.float64]:
     """Return columns whose noise is autoregressive of order 1 as columns of white noise."""
     return np.concatenate([np.sqrt(1 - rho**2) * values[:1], values[1:] - rho * values[:-1]])
-
-
-def _at_other_times(response: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a response at all other times, shifted in a circle, (n_blocks, n_blocks - 1)."""
-    return np.stack([np.roll(response, shift) for shift in range(1, len(response))], axis=1)
-
-
-def _inflation(
-    values: NDArray[np.float64], design: NDArray[np.float64], elsewhere: NDArray[np.float64]
-) -> float:
-    """Return the root mean square t of responses at other times in the residual of a design, at least 1.
-
-    Parameters
-    ----------
-    values : (n_blocks, n_pixels) array
-        Whitened series.
-    design, elsewhere : (n_blocks, k) arrays
-        Whitened design, and responses at other times. Those that are nearly a part of the design do not count.
-    """
-    basis = np.linalg.qr(design)[0]
-    residual, elsewhere_residual = (columns - basis @ (basis.T @ columns) for columns in (values, elsewhere))
-    energies, powers = np.sum(elsewhere_residual**2, axis=0), np.sum(residual**2, axis=0)
-    counts, has_noise = energies > LEAST_APART * np.median(energies), powers > 0
-    if not (counts.any() and has_noise.any()):
-        return 1.0
-    unit = elsewhere_residual[:, counts] / np.sqrt(energies[counts])
-    squares = (unit.T @ residual[:, has_noise]) ** 2 / powers[has_noise]
-    return max(1.0, math.sqrt((len(values) - basis.shape[1]) * float(squares.mean())))
-
-
-def _significant(p: NDArray[np.float64], tested: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the tested pixels that are significant at the false discovery rate."""
-    from scipy.stats import false_discovery_control
-
-    significant = np.zeros(len(p), bool)
-    if tested.any():
-        significant[tested] = false_discovery_control(p[tested]) <= FALSE_DISCOVERY_RATE
-    return significant

@@ -12,9 +12,9 @@ from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Block
 from usdenoise.pipeline.series import Series, SeriesModel
-from usdenoise.sessions.activation import Event
 from usdenoise.sessions.bad_blocks import BlockLevel
 from usdenoise.sessions.blocks import FileTime
+from usdenoise.sessions.design import Event
 from usdenoise.sessions.measured_block import MeasuredBlock
 from usdenoise.sessions.regions import WHOLE_IMAGE
 from usdenoise.sessions.session_estimate import SessionEstimate

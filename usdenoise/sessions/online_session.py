@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.errors import InputError, OptionError, UsdenoiseError, cause_of
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
@@ -21,9 +21,10 @@ from usdenoise.pipeline.devices import device_memory, most_entries
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Window, map_chunks, working_type
 from usdenoise.pipeline.series import SeriesModel, signal_image
-from usdenoise.sessions.activation import Event, running_t
+from usdenoise.sessions.activation import fit_series
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit
+from usdenoise.sessions.design import FIR, LEAST_FREE, Event, check_baseline, design_of, joined_events
 from usdenoise.sessions.live_state import (
     LIVE_FRAMES,
     REMEMBERED,
@@ -42,9 +43,6 @@ from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.stack.sampling import RandomStream
 from usdenoise.system.resources import available_bytes, available_threads, held_bytes, most_side_by_side
-
-SERIES_TILE_ENTRIES = 1 << 18
-"""Entries of the series of some pixels from which a running t is computed at a time."""
 
 logger = logging.getLogger(__name__)
 
@@ -266,22 +264,18 @@ class OnlineSession:
             known, problem = self._events()
             events = tuple(known)
             durations = np.array(state.lengths) * frame_time
-            # In tiles of pixels: the series of all blocks is in memory once.
-            tile, pixels = max(1, SERIES_TILE_ENTRIES // len(bad)), [image.ravel() for image in state.images]
-            tiles = [
-                running_t(
-                    np.stack([image[first : first + tile] for image in pixels]),
-                    times,
-                    bad,
-                    events,
-                    motion,
-                    durations,
-                )
-                for first in range(0, blood.size, tile)
-            ]
-            activation = {
-                name: np.concatenate([t[name] for t in tiles]).reshape(blood.shape) for name in tiles[0]
-            }
+            # A line stands for the drift, and the blocks settle while there are few.
+            confounds = {"motion": motion, "line": times}
+            hrf = "boxcar" if self._session.hrf.startswith(FIR) else self._session.hrf
+            if events:
+                design = design_of(events, times, durations, bad, confounds, hrf)
+                try:
+                    check_baseline(design, joined_events(events))
+                except InputError as error:
+                    design, problem = replace(design, responses={}), cause_of(error)
+                if design.responses and design.n_free >= LEAST_FREE:
+                    fitted = fit_series(state.images, design).statistics
+                    activation = {name: fitted[name].astype(np.float32) for name in design.responses}
         clutter, n_good = state.clutter, state.series.n_blocks
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing

@@ -1,0 +1,230 @@
+"""The design of the model of a session: responses as in nilearn and confusius, and tables that no model can answer."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from confusius.glm import make_first_level_design_matrix as confusius_design
+from nilearn.glm.first_level import compute_regressor, make_first_level_design_matrix
+from numpy.typing import NDArray
+
+import usdenoise
+from tests.cli.shared import cli, refused
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.stacks import write_stack
+from usdenoise import Session, session
+from usdenoise.errors import InputError
+from usdenoise.sessions.design import Event, check_design, design_of, locked_correlation
+
+N, BLOCK_S = 60, 0.5
+TIMES = BLOCK_S * (np.arange(N) + 0.5)
+DURATIONS, NONE_BAD = np.full(N, BLOCK_S), np.zeros(N, bool)
+
+
+def every(first: float, period: float, duration: float, name: str, end: float = 30.0) -> list[Event]:
+    return [Event(float(onset), duration, name) for onset in np.arange(first, end - duration + 1e-6, period)]
+
+
+def response(
+    events: list[Event], hrf: str, times: Any = TIMES, durations: Any = DURATIONS
+) -> NDArray[np.float64]:
+    design = design_of(events, times, durations, np.zeros(len(times), bool), hrf=hrf)
+    return design.matrix[:, : design.n_responses]
+
+
+@pytest.mark.parametrize("hrf", ["glover", "spm"])
+def test_human_responses_are_those_of_nilearn(hrf: str) -> None:
+    events = [*every(4, 10, 3, "on"), Event(18.3, 0.4, "on")]
+    events.sort(key=lambda event: event.onset)
+    fine = np.arange(0, 30.1, 0.01)
+    table = [[getattr(event, name) for event in events] for name in ("onset", "duration")]
+    course = compute_regressor((*table, np.ones(len(events))), hrf, fine)[0][:, 0]
+    wanted = [course[(fine >= t - BLOCK_S / 2) & (fine < t + BLOCK_S / 2)].mean() for t in TIMES]
+    np.testing.assert_allclose(response(events, hrf)[:, 0], wanted, atol=5e-3)
+
+
+@pytest.mark.parametrize("hrf", ["verhoef2025", "claron2021", "glover", "spm"])
+def test_responses_are_those_of_confusius(hrf: Any) -> None:
+    import pandas as pd
+
+    events, times = every(4, 10, 3, "on"), np.arange(300) * 0.1
+    table = pd.DataFrame(
+        [(e.onset, e.duration, "on") for e in events], columns=["onset", "duration", "trial_type"]
+    )
+    wanted = confusius_design(times, table, hrf_model=hrf, drift_model=None)["on"].to_numpy()
+    found = response(events, hrf, times, np.full(300, 1e-3))[:, 0]
+    np.testing.assert_allclose(found, wanted, atol=0.02 * wanted.max())
+    # After a long event the response is 1, and the change in per cent reads as that of a boxcar.
+    assert response([Event(-100.0, 110.0, "on")], hrf)[0, 0] == pytest.approx(1)
+
+
+def test_free_responses_are_those_of_nilearn() -> None:
+    import pandas as pd
+
+    events = every(4, 10, 1e-3, "on")
+    table = pd.DataFrame([(e.onset, 0.01, "on") for e in events], columns=["onset", "duration", "trial_type"])
+    wanted = make_first_level_design_matrix(
+        TIMES - BLOCK_S / 2, table, hrf_model="fir", fir_delays=[0, 1, 2, 3], drift_model=None
+    )
+    columns = wanted[[f"on_delay_{delay}" for delay in range(4)]].to_numpy()
+    np.testing.assert_array_equal(response(events, "fir:4") > 0, columns > 1e-6)
+
+
+def test_slow_cosines_are_those_of_nilearn() -> None:
+    events, times = every(30, 200, 60, "on", 1200), 0.5 * np.arange(2400) + 0.25
+    design = design_of(events, times, np.full(2400, 0.5), np.zeros(2400, bool))
+    wanted = make_first_level_design_matrix(times, None, drift_model="cosine", high_pass=1 / 400).to_numpy()
+    np.testing.assert_allclose(design.matrix[:, 1:], wanted, atol=1e-12)
+
+
+ON = every(5, 10, 5, "on")
+CASES: dict[str, tuple[list[Event], str]] = {
+    "rest listed too": ([*ON, *every(0, 10, 5, "Rest")], "omit the type 'Rest'"),
+    "two types without a pause": ([*every(0, 10, 6, "left"), *every(6, 10, 4, "right")], "omit the type 'left'"),
+    "one event of the whole session": ([Event(0, 30, "on")], "all blocks are within the events of 'on'"),
+    "ms": ([Event(5000, 5000, "on"), Event(15000, 5000, "on")], "are these in ms"),
+    "too long": ([*ON, Event(27, 4000, "on")], "lasts 4000 s, longer than the session"),
+    "after the end": ([*ON, Event(31, 2, "on")], "'on' at 31 s begins after the session of 30 s"),
+    "before the start": ([Event(-9, 1, "on"), Event(-5, 1, "on")], "no event is within the session"),
+    "a single event": ([*ON, Event(2, 1, "puff")], "the type 'puff' has 1 event"),
+    "between blocks": ([*ON, Event(2.49, 0, "puff"), Event(12.49, 0, "puff")], "no block is within the events of 'puff'"),
+    "overlap": ([*ON, Event(7, 1, "off"), Event(17, 1, "off")], "overlap"),
+    "too many types": (
+        [Event(0.25 * k + 0.05, 0.1, str(k % 58)) for k in range(116)],
+        "60 blocks are too few for an activation model of 59 columns",
+    ),
+}  # fmt: skip
+RIGHT: dict[str, list[Event]] = {
+    "rest in pauses of its own": [*every(5, 10, 4, "on"), *every(0, 10, 4, "rest")],
+    "two types with pauses": [*every(0, 10, 3, "left"), *every(5, 10, 3, "right")],
+    "half of the session": every(0, 6, 3, "on"),
+    "the last event runs on": [*ON, Event(28, 6, "on")],
+    "an event before the start": [*ON, Event(-3, 2, "on")],
+    "two events": ON[:2],
+    "short events in blocks": [*ON, Event(2.1, 0.1, "puff"), Event(12.1, 0.1, "puff")],
+    "side by side": [*ON, *every(0, 10, 2, "off")],
+    "many types": [Event(0.5 * k + 0.05, 0.1, str(k % 20)) for k in range(60) if k % 3],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_design_that_no_session_can_answer_is_refused(case: str) -> None:
+    events, sentence = CASES[case]
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        check_design(events, TIMES, DURATIONS)
+
+
+@pytest.mark.parametrize("case", RIGHT)
+def test_its_mirror_image_is_right(case: str) -> None:
+    check_design(RIGHT[case], TIMES, DURATIONS)
+    condition = design_of(RIGHT[case], TIMES, DURATIONS, NONE_BAD).condition_number
+    assert 1 <= condition < 30
+
+
+def test_a_free_response_over_the_whole_period_is_refused() -> None:
+    check_design(ON, TIMES, DURATIONS, "fir:8")
+    with pytest.raises(InputError, match="cannot be told from the baseline and slow drift") as error:
+        check_design(every(0, 5, 2, "on"), TIMES, DURATIONS, "fir:10")
+    assert "fir:N" in str(error.value.remedy)
+
+
+def test_the_condition_number_tells_how_alike_responses_are() -> None:
+    apart = [*every(0, 10, 3, "left"), *every(5, 10, 3, "right")]
+    alike = [*every(0, 10, 4.8, "left"), *every(5, 10, 4.8, "right")]
+    numbers = [design_of(events, TIMES, DURATIONS, NONE_BAD).condition_number for events in (apart, alike)]
+    matrix = design_of(apart, TIMES, DURATIONS, NONE_BAD).matrix
+    assert numbers[0] == pytest.approx(np.linalg.cond(matrix / np.linalg.norm(matrix, axis=0)))
+    assert numbers[1] > 3 * numbers[0]
+
+
+def test_motion_that_follows_the_events_correlates_and_other_motion_does_not() -> None:
+    rng, events = np.random.default_rng(0), every(5, 10, 5, "on")
+    since = (TIMES - 5) % 10
+    locked = {
+        "jerk": np.where(since < 2, np.sin(np.pi * since / 2) ** 2, 0),
+        "while on": (since < 5).astype(float),
+        "pressure": np.where(since < 8, np.sin(np.pi * since / 8) ** 2, 0),
+    }
+    for course in locked.values():
+        correlation, size = locked_correlation(course + TIMES**2, TIMES, DURATIONS, events)
+        assert correlation > 0.6
+        assert 0.1 < size < 0.6
+    others = [rng.standard_normal(N), np.sin(2 * np.pi * TIMES / 6.3), TIMES**2, np.ones(N)]
+    found = [locked_correlation(values, TIMES, DURATIONS, events)[0] for values in others]
+    assert max(found) < 0.4
+    assert found[2:] == pytest.approx([0, 0], abs=1e-6)
+    # Chance gives no correlation on average, and in a short session neither.
+    chance = [
+        locked_correlation(rng.standard_normal(20), TIMES[:20], DURATIONS[:20], events[:1])[0]
+        for _ in range(200)
+    ]
+    assert np.median(chance) < 0.3
+
+
+@pytest.fixture(scope="module")
+def still() -> Scan:
+    return scan(24, blood=2.0, resolution=0.8)
+
+
+QUICK: dict[str, Any] = {"rank": 12, "low_cutoff": 4}
+BLOCK = LENGTH / RATE_HZ
+REST = [(BLOCK * first, 3 * BLOCK, "on" if first // 3 % 2 else "rest") for first in range(0, 24, 3)]
+
+
+def test_rest_as_a_type_is_refused_before_anything_is_filtered(still: Scan, tmp_path: Path) -> None:
+    """On the command line, in Python, and at each update of a live session; without it all is well."""
+    path = write_stack(tmp_path / "s.h5", still.iq, axes="tzx", frame_rate_hz=RATE_HZ)
+    table = tmp_path / "events.tsv"
+    rows = "".join(f"{onset}\t{duration}\t{kind}\n" for onset, duration, kind in REST)
+    table.write_text(f"onset\tduration\ttrial_type\n{rows}")
+    out = tmp_path / "out"
+    command = ("session", path, "--window", LENGTH, "-o", out, "--events", table, "-q")
+    refused(cli(*command), ".*depend on each other.*omit the type 'rest'")
+    assert not any(out.glob("s_*"))
+    done: list[int] = []
+    with pytest.raises(InputError, match="omit the type 'rest'"):
+        session(still.stack, LENGTH, events=REST, on_block=lambda n, total: done.append(n), **QUICK)
+    assert done == []
+    live = Session(axes="tzx", frame_rate=RATE_HZ, events=REST, **QUICK)
+    for block in still.blocks[:12]:
+        update = live.add(block)
+    assert update.activation == {}
+    assert "depend on each other" in update.events_problem
+    only = [event for event in REST if event[2] == "on"]
+    found = session(still.stack, LENGTH, events=only, **QUICK)
+    assert not found.activation["on"].active.any()
+    assert np.nanmean(np.abs(found.activation["on"].t) > 3) < 0.02
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_rest_with_pauses_is_a_condition_and_a_doubt(still: Scan) -> None:
+    apart = [(onset, duration - BLOCK, kind) for onset, duration, kind in REST]
+    found = session(still.stack, LENGTH, events=apart, **QUICK)
+    assert "baseline-type" in {doubt.code for doubt in found.doubts}
+    renamed = [(onset, duration, kind.replace("rest", "off")) for onset, duration, kind in apart]
+    other = session(still.stack, LENGTH, events=renamed, **QUICK)
+    assert "baseline-type" not in {doubt.code for doubt in other.doubts}
+    np.testing.assert_array_equal(found.activation["on"].t, other.activation["on"].t)
+    assert not found.activation["on"].active.any()
+
+
+def test_bad_blocks_that_leave_too_few_take_the_map_and_not_the_session(still: Scan) -> None:
+    """The table is right for all blocks, and five of them are empty."""
+    few = usdenoise.Acquisition(still.iq[: 12 * LENGTH], "tzx", frame_rate_hz=RATE_HZ)
+    damaged = few.iq.copy()
+    damaged[4 * LENGTH : 9 * LENGTH] = 0
+    events = [
+        (BLOCK * first, BLOCK, kind)
+        for first, kind in zip(range(1, 12), 3 * ["a", "b", "", ""], strict=False)
+    ]
+    events = [event for event in events if event[2]]
+    found = session(
+        usdenoise.Acquisition(damaged, "tzx", frame_rate_hz=RATE_HZ), LENGTH, events=events, **QUICK
+    )
+    assert int(found.bad.sum()) == 5
+    assert np.isfinite(found.blood_power[~found.bad]).all()
+    assert "few-blocks" in {doubt.code for doubt in found.doubts}
+    assert all(np.isnan(one.t).all() for one in found.activation.values())
+    assert "few-blocks" not in {doubt.code for doubt in session(few, LENGTH, events=events, **QUICK).doubts}

@@ -1,0 +1,436 @@
+"""The design of the linear model of a session: the events, the responses that they cause, slow drift and confounds."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammainc, gammaincc
+
+from usdenoise.errors import InputError
+
+LEAST_FREE = 4
+"""Least degrees of freedom of the noise."""
+
+LEAST_OWN = 0.05
+"""Energy of a response that no other column explains, over its energy around its mean, from which it can be fitted."""
+
+LEAST_APART = 0.2
+"""The same for the other types and the constant alone: 0.18 with 5 % of the blocks outside two types. Its inverse is the
+variance inflation factor."""
+
+LEAST_EVENTS = 2
+"""Least events of a type: the response to a single one cannot be told from any other change at that time."""
+
+BASELINES = ("rest", "baseline")
+"""Types that are the baseline by their name, in lower case."""
+
+ROUNDING_S = 1e-6
+"""Time in s by which two events may overlap: 0.1 + 0.2 is above 0.3."""
+
+TIMES_A_BLOCK = 9
+"""Times whose mean is the response of a block if it is no boxcar."""
+
+SLOWEST_HZ, PERIODS = 0.01, 2.0
+"""Cosines are drift below SLOWEST_HZ, or below 1 / (PERIODS x longest time between onsets of one type) if that is lower."""
+
+KERNEL_S = 32.0
+"""Duration of a haemodynamic response, as in nilearn and confusius."""
+
+GAMMAS = {
+    "glover": ((6 / 0.9, 0.9, 1.0), (12 / 0.9, 0.9, -0.48)),
+    "spm": ((6.0, 1.0, 1.0), (16.0, 1.0, -0.167)),
+    "verhoef2025": ((6.0, 1.0, 1.0),),
+}
+"""Haemodynamic responses as sums of gamma densities: shape, scale in s, and weight of each."""
+
+INVERSE_GAMMA = 2.5, 12.7
+"""Shape, and scale in s, of the inverse gamma density of the response "claron2021"."""
+
+LOCKED_BLOCKS = 5
+"""Blocks after an onset in which motion may follow the event. In 24 simulated sessions, the correlation of the displacement
+was 0.63 to 0.97 with jerks of 2 s or pressure of 5 s at the onsets, 0.69 with breathing at the period of the design, and at
+most 0.47 with neither (`python -m benchmarks.activation`)."""
+
+FIR = "fir:"
+"""Beginning of the name of a response that is free in each of N blocks after the onset."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event.
+
+    Attributes
+    ----------
+    onset, duration : float
+        When it begins, from the first frame of the session, and how long it is, in s.
+    trial_type : str
+        Its condition.
+    """
+
+    onset: float
+    duration: float
+    trial_type: str
+
+
+@dataclass(frozen=True)
+class Design:
+    """The columns of a linear model of the blocks of a session: first the responses, last the constant.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns.
+    matrix : (n_blocks, n_columns) array
+        The columns.
+    responses : mapping
+        Type of event -> its columns, one or (for "fir:N") N; without types that no good block sees.
+    expected : mapping
+        Type of event -> the response that the model expects, (n_blocks,), for all types.
+    is_bad : (n_blocks,) boolean array
+        Bad blocks, which have a column each.
+    """
+
+    names: tuple[str, ...]
+    matrix: NDArray[np.float64]
+    responses: Mapping[str, slice]
+    expected: Mapping[str, NDArray[np.float64]]
+    is_bad: NDArray[np.bool_]
+
+    @property
+    def n_responses(self) -> int:
+        """Number of the columns of all responses."""
+        return sum(columns.stop - columns.start for columns in self.responses.values())
+
+    @property
+    def n_free(self) -> int:
+        """Degrees of freedom of the noise."""
+        return len(self.matrix) - int(np.linalg.matrix_rank(self.matrix))
+
+    @property
+    def condition_number(self) -> float:
+        """Condition number of the columns in the good blocks, each scaled to the norm 1."""
+        columns = self.matrix[~self.is_bad]
+        norms = np.linalg.norm(columns, axis=0)
+        return float(np.linalg.cond(columns[:, norms > 0] / norms[norms > 0]))
+
+
+def is_within(event: Event, end: float) -> bool:
+    """Return whether an event overlaps a session that ends at a time in s."""
+    return event.onset <= end and event.onset + event.duration >= 0
+
+
+def joined_events(events: Iterable[Event]) -> dict[str, list[Event]]:
+    """Return the events of each type in the order of time; those that overlap are one."""
+    events = list(events)
+    types: dict[str, list[Event]] = {event.trial_type: [] for event in events}
+    for event in sorted(events, key=lambda one: one.onset):
+        joined = types[event.trial_type]
+        if joined and event.onset <= joined[-1].onset + joined[-1].duration:
+            stop = max(event.onset + event.duration, joined[-1].onset + joined[-1].duration)
+            joined[-1] = replace(joined[-1], duration=stop - joined[-1].onset)
+        else:
+            joined.append(event)
+    return types
+
+
+def check_events(events: Sequence[Event]) -> None:
+    """Check that no two types of events overlap.
+
+    Raises
+    ------
+    InputError
+        If they do.
+    """
+    for one, other in combinations(sorted(events, key=lambda event: event.onset), 2):
+        if one.trial_type != other.trial_type and other.onset < one.onset + one.duration - ROUNDING_S:
+            raise InputError(
+                f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s overlap"
+            )
+
+
+def check_design(
+    events: Sequence[Event],
+    times: NDArray[np.float64],
+    durations: NDArray[np.float64],
+    hrf: str = "boxcar",
+    n_confounds: int = 0,
+    is_planned: bool = False,
+) -> None:
+    """Check that the blocks of a session can show a response to each type of event.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        The events.
+    times, durations : (n_blocks,) arrays
+        Middle and duration of each block, in s.
+    hrf : str
+        As for :func:`design_of`.
+    n_confounds : int
+        Number of the other columns that the model will have; 0 by default.
+    is_planned : bool
+        Whether the events are the plan of a live session, which may have ended before the last ones; by default not.
+
+    Raises
+    ------
+    InputError
+        If an event is not within the session, two types overlap, a type has fewer than two events or all blocks on one side,
+        the columns depend on each other, or are too many for the blocks.
+    """
+    end = float((times + durations / 2).max())
+    for event in () if is_planned else events:
+        what = f"the event '{event.trial_type}' at {event.onset:g} s"
+        if event.onset > end or event.duration > end:
+            problem = "begins after" if event.onset > end else f"lasts {event.duration:g} s, longer than"
+            raise InputError(
+                f"{what} {problem} the session of {end:.4g} s",
+                remedy="give times in s from the first frame (are these in ms?), and omit events after the last block",
+            )
+    if not any(is_within(event, end) for event in events):
+        raise InputError("no event is within the session", remedy="give the onsets in s from the first frame")
+    check_events(events)
+    design = design_of(events, times, durations, np.zeros(len(times), bool), hrf=hrf)
+    types = joined_events(event for event in events if is_within(event, end))
+    for name, course in () if is_planned else design.expected.items():
+        if np.ptp(course) == 0 and not (course[0] and hrf.startswith(FIR)):
+            side = "all blocks are" if course[0] else "no block is"
+            raise InputError(
+                f"{side} within the events of '{name}', so no response to it can be found",
+                remedy="list the times of the stimulus alone; blocks outside all events are the baseline",
+            )
+        n_events = len(types.get(name, ()))
+        if n_events < LEAST_EVENTS:
+            raise InputError(
+                f"the type '{name}' has {n_events} event{'s' * (n_events != 1)} within the session, and a response requires "
+                f"{LEAST_EVENTS} or more"
+            )
+    if len(times) - design.matrix.shape[1] - n_confounds < LEAST_FREE:
+        raise InputError(
+            f"{len(times)} blocks are too few for an activation model of {design.matrix.shape[1] + n_confounds} columns",
+            remedy="take more or shorter blocks, or fewer trial types",
+        )
+    check_baseline(design, types)
+    for name, columns in design.responses.items():
+        if _own_shares(design.matrix, columns).min() < LEAST_OWN:
+            fewer = ", or fewer blocks with {hrf} fir:N" if columns.stop - columns.start > 1 else ""
+            raise InputError(
+                f"the response to '{name}' cannot be told from the baseline and slow drift",
+                remedy=f"give more events with pauses between them{fewer}",
+            )
+
+
+def check_baseline(design: Design, types: Mapping[str, Sequence[Event]]) -> None:
+    """Check that some blocks are outside all types of events, so that the responses do not depend on each other.
+
+    Parameters
+    ----------
+    design : Design
+        The design.
+    types : mapping
+        Type -> its events.
+
+    Raises
+    ------
+    InputError
+        If they do.
+    """
+    responses = design.matrix[:, : design.n_responses]
+    constant = np.ones((len(responses), 1))
+    dependent = {
+        name
+        for name, columns in design.responses.items()
+        if len(design.responses) > 1
+        and _own_shares(np.hstack([responses, constant]), columns).min() < LEAST_APART
+    }
+    if dependent:
+        covered = {name: sum(event.duration for event in types[name]) for name in dependent}
+        named = [name for name in dependent if name.strip().lower() in BASELINES]
+        baseline = named[0] if named else max(covered, key=lambda name: covered[name])
+        names = "', '".join(name for name in design.responses if name in dependent)
+        raise InputError(
+            f"the responses to '{names}' and the constant depend on each other: nearly every block is within one of them",
+            remedy=f"omit the type '{baseline}' from the events; it is then the baseline with which others are compared",
+        )
+
+
+def _own_shares(matrix: NDArray[np.float64], columns: slice) -> NDArray[np.float64]:
+    """Return the energy that no other column explains, over the energy around the mean, of some columns."""
+    shares = []
+    for number in range(columns.start, columns.stop):
+        column, others = matrix[:, number], np.delete(matrix, number, axis=1)
+        fitted = others @ np.linalg.lstsq(others, column)[0]
+        around = column - column.mean()
+        shares.append(float(np.sum((column - fitted) ** 2) / max(np.sum(around**2), 1e-300)))
+    return np.array(shares)
+
+
+def design_of(
+    events: Sequence[Event],
+    times: NDArray[np.float64],
+    durations: NDArray[np.float64],
+    is_bad: NDArray[np.bool_],
+    confounds: Mapping[str, NDArray[np.float64]] | None = None,
+    hrf: str = "boxcar",
+) -> Design:
+    """Return the design of a session: responses, confounds, a column for each bad block, cosines, and a constant.
+
+    Parameters
+    ----------
+    events : sequence of Event
+        The events.
+    times, durations : (n_blocks,) arrays
+        Middle and duration of each block, in s.
+    is_bad : (n_blocks,) boolean array
+        Bad blocks.
+    confounds : mapping, optional
+        Name -> values of each block, (n_blocks,), that change the series besides the events, such as its motion; by default
+        none. NaN counts as the mean, and a constant one is not in the model.
+    hrf : str
+        Response to an event: "boxcar", the event itself (the default); the event convolved with "glover" or "spm" (human
+        BOLD), "verhoef2025" (human brain) or "claron2021" (rat spinal cord), each of unit area; or "fir:N", one column for
+        each of N blocks from the one in which the event begins.
+
+    References
+    ----------
+    Glover, "Deconvolution of impulse response in event-related BOLD fMRI", NeuroImage 9, 1999. Claron et al., Pain 162,
+    2021. Verhoef et al., medRxiv 2025.08.19.25332261. Their parameters are those of nilearn 0.14 and confusius 0.8.
+    """
+    types = joined_events(events)
+    responses = {name: _response(of_type, times, durations, hrf) for name, of_type in types.items()}
+    good = np.flatnonzero(~is_bad)
+    seen = {
+        name: columns
+        for name, columns in responses.items()
+        if good.size and np.ptp(columns[good], axis=0).all()
+    }
+    own = {}
+    for name, values in (confounds or {}).items():
+        known = ~is_bad & np.isfinite(values)
+        if known.any() and np.ptp(values[known]) > 0:
+            # Around the mean, so that the constant, the baseline of the change, is not extrapolated to an image at rest.
+            own[name] = np.where(np.isfinite(values), values - values[known].mean(), 0)
+    for block in np.flatnonzero(is_bad):
+        own[f"bad_block_{block}"] = (np.arange(len(times)) == block).astype(float)
+    own |= {f"drift_{number}": wave for number, wave in enumerate(_cosines(times, _high_pass(events)), 1)}
+    own["constant"] = np.ones(len(times))
+    slices, first = {}, 0
+    for name, columns in seen.items():
+        slices[name] = slice(first, first + columns.shape[1])
+        first = slices[name].stop
+    named = [
+        f"{name}_delay_{delay}" if columns.shape[1] > 1 else name
+        for name, columns in seen.items()
+        for delay in range(columns.shape[1])
+    ]
+    # A type of event may have any name.
+    names = (*named, *(f"{name}{'_' * (name in named)}" for name in own))
+    return Design(
+        names=names,
+        matrix=np.column_stack([*seen.values(), *own.values()]),
+        responses=slices,
+        expected={name: columns.sum(axis=1) for name, columns in responses.items()},
+        is_bad=is_bad,
+    )
+
+
+def _response(
+    events: Sequence[Event], times: NDArray[np.float64], durations: NDArray[np.float64], hrf: str
+) -> NDArray[np.float64]:
+    """Return the mean response of each block to events that do not overlap, (n_blocks, k); a boxcar's is its share."""
+    durations = np.maximum(durations, ROUNDING_S)
+    begins, ends = times - durations / 2, times + durations / 2
+    if hrf.startswith(FIR):
+        columns = np.zeros((len(times), int(hrf.removeprefix(FIR))))
+        for event in events:
+            first = int(np.searchsorted(ends, event.onset + ROUNDING_S))
+            if event.onset > begins[0] - ROUNDING_S:
+                delays = np.arange(min(columns.shape[1], len(times) - first))
+                columns[first + delays, delays] += 1
+        return columns
+    course = np.zeros(len(times))
+    if hrf == "boxcar":
+        for event in events:
+            inside = np.minimum(ends, event.onset + event.duration) - np.maximum(begins, event.onset)
+            course += np.maximum(inside, 0) / durations
+        return np.round(course, 9)[:, None]
+    at = begins[:, None] + durations[:, None] * (np.arange(TIMES_A_BLOCK) + 0.5) / TIMES_A_BLOCK
+    for event in events:
+        since = at - event.onset
+        course += (_integral(hrf, since) - _integral(hrf, since - event.duration)).mean(axis=1)
+    return course[:, None]
+
+
+def _integral(hrf: str, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the integral of a haemodynamic response from 0 up to each time; it is 1 from its end on."""
+    within = np.append(np.clip(seconds, 0, KERNEL_S), KERNEL_S)
+    if hrf in GAMMAS:
+        terms = [weight * gammainc(shape, within / scale) for shape, scale, weight in GAMMAS[hrf]]
+        total = np.stack(terms).sum(axis=0)
+    else:
+        shape, scale = INVERSE_GAMMA
+        total = gammaincc(shape, scale / np.maximum(within, 1e-9))
+    integral: NDArray[np.float64] = (total[:-1] / total[-1]).reshape(seconds.shape)
+    return integral
+
+
+def locked_correlation(
+    values: NDArray[np.float64],
+    times: NDArray[np.float64],
+    durations: NDArray[np.float64],
+    events: Sequence[Event],
+) -> tuple[float, float]:
+    """Return how much of a measure of the blocks follows the events of one type.
+
+    Parameters
+    ----------
+    values, times, durations : (n_blocks,) arrays
+        The measure, and the middle and the duration of the blocks in s; NaN where it is not known.
+    events : sequence of Event
+        The events.
+
+    Returns
+    -------
+    correlation : float
+        Multiple correlation of the measure, without a parabola over the session, with the share of the blocks within
+        events and with the mean course in the first LOCKED_BLOCKS blocks after the onsets, adjusted for the number of
+        columns. It is 0 for a measure that does not follow the events.
+    size : float
+        Standard deviation of the part that follows them, in the unit of the measure.
+    """
+    known = np.isfinite(values)
+    found = [_response(events, times, durations, hrf)[known] for hrf in ("boxcar", f"{FIR}{LOCKED_BLOCKS}")]
+    trend = np.polynomial.polynomial.polyvander(times[known] - times[known].mean(), 2)
+    basis = np.linalg.qr(trend)[0]
+    measure, columns = (one - basis @ (basis.T @ one) for one in (values[known], np.hstack(found)))
+    n_columns, n_free = int(np.linalg.matrix_rank(columns)), int(known.sum()) - trend.shape[1]
+    energy = float(np.sum(measure**2))
+    if n_free - n_columns < 1 or not n_columns or not energy > 0:
+        return 0.0, 0.0
+    fitted = columns @ np.linalg.lstsq(columns, measure)[0]
+    unexplained = (energy - float(np.sum(fitted**2))) / energy * n_free / (n_free - n_columns)
+    return math.sqrt(max(0.0, 1 - unexplained)), float(fitted.std())
+
+
+def _high_pass(events: Sequence[Event]) -> float:
+    """Return the frequency in Hz below which cosines are drift."""
+    in_order = sorted(events, key=lambda event: (event.trial_type, event.onset))
+    pauses = [
+        later.onset - earlier.onset
+        for earlier, later in pairwise(in_order)
+        if later.trial_type == earlier.trial_type
+    ]
+    return min(SLOWEST_HZ, 1 / (PERIODS * max(pauses, default=math.inf)))
+
+
+def _cosines(times: NDArray[np.float64], below: float) -> list[NDArray[np.float64]]:
+    """Return the cosines of the discrete cosine transform of type 2 up to a frequency in Hz, without the constant."""
+    n = len(times)
+    step = float(times[-1] - times[0]) / max(n - 1, 1)
+    n_waves = min(n - 1, math.floor(2 * n * step * below))
+    return [
+        math.sqrt(2 / n) * np.cos(np.pi / n * (np.arange(n) + 0.5) * number)
+        for number in range(1, n_waves + 1)
+    ]
