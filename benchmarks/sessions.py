@@ -4,9 +4,10 @@
 
 Each session is simulated, filtered by the session's model and by the SVD of each block at eight cutoffs, of which the best
 counts. The activation is a block design in the left half. Hits: share of activated vessel pixels with t > 3. Step: what a
-step of 10 % reads, from the series of the same session with and without the activation. With --moving the sessions drift,
-jump, jitter or change their gain, and the images of the SVD are registered and scaled by the truth. With --energy, two
-steady sessions are compared with an SVD that removes a share of the energy of each block, with and without CompCor
+step of 10 % reads, from the series of the same session with and without the activation. Remaining tissue that changes with
+the slow drift of the phantom differs between active and other blocks without any activation, too. With --moving the sessions
+drift, jump, jitter or change their gain, and the images of the SVD are registered and scaled by the truth. With --energy,
+two steady sessions are compared with an SVD that removes a share of the energy of each block, with and without CompCor
 (Le Meur-Diebolt and others, bioRxiv 2025.06.16.659882): the leading time courses of the power outside the vessels, which the
 truth tells, are in the linear model. With --volume, one large volume is measured. None of these seeds was used to choose
 anything.
@@ -334,6 +335,16 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
             adaptive[f"energy, CompCor {n}, {name}"] = max(
                 float((each[vessels] > 3).mean()) for each in found
             )
+
+    def rest_differs(pixels: NDArray[np.bool_]) -> float:
+        """How much more the series without the activation has in the active blocks than the truth without it."""
+        true_rest = made.power / (1 + made.rise)
+        ratios = [
+            float(power[good & made.active][:, pixels].mean() / power[good & ~made.active][:, pixels].mean())
+            for power in (at_rest, true_rest)
+        ]
+        return ratios[0] / ratios[1] - 1
+
     powers_of_svd = [made.registered(power, shape) / 10 ** (made.gain_db[:, None] / 10) for power in fixed]
     # The SVD does not know which blocks are bad: with all blocks, and with the good ones, the better counts.
     svd, smooth_svd = (
@@ -359,6 +370,7 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         "smoothed sd": float(smooth_t[elsewhere].std()),
         "truth hits": float((truth_t[vessels] > 3).mean()),
         "step, strong": step(vessels & strong),
+        "rest, active blocks over others, %": 100 * rest_differs(vessels & strong),
         "step, weak": step(vessels & ~strong),
         "sd of t": float(t[elsewhere].std()),
         "svd sd": max(svd)[1],

@@ -121,7 +121,7 @@ def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> Ac
         known = ", ".join(
             f"{name.replace('_', ' ')} {value:.2f}" for name, value in record.correlations.items()
         )
-        words.append(f"Correlation of the tissue with the events: {known}.")
+        words.append(f"Correlation of the motion of the tissue with the events: {known}.")
     return ActivationSection(record.name, picture, charts, " ".join(words))
 
 

@@ -272,7 +272,7 @@ def activation_layers(
     largest = float(np.abs(values[active]).max())
     shown, weight = np.where(active, values, np.nan), np.where(active, np.abs(values), -1.0)
     # F has no sign.
-    colors, least = ("coolwarm", -largest) if letter == "t" else ("hot", 0.0)
+    colors, least = ("coolwarm", -largest) if letter == "t" else ("YlOrRd", 0.0)
     scale = ColorScale(colors, least, largest, f"{letter} of active pixels")
     return panels_of(levels, axes), (panels_of(shown, axes, weight), scale)
 

@@ -236,7 +236,8 @@ class ActivationRecord:
         if self.threshold is None:
             return f"no pixel is significant ({rule})"
         sign = "|t|" if self.statistic == "t" else self.statistic
-        return f"{self.n_active} pixels with {sign} of {self.threshold:.2f} or more ({rule})"
+        pixels = f"{self.n_active} pixel{'s' * (self.n_active != 1)}"
+        return f"{pixels} with {sign} of {self.threshold:.2f} or more ({rule})"
 
     @property
     def proposal(self) -> str:

@@ -381,7 +381,7 @@ def rule_words(rule: str) -> str:
     return {
         "fdr": f"false discovery rate {level}",
         "bonferroni": f"family-wise error {level}, Bonferroni",
-        "t": f"two-sided p of |t| = {level}, not corrected for the number of pixels",
+        "t": f"as given, |t| = {level} or the same p, not corrected for the number of pixels",
     }[kind]
 
 
@@ -433,13 +433,14 @@ def _groups(
         values = np.where(is_known, values, values[~is_bad].sum(axis=0) / counts)
         changing = np.flatnonzero(np.ptp(values[~is_bad], axis=0) > 0)
         missing = ~is_known[:, changing] & ~is_bad[:, None]
-        patterns, which = np.unique(missing.T, axis=0, return_inverse=True)
-        for number, pattern in enumerate(patterns):
-            key = pattern.tobytes()
+        groups: dict[bytes, list[int]] = {}
+        for number, key in enumerate(map(bytes, np.packbits(missing, axis=0).T)):
+            groups.setdefault(key, []).append(number)
+        for key, numbers in groups.items():
             if key not in estimators:
-                estimators[key] = _Estimator(design, pattern)
+                estimators[key] = _Estimator(design, missing[:, numbers[0]])
             if estimators[key].is_possible:
-                pixels = changing[which.ravel() == number]
+                pixels = changing[numbers]
                 yield first + pixels, values[:, pixels], estimators[key]
 
 

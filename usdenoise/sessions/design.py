@@ -250,9 +250,12 @@ def check_baseline(design: Design, types: Mapping[str, Sequence[Event]]) -> None
         named = [name for name in dependent if name.strip().lower() in BASELINES]
         baseline = named[0] if named else max(covered, key=lambda name: covered[name])
         names = "', '".join(name for name in design.responses if name in dependent)
+        remedy = f"omit the type '{baseline}' from the events; it is then the baseline with which others are compared"
+        if any(columns.stop - columns.start > 1 for columns in design.responses.values()):
+            remedy = "give fewer blocks with {hrf} fir:N, so that the responses do not overlap"
         raise InputError(
             f"the responses to '{names}' and the constant depend on each other: nearly every block is within one of them",
-            remedy=f"omit the type '{baseline}' from the events; it is then the baseline with which others are compared",
+            remedy=remedy,
         )
 
 
