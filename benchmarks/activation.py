@@ -24,7 +24,7 @@ from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import blood_rise
-from usdenoise.report.series import motion_measures
+from usdenoise.report.series import LOCKED_ERRORS, MATERIAL, MOST_LOCKED, motion_measures
 from usdenoise.sessions import activation
 from usdenoise.sessions.activation import activation_maps, fit_series
 from usdenoise.sessions.design import Design, Event, design_of, locked_correlation
@@ -151,6 +151,11 @@ def measure(found: Mapping[str, Any]) -> dict[str, Any]:
         name: locked_correlation(np.where(is_bad, np.nan, values), times, durations, events)
         for name, values in motions.items()
     }
+    n_known = np.count_nonzero(~is_bad)
+    measures["doubted"] = any(
+        correlation > max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(n_known)) and size > MATERIAL[name]
+        for name, (correlation, size) in measures["locked"].items()
+    )
     return measures
 
 
@@ -222,11 +227,12 @@ def main() -> None:
         for kind in dict.fromkeys(kind for kind, *_ in rows):
             of_kind = [row for other, _, row in rows if other == kind]
             spread = np.array([row["motion"]["sd"] for row in of_kind])
-            highest = [max(value for value, _ in row["locked"].values()) for row in of_kind]
+            moved = [row["locked"]["displacement"][0] for row in of_kind]
             print(
                 f"  {kind}: {len(of_kind)} sessions, sd {np.sqrt(np.mean(spread**2)):.3f} ({spread.min():.2f} to "
-                f"{spread.max():.2f}), active in {sum(row['motion']['active'] > 0 for row in of_kind)}; largest correlation "
-                f"of the motion with the events {min(highest):.2f} to {max(highest):.2f}"
+                f"{spread.max():.2f}), active in {sum(row['motion']['active'] > 0 for row in of_kind)}; correlation of the "
+                f"displacement with the events {min(moved):.2f} to {max(moved):.2f}, doubted in "
+                f"{sum(row['doubted'] for row in of_kind)}"
             )
 
 

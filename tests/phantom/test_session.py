@@ -14,6 +14,7 @@ from usdenoise import load
 from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from usdenoise.phantom.motion_and_noise import image_motion
 
 SESSION = PhantomSettings((32, 28, 6), frame_rate_hz=500.0, seed=3, session=20)
 
@@ -51,6 +52,16 @@ def test_an_activation_raises_the_blood_of_the_left_half_in_five_of_ten_blocks()
         assert after[:, 14:] == pytest.approx(before[:, 14:], rel=1e-6)
         assert np.array_equal(rest.tissue, found.tissue)
         assert np.array_equal(rest.noise, found.noise)
+
+
+def test_locked_motion_follows_each_onset_and_nothing_else() -> None:
+    settings = replace(SESSION, block_interval_s=0.6, locked_motion=(1.5, 2.0))
+    moved = [image_motion(settings, frame)[:2] / [0.8, 0.6] for frame in range(settings.n_frames)]
+    seconds = np.array([settings.seconds(frame) for frame in range(settings.n_frames)])
+    since = np.where(seconds < 3.0, -1, (seconds - 3.0) % 6.0)
+    wanted = np.where((since >= 0) & (since <= 2), 1.5 * np.sin(np.pi * since / 2) ** 2, 0)
+    np.testing.assert_allclose(moved, np.stack([wanted, wanted], axis=1), atol=1e-9)
+    assert wanted.max() > 1.2
 
 
 def test_the_gain_rises_and_falls_once() -> None:

@@ -473,6 +473,50 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     assert len(courses) >= 4
 
 
+def test_free_responses_and_f_are_in_the_files_the_page_and_the_plots(made: Scan, tmp_path: Path) -> None:
+    about = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
+    path, events = write_stack(tmp_path / "s.h5", made.iq, **about), tmp_path / "events.tsv"
+    kinds = [
+        (onset, duration, ("left", "right")[number % 2]) for number, (onset, duration, _) in enumerate(TABLE)
+    ]
+    rows = "".join(f"{onset}\t{duration}\t{kind}\n" for onset, duration, kind in kinds[:4])
+    events.write_text(f"onset\tduration\ttrial_type\n{rows}")
+    out, command = tmp_path / "out", ("session", path, "--window", LENGTH, "--events", events, "--nifti")
+    report = json.loads(
+        cli(*command, "--hrf", "fir:3", "--threshold", "t:2.5", "-o", out, "--json").stdout
+    )
+    free = session(path, LENGTH, events=events, hrf="fir:3", threshold="t:2.5")
+    overall = free.any_activation
+    assert overall is not None
+    with h5py.File(report["output"]["sequence"]) as file:
+        assert set(file["activation"]) == {"left", "right", "any type"}
+        for name, one in {**free.activation, "any type": overall}.items():
+            np.testing.assert_allclose(file[f"activation/{name}/f"][()], one.f, rtol=1e-3)
+        changes = [file[f"activation/left/change_{delay}"] for delay in range(3)]
+        assert [change.attrs["delay_blocks"] for change in changes] == ["0", "1", "2"]
+        np.testing.assert_allclose(np.stack(changes), free.activation["left"].change, rtol=1e-3, atol=1e-2)
+    vessels = made.blood_power[0, :, 12:] > 0
+    assert overall.active[:, 12:][vessels].mean() > 0.3
+    assert overall.active[:, :12].mean() < 0.02
+    image = nibabel.load(out / "s_activation_any-type_stat-F_statmap.nii.gz").get_fdata()
+    np.testing.assert_allclose(image[:, :, 0].T, overall.f, rtol=1e-3)
+    page = Path(report["output"]["report_html"]).read_text()
+    # In the title of each chart and in its words
+    assert page.count("Mean response of the active pixels") == 2 * sum(
+        bool(one.active.any()) for one in free.activation.values()
+    )
+    records = Report.from_json(report).sequence.activation
+    assert [(record.trial_type, record.statistic, record.rule) for record in records] == [
+        (name, "F", "t:2.5") for name in ("left", "right", "")
+    ]
+    shown = (
+        usdenoise.plot(free, "activation", trial_type="any type", ax=Figure().subplots())
+        .images[1]
+        .get_array()
+    )
+    np.testing.assert_array_equal(shown[overall.active], overall.f[overall.active])
+
+
 @pytest.mark.slow
 def test_events_and_blocks_whose_times_are_not_sure_are_doubts(made: Scan, tmp_path: Path) -> None:
     """Files without start times are taken to follow each other: the timing of an activation depends on it."""

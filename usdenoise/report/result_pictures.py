@@ -35,7 +35,7 @@ from usdenoise.report.pictures import (
     directional_drawing,
     velocity_drawing,
 )
-from usdenoise.report.series import ResultSeries, series_of_stack
+from usdenoise.report.series import ANY_TYPE, ResultSeries, series_of_stack
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.stack.geometry import GriddedStack
 
@@ -287,7 +287,7 @@ def plot(
     colorbar : bool
         Whether a colour bar is added; by default True. An activation has two.
     trial_type : str, optional
-        Type of event of an activation; by default the only one.
+        Type of event of an activation, or "any type" for F of several; by default the only one.
 
     Returns
     -------
@@ -338,18 +338,20 @@ def plot(
 
 def _activation(series: ResultSeries, trial_type: str | None) -> ActivationMap:
     """Return the activation map of a type of event, by default of the only one."""
-    known = list(series.activation)
+    overall = {} if series.any_activation is None else {ANY_TYPE: series.any_activation}
+    maps = {**overall, **series.activation}
+    known = list(maps)
     if not known:
         raise OptionError("the session has no activation map", remedy="give {events}")
     if trial_type is None and len(known) == 1:
-        return series.activation[known[0]]
+        return maps[known[0]]
     if trial_type not in known:
         raise OptionError(
             f"trial_type '{trial_type}' is not known; choose one of {', '.join(known)}"
             if trial_type is not None
-            else f"the session has {len(known)} trial types; give trial_type, one of {', '.join(known)}"
+            else f"the session has {len(series.activation)} trial types; give trial_type, one of {', '.join(known)}"
         )
-    return series.activation[trial_type]
+    return maps[trial_type]
 
 
 def _draw(layers: Sequence[tuple[Panel, ColorScale]], stack: GriddedStack, ax: Any, colorbar: bool) -> Any:
