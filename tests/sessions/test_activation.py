@@ -364,6 +364,40 @@ def test_activation_that_is_motion_or_appears_outside_the_vessels_is_doubtful(ma
     assert found_in(replace(still, iq=patch))[0] == {"active-outside", "large-changes"}
 
 
+def test_a_short_event_that_raises_little_blood_is_no_large_change(made: Scan) -> None:
+    """The change is the one of a long event: 60 % in the blocks are 300 % for events of a fifth of a block."""
+    short = [
+        (onset + number * duration / 3 + 0.08, 0.04, "on")
+        for onset, duration, _ in TABLE
+        for number in range(3)
+    ]
+    found = session(made.stack, LENGTH, events=short)
+    active = found.activation["on"].active
+    assert np.median(found.activation["on"].change[active]) > 200
+    assert active.sum() > 50
+    assert "large-changes" not in doubts_of(found)
+
+
+def test_types_may_have_names_of_other_columns_on_the_page(made: Scan, tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "s.h5", made.iq, axes="tzx", frame_rate_hz=RATE_HZ)
+    rows = "".join(f"{onset}\t{duration}\tdrifting_grating\n" for onset, duration, _ in TABLE)
+    (tmp_path / "e.tsv").write_text(f"onset\tduration\ttrial_type\n{rows}")
+    command = (
+        "session",
+        path,
+        "--window",
+        LENGTH,
+        "--events",
+        tmp_path / "e.tsv",
+        "-o",
+        tmp_path / "out",
+        "--json",
+    )
+    report = json.loads(cli(*command, "--low-cutoff", 4).stdout)
+    page = Path(report["output"]["report_html"]).read_text()
+    assert "general linear model are: drifting_grating, motion, framewise displacement, constant." in page
+
+
 def test_events_may_be_a_data_frame(short: usdenoise.Acquisition) -> None:
     def found(events: Any) -> dict[str, ActivationMap]:
         return session(short, LENGTH, events=events, **QUICK).activation
@@ -482,9 +516,7 @@ def test_free_responses_and_f_are_in_the_files_the_page_and_the_plots(made: Scan
     rows = "".join(f"{onset}\t{duration}\t{kind}\n" for onset, duration, kind in kinds[:4])
     events.write_text(f"onset\tduration\ttrial_type\n{rows}")
     out, command = tmp_path / "out", ("session", path, "--window", LENGTH, "--events", events, "--nifti")
-    report = json.loads(
-        cli(*command, "--hrf", "fir:3", "--threshold", "t:2.5", "-o", out, "--json").stdout
-    )
+    report = json.loads(cli(*command, "--hrf", "fir:3", "--threshold", "t:2.5", "-o", out, "--json").stdout)
     free = session(path, LENGTH, events=events, hrf="fir:3", threshold="t:2.5")
     overall = free.any_activation
     assert overall is not None

@@ -1,5 +1,6 @@
 """The design of the model of a session: responses as in nilearn and confusius, and tables that no model can answer."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.errors import InputError
+from usdenoise.sessions.activation import activation_maps
 from usdenoise.sessions.design import Event, check_design, design_of, locked_correlation
 
 N, BLOCK_S = 60, 0.5
@@ -90,6 +92,9 @@ CASES: dict[str, tuple[list[Event], str]] = {
     "before the start": ([Event(-9, 1, "on"), Event(-5, 1, "on")], "no event is within the session"),
     "a single event": ([*ON, Event(2, 1, "puff")], "the type 'puff' has 1 event"),
     "between blocks": ([*ON, Event(2.49, 0, "puff"), Event(12.49, 0, "puff")], "no block is within the events of 'puff'"),
+    "pauses of 20 ms": ([Event(2.0 * k, 1.98, "on") for k in range(15)], "all blocks are within the events of 'on'"),
+    "one of two at the end": ([Event(10, 2, "on"), Event(30, 2, "on")], "the type 'on' has 1 event"),
+    "one of two before": ([Event(10, 2, "on"), Event(-2, 2, "on")], "the type 'on' has 1 event"),
     "overlap": ([*ON, Event(7, 1, "off"), Event(17, 1, "off")], "overlap"),
     "too many types": (
         [Event(0.25 * k + 0.05, 0.1, str(k % 58)) for k in range(116)],
@@ -103,6 +108,8 @@ RIGHT: dict[str, list[Event]] = {
     "the last event runs on": [*ON, Event(28, 6, "on")],
     "an event before the start": [*ON, Event(-3, 2, "on")],
     "two events": ON[:2],
+    "one after the other": [Event(10.2, 0.6, "on"), Event(10.8, 0.6, "on")],
+    "the same with rounding": [Event(10.3, 0.6, "on"), Event(10.9, 0.6, "on")],
     "short events in blocks": [*ON, Event(2.1, 0.1, "puff"), Event(12.1, 0.1, "puff")],
     "side by side": [*ON, *every(0, 10, 2, "off")],
     "many types": [Event(0.5 * k + 0.05, 0.1, str(k % 20)) for k in range(60) if k % 3],
@@ -123,9 +130,63 @@ def test_its_mirror_image_is_right(case: str) -> None:
     assert 1 <= condition < 30
 
 
+@pytest.mark.parametrize("hrf", ["spm", "verhoef2025", "claron2021", "glover"])
+def test_the_rise_of_a_slow_response_is_no_baseline(hrf: str) -> None:
+    """Rest and stimulus cover the session; the response to the first is low in its first seconds alone."""
+    times = 0.5 * np.arange(120) + 0.25
+    both = [*every(15, 30, 15, "on", 60), *every(0, 30, 15, "pause", 60)]
+    with pytest.raises(InputError, match="omit the type"):
+        check_design(both, times, np.full(120, 0.5), hrf)
+    check_design([event for event in both if event.trial_type == "on"], times, np.full(120, 0.5), hrf)
+    # A late event has no response within the session.
+    with pytest.raises(InputError, match="has 1 event"):
+        check_design([Event(5, 2, "on"), Event(59.5, 2, "on")], times, np.full(120, 0.5), hrf)
+
+
+def test_events_outside_the_session_do_not_change_the_drift() -> None:
+    times, durations, none_bad = 0.5 * np.arange(600) + 0.25, np.full(600, 0.5), np.zeros(600, bool)
+    inside = every(30, 60, 30, "on", 300)
+    names = design_of(inside, times, durations, none_bad).names
+    assert sum(name.startswith("drift") for name in names) == 5
+    for far in (-2000.0, 5000.0):
+        assert design_of([Event(far, 10, "on"), *inside], times, durations, none_bad).names == names
+
+
+def test_a_baseline_whose_blocks_are_bad_is_none() -> None:
+    """Noise alone: without the check, the singular design made every pixel active."""
+    events = [*every(0, 10, 4, "left"), *every(4.5, 10, 4, "right")]
+    check_design(events, TIMES, DURATIONS)
+    outside = sum(design_of(events, TIMES, DURATIONS, NONE_BAD).shares.values()) < 0.5
+    series = 100 + np.random.default_rng(0).standard_normal((N, 20, 20))
+    everywhere = np.ones((20, 20), bool)
+    for confounds in ({}, {"motion": np.random.default_rng(1).random(N)}):
+        design = design_of(events, TIMES, DURATIONS, outside, confounds)
+        assert "depend on each other" in design.problem[0]
+        maps, overall = activation_maps(series, everywhere, design)
+        assert overall is not None
+        for one in (*maps.values(), overall):
+            assert not one.active.any()
+            assert np.isnan(one.statistic).all()
+    some = outside & (np.arange(N) > 20)
+    design = design_of(events, TIMES, DURATIONS, some)
+    assert design.problem == ("", "")
+    assert activation_maps(series, everywhere, design)[0]["left"].active.mean() < 0.01
+
+
+def test_a_delay_that_no_good_block_has_is_named() -> None:
+    onsets = np.isin(np.arange(N), [10, 30, 50])
+    design = design_of(ON, TIMES, DURATIONS, onsets, hrf="fir:3")
+    assert "no good block is at one of the delays" in design.problem_of("on")
+    assert design_of(ON, TIMES, DURATIONS, NONE_BAD, hrf="fir:3").problem_of("on") == ""
+    series = 100 + np.random.default_rng(0).standard_normal((N, 4, 4))
+    found = activation_maps(series, np.ones((4, 4), bool), design)[0]["on"]
+    assert np.isnan(found.f).all()
+    assert found.change.shape == (3, 4, 4)
+
+
 def test_a_free_response_over_the_whole_period_is_refused() -> None:
     check_design(ON, TIMES, DURATIONS, "fir:8")
-    with pytest.raises(InputError, match="cannot be told from the baseline and slow drift") as error:
+    with pytest.raises(InputError, match="cannot be told from the baseline") as error:
         check_design(every(0, 5, 2, "on"), TIMES, DURATIONS, "fir:10")
     assert "fir:N" in str(error.value.remedy)
 
@@ -198,6 +259,55 @@ def test_rest_as_a_type_is_refused_before_anything_is_filtered(still: Scan, tmp_
     assert np.nanmean(np.abs(found.activation["on"].t) > 3) < 0.02
 
 
+def test_tuples_are_checked_as_tables_are(still: Scan) -> None:
+    on = [(BLOCK * first, 3 * BLOCK, "on") for first in range(3, 24, 6)]
+    wanted = session(still.stack, LENGTH, events=on, **QUICK).activation["on"].t
+    numbers = session(still.stack, LENGTH, events=[(*event[:2], 1) for event in on], **QUICK).activation
+    np.testing.assert_array_equal(numbers["1"].t, wanted)
+    beside = [*on, (0.1, float("nan"), None), (0.1, 0.2, "n/a")]
+    np.testing.assert_array_equal(
+        session(still.stack, LENGTH, events=beside, **QUICK).activation["on"].t, wanted
+    )
+    for wrong, sentence in (
+        ([event[:2] for event in on], "no table and no sequence of"),
+        ([(*event[:2], "on", 1) for event in on], "no table and no sequence of"),
+        ([(float("nan"), 1.0, "on"), *on], "the onset must be finite"),
+        ([(0.1, -0.5, "on"), *on], "the duration positive"),
+        ([("a", "b", "on")], "must be numbers"),
+        (3, "no table and no sequence of"),
+        ([], "has no events"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            session(still.stack, LENGTH, events=wrong, **QUICK)
+
+
+def test_a_live_table_is_judged_by_its_end(still: Scan, tmp_path: Path) -> None:
+    """Before the first pause it is right, though all blocks so far are within events; its last events were not reached."""
+    events = [
+        (BLOCK * first, 2 * BLOCK, kind)
+        for start in (0, 6, 12, 30)
+        for first, kind in ((start, "a"), (start + 2, "b"))
+    ]
+    live = Session(axes="tzx", frame_rate=RATE_HZ, events=events, **QUICK)
+    updates = [live.add(block) for block in still.blocks[:18]]
+    assert {update.events_problem for update in updates} == {""}
+    assert set(updates[-1].activation) == {"a", "b"}
+    folder, table, out = tmp_path / "blocks", tmp_path / "events.tsv", tmp_path / "out"
+    folder.mkdir()
+    for number, block in enumerate(still.blocks[:20]):
+        write_stack(folder / f"b{number:02d}.h5", block, axes="tzx", frame_rate_hz=RATE_HZ)
+    rows = "".join(f"{onset}\t{duration}\t{kind}\n" for onset, duration, kind in events)
+    table.write_text(f"onset\tduration\ttrial_type\n{rows}")
+    command = ("--events", table, "--block-interval", BLOCK, "-q", "--low-cutoff", 4)
+    done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--json", *command)
+    report = json.loads(done.stdout)
+    assert {record["trial_type"] for record in report["sequence"]["activation"]} == {"a", "b", ""}
+    assert "events-outside" in {doubt["code"] for doubt in report["doubts"]}
+    refused(
+        cli("session", folder, "-o", tmp_path / "again", *command), ".*'a' at 6 s begins after the session"
+    )
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_rest_with_pauses_is_a_condition_and_a_doubt(still: Scan) -> None:
     apart = [(onset, duration - BLOCK, kind) for onset, duration, kind in REST]
@@ -225,6 +335,6 @@ def test_bad_blocks_that_leave_too_few_take_the_map_and_not_the_session(still: S
     )
     assert int(found.bad.sum()) == 5
     assert np.isfinite(found.blood_power[~found.bad]).all()
-    assert "few-blocks" in {doubt.code for doubt in found.doubts}
+    assert "design" in {doubt.code for doubt in found.doubts}
     assert all(np.isnan(one.t).all() for one in found.activation.values())
-    assert "few-blocks" not in {doubt.code for doubt in session(few, LENGTH, events=events, **QUICK).doubts}
+    assert "design" not in {doubt.code for doubt in session(few, LENGTH, events=events, **QUICK).doubts}

@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -128,21 +128,27 @@ def events_of_rows(rows: Sequence[Mapping[str, Any]], name: str, unit: str, firs
             f"{name} has no column {' and no column '.join(missing)}",
             remedy="give a table separated by tabs, with onset and duration in s",
         )
+    # Beside events of some types, one without a type is of no condition.
+    types = [_trial_type(row.get("trial_type")) for row in rows]
     events = []
-    for number, row in enumerate(rows, first):
+    for number, (row, trial_type) in enumerate(zip(rows, types, strict=True), first):
+        if not trial_type and any(types):
+            continue
         try:
             onset, duration = (float(row[column]) for column in REQUIRED)
         except (TypeError, ValueError) as error:
             raise InputError(f"{name}, {unit} {number}: onset and duration must be numbers") from error
         if not (math.isfinite(onset) and math.isfinite(duration) and duration > 0):
             raise InputError(f"{name}, {unit} {number}: the onset must be finite and the duration positive")
-        trial_type = row.get("trial_type")
-        # A DataFrame has NaN for a missing text, and BIDS n/a.
-        text = "" if trial_type is None or trial_type != trial_type else str(trial_type).strip()
-        events.append(Event(onset, duration, "" if text.lower() == "n/a" else text))
-    # Beside events of some types, one without a type is of no condition.
-    typed = [event for event in events if event.trial_type]
-    return typed or [replace(event, trial_type="event") for event in events]
+        events.append(Event(onset, duration, trial_type or "event"))
+    return events
+
+
+def _trial_type(value: Any) -> str:
+    """Return the type of an event; empty if it has none: n/a in BIDS, and NaN, NA or NaT in a DataFrame."""
+    text = "" if value is None else str(value).strip()
+    is_missing = text.lower() == "n/a" or (not isinstance(value, str) and text in ("nan", "<NA>", "NaT"))
+    return "" if is_missing else text
 
 
 _ENTITIES = re.compile(r"sub-[A-Za-z0-9]+(_[a-z]+-[A-Za-z0-9]+)*")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import InputError, OptionError, cause_of
-from usdenoise.files.bids import events_of_rows, read_events
+from usdenoise.files.bids import REQUIRED, events_of_rows, read_events
 from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.live_files import LiveBlocks
@@ -496,4 +496,11 @@ def events_of(source: EventSource) -> list[Event]:
         # A DataFrame of polars has a method for its rows.
         rows = source.to_dicts() if hasattr(source, "to_dicts") else source.to_dict("records")
         return events_of_rows(rows, "the table of events", "row", 0)
-    return [Event(*event) for event in source]
+    try:
+        rows = [dict(zip((*REQUIRED, "trial_type"), event, strict=True)) for event in source]
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "the events are no table and no sequence of (onset, duration, trial_type)",
+            remedy="give a path, a DataFrame, or tuples",
+        ) from error
+    return events_of_rows(rows, "the sequence of events", "event", 0)

@@ -276,16 +276,20 @@ def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, 
 
 def _model(report: Report) -> str:
     """Return the model of the activation in words; empty without events."""
-    columns = () if report.sequence is None else report.sequence.design
-    n_drifts, n_bad = (sum(name.startswith(start) for name in columns) for start in ("drift", "bad_block"))
-    words = [name.replace("_", " ") for name in columns if not name.startswith(("drift", "bad_block"))]
+    model = None if report.sequence is None else report.sequence.model
+    if report.sequence is None or model is None:
+        return ""
+    responses, others = (
+        report.sequence.design[: model.n_responses],
+        report.sequence.design[model.n_responses :],
+    )
+    n_drifts, n_bad = (sum(name.startswith(start) for name in others) for start in ("drift", "bad_block"))
+    words = [name.replace("_", " ") for name in others if not name.startswith(("drift", "bad_block"))]
+    words = [*responses, *words]
     if n_drifts:
         words.append(f"{n_drifts} cosine{'s' * (n_drifts > 1)} for slow drifts")
     if n_bad:
         words.append(f"{'one for the bad block' if n_bad == 1 else f'one for each of {n_bad} bad blocks'}")
-    model = None if report.sequence is None else report.sequence.model
-    if model is None:
-        return ""
     noise = "unknown" if model.autocorrelation is None else f"{model.autocorrelation:.2f}"
     return (
         f"The columns of the general linear model are: {', '.join(words)}. Their condition number is "

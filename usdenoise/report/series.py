@@ -22,7 +22,6 @@ from usdenoise.sessions.activation import ActivationMap, activation_maps, smooth
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
 from usdenoise.sessions.design import (
     BASELINES,
-    LEAST_FREE,
     Design,
     Event,
     check_design,
@@ -438,7 +437,11 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
         activation=maps,
         any_activation=overall,
         events=tuple(event for of_type in types.values() for event in of_type),
-        event_doubts=(*_event_doubts(series, events, design), *locked, *_activation_doubts(series, maps)),
+        event_doubts=(
+            *_event_doubts(series, events, float((series.times + durations / 2).max()), design),
+            *locked,
+            *_activation_doubts(series, maps, design),
+        ),
     )
 
 
@@ -480,20 +483,17 @@ def motion_measures(
     return measures
 
 
-def _event_doubts(series: ResultSeries, events: Sequence[Event], design: Design) -> list[Doubt]:
+def _event_doubts(series: ResultSeries, events: Sequence[Event], end: float, design: Design) -> list[Doubt]:
     """Return the doubts about the times of blocks and events, and about the design."""
-    n_outside = sum(not is_within(event, float(series.times[-1])) for event in events)
+    n_outside = sum(not is_within(event, end) for event in events)
     doubts = []
     if NO_STARTS in series.geometry.assumptions:
         doubts.append(Doubt("block-times", NO_STARTS))
     if n_outside:
         doubts.append(Doubt("events-outside", f"{n_outside} of {len(events)} events are outside the session"))
-    if design.n_free < LEAST_FREE:
-        n_good, n_columns = int((~design.is_bad).sum()), len(design.names) - int(design.is_bad.sum())
-        sentence = (
-            f"{n_good} good blocks are too few for a model of {n_columns} columns: there is no activation map"
-        )
-        doubts.append(Doubt("few-blocks", sentence))
+    # The design was right for all blocks, and may not be for the good ones and their motion.
+    if problem := design.problem[0]:
+        doubts.append(Doubt("design", f"in the good blocks, {problem}"))
     for name in design.expected:
         if name.strip().lower() in BASELINES:
             sentence = (
@@ -504,16 +504,17 @@ def _event_doubts(series: ResultSeries, events: Sequence[Event], design: Design)
     return doubts
 
 
-def _activation_doubts(series: ResultSeries, activation: Mapping[str, ActivationMap]) -> list[Doubt]:
+def _activation_doubts(
+    series: ResultSeries, activation: Mapping[str, ActivationMap], design: Design
+) -> list[Doubt]:
     """Return the doubts about activations: types that no block sees, and active pixels that are no vessels."""
     good, noise = ~series.is_bad, series.means["noise_power"]
     responses = [found.expected for found in activation.values()]
     is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses], axis=0)
     doubts = []
     for name, found in activation.items():
-        if not np.ptp(found.expected[good]):
-            sentence = f"no good block is within an event of '{name}', or all are: it has no activation map"
-            doubts.append(Doubt("events-outside", sentence))
+        if problem := design.problem_of(name):
+            doubts.append(Doubt("events-outside", f"{problem}: it has no activation map"))
             continue
         n_active = int(found.active.sum())
         if n_active and is_rest.any():
@@ -523,7 +524,9 @@ def _activation_doubts(series: ResultSeries, activation: Mapping[str, Activation
                 sentence = f"{n_outside} of {n_active} active pixels of '{name}' are outside the vessels in blocks at rest"
                 doubts.append(Doubt("active-outside", sentence))
         assert found.change is not None
-        changes = np.abs(found.change).reshape(-1, *found.active.shape).max(axis=0)[found.active]
+        # The change is the one of a long event. A short one does not reach it.
+        peak = 1.0 if design.is_free else float(np.abs(found.expected[good]).max())
+        changes = peak * np.abs(found.change).reshape(-1, *found.active.shape).max(axis=0)[found.active]
         n_large = n_active - int((changes <= MOST_CHANGE).sum())
         if n_large > MOST_DOUBTFUL * n_active:
             sentence = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.sessions.design import LEAST_FREE, LEAST_OWN, Design
+from usdenoise.sessions.design import LEAST_FITTED, LEAST_FREE, Design, column_basis, own_shares
 from usdenoise.sessions.regions import mean_course
 
 NOISE_PIXELS = 1.5
@@ -33,14 +33,17 @@ class LinearModel:
 
     Attributes
     ----------
+    n_responses : int
+        Number of columns of the responses, which are the first ones.
     condition_number : float
-        Condition number of the design, each of its columns scaled to the norm 1.
+        Condition number of the design, each of its columns scaled to the norm 1; 1e16 for columns that depend on each other.
     n_free : int
         Degrees of freedom of the noise.
     autocorrelation : float or None
         Median over the tested pixels of the correlation of the noise of neighbouring blocks; None without any.
     """
 
+    n_responses: int
     condition_number: float
     n_free: int
     autocorrelation: float | None
@@ -144,9 +147,15 @@ class _Estimator:
 
     def __init__(self, design: Design, missing: NDArray[np.bool_]) -> None:
         self._matrix = np.hstack([design.matrix, np.eye(len(missing))[:, missing]])
-        self._left = np.linalg.qr(self._matrix)[0]
-        self.n_free = len(missing) - int(np.linalg.matrix_rank(self._matrix))
+        self._left = column_basis(self._matrix)
+        self.n_free = len(missing) - self._left.shape[1]
         self._of_rho: dict[int, tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]] = {}
+        seen, n = design.matrix[~missing & ~design.is_bad], design.n_responses
+        self.is_possible = (
+            self.n_free >= LEAST_FREE
+            and n > 0
+            and bool(own_shares(seen[:, :n], seen[:, n:]).min() > LEAST_FITTED)
+        )
         # Expected lags 0 and 1 of the residual R e, with R = I - Q Q^T, of noise e with the covariance rho^|k|: the sums
         # over k of rho^k times the diagonals k and -k of R and of R D R, where D shifts by one block
         q = self._left
@@ -157,15 +166,9 @@ class _Estimator:
         product[1] += len(q) - 1
         grid = np.arange(0, MOST_RHO + RHO_STEP, RHO_STEP)
         expected = np.polynomial.polynomial.polyval(grid, np.stack([power, product], axis=1))
-        self._lags = grid, np.maximum.accumulate(expected[1] / np.maximum(expected[0], ROUNDING))
-        is_seen = True
-        if missing.any():
-            n = design.n_responses
-            others = np.linalg.qr(self._matrix[:, n:])[0]
-            own = self._matrix[:, :n] - others @ (others.T @ self._matrix[:, :n])
-            around = design.matrix[:, :n] - design.matrix[:, :n].mean(axis=0)
-            is_seen = bool(np.all(np.sum(own**2, axis=0) > LEAST_OWN * np.sum(around**2, axis=0)))
-        self.is_possible = is_seen and self.n_free >= LEAST_FREE
+        lags = np.maximum.accumulate(expected[1] / np.maximum(expected[0], ROUNDING))
+        # Without neighbouring blocks nothing is known of the correlation, which is then taken to be 0.
+        self._lags = grid, np.where(np.ptp(lags) > 1e-6, lags, np.inf)
 
     def residual_lag(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return lag 1 over lag 0 of the residuals of some series, (n_blocks, m); NaN without noise."""
@@ -258,7 +261,7 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
             for name, columns in contrasts.items():
                 of_unit = covariance[columns, columns]
                 tested, n_columns = found[columns], len(of_unit)
-                if n_columns == 1:
+                if name and not design.is_free:
                     value, spread = tested[0], np.sqrt(of_unit[0, 0] * variance)
                 else:
                     value = np.sum(tested * (np.linalg.pinv(of_unit) @ tested), axis=0) / n_columns
@@ -268,7 +271,8 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
                 )
     for name, columns in contrasts.items():
         values, n_columns = statistics[name], columns.stop - columns.start
-        chance = 2 * stdtr(freedom, -np.abs(values)) if n_columns == 1 else fdtrc(n_columns, freedom, values)
+        is_t = name and not design.is_free
+        chance = 2 * stdtr(freedom, -np.abs(values)) if is_t else fdtrc(n_columns, freedom, values)
         p[name] = np.where(np.isfinite(values), chance, 1.0).reshape(shape)
     return FittedSeries(
         {name: values.reshape(shape) for name, values in statistics.items()},
@@ -315,7 +319,8 @@ def activation_maps(
     tested = in_vessels & np.isfinite(fitted.baseline)
     rho = fitted.autocorrelation[tested]
     model = LinearModel(
-        condition_number=design.condition_number,
+        n_responses=design.n_responses,
+        condition_number=min(design.condition_number, 1e16),
         n_free=n_free,
         autocorrelation=float(np.median(rho)) if rho.size else None,
     )
@@ -323,16 +328,20 @@ def activation_maps(
     missing = np.full(in_vessels.shape, np.nan, np.float32)
 
     def map_of(name: str, expected: NDArray[np.float64]) -> ActivationMap:
-        columns, change = design.responses.get(name), None if name == "" else missing
-        if columns is not None:
-            change = (100 * fitted.effects[columns] / baseline).astype(np.float32)
-            change = change[0] if len(change) == 1 else change
+        change = None
+        if name:
+            columns = design.responses.get(name)
+            effects = [missing] * design.columns_a_type if columns is None else fitted.effects[columns]
+            change = (100 * np.asarray(effects) / baseline).astype(np.float32)
+            change = change if design.is_free else change[0]
         values = fitted.statistics.get(name, missing).astype(np.float32)
+        is_t = name != "" and not design.is_free
         active = np.zeros(in_vessels.shape, bool)
         if name in fitted.p:
             active[tested] = significant(fitted.p[name][tested], rule, n_free)
+            if is_t and rule.startswith("t:"):
+                active[tested] = np.abs(values[tested]) >= float(rule.removeprefix("t:"))
         course = mean_course(np.stack([image[active] for image in images]))
-        is_t = name != "" and (columns is None or columns.stop - columns.start == 1)
         return ActivationMap(
             t=values if is_t else None,
             f=None if is_t else values,

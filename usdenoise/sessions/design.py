@@ -14,15 +14,20 @@ from usdenoise.errors import InputError
 LEAST_FREE = 4
 """Least degrees of freedom of the noise."""
 
-LEAST_OWN = 0.05
-"""Energy of a response that no other column explains, over its energy around its mean, from which it can be fitted."""
+LEAST_OWN, LEAST_FITTED = 0.05, 0.01
+"""Energy of a response that no other column explains, over its energy around its mean, below which it is doubtful, and from
+which it is fitted."""
 
 LEAST_APART = 0.2
 """The same for the other types and the constant alone: 0.18 with 5 % of the blocks outside two types. Its inverse is the
 variance inflation factor."""
 
-LEAST_EVENTS = 2
-"""Least events of a type: the response to a single one cannot be told from any other change at that time."""
+LEAST_DEPTH = 0.2
+"""Part of its largest share within the events by which the share of a block is lower in some blocks, at least."""
+
+LEAST_EVENTS, LEAST_SEEN = 2, 0.05
+"""Least events of a type: the response to a single one cannot be told from any other change at that time. The response to an
+event counts if it is at least this part of the largest one of its type in some block."""
 
 BASELINES = ("rest", "baseline")
 """Types that are the baseline by their name, in lower case."""
@@ -89,15 +94,21 @@ class Design:
         Type of event -> its columns, one or (for "fir:N") N; without types that no good block sees.
     expected : mapping
         Type of event -> the response that the model expects, (n_blocks,), for all types.
+    shares : mapping
+        Type of event -> share of each block within its events, (n_blocks,), for all types.
     is_bad : (n_blocks,) boolean array
         Bad blocks, which have a column each.
+    hrf : str
+        The response to an event, as for :func:`design_of`.
     """
 
     names: tuple[str, ...]
     matrix: NDArray[np.float64]
     responses: Mapping[str, slice]
     expected: Mapping[str, NDArray[np.float64]]
+    shares: Mapping[str, NDArray[np.float64]]
     is_bad: NDArray[np.bool_]
+    hrf: str
 
     @property
     def n_responses(self) -> int:
@@ -111,10 +122,116 @@ class Design:
 
     @property
     def condition_number(self) -> float:
-        """Condition number of the columns in the good blocks, each scaled to the norm 1."""
+        """Condition number of the columns in the good blocks, each scaled to the norm 1; infinite without good blocks."""
         columns = self.matrix[~self.is_bad]
         norms = np.linalg.norm(columns, axis=0)
+        if not norms.any():
+            return math.inf
         return float(np.linalg.cond(columns[:, norms > 0] / norms[norms > 0]))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the response is free in several blocks."""
+        return self.hrf.startswith(FIR)
+
+    @property
+    def columns_a_type(self) -> int:
+        """Number of columns of the response to a type."""
+        return int(self.hrf.removeprefix(FIR)) if self.is_free else 1
+
+    def problem_of(self, trial_type: str) -> str:
+        """Return why no good block can show the response to a type, in words; empty if one can."""
+        good, events = ~self.is_bad, f"the events of '{trial_type}'"
+        shares, block = self.shares[trial_type][good], "good block" if self.is_bad.any() else "block"
+        if not self.expected[trial_type][good].any():
+            return f"no {block} is within {events}, so no response to it can be found"
+        if not self.is_free and shares.min() > max(0, (1 - LEAST_DEPTH) * shares.max()):
+            return f"all {block}s are within {events}, so no response to it can be found"
+        if trial_type not in self.responses:
+            return f"no {block} is at one of the delays after {events}, or all are, so its free response cannot be found"
+        return ""
+
+    @property
+    def dependence(self) -> tuple[str, str]:
+        """Which responses and the constant depend on each other in the good blocks, and a remedy; empty if none."""
+        good, types = ~self.is_bad, list(self.responses)
+        columns = self.matrix[good]
+        by_type = [{name: columns[:, slice_] for name, slice_ in self.responses.items()}]
+        if not self.is_free:
+            # Blocks outside all events in which a slow response has not yet risen are no baseline.
+            by_type.append(
+                {name: self.shares[name][good, None] for name in types if np.ptp(self.shares[name][good]) > 0}
+            )
+        for of_type in by_type:
+            if len(of_type) < 2:
+                continue
+            own = own_shares(np.hstack([*of_type.values()]), np.ones((len(columns), 1)))
+            of_columns = np.split(own, np.cumsum([one.shape[1] for one in of_type.values()])[:-1])
+            dependent = [
+                name for name, one in zip(of_type, of_columns, strict=True) if one.min() < LEAST_APART
+            ]
+            if dependent:
+                named = [name for name in dependent if name.strip().lower() in BASELINES]
+                most = max(dependent, key=lambda name: float(self.shares[name].sum()))
+                baseline, names = (named or [most])[0], "', '".join(dependent)
+                problem = (
+                    f"the responses to '{names}' and the constant depend on each other: nearly every block is within one of "
+                    "them"
+                )
+                if self.is_free:
+                    return problem, "give fewer blocks with {hrf} fir:N, so that the responses do not overlap"
+                return problem, (
+                    f"omit the type '{baseline}' from the events; it is then the baseline with which others are compared"
+                )
+        return "", ""
+
+    @property
+    def problem(self) -> tuple[str, str]:
+        """Why the good blocks cannot tell the responses apart, in words, and a remedy; both empty if they can."""
+        if self.n_free < LEAST_FREE:
+            n_good, n_columns = int((~self.is_bad).sum()), len(self.names) - int(self.is_bad.sum())
+            return (
+                f"{n_good} blocks are too few for an activation model of {n_columns} columns",
+                "take more or shorter blocks, or fewer trial types",
+            )
+        if self.dependence[0]:
+            return self.dependence
+        columns, n = self.matrix[~self.is_bad], self.n_responses
+        own = own_shares(columns[:, :n], columns[:, n:])
+        for name, slice_ in self.responses.items():
+            if own[slice_].min() < LEAST_OWN:
+                fewer = ", or fewer blocks with {hrf} fir:N" if self.is_free else ""
+                return (
+                    f"the response to '{name}' cannot be told from the baseline, slow drift and confounds",
+                    f"give more events with pauses between them{fewer}",
+                )
+        return "", ""
+
+
+def own_shares(responses: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the energy of each response that no other column explains, over its energy around its mean, (k,).
+
+    Parameters
+    ----------
+    responses, others : (n, k) and (n, m) arrays
+        The responses, and all other columns of a model.
+    """
+    around = np.sum((responses - responses.mean(axis=0)) ** 2, axis=0)
+    basis = column_basis(others)
+    own = responses - basis @ (basis.T @ responses)
+    scale = np.sqrt(np.maximum(around, 1e-300))
+    gram = own.T @ own / np.outer(scale, scale)
+    # The inverse of the Gram matrix has the inverses of the energies; one that is singular has none.
+    shares: NDArray[np.float64] = 1 / np.diag(np.linalg.inv(gram + 1e-12 * np.eye(len(gram))))
+    return np.where(around > 1e-12, shares, 0)
+
+
+def column_basis(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return orthonormal columns that span the columns of a matrix, as many as its rank."""
+    left, values, _ = np.linalg.svd(matrix, full_matrices=False)
+    tolerance = max(matrix.shape) * np.finfo(float).eps * (values[0] if values.size else 0)
+    basis: NDArray[np.float64] = left[:, values > tolerance]
+    return basis
 
 
 def is_within(event: Event, end: float) -> bool:
@@ -128,7 +245,7 @@ def joined_events(events: Iterable[Event]) -> dict[str, list[Event]]:
     types: dict[str, list[Event]] = {event.trial_type: [] for event in events}
     for event in sorted(events, key=lambda one: one.onset):
         joined = types[event.trial_type]
-        if joined and event.onset <= joined[-1].onset + joined[-1].duration:
+        if joined and event.onset < joined[-1].onset + joined[-1].duration - ROUNDING_S:
             stop = max(event.onset + event.duration, joined[-1].onset + joined[-1].duration)
             joined[-1] = replace(joined[-1], duration=stop - joined[-1].onset)
         else:
@@ -193,81 +310,27 @@ def check_design(
         raise InputError("no event is within the session", remedy="give the onsets in s from the first frame")
     check_events(events)
     design = design_of(events, times, durations, np.zeros(len(times), bool), hrf=hrf)
-    types = joined_events(event for event in events if is_within(event, end))
-    for name, course in () if is_planned else design.expected.items():
-        if np.ptp(course) == 0 and not (course[0] and hrf.startswith(FIR)):
-            side = "all blocks are" if course[0] else "no block is"
+    for name, of_type in () if is_planned else joined_events(events).items():
+        if problem := design.problem_of(name):
             raise InputError(
-                f"{side} within the events of '{name}', so no response to it can be found",
+                problem,
                 remedy="list the times of the stimulus alone; blocks outside all events are the baseline",
             )
-        n_events = len(types.get(name, ()))
+        peaks = [_response([event], times, durations, hrf).max() for event in of_type]
+        n_events = sum(bool(peak > LEAST_SEEN * max(peaks)) for peak in peaks)
         if n_events < LEAST_EVENTS:
             raise InputError(
-                f"the type '{name}' has {n_events} event{'s' * (n_events != 1)} within the session, and a response requires "
-                f"{LEAST_EVENTS} or more"
+                f"the type '{name}' has {n_events} event{'s' * (n_events != 1)} that the blocks of the session show, and a "
+                f"response requires {LEAST_EVENTS} or more"
             )
     if len(times) - design.matrix.shape[1] - n_confounds < LEAST_FREE:
         raise InputError(
             f"{len(times)} blocks are too few for an activation model of {design.matrix.shape[1] + n_confounds} columns",
             remedy="take more or shorter blocks, or fewer trial types",
         )
-    check_baseline(design, types)
-    for name, columns in design.responses.items():
-        if _own_shares(design.matrix, columns).min() < LEAST_OWN:
-            fewer = ", or fewer blocks with {hrf} fir:N" if columns.stop - columns.start > 1 else ""
-            raise InputError(
-                f"the response to '{name}' cannot be told from the baseline and slow drift",
-                remedy=f"give more events with pauses between them{fewer}",
-            )
-
-
-def check_baseline(design: Design, types: Mapping[str, Sequence[Event]]) -> None:
-    """Check that some blocks are outside all types of events, so that the responses do not depend on each other.
-
-    Parameters
-    ----------
-    design : Design
-        The design.
-    types : mapping
-        Type -> its events.
-
-    Raises
-    ------
-    InputError
-        If they do.
-    """
-    responses = design.matrix[:, : design.n_responses]
-    constant = np.ones((len(responses), 1))
-    dependent = {
-        name
-        for name, columns in design.responses.items()
-        if len(design.responses) > 1
-        and _own_shares(np.hstack([responses, constant]), columns).min() < LEAST_APART
-    }
-    if dependent:
-        covered = {name: sum(event.duration for event in types[name]) for name in dependent}
-        named = [name for name in dependent if name.strip().lower() in BASELINES]
-        baseline = named[0] if named else max(covered, key=lambda name: covered[name])
-        names = "', '".join(name for name in design.responses if name in dependent)
-        remedy = f"omit the type '{baseline}' from the events; it is then the baseline with which others are compared"
-        if any(columns.stop - columns.start > 1 for columns in design.responses.values()):
-            remedy = "give fewer blocks with {hrf} fir:N, so that the responses do not overlap"
-        raise InputError(
-            f"the responses to '{names}' and the constant depend on each other: nearly every block is within one of them",
-            remedy=remedy,
-        )
-
-
-def _own_shares(matrix: NDArray[np.float64], columns: slice) -> NDArray[np.float64]:
-    """Return the energy that no other column explains, over the energy around the mean, of some columns."""
-    shares = []
-    for number in range(columns.start, columns.stop):
-        column, others = matrix[:, number], np.delete(matrix, number, axis=1)
-        fitted = others @ np.linalg.lstsq(others, column)[0]
-        around = column - column.mean()
-        shares.append(float(np.sum((column - fitted) ** 2) / max(np.sum(around**2), 1e-300)))
-    return np.array(shares)
+    problem, remedy = design.problem
+    if problem:
+        raise InputError(problem, remedy=remedy)
 
 
 def design_of(
@@ -301,8 +364,14 @@ def design_of(
     Glover, "Deconvolution of impulse response in event-related BOLD fMRI", NeuroImage 9, 1999. Claron et al., Pain 162,
     2021. Verhoef et al., medRxiv 2025.08.19.25332261. Their parameters are those of nilearn 0.14 and confusius 0.8.
     """
+    # A missing block has the duration of a usual one.
+    durations = np.where(
+        durations > 0, durations, np.median(durations[durations > 0]) if durations.any() else 0
+    )
     types = joined_events(events)
     responses = {name: _response(of_type, times, durations, hrf) for name, of_type in types.items()}
+    end = float((times + durations / 2).max())
+    inside = [event for event in events if is_within(event, end)]
     good = np.flatnonzero(~is_bad)
     seen = {
         name: columns
@@ -317,7 +386,7 @@ def design_of(
             own[name] = np.where(np.isfinite(values), values - values[known].mean(), 0)
     for block in np.flatnonzero(is_bad):
         own[f"bad_block_{block}"] = (np.arange(len(times)) == block).astype(float)
-    own |= {f"drift_{number}": wave for number, wave in enumerate(_cosines(times, _high_pass(events)), 1)}
+    own |= {f"drift_{number}": wave for number, wave in enumerate(_cosines(times, _high_pass(inside)), 1)}
     own["constant"] = np.ones(len(times))
     slices, first = {}, 0
     for name, columns in seen.items():
@@ -335,7 +404,11 @@ def design_of(
         matrix=np.column_stack([*seen.values(), *own.values()]),
         responses=slices,
         expected={name: columns.sum(axis=1) for name, columns in responses.items()},
+        shares={
+            name: _response(of_type, times, durations, "boxcar")[:, 0] for name, of_type in types.items()
+        },
         is_bad=is_bad,
+        hrf=hrf,
     )
 
 

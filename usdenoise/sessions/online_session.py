@@ -12,7 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, OptionError, UsdenoiseError, cause_of
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
@@ -24,7 +24,7 @@ from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.activation import fit_series
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit
-from usdenoise.sessions.design import FIR, LEAST_FREE, Event, check_baseline, design_of, joined_events
+from usdenoise.sessions.design import FIR, Event, design_of
 from usdenoise.sessions.live_state import (
     LIVE_FRAMES,
     REMEMBERED,
@@ -43,6 +43,9 @@ from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.stack.sampling import RandomStream
 from usdenoise.system.resources import available_bytes, available_threads, held_bytes, most_side_by_side
+
+MOST_PLANNED = 10_000
+"""Blocks that are still to come within the events, at most."""
 
 logger = logging.getLogger(__name__)
 
@@ -269,13 +272,11 @@ class OnlineSession:
             hrf = "boxcar" if self._session.hrf.startswith(FIR) else self._session.hrf
             if events:
                 design = design_of(events, times, durations, bad, confounds, hrf)
-                try:
-                    check_baseline(design, joined_events(events))
-                except InputError as error:
-                    design, problem = replace(design, responses={}), cause_of(error)
-                if design.responses and design.n_free >= LEAST_FREE:
+                problem = problem or _dependence(events, times, durations, hrf)
+                if design.responses and not problem:
                     fitted = fit_series(state.images, design).statistics
                     activation = {name: fitted[name].astype(np.float32) for name in design.responses}
+                    activation = {name: t for name, t in activation.items() if np.isfinite(t).any()}
         clutter, n_good = state.clutter, state.series.n_blocks
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
@@ -322,6 +323,21 @@ class OnlineSession:
             return estimate_session(
                 sample, geometry, self._options, self._session, executor, before=reference
             )
+
+
+def _dependence(
+    events: Sequence[Event], times: NDArray[np.float64], durations: NDArray[np.float64], hrf: str
+) -> str:
+    """Return which responses depend on each other, in words, when the last of the events is over; empty if none do.
+
+    Before the first pause of a right design, they depend on each other in the blocks so far.
+    """
+    interval = float(np.median(np.diff(times))) if len(times) > 1 else float(durations[0])
+    last = max(event.onset + event.duration for event in events)
+    n_more = min(max(0, math.ceil((last - times[-1]) / interval)), MOST_PLANNED)
+    planned = np.concatenate([times, times[-1] + interval * np.arange(1, n_more + 1)])
+    lengths = np.concatenate([durations, np.full(n_more, np.median(durations))])
+    return design_of(events, planned, lengths, np.zeros(len(planned), bool), hrf=hrf).dependence[0]
 
 
 def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:
