@@ -525,7 +525,7 @@ def test_free_responses_and_f_are_in_the_files_the_page_and_the_plots(made: Scan
         for name, one in {**free.activation, "any type": overall}.items():
             np.testing.assert_allclose(file[f"activation/{name}/f"][()], one.f, rtol=1e-3)
         changes = [file[f"activation/left/change_{delay}"] for delay in range(3)]
-        assert [change.attrs["delay_blocks"] for change in changes] == ["0", "1", "2"]
+        assert [change.attrs["delay_blocks"] for change in changes] == [0, 1, 2]
         np.testing.assert_allclose(np.stack(changes), free.activation["left"].change, rtol=1e-3, atol=1e-2)
     vessels = made.blood_power[0, :, 12:] > 0
     assert overall.active[:, 12:][vessels].mean() > 0.3

@@ -15,8 +15,9 @@ from usdenoise.files.images import tiff, write_stat_map
 from usdenoise.jobs.job import Job, Results
 from usdenoise.jobs.main_file import write_power_nifti
 from usdenoise.report.pictures import REGIONS, activation_picture, activation_title, region_picture
+from usdenoise.report.record import ANY_TYPE
 from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
-from usdenoise.report.series import ANY_TYPE, ResultSeries
+from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table, frame_table, region_table
 from usdenoise.sessions.design import FIR, Event
 from usdenoise.system.provenance import to_json

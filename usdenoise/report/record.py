@@ -179,6 +179,10 @@ class BlockRecord:
     is_gain_uneven: bool = False
 
 
+ANY_TYPE = "any type"
+"""Name of the map of the responses to all types, in files and on pages."""
+
+
 @dataclass(frozen=True)
 class ActivationRecord:
     """The activation by a type of event, or by any of several.
@@ -226,8 +230,8 @@ class ActivationRecord:
 
     @property
     def name(self) -> str:
-        """The type, or "any type"."""
-        return self.trial_type or "any type"
+        """The type, or ANY_TYPE."""
+        return self.trial_type or ANY_TYPE
 
     @property
     def sentence(self) -> str:

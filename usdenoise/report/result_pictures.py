@@ -35,7 +35,8 @@ from usdenoise.report.pictures import (
     directional_drawing,
     velocity_drawing,
 )
-from usdenoise.report.series import ANY_TYPE, ResultSeries, series_of_stack
+from usdenoise.report.record import ANY_TYPE
+from usdenoise.report.series import ResultSeries, series_of_stack
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.stack.geometry import GriddedStack
 

@@ -16,7 +16,7 @@ from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.record import BadFrameRecord, BlockRecord, FramesRecord
+from usdenoise.report.record import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord
 from usdenoise.report.sentences import many_bad, uncorrected
 from usdenoise.sessions.activation import ActivationMap, activation_maps, smoothed_series
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
@@ -65,9 +65,6 @@ ACTIVATION: Mapping[str, Mapping[str, str]] = {
     "change": {"unit": "%", "meaning": "response in per cent of the baseline; NaN outside the vessels"},
 }
 """Images of an activation map that are stored, and their attributes. A response with free delays has a change for each."""
-
-ANY_TYPE = "any type"
-"""Name of the map of the responses to all types in files."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -248,9 +245,9 @@ def activation_contents(
     for name, images in maps.items():
         for kind, values in images.items():
             kind_name, _, delay = kind.partition("_")
-            more = {"trial_type": name} if name else {"trial_types": ", ".join(types)}
+            more: dict[str, Any] = {"trial_type": name} if name else {"trial_types": ", ".join(types)}
             if delay:
-                more["delay_blocks"] = delay
+                more["delay_blocks"] = int(delay)
             attributes = {**ACTIVATION[kind_name], **more}
             arrays.append(NamedArray(f"activation/{groups[name]}/{kind}", values, spatial_axes, attributes))
     return arrays

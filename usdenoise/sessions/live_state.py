@@ -123,7 +123,7 @@ class SessionUpdate:
     geometry : Geometry
         Axes and scales of all blocks, and the number of frames of the first one.
     activation : mapping
-        Type of event -> t of the response so far, by least squares; empty without events, and while there are few blocks.
+        Type of event -> t of the response so far; empty without events, and while there are few blocks.
     events : tuple of Event
         The events so far; empty without any.
     events_problem : str

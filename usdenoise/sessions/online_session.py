@@ -272,8 +272,9 @@ class OnlineSession:
             hrf = "boxcar" if self._session.hrf.startswith(FIR) else self._session.hrf
             if events:
                 design = design_of(events, times, durations, bad, confounds, hrf)
-                problem = problem or _dependence(events, times, durations, hrf)
-                if design.responses and not problem:
+                dependence = _dependence(events, times, durations, hrf)
+                problem = problem or dependence
+                if design.responses and not dependence:
                     fitted = fit_series(state.images, design).statistics
                     activation = {name: fitted[name].astype(np.float32) for name in design.responses}
                     activation = {name: t for name, t in activation.items() if np.isfinite(t).any()}
@@ -334,7 +335,7 @@ def _dependence(
     """
     interval = float(np.median(np.diff(times))) if len(times) > 1 else float(durations[0])
     last = max(event.onset + event.duration for event in events)
-    n_more = min(max(0, math.ceil((last - times[-1]) / interval)), MOST_PLANNED)
+    n_more = math.ceil(min(max(0.0, last - times[-1]) / max(interval, 1e-6), MOST_PLANNED))
     planned = np.concatenate([times, times[-1] + interval * np.arange(1, n_more + 1)])
     lengths = np.concatenate([durations, np.full(n_more, np.median(durations))])
     return design_of(events, planned, lengths, np.zeros(len(planned), bool), hrf=hrf).dependence[0]
