@@ -180,7 +180,7 @@ def noise_table() -> Iterator[str]:
         times, durations, events = times_of(n)
         for name, rho in patterns.items():
             high, line = rho == rho.max(), f"{n} blocks, {name}:"
-            for label, width in (("image", 1e6), ("pixel", 1e-3), ("smoothed", activation.NOISE_PIXELS)):
+            for label, width in (("image", 200.0), ("pixel", 1e-3), ("smoothed", activation.NOISE_PIXELS)):
                 spreads = []
                 for seed in range(20):
                     rng = np.random.default_rng(seed)

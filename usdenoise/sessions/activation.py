@@ -11,7 +11,7 @@ from usdenoise.sessions.regions import mean_course
 
 NOISE_PIXELS = 1.5
 """Standard deviation, in pixels, of the Gaussian that smooths the autocorrelation of the noise. In strips 4 pixels wide with
-an autocorrelation of 0.6 between others of 0.1, t has a standard deviation of 1.08, of 1.22 with one coefficient for the
+an autocorrelation of 0.6 between others of 0.1, t has a standard deviation of 1.07, of 1.20 with one coefficient for the
 image, and of 1.09 with one for each pixel (40 blocks, `python -m benchmarks.activation --noise`)."""
 
 Images = Sequence[NDArray[np.floating]] | NDArray[np.floating]
