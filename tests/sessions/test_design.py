@@ -186,7 +186,7 @@ def test_a_delay_that_no_good_block_has_is_named() -> None:
 
 def test_a_free_response_over_the_whole_period_is_refused() -> None:
     check_design(ON, TIMES, DURATIONS, "fir:8")
-    with pytest.raises(InputError, match="cannot be told from the baseline") as error:
+    with pytest.raises(InputError, match="cannot be distinguished from the baseline") as error:
         check_design(every(0, 5, 2, "on"), TIMES, DURATIONS, "fir:10")
     assert "fir:N" in str(error.value.remedy)
 

@@ -26,8 +26,8 @@ LEAST_DEPTH = 0.2
 """Part of its largest share within the events by which the share of a block is lower in some blocks, at least."""
 
 LEAST_EVENTS, LEAST_SEEN = 2, 0.05
-"""Least events of a type: the response to a single one cannot be told from any other change at that time. The response to an
-event counts if it is at least this part of the largest one of its type in some block."""
+"""Least events of a type: the response to a single one cannot be distinguished from another change at that time. The response
+to an event counts if it is at least this part of the largest one of its type in some block."""
 
 BASELINES = ("rest", "baseline")
 """Types that are the baseline by their name, in lower case."""
@@ -187,7 +187,7 @@ class Design:
 
     @property
     def problem(self) -> tuple[str, str]:
-        """Why the good blocks cannot tell the responses apart, in words, and a remedy; both empty if they can."""
+        """Why the responses cannot be distinguished in the good blocks, in words, and a remedy; both empty if they can."""
         if self.n_free < LEAST_FREE:
             n_good, n_columns = int((~self.is_bad).sum()), len(self.names) - int(self.is_bad.sum())
             return (
@@ -202,7 +202,7 @@ class Design:
             if own[slice_].min() < LEAST_OWN:
                 fewer = ", or fewer blocks with {hrf} fir:N" if self.is_free else ""
                 return (
-                    f"the response to '{name}' cannot be told from the baseline, slow drift and confounds",
+                    f"the response to '{name}' cannot be distinguished from the baseline, slow drift and confounds",
                     f"give more events with pauses between them{fewer}",
                 )
         return "", ""
