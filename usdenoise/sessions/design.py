@@ -26,8 +26,8 @@ LEAST_DEPTH = 0.2
 """Part of its largest share within the events by which the share of a block is lower in some blocks, at least."""
 
 LEAST_EVENTS, LEAST_SEEN = 2, 0.05
-"""Least events of a type: the response to a single one cannot be distinguished from another change at that time. The response
-to an event counts if it is at least this part of the largest one of its type in some block."""
+"""Least events of a type: the response to a single one cannot be distinguished from another change at that time. A response
+counts if it is at least this part of the largest one of its type in some block."""
 
 BASELINES = ("rest", "baseline")
 """Types that are the baseline by their name, in lower case."""
