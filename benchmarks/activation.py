@@ -27,7 +27,8 @@ from usdenoise.phantom.motion_and_noise import blood_rise
 from usdenoise.report.series import LOCKED_ERRORS, MATERIAL, MOST_LOCKED, motion_measures
 from usdenoise.sessions import activation
 from usdenoise.sessions.activation import activation_maps, fit_series
-from usdenoise.sessions.design import Design, Event, design_of, locked_correlation
+from usdenoise.sessions.design import Design, design_of, locked_correlation
+from usdenoise.sessions.responses import Event
 
 SHAPE, BLOCK_S, INTERVAL_S = (48, 48, 200), 0.4, 0.6
 COMMON: dict[str, Any] = {

@@ -19,7 +19,7 @@ from usdenoise.report.record import ANY_TYPE
 from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
 from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table, frame_table, region_table
-from usdenoise.sessions.design import FIR, Event
+from usdenoise.sessions.responses import FIR, Event
 from usdenoise.system.provenance import to_json
 from usdenoise.system.text import distinct_names, plain_name
 

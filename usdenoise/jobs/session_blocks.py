@@ -33,10 +33,10 @@ from usdenoise.report.series import (
     with_regions,
 )
 from usdenoise.sessions.blocks import NO_STARTS
-from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockStore
 from usdenoise.sessions.regions import Region, region_masks
+from usdenoise.sessions.responses import Event
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import requested, software, to_json
 from usdenoise.system.resources import run_in_background

@@ -42,10 +42,10 @@ from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.design import Event, check_events
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.measured_block import BlocksInMemory, BlockStore
 from usdenoise.sessions.online_session import OnlineSession
+from usdenoise.sessions.responses import Event, check_events
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_arrays import series_to_dataset
 from usdenoise.stack.geometry import shape_text

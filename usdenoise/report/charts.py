@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import decibels
-from usdenoise.sessions.design import Event
+from usdenoise.sessions.responses import Event
 from usdenoise.system.text import printable
 
 SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"

@@ -18,9 +18,9 @@ from usdenoise.report.record import ActivationRecord, Report
 from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
 from usdenoise.report.series import ResultSeries
-from usdenoise.sessions.design import Event
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import mean_course, relative_change
+from usdenoise.sessions.responses import Event
 from usdenoise.stack.geometry import GriddedStack, canonical_axes
 
 NOISE_SPAN_DB = 6.0

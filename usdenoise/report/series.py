@@ -20,18 +20,10 @@ from usdenoise.report.record import ANY_TYPE, BadFrameRecord, BlockRecord, Frame
 from usdenoise.report.sentences import many_bad, uncorrected
 from usdenoise.sessions.activation import ActivationMap, activation_maps, smoothed_series
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
-from usdenoise.sessions.design import (
-    BASELINES,
-    Design,
-    Event,
-    check_design,
-    design_of,
-    is_within,
-    joined_events,
-    locked_correlation,
-)
+from usdenoise.sessions.design import BASELINES, Design, check_design, design_of, locked_correlation
 from usdenoise.sessions.filter_session import FilteredSession
 from usdenoise.sessions.regions import RegionSeries, region_series
+from usdenoise.sessions.responses import Event, is_within, joined_events
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.text import distinct_names, plain_name

@@ -1,15 +1,15 @@
-"""The design of the linear model of a session: the events, the responses that they cause, slow drift and confounds."""
+"""The design of the linear model of a session: responses to events, slow drift, confounds, and whether it can be fitted."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammainc, gammaincc
 
 from usdenoise.errors import InputError
+from usdenoise.sessions.responses import FIR, Event, check_events, is_within, joined_events, response_of
 
 LEAST_FREE = 4
 """Least degrees of freedom of the noise."""
@@ -32,52 +32,13 @@ counts if it is at least this part of the largest one of its type in some block.
 BASELINES = ("rest", "baseline")
 """Types that are the baseline by their name, in lower case."""
 
-ROUNDING_S = 1e-6
-"""Time in s by which two events may overlap: 0.1 + 0.2 is above 0.3."""
-
-TIMES_A_BLOCK = 9
-"""Times whose mean is the response of a block if it is no boxcar."""
-
 SLOWEST_HZ, PERIODS = 0.01, 2.0
 """Cosines are drift below SLOWEST_HZ, or below 1 / (PERIODS x longest time between onsets of one type) if that is lower."""
-
-KERNEL_S = 32.0
-"""Duration of a haemodynamic response, as in nilearn and confusius."""
-
-GAMMAS = {
-    "glover": ((6 / 0.9, 0.9, 1.0), (12 / 0.9, 0.9, -0.48)),
-    "spm": ((6.0, 1.0, 1.0), (16.0, 1.0, -0.167)),
-    "verhoef2025": ((6.0, 1.0, 1.0),),
-}
-"""Haemodynamic responses as sums of gamma densities: shape, scale in s, and weight of each."""
-
-INVERSE_GAMMA = 2.5, 12.7
-"""Shape, and scale in s, of the inverse gamma density of the response "claron2021"."""
 
 LOCKED_BLOCKS = 5
 """Blocks after an onset in which motion may follow the event. In 24 simulated sessions, the correlation of the displacement
 was 0.63 to 0.97 with jerks of 2 s or pressure of 5 s at the onsets, 0.69 with breathing at the period of the design, and at
 most 0.47 with neither (`python -m benchmarks.activation`)."""
-
-FIR = "fir:"
-"""Beginning of the name of a response that is free in each of N blocks after the onset."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """An event.
-
-    Attributes
-    ----------
-    onset, duration : float
-        When it begins, from the first frame of the session, and how long it is, in s.
-    trial_type : str
-        Its condition.
-    """
-
-    onset: float
-    duration: float
-    trial_type: str
 
 
 @dataclass(frozen=True)
@@ -234,40 +195,6 @@ def column_basis(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return basis
 
 
-def is_within(event: Event, end: float) -> bool:
-    """Return whether an event overlaps a session that ends at a time in s."""
-    return event.onset <= end and event.onset + event.duration >= 0
-
-
-def joined_events(events: Iterable[Event]) -> dict[str, list[Event]]:
-    """Return the events of each type in the order of time; those that overlap are one."""
-    events = list(events)
-    types: dict[str, list[Event]] = {event.trial_type: [] for event in events}
-    for event in sorted(events, key=lambda one: one.onset):
-        joined = types[event.trial_type]
-        if joined and event.onset < joined[-1].onset + joined[-1].duration - ROUNDING_S:
-            stop = max(event.onset + event.duration, joined[-1].onset + joined[-1].duration)
-            joined[-1] = replace(joined[-1], duration=stop - joined[-1].onset)
-        else:
-            joined.append(event)
-    return types
-
-
-def check_events(events: Sequence[Event]) -> None:
-    """Check that no two types of events overlap.
-
-    Raises
-    ------
-    InputError
-        If they do.
-    """
-    for one, other in combinations(sorted(events, key=lambda event: event.onset), 2):
-        if one.trial_type != other.trial_type and other.onset < one.onset + one.duration - ROUNDING_S:
-            raise InputError(
-                f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s overlap"
-            )
-
-
 def check_design(
     events: Sequence[Event],
     times: NDArray[np.float64],
@@ -316,7 +243,7 @@ def check_design(
                 problem,
                 remedy="list the times of the stimulus alone; blocks outside all events are the baseline",
             )
-        peaks = [_response([event], times, durations, hrf).max() for event in of_type]
+        peaks = [response_of([event], times, durations, hrf).max() for event in of_type]
         n_events = sum(bool(peak > LEAST_SEEN * max(peaks)) for peak in peaks)
         if n_events < LEAST_EVENTS:
             raise InputError(
@@ -369,7 +296,7 @@ def design_of(
         durations > 0, durations, np.median(durations[durations > 0]) if durations.any() else 0
     )
     types = joined_events(events)
-    responses = {name: _response(of_type, times, durations, hrf) for name, of_type in types.items()}
+    responses = {name: response_of(of_type, times, durations, hrf) for name, of_type in types.items()}
     end = float((times + durations / 2).max())
     inside = [event for event in events if is_within(event, end)]
     good = np.flatnonzero(~is_bad)
@@ -405,51 +332,11 @@ def design_of(
         responses=slices,
         expected={name: columns.sum(axis=1) for name, columns in responses.items()},
         shares={
-            name: _response(of_type, times, durations, "boxcar")[:, 0] for name, of_type in types.items()
+            name: response_of(of_type, times, durations, "boxcar")[:, 0] for name, of_type in types.items()
         },
         is_bad=is_bad,
         hrf=hrf,
     )
-
-
-def _response(
-    events: Sequence[Event], times: NDArray[np.float64], durations: NDArray[np.float64], hrf: str
-) -> NDArray[np.float64]:
-    """Return the mean response of each block to events that do not overlap, (n_blocks, k); a boxcar's is its share."""
-    durations = np.maximum(durations, ROUNDING_S)
-    begins, ends = times - durations / 2, times + durations / 2
-    if hrf.startswith(FIR):
-        columns = np.zeros((len(times), int(hrf.removeprefix(FIR))))
-        for event in events:
-            first = int(np.searchsorted(ends, event.onset + ROUNDING_S))
-            if event.onset > begins[0] - ROUNDING_S:
-                delays = np.arange(min(columns.shape[1], len(times) - first))
-                columns[first + delays, delays] += 1
-        return columns
-    course = np.zeros(len(times))
-    if hrf == "boxcar":
-        for event in events:
-            inside = np.minimum(ends, event.onset + event.duration) - np.maximum(begins, event.onset)
-            course += np.maximum(inside, 0) / durations
-        return np.round(course, 9)[:, None]
-    at = begins[:, None] + durations[:, None] * (np.arange(TIMES_A_BLOCK) + 0.5) / TIMES_A_BLOCK
-    for event in events:
-        since = at - event.onset
-        course += (_integral(hrf, since) - _integral(hrf, since - event.duration)).mean(axis=1)
-    return course[:, None]
-
-
-def _integral(hrf: str, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the integral of a haemodynamic response from 0 up to each time; it is 1 from its end on."""
-    within = np.append(np.clip(seconds, 0, KERNEL_S), KERNEL_S)
-    if hrf in GAMMAS:
-        terms = [weight * gammainc(shape, within / scale) for shape, scale, weight in GAMMAS[hrf]]
-        total = np.stack(terms).sum(axis=0)
-    else:
-        shape, scale = INVERSE_GAMMA
-        total = gammaincc(shape, scale / np.maximum(within, 1e-9))
-    integral: NDArray[np.float64] = (total[:-1] / total[-1]).reshape(seconds.shape)
-    return integral
 
 
 def locked_correlation(
@@ -477,7 +364,7 @@ def locked_correlation(
         Standard deviation of the part that follows them, in the unit of the measure.
     """
     known = np.isfinite(values)
-    found = [_response(events, times, durations, hrf)[known] for hrf in ("boxcar", f"{FIR}{LOCKED_BLOCKS}")]
+    found = [response_of(events, times, durations, hrf)[known] for hrf in ("boxcar", f"{FIR}{LOCKED_BLOCKS}")]
     trend = np.polynomial.polynomial.polyvander(times[known] - times[known].mean(), 2)
     basis = np.linalg.qr(trend)[0]
     measure, columns = (one - basis @ (basis.T @ one) for one in (values[known], np.hstack(found)))
