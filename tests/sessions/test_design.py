@@ -174,11 +174,42 @@ def test_a_baseline_whose_blocks_are_bad_is_none() -> None:
     assert activation_maps(series, everywhere, design)[0]["left"].active.mean() < 0.01
 
 
+@pytest.mark.parametrize("hrf", ["boxcar", "glover"])
+def test_a_type_that_only_bad_blocks_show_has_no_map_and_leaves_f_to_the_other(hrf: str) -> None:
+    """Half a frame of its events is in good blocks. Slow responses vary in the good blocks, though all are in events."""
+    shift = 0.0025 if hrf == "boxcar" else 0.0
+    events = [*every(8, 10, 2, "on"), *every(5.0 + shift, 10, 0.5, "puff")]
+    bad = design_of(events, TIMES, DURATIONS, NONE_BAD).shares["puff"] > 0.5
+    if hrf == "glover":
+        events, bad = every(5, 10, 5, "on"), design_of(ON, TIMES, DURATIONS, NONE_BAD).shares["on"] < 0.5
+        events = [*events, Event(-40.0, 0.4, "other"), Event(0.1, 0.4, "other")]
+    lost = "puff" if hrf == "boxcar" else "on"
+    design = design_of(events, TIMES, DURATIONS, bad, hrf=hrf)
+    assert list(design.problems) == [lost]
+    series = 100 + np.random.default_rng(0).standard_normal((N, 9, 9))
+    maps, overall = activation_maps(series, np.ones((9, 9), bool), design)
+    other = next(name for name in maps if name != lost)
+    assert np.isnan(maps[lost].t).all()
+    assert overall is not None
+    np.testing.assert_allclose(overall.f, maps[other].t ** 2, rtol=1e-4)
+
+
+def test_measures_and_designs_without_good_blocks_are_no_error() -> None:
+    assert locked_correlation(np.full(N, np.nan), TIMES, DURATIONS, ON) == (0.0, 0.0)
+    design = design_of(ON, TIMES, DURATIONS, ~NONE_BAD)
+    found = activation_maps(np.ones((N, 4, 4)), np.ones((4, 4), bool), design)[0]["on"]
+    assert np.isnan(found.t).all()
+    names = design_of(
+        [*ON, *every(2, 10, 1, "constant"), *every(0, 10, 1, "constant_")], TIMES, DURATIONS, NONE_BAD
+    ).names
+    assert len(set(names)) == len(names)
+
+
 def test_a_delay_that_no_good_block_has_is_named() -> None:
     onsets = np.isin(np.arange(N), [10, 30, 50])
     design = design_of(ON, TIMES, DURATIONS, onsets, hrf="fir:3")
-    assert "no good block is at one of the delays" in design.problem_of("on")
-    assert design_of(ON, TIMES, DURATIONS, NONE_BAD, hrf="fir:3").problem_of("on") == ""
+    assert "no good block is at one of the delays" in design.problems["on"]
+    assert design_of(ON, TIMES, DURATIONS, NONE_BAD, hrf="fir:3").problems == {}
     series = 100 + np.random.default_rng(0).standard_normal((N, 4, 4))
     found = activation_maps(series, np.ones((4, 4), bool), design)[0]["on"]
     assert np.isnan(found.f).all()
@@ -327,6 +358,20 @@ def test_a_rest_with_pauses_is_a_condition_and_a_doubt(still: Scan) -> None:
     assert "baseline-type" not in {doubt.code for doubt in other.doubts}
     np.testing.assert_array_equal(found.activation["on"].t, other.activation["on"].t)
     assert not found.activation["on"].active.any()
+
+
+@pytest.mark.filterwarnings("error")
+def test_every_second_block_may_be_missing(still: Scan) -> None:
+    """Then no framewise displacement is known, and no neighbouring blocks show the correlation of the noise."""
+    gone = still.iq.copy()
+    gone[np.arange(len(gone)) // LENGTH % 2 == 0] = np.nan
+    events = [(BLOCK * first, 3 * BLOCK, "on") for first in range(3, 24, 6)]
+    found = session(usdenoise.Acquisition(gone, "tzx", frame_rate_hz=RATE_HZ), LENGTH, events=events, **QUICK)
+    one = found.activation["on"]
+    assert np.isfinite(one.t).mean() > 0.5
+    assert one.model.autocorrelation == 0
+    assert one.correlations["framewise_displacement"] == 0
+    assert not one.active.any()
 
 
 def test_bad_blocks_that_leave_too_few_take_the_map_and_not_the_session(still: Scan) -> None:

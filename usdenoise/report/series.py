@@ -411,7 +411,8 @@ def with_activation(series: ResultSeries, events: Sequence[Event], options: Sess
             at = np.where(is_bad, np.nan, values)
             correlation, size = locked_correlation(at, series.times, durations, types[name])
             correlations[measure] = correlation
-            bound = max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(np.count_nonzero(np.isfinite(at))))
+            n_known = max(int(np.isfinite(at).sum()), 1)
+            bound = max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(n_known))
             if correlation > bound and size > MATERIAL[measure]:
                 unit = "dB" if measure == "tissue_power" else "pixels"
                 how = f"(correlation {correlation:.2f}, {size:.2g} {unit} rms)"
@@ -502,8 +503,8 @@ def _activation_doubts(
     is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses], axis=0)
     doubts = []
     for name, found in activation.items():
-        if problem := design.problem_of(name):
-            doubts.append(Doubt("events-outside", f"{problem}: it has no activation map"))
+        if name in design.problems:
+            doubts.append(Doubt("events-outside", f"{design.problems[name]}: it has no activation map"))
             continue
         n_active = int(found.active.sum())
         if n_active and is_rest.any():

@@ -124,7 +124,7 @@ class FittedSeries:
     Attributes
     ----------
     statistics : mapping
-        Type of event -> t (of one column) or F (of several), (spatial); "" -> F of all types, if there are several.
+        Type of event -> t (of one column) or F (of several), (spatial); "" -> F of all these, if there are several types.
     p : mapping
         The same names -> p for either direction, (spatial); 1 where a pixel cannot be fitted.
     effects : (n_responses, spatial) array
@@ -244,7 +244,7 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
     rho = np.full(n_pixels, np.nan)
 
     n_responses, contrasts = design.n_responses, dict(design.responses)
-    if len(contrasts) > 1:
+    if contrasts and len(design.expected) > 1:
         contrasts[""] = slice(0, n_responses)
     statistics, p = {name: np.full(n_pixels, np.nan) for name in contrasts}, {}
     freedom = np.full(n_pixels, np.nan)
@@ -433,6 +433,8 @@ def _groups(
     Pixels whose series does not change, or has too few blocks for the responses, are in none.
     """
     is_bad, tile = design.is_bad, max(1, SERIES_TILE_ENTRIES // len(series))
+    if is_bad.all():
+        return
     for first in range(0, series[0].size, tile):
         powers = np.stack([image[first : first + tile] for image in series]).astype(np.float64)
         is_known = np.isfinite(powers)

@@ -52,11 +52,13 @@ class Design:
     matrix : (n_blocks, n_columns) array
         The columns.
     responses : mapping
-        Type of event -> its columns, one or (for "fir:N") N; without types that no good block sees.
+        Type of event -> its columns, one or (for "fir:N") N; without types that no good block can show.
     expected : mapping
         Type of event -> the response that the model expects, (n_blocks,), for all types.
     shares : mapping
         Type of event -> share of each block within its events, (n_blocks,), for all types.
+    problems : mapping
+        Type of event -> why no good block can show the response to it, in words; without types that have a response.
     is_bad : (n_blocks,) boolean array
         Bad blocks, which have a column each.
     hrf : str
@@ -68,6 +70,7 @@ class Design:
     responses: Mapping[str, slice]
     expected: Mapping[str, NDArray[np.float64]]
     shares: Mapping[str, NDArray[np.float64]]
+    problems: Mapping[str, str]
     is_bad: NDArray[np.bool_]
     hrf: str
 
@@ -99,18 +102,6 @@ class Design:
     def columns_a_type(self) -> int:
         """Number of columns of the response to a type."""
         return int(self.hrf.removeprefix(FIR)) if self.is_free else 1
-
-    def problem_of(self, trial_type: str) -> str:
-        """Return why no good block can show the response to a type, in words; empty if one can."""
-        good, events = ~self.is_bad, f"the events of '{trial_type}'"
-        shares, block = self.shares[trial_type][good], "good block" if self.is_bad.any() else "block"
-        if not self.expected[trial_type][good].any():
-            return f"no {block} is within {events}, so no response to it can be found"
-        if not self.is_free and shares.min() > max(0, (1 - LEAST_DEPTH) * shares.max()):
-            return f"all {block}s are within {events}, so no response to it can be found"
-        if trial_type not in self.responses:
-            return f"no {block} is at one of the delays after {events}, or all are, so its free response cannot be found"
-        return ""
 
     @property
     def dependence(self) -> tuple[str, str]:
@@ -167,6 +158,27 @@ class Design:
                     f"give more events with pauses between them{fewer}",
                 )
         return "", ""
+
+
+def _problem_of_type(
+    name: str,
+    columns: NDArray[np.float64],
+    shares: NDArray[np.float64],
+    is_bad: NDArray[np.bool_],
+    hrf: str,
+) -> str:
+    """Return why no good block can show the response to a type, in words; empty if one can."""
+    events, block, good = f"the events of '{name}'", "good block" if is_bad.any() else "block", ~is_bad
+    largest = np.abs(columns).max(axis=0, initial=0)
+    # Half a frame at the edge of a block does not count.
+    is_seen = np.abs(columns[good]).max(axis=0, initial=0) > LEAST_SEEN * largest
+    if not (is_seen & (largest > 0)).any():
+        return f"no {block} is within {events}, so no response to it can be found"
+    if not hrf.startswith(FIR) and shares[good].min() > max(0, (1 - LEAST_DEPTH) * shares[good].max()):
+        return f"all {block}s are within {events}, so no response to it can be found"
+    if not is_seen.all() or not np.ptp(columns[good], axis=0).all():
+        return f"no {block} is at one of the delays after {events}, or all are, so its free response cannot be found"
+    return ""
 
 
 def own_shares(responses: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -238,11 +250,11 @@ def check_design(
     check_events(events)
     design = design_of(events, times, durations, np.zeros(len(times), bool), hrf=hrf)
     for name, of_type in () if is_planned else joined_events(events).items():
-        if problem := design.problem_of(name):
-            raise InputError(
-                problem,
-                remedy="list the times of the stimulus alone; blocks outside all events are the baseline",
-            )
+        if name in design.problems:
+            remedy = "list the times of the stimulus alone; blocks outside all events are the baseline"
+            if design.is_free:
+                remedy = "give fewer blocks with {hrf} fir:N, or events that the blocks show"
+            raise InputError(design.problems[name], remedy=remedy)
         peaks = [response_of([event], times, durations, hrf).max() for event in of_type]
         n_events = sum(bool(peak > LEAST_SEEN * max(peaks)) for peak in peaks)
         if n_events < LEAST_EVENTS:
@@ -299,12 +311,12 @@ def design_of(
     responses = {name: response_of(of_type, times, durations, hrf) for name, of_type in types.items()}
     end = float((times + durations / 2).max())
     inside = [event for event in events if is_within(event, end)]
-    good = np.flatnonzero(~is_bad)
-    seen = {
-        name: columns
+    shares = {name: response_of(of_type, times, durations, "boxcar")[:, 0] for name, of_type in types.items()}
+    problems = {
+        name: _problem_of_type(name, columns, shares[name], is_bad, hrf)
         for name, columns in responses.items()
-        if good.size and np.ptp(columns[good], axis=0).all()
     }
+    seen = {name: columns for name, columns in responses.items() if not problems[name]}
     own = {}
     for name, values in (confounds or {}).items():
         known = ~is_bad & np.isfinite(values)
@@ -325,15 +337,17 @@ def design_of(
         for delay in range(columns.shape[1])
     ]
     # A type of event may have any name.
-    names = (*named, *(f"{name}{'_' * (name in named)}" for name in own))
+    for name in own:
+        while name in named:
+            name += "_"
+        named.append(name)
     return Design(
-        names=names,
+        names=tuple(named),
         matrix=np.column_stack([*seen.values(), *own.values()]),
         responses=slices,
         expected={name: columns.sum(axis=1) for name, columns in responses.items()},
-        shares={
-            name: response_of(of_type, times, durations, "boxcar")[:, 0] for name, of_type in types.items()
-        },
+        shares=shares,
+        problems={name: problem for name, problem in problems.items() if problem},
         is_bad=is_bad,
         hrf=hrf,
     )
@@ -364,6 +378,8 @@ def locked_correlation(
         Standard deviation of the part that follows them, in the unit of the measure.
     """
     known = np.isfinite(values)
+    if np.count_nonzero(known) < LEAST_FREE:
+        return 0.0, 0.0
     found = [response_of(events, times, durations, hrf)[known] for hrf in ("boxcar", f"{FIR}{LOCKED_BLOCKS}")]
     trend = np.polynomial.polynomial.polyvander(times[known] - times[known].mean(), 2)
     basis = np.linalg.qr(trend)[0]
