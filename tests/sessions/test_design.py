@@ -59,7 +59,7 @@ def test_responses_are_those_of_confusius(hrf: Any) -> None:
     wanted = confusius_design(times, table, hrf_model=hrf, drift_model=None)["on"].to_numpy()
     found = response(events, hrf, times, np.full(300, 1e-3))[:, 0]
     np.testing.assert_allclose(found, wanted, atol=0.02 * wanted.max())
-    # After a long event the response is 1, and the change in per cent reads as that of a boxcar.
+    # During a long event the response reaches 1, as a boxcar does.
     assert response([Event(-100.0, 110.0, "on")], hrf)[0, 0] == pytest.approx(1)
 
 

@@ -5,7 +5,7 @@ row in :data:`usdenoise.report.result_pictures.PICTURES`. The names of --product
 :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.doppler`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,11 @@ from usdenoise.files.images import tiff, write_stat_map
 from usdenoise.jobs.job import Job, Results
 from usdenoise.jobs.main_file import write_power_nifti
 from usdenoise.report.pictures import REGIONS, activation_picture, activation_title, region_picture
-from usdenoise.report.record import ANY_TYPE
 from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
-from usdenoise.report.series import ResultSeries
+from usdenoise.report.series import ResultSeries, activation_names
 from usdenoise.report.tables import block_table, frame_table, region_table
-from usdenoise.sessions.responses import FIR, Event
+from usdenoise.sessions.responses import FIR
 from usdenoise.system.provenance import to_json
-from usdenoise.system.text import distinct_names, plain_name
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,11 @@ def pictures_on_page(results: Results) -> dict[str, bytes]:
 
 def activations_on_page(series: ResultSeries, results: Results) -> dict[str, bytes]:
     """Return the pictures of the activation by each type of event, and ("") by any of several, as PNG."""
-    names = _activation_names(series.events)
-    return {trial_type: results.pictures[f"{names[trial_type]}_png"] for trial_type in series.activations}
+    names = activation_names(series.events)
+    return {
+        trial_type: results.pictures[f"activation_{names[trial_type]}_png"]
+        for trial_type in series.activations
+    }
 
 
 _FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
@@ -127,20 +128,12 @@ def _picture_formats(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("png", *job.display.figure_formats)))
 
 
-def _activation_names(events: Iterable[Event]) -> dict[str, str]:
-    """Return the name of the activation of each type of event, and ("") of any of several, with which its files begin."""
-    types = list(dict.fromkeys(event.trial_type for event in events))
-    names = distinct_names(
-        [*types, *([""] if len(types) > 1 else [])], lambda name: plain_name(name or ANY_TYPE)
-    )
-    return {trial_type: f"activation_{name}" for trial_type, name in names.items()}
-
-
 def _activation_files(job: Job) -> dict[str, str]:
     assert job.session_options.events is not None
     named: dict[str, str] = {}
     is_free = job.session_options.hrf.startswith(FIR)
-    for trial_type, name in _activation_names(read_events(Path(job.session_options.events))).items():
+    for trial_type, plain in activation_names(read_events(Path(job.session_options.events))).items():
+        name = f"activation_{plain}"
         named |= {f"{name}_{kind}": f"{name}.{kind}" for kind in _picture_formats(job)}
         if job.output.nifti:
             letter = "t" if trial_type and not is_free else "F"
@@ -149,9 +142,9 @@ def _activation_files(job: Job) -> dict[str, str]:
 
 
 def _write_activation(series: ResultSeries, results: Results) -> None:
-    job, stack, names = results.job, series.geometry, _activation_names(series.events)
+    job, stack, names = results.job, series.geometry, activation_names(series.events)
     for trial_type, activation in series.activations.items():
-        name = names[trial_type]
+        name = f"activation_{names[trial_type]}"
         for kind in _picture_formats(job):
             drawn = activation_picture(
                 activation.statistic,

@@ -414,7 +414,7 @@ def find_signal_pixels(
     """
     mask: NDArray[np.bool_] = energy > 0
     pixels = np.flatnonzero(energy[sample.numbers] > 0)
-    # If no sampled pixel has a signal, for example if each is 0 in most frames, there is no gap.
+    # Without a sampled pixel with a signal, for example if each is 0 in most frames, the energies show no gap.
     if len(pixels):
         tried = sample.take(pixels[spread_rows(len(pixels), DAMAGE_PIXELS)])
         mask_threshold = _middle_of_gap(tried.fast_power(), energy[tried.numbers])

@@ -288,6 +288,16 @@ class SequenceRecord:
     model: LinearModel | None = None
     activation: tuple[ActivationRecord, ...] = ()
 
+    @property
+    def other_columns(self) -> tuple[str, ...]:
+        """The columns of the model after the responses."""
+        return self.design[0 if self.model is None else self.model.n_responses :]
+
+    @property
+    def n_drifts(self) -> int:
+        """Number of cosines for slow drifts in the model."""
+        return sum(name.startswith("drift") for name in self.other_columns)
+
 
 @dataclass(frozen=True)
 class Report:

@@ -279,13 +279,10 @@ def _model(report: Report) -> str:
     model = None if report.sequence is None else report.sequence.model
     if report.sequence is None or model is None:
         return ""
-    responses, others = (
-        report.sequence.design[: model.n_responses],
-        report.sequence.design[model.n_responses :],
-    )
-    n_drifts, n_bad = (sum(name.startswith(start) for name in others) for start in ("drift", "bad_block"))
+    others, n_drifts = report.sequence.other_columns, report.sequence.n_drifts
+    n_bad = sum(name.startswith("bad_block") for name in others)
     words = [name.replace("_", " ") for name in others if not name.startswith(("drift", "bad_block"))]
-    words = [*responses, *words]
+    words = [*report.sequence.design[: model.n_responses], *words]
     if n_drifts:
         words.append(f"{n_drifts} cosine{'s' * (n_drifts > 1)} for slow drifts")
     if n_bad:

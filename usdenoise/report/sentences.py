@@ -143,7 +143,7 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
         pitches={letter: f"{spacing[letter]:.4g}" for letter in order if letter in spacing},
         interval=_interval(report),
         duration=_duration(report),
-        n_drifts=_n_drifts(report),
+        n_drifts=0 if report.sequence is None else report.sequence.n_drifts,
         events=report.requested.get("session", {}),
         rule=rule_words(report.requested.get("session", {}).get("threshold", "fdr:0.05")),
         errors=_held_out_errors(report),
@@ -153,15 +153,6 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
         else min(TEMPORAL, report.sequence.window // FRAMES_A_TEMPORAL, report.low_cutoff),
     )
     return " ".join(text.split()), sources
-
-
-def _n_drifts(report: Report) -> int:
-    """Return the number of cosines in the model of the activation."""
-    sequence = report.sequence
-    if sequence is None:
-        return 0
-    n_responses = 0 if sequence.model is None else sequence.model.n_responses
-    return sum(name.startswith("drift") for name in sequence.design[n_responses:])
 
 
 def _interval(report: Report) -> str:

@@ -215,6 +215,22 @@ class ResultSeries:
         return int(options.rank) if options.high_cutoff == "rank" else options.high_cutoff
 
 
+def activation_names(events: Iterable[Event], space: str = "-") -> dict[str, str]:
+    """Return a plain name for each type of event and, of several types, for "" (any), no two of which are the same.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        The events.
+    space : str
+        What stands for a run of white space, by default a hyphen.
+    """
+    types = list(dict.fromkeys(event.trial_type for event in events))
+    names = [*types, ""] if len(types) > 1 else types
+    found = distinct_names(names, lambda name: plain_name(name or ANY_TYPE, space))
+    return {name: found[name] for name in names}
+
+
 def activation_contents(
     events: Iterable[Event], spatial_axes: str, maps: Mapping[str, Mapping[str, NDArray[Any]]]
 ) -> list[NamedArray]:
@@ -229,15 +245,12 @@ def activation_contents(
     maps : mapping
         Type of event, or "" for any -> kind of image, of ACTIVATION -> its values.
     """
-    types = list(dict.fromkeys(event.trial_type for event in events))
-    groups = distinct_names(
-        [*types, *([""] if "" in maps else [])], lambda name: plain_name(name or ANY_TYPE, space=" ")
-    )
-    arrays = []
+    groups = activation_names(events, space=" ")
+    types, arrays = ", ".join(filter(None, groups)), []
     for name, images in maps.items():
         for kind, values in images.items():
             kind_name, _, delay = kind.partition("_")
-            more: dict[str, Any] = {"trial_type": name} if name else {"trial_types": ", ".join(types)}
+            more: dict[str, Any] = {"trial_type": name} if name else {"trial_types": types}
             if delay:
                 more["delay_blocks"] = int(delay)
             attributes = {**ACTIVATION[kind_name], **more}
@@ -464,7 +477,7 @@ def motion_measures(
     """
     measures = {"motion": moves, "tissue_power": gains_db}
     if shifts is not None:
-        measures["framewise_displacement"] = np.abs(np.diff(shifts, axis=0, prepend=shifts[:1])).sum(axis=1)
+        measures["framewise_displacement"] = framewise_displacement(shifts)
         known = np.isfinite(shifts).all(axis=1) & is_good
         trend = np.polynomial.polynomial.polyvander(np.linspace(-1, 1, len(shifts)), 2)
         if known.sum() > trend.shape[1]:
@@ -526,6 +539,12 @@ def _activation_doubts(
     return doubts
 
 
+def framewise_displacement(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sum over the axes of the absolute changes of shifts, (n_blocks, n_axes); 0 for the first block."""
+    changes: NDArray[np.float64] = np.abs(np.diff(shifts, axis=0, prepend=shifts[:1])).sum(axis=1)
+    return changes
+
+
 def displacement_columns(
     shifts: NDArray[np.float64], geometry: Geometry
 ) -> tuple[str, dict[str, NDArray[np.float64]]]:
@@ -549,7 +568,7 @@ def displacement_columns(
     }
     is_known = None not in pitches
     scaled = shifts * np.array([pitch or 1.0 for pitch in pitches]) if is_known else shifts
-    columns["framewise_displacement"] = np.abs(np.diff(scaled, axis=0, prepend=scaled[:1])).sum(axis=1)
+    columns["framewise_displacement"] = framewise_displacement(scaled)
     return "mm" if is_known else "pixels", columns
 
 

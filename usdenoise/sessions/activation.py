@@ -100,7 +100,7 @@ class ActivationMap:
 
     @property
     def statistic(self) -> NDArray[np.float32]:
-        """`t`, or `f` if there is no t."""
+        """`t`, or `f` if several columns are tested."""
         values = self.f if self.t is None else self.t
         assert values is not None
         return values
@@ -338,9 +338,9 @@ def activation_maps(
         is_t = name != "" and not design.is_free
         active = np.zeros(in_vessels.shape, bool)
         if name in fitted.p:
-            active[tested] = significant(fitted.p[name][tested], rule, n_free)
-            if is_t and rule.startswith("t:"):
-                active[tested] = np.abs(values[tested]) >= float(rule.removeprefix("t:"))
+            active[tested] = significant(
+                fitted.p[name][tested], rule, n_free, values[tested] if is_t else None
+            )
         course = mean_course(np.stack([image[active] for image in images]))
         return ActivationMap(
             t=values if is_t else None,
@@ -360,7 +360,9 @@ def activation_maps(
     return maps, overall
 
 
-def significant(p: NDArray[np.float64], rule: str, n_free: int) -> NDArray[np.bool_]:
+def significant(
+    p: NDArray[np.float64], rule: str, n_free: int, t: NDArray[np.floating] | None = None
+) -> NDArray[np.bool_]:
     """Return which of some tests are significant.
 
     Parameters
@@ -371,6 +373,8 @@ def significant(p: NDArray[np.float64], rule: str, n_free: int) -> NDArray[np.bo
         As for :func:`activation_maps`.
     n_free : int
         Degrees of freedom, for the p of a t.
+    t : (n,) array, optional
+        t of each, for a rule on t; by default the p of this t counts.
     """
     from scipy.special import stdtr
     from scipy.stats import false_discovery_control
@@ -380,6 +384,9 @@ def significant(p: NDArray[np.float64], rule: str, n_free: int) -> NDArray[np.bo
         return np.zeros(0, bool)
     if kind == "fdr":
         is_significant: NDArray[np.bool_] = false_discovery_control(p) <= level
+        return is_significant
+    if kind == "t" and t is not None:
+        is_significant = np.abs(t) >= level
         return is_significant
     return p <= (level / p.size if kind == "bonferroni" else 2 * stdtr(n_free, -level))
 

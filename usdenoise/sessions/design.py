@@ -146,8 +146,8 @@ class Design:
                 f"{n_good} blocks are too few for an activation model of {n_columns} columns",
                 "take more or shorter blocks, or fewer trial types",
             )
-        if self.dependence[0]:
-            return self.dependence
+        if (dependence := self.dependence)[0]:
+            return dependence
         columns, n = self.matrix[~self.is_bad], self.n_responses
         own = own_shares(columns[:, :n], columns[:, n:])
         for name, slice_ in self.responses.items():
@@ -301,7 +301,7 @@ def design_of(
     References
     ----------
     Glover, "Deconvolution of impulse response in event-related BOLD fMRI", NeuroImage 9, 1999. Claron et al., Pain 162,
-    2021. Verhoef et al., medRxiv 2025.08.19.25332261. Their parameters are those of nilearn 0.14 and confusius 0.8.
+    2021. Verhoef et al., medRxiv 2025.08.19.25332261. Parameters as in nilearn 0.14 and confusius 0.8.
     """
     # A missing block has the duration of a usual one.
     durations = np.where(
@@ -311,7 +311,10 @@ def design_of(
     responses = {name: response_of(of_type, times, durations, hrf) for name, of_type in types.items()}
     end = float((times + durations / 2).max())
     inside = [event for event in events if is_within(event, end)]
-    shares = {name: response_of(of_type, times, durations, "boxcar")[:, 0] for name, of_type in types.items()}
+    boxcars = responses
+    if hrf != "boxcar":
+        boxcars = {name: response_of(of_type, times, durations, "boxcar") for name, of_type in types.items()}
+    shares = {name: boxcar[:, 0] for name, boxcar in boxcars.items()}
     problems = {
         name: _problem_of_type(name, columns, shares[name], is_bad, hrf)
         for name, columns in responses.items()

@@ -1,6 +1,6 @@
 """Events, and the responses of the blocks of a session that they cause."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -14,7 +14,7 @@ ROUNDING_S = 1e-6
 """Time in s by which two events may overlap: 0.1 + 0.2 is above 0.3."""
 
 TIMES_A_BLOCK = 9
-"""Times whose mean is the response of a block if it is no boxcar."""
+"""Times in a block at which a convolved response is evaluated and averaged."""
 
 KERNEL_S = 32.0
 """Duration of a haemodynamic response, as in nilearn and confusius."""
@@ -55,9 +55,8 @@ def is_within(event: Event, end: float) -> bool:
     return event.onset <= end and event.onset + event.duration >= 0
 
 
-def joined_events(events: Iterable[Event]) -> dict[str, list[Event]]:
+def joined_events(events: Sequence[Event]) -> dict[str, list[Event]]:
     """Return the events of each type in the order of time; those that overlap are one."""
-    events = list(events)
     types: dict[str, list[Event]] = {event.trial_type: [] for event in events}
     for event in sorted(events, key=lambda one: one.onset):
         joined = types[event.trial_type]
