@@ -127,9 +127,9 @@ def line(what, took, n, moved=None, rate=None):
 
 
 def moved_bytes(x):
-    """Bytes that the steps of the filter of a block read and write: coefficients, copy, W, product, subtraction; Fourier
+    """Bytes that the steps of the filter of a block read and write: coefficients, W, product, subtraction; Fourier
     transform, conjugate, product and its sum."""
-    return x.nbytes * (1 + 2 + 1 + 1 + 3 + 3 + 2 + 3 + 1)
+    return x.nbytes * (1 + 1 + 1 + 3 + 3 + 2 + 3 + 1)
 
 
 def compare(rng, shape, n):

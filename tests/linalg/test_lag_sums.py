@@ -34,10 +34,12 @@ def test_sums_equal_the_loop(dtype, n_frames, scale):
         together[0], expected.sum(axis=0), rtol=0, atol=tolerance * n_frames * scale**2
     )
     assert not together[1].any()
+    whole = expected.sum(axis=0, keepdims=True)
     for is_compiled in (False, True):
-        columns = column_lag_sums(rows.T, n_lags, half_parts(n_frames), is_compiled)
-        assert columns.dtype == sums.dtype
-        np.testing.assert_allclose(columns, expected, rtol=0, atol=tolerance * n_frames * scale**2)
+        for parts, wanted in ((half_parts(n_frames), expected), ([(0, n_frames, 0)], whole)):
+            columns = column_lag_sums(rows.T, n_lags, parts, len(wanted), is_compiled)
+            assert columns.dtype == sums.dtype
+            np.testing.assert_allclose(columns, wanted, rtol=0, atol=tolerance * n_frames * scale**2)
 
 
 def test_pair_counts_are_the_sums_of_ones():

@@ -7,13 +7,13 @@ pairs of columns in two neighbouring blocks. Together they cover all pairs.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from usdenoise.linalg.array_library import dtype_of, namespace, to_host, to_library
+from usdenoise.linalg.array_library import dtype_of, namespace, to_library
 
 QUARTERS = 4
 """The columns are cut into four parts. Parts 1 and 3 are half 0, parts 2 and 4 are half 1."""
@@ -32,7 +32,7 @@ def half_parts(n: int, start: int = 0, stop: int | None = None) -> Parts:
     return [(first, last, quarter % 2) for quarter, (first, last) in enumerate(edges) if first < last]
 
 
-def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None) -> NDArray[Any]:
+def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None, n_halves: int = 2) -> NDArray[Any]:
     """Return sum_t x[t + l] conj(x[t]) for each row x, lag l and half of the columns.
 
     Parameters
@@ -44,22 +44,26 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None) -> NDA
     parts : list of (int, int, int), optional
         The parts of the columns, from :func:`half_parts`; by default the parts of a matrix of n columns. ``[(0, n, 0)]`` for
         all in half 0, which takes half the time where the columns are few.
+    n_halves : int
+        1 if all parts are in half 0; by default 2.
 
     Returns
     -------
-    (2, m, n_lags) float64 or complex128 array
+    (n_halves, m, n_lags) float64 or complex128 array
         Sums over the column numbers t of half 0 and of half 1, with t + l < n. Each part is summed in the
         precision of the rows, and the parts are added in double precision.
     """
     n = rows.shape[1]
     if n_lags == 0:
-        return np.zeros((2, len(rows), 0), np.result_type(rows.dtype, np.float64))
+        return np.zeros((n_halves, len(rows), 0), np.result_type(rows.dtype, np.float64))
     padded = np.zeros((len(rows), n + n_lags - 1), rows.dtype)
     padded[:, :n] = rows
-    return _products(padded, padded, n_lags, half_parts(n) if parts is None else parts)
+    return _products(padded, n_lags, half_parts(n) if parts is None else parts, n_halves)
 
 
-def column_lag_sums(values: Any, n_lags: int, parts: Parts, is_compiled: bool = False) -> NDArray[Any]:
+def column_lag_sums(
+    values: Any, n_lags: int, parts: Parts, n_halves: int = 2, is_compiled: bool = False
+) -> Any:
     """Return the sums of :func:`lag_sums` of columns.
 
     Parameters
@@ -70,22 +74,23 @@ def column_lag_sums(values: Any, n_lags: int, parts: Parts, is_compiled: bool = 
         Number of lags.
     parts : list of (int, int, int)
         The parts of the rows, from :func:`half_parts`.
+    n_halves : int
+        1 if all parts are in half 0; by default 2.
     is_compiled : bool
         Whether compiled loops make the sums, in a third of the time; loading them takes half a second. By default not.
 
     Returns
     -------
-    (2, m, n_lags) array
-        As :func:`lag_sums`. Columns of another library than NumPy have sums in their precision, and only of half 0 if all
-        parts belong to it.
+    (n_halves, m, n_lags) array
+        As :func:`lag_sums`. Columns of another library than NumPy have sums in it, in their precision.
     """
     if not isinstance(values, np.ndarray):
-        return _sums_there(values, n_lags, parts)
+        return _sums_there(values, n_lags, parts, n_halves)
     if not is_compiled or n_lags == 0:
-        return lag_sums(values.T, n_lags, parts)
+        return lag_sums(values.T, n_lags, parts, n_halves)
     from usdenoise.linalg.compiled_lags import complex_lags, real_lags
 
-    sums = np.zeros((2, values.shape[1], n_lags), np.result_type(values.dtype, np.float64))
+    sums = np.zeros((n_halves, values.shape[1], n_lags), np.result_type(values.dtype, np.float64))
     add = complex_lags if np.iscomplexobj(values) else real_lags
     add(values, np.array(parts, np.int64).reshape(-1, 3), sums)
     return sums
@@ -122,19 +127,19 @@ def boundary_products(before: NDArray[Any], after: NDArray[Any], n_lags: int, pa
     return sums
 
 
-def _products(rows: NDArray[Any], lagged: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:
-    """Return sum_t lagged[t + l] conj(rows[t]) over each part, by halves, (2, m, n_lags)."""
-    sums = np.zeros((2, len(rows), n_lags), np.result_type(rows.dtype, np.float64))
-    row, column = lagged.strides
+def _products(rows: NDArray[Any], n_lags: int, parts: Parts, n_halves: int) -> NDArray[Any]:
+    """Return sum_t rows[t + l] conj(rows[t]) over each part, by halves, (n_halves, m, n_lags)."""
+    sums = np.zeros((n_halves, len(rows), n_lags), np.result_type(rows.dtype, np.float64))
+    row, column = rows.strides
     for first, last, half in parts:
         # All lags in one call: with many short ones, threads would wait for each other.
-        windows = as_strided(lagged[:, first:], (len(rows), n_lags, last - first), (row, column, column))
+        windows = as_strided(rows[:, first:], (len(rows), n_lags, last - first), (row, column, column))
         sums[half] += np.vecdot(rows[:, None, first:last], windows)
     return sums
 
 
-def _sums_there(values: Any, n_lags: int, parts: Parts) -> NDArray[Any]:
-    """Return the sums of columns of another library than NumPy, (halves that have parts, m, n_lags).
+def _sums_there(values: Any, n_lags: int, parts: Parts, n_halves: int) -> Any:
+    """Return the sums of columns of another library than NumPy in this library, (n_halves, m, n_lags).
 
     They are inverse Fourier transforms of spectra, which a device makes in fewer reads of its memory than products of lags.
     """
@@ -149,19 +154,19 @@ def _sums_there(values: Any, n_lags: int, parts: Parts) -> NDArray[Any]:
         else xp.astype(values, xp.complex64 if values.dtype == xp.float32 else xp.complex128)
     )
     spectrum, sums = xp.fft.fft(x, n=length, axis=0), []
-    # The frequencies become lags by a product, (n_lags, length), as the lags are few.
-    angles = np.outer(np.arange(n_lags), np.arange(length)) % length * (2j * np.pi / length)
+    # The frequencies become lags by a product, (length, n_lags), as the lags are few.
+    angles = np.outer(np.arange(length), np.arange(n_lags)) % length * (2j * np.pi / length)
     to_lags = to_library((np.exp(angles) / length).astype(dtype_of(x)), x)
-    for half in range(1 + max(half for *_, half in parts)):
+    for half in range(n_halves):
         own = np.zeros((n, 1), bool)
         for first, last, _ in (part for part in parts if part[2] == half):
             own[first:last] = True
         of_half = spectrum
         if not own.all():
             of_half = xp.fft.fft(xp.where(to_library(own, x), x, xp.zeros_like(x[:1, :1])), n=length, axis=0)
-        sums.append((to_lags @ (xp.conj(of_half) * spectrum)).T)
-    result = to_host(xp.stack(sums))
-    return result if is_complex else result.real
+        sums.append((xp.conj(of_half) * spectrum).T @ to_lags)
+    result = xp.stack(sums)
+    return result if is_complex else xp.real(result)
 
 
 def quarter_edges(n: int) -> NDArray[np.int64]:
@@ -169,8 +174,8 @@ def quarter_edges(n: int) -> NDArray[np.int64]:
     return np.linspace(0, n, QUARTERS + 1).astype(np.int64)
 
 
-def pair_counts(n_lags: int, used: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return the number of products in each sum of :func:`lag_sums`: a (2, n_lags) array.
+def pair_counts(n_lags: int, used: NDArray[np.bool_], n_halves: int = 2) -> NDArray[np.float64]:
+    """Return the number of products in each sum of :func:`lag_sums`: an (n_halves, n_lags) array.
 
     Parameters
     ----------
@@ -178,23 +183,26 @@ def pair_counts(n_lags: int, used: NDArray[np.bool_]) -> NDArray[np.float64]:
         Number of lags.
     used : (n,) boolean array
         Columns that count.
+    n_halves : int
+        1 for the sums over all columns; by default 2.
     """
-    return lag_sums(used[None].astype(np.float64), n_lags)[:, 0]
+    parts = half_parts(len(used)) if n_halves == 2 else [(0, len(used), 0)]
+    return lag_sums(used[None].astype(np.float64), n_lags, parts, n_halves)[:, 0]
 
 
 @dataclass(frozen=True)
 class LagSums:
-    """Lagged products of the rows of a stack, and their numbers, by halves of the frames.
+    """Lagged products of the rows of a stack, and their numbers, by halves of the frames, or over all of them.
 
     Attributes
     ----------
-    sums : (2, n_pixels, L + 1) array
+    sums : (n_halves, n_pixels, L + 1) array
         Sum of f[t + l] conj(f[t]) over the pairs of frames of a half in which both entries are observed.
-    counts : (2, n_pixels, L + 1) or (2, 1, L + 1) array
+    counts : (n_halves, n_pixels, L + 1) or (n_halves, 1, L + 1) array
         Number of these pairs; one row where it is the same in all pixels.
     """
 
-    sums: NDArray[np.complex128] | NDArray[np.float64]
+    sums: NDArray[np.inexact]
     counts: NDArray[np.float64]
 
     @classmethod
@@ -226,11 +234,15 @@ class LagSums:
     def mean(self, halves: slice, n_frames: int) -> NDArray[Any]:
         """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs.
 
-        They are complex128 or float64, as the sums are.
+        Their type is that of the sums.
         """
-        means: NDArray[Any] = self.sums[halves].sum(axis=0)
-        fade = 1 - np.arange(means.shape[-1]) / n_frames
-        means *= fade / np.maximum(self.counts[halves].sum(axis=0), 1)
+        chosen = self.sums[halves]
+        fade = 1 - np.arange(chosen.shape[-1]) / n_frames
+        scale = (fade / np.maximum(self.counts[halves].sum(axis=0), 1)).astype(chosen.real.dtype)
+        if len(chosen) == 1:
+            return cast(NDArray[Any], chosen[0] * scale)
+        means: NDArray[Any] = chosen.sum(axis=0)
+        means *= scale
         return means
 
     def difference(self, n_frames: int) -> NDArray[Any]:

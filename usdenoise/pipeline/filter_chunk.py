@@ -73,7 +73,7 @@ def filter_chunk(
         Frames that are excluded from all measures.
     place : (int, int), optional
         Number of its first frame in the block, and frames of the block, by whose halves the lags are summed. By default the
-        chunk is a block of its own, and all lags are in the first half.
+        chunk is a block of its own, all of whose frames are in one half.
     usual : float, optional
         Usual power of the strongest component of a filtered block. Components more than twice as strong are removed, too, as
         temporal components of this block: tissue at a position that the blocks of the estimate do not have. By default they
@@ -107,10 +107,11 @@ def filter_chunk(
     n_ends, dtype = 0 if place is None else min(max(n_lags - 1, 0), n), dtype_of(x)
     ends, seen = (np.zeros((2, n_pixels, n_ends), kind) for kind in (dtype, np.float32))
     power, kept_power = np.zeros(n_pixels), np.zeros(n_pixels)
-    sums = np.zeros((2, n_pixels, n_lags), np.result_type(dtype, np.float64))
-    counts = np.zeros((2, n_pixels, n_lags)) if clutter.has_gaps or observed is not None else None
+    n_halves, wide = 1 if place is None else 2, np.result_type(dtype, np.float64)
+    sums = np.empty((n_halves, n_pixels, n_lags), wide)
+    counts = np.empty(sums.shape) if clutter.has_gaps or observed is not None else None
     # What every tile needs is where the chunk is
-    u, zero, kept_tiles = clutter.components(x), xp.zeros_like(x[:1, :1]), []
+    u, zero, kept_tiles, lag_tiles = clutter.components(x), xp.zeros_like(x[:1, :1]), [], []
     matrices = (coefficients, temporal, np.ascontiguousarray(temporal.conj().T), ~excluded[:, None])
     a, v, v_h, used = (to_library(values, x) for values in matrices)
     a_low = a[:, : clutter.low]
@@ -122,52 +123,67 @@ def filter_chunk(
         of_tile = min(max(TILE_ENTRIES // n, 32), 512)
     else:
         of_tile = max(DEVICE_TILE_ENTRIES // n, 1)
+    # Lag 0 is the power of the filtered frames, unless further components are removed for the lags
+    has_power_in_lags = clutter.further is None and n_lags > 0
+    is_power_kept = observed is None and clutter.keeps_residual
     for tile in row_blocks(n_pixels, of_tile):
         y, tile_u = x[:, tile], u.removed[:, tile]
-        y = y.copy() if is_on_host else xp.asarray(y, copy=True)
+        if is_on_host:
+            # Its rows are together in the cache.
+            y = y.copy()
         if observed is None:
             # Y = X - [A V] [U^T; W] with W = V^H (X - A U^T)
-            y -= both @ xp.concat([tile_u, v_h @ y - v_h_a @ tile_u])
+            removed = both @ xp.concat([tile_u, v_h @ y - v_h_a @ tile_u])
+            y = np.subtract(y, removed, out=y) if is_on_host else y - removed
         else:
-            y -= a_low @ tile_u
-            y = xp.where(observed[:, tile], y, zero)
+            y = xp.where(observed[:, tile], y - a_low @ tile_u, zero)
             y -= v @ (v_h @ y)
         counted = used if observed is None else used & observed[:, tile]
-        measured = xp.where(counted, y, zero) if is_filled else y
-        if clutter.further is None and n_lags:
-            lags = column_lag_sums(measured, n_lags, parts, clutter.is_compiled)
-            sums[: len(lags), tile] = lags
-            power[tile] = lags[:, :, 0].real.sum(axis=0)
-        else:
+        kept = measured = y
+        if is_filled:
+            measured = xp.where(counted, y, zero)
+        if not has_power_in_lags:
             power[tile] = column_squared_norms(measured)
-        kept, kept_power[tile] = y, power[tile]
         if is_filled or not clutter.keeps_residual:
             # Unobserved entries and excluded frames are filled by the kept components
             model = a[:, band] @ u.left[tile, band].T
             kept = xp.where(counted, y, model) if clutter.keeps_residual else model
-            if observed is not None or not clutter.keeps_residual:
+            if not is_power_kept:
                 of_used = xp.where(used, kept, zero) if excluded.any() else kept
                 kept_power[tile] = column_squared_norms(of_used)
         if out is not None:
             out[:, tile] = to_host(kept)
         if is_kept and not is_on_host:
             kept_tiles.append(xp.asarray(kept, copy=True))
-        if n_lags and clutter.further is not None:
+        if clutter.further is not None and n_lags:
             # Per-pixel cutoffs
             start, n_further = clutter.further[0], u.shares.shape[1]
             also = slice(start, start + n_further)
             measured -= a[:, also] @ (u.left[tile, also] * u.shares[tile, :]).T
             if is_filled:
                 measured = xp.where(counted, measured, zero)
-            lags = column_lag_sums(measured, n_lags, parts, clutter.is_compiled)
-            sums[: len(lags), tile] = lags
+        if n_lags:
+            lags = column_lag_sums(measured, n_lags, parts, n_halves, clutter.is_compiled)
+            if is_on_host:
+                sums[:, tile] = lags
+            else:
+                lag_tiles.append(lags)
         if n_ends:
             ends[:, tile] = to_host(measured[:n_ends, :]).T, to_host(measured[n - n_ends :, :]).T
         if counts is not None and n_lags:
             weights = xp.astype(xp.broadcast_to(counted, y.shape), xp.float32)
-            lags = column_lag_sums(weights, n_lags, parts, clutter.is_compiled)
-            counts[: len(lags), tile] = np.rint(lags)
+            lags = column_lag_sums(weights, n_lags, parts, n_halves, clutter.is_compiled)
+            counts[:, tile] = np.rint(to_host(lags))
             seen[:, tile] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
+    if lag_tiles:
+        # All at once, as the device waits for each copy
+        there = to_host(lag_tiles[0] if len(lag_tiles) == 1 else xp.concat(lag_tiles, axis=1))
+        # The sums of chunks are added up in double precision.
+        sums = np.ascontiguousarray(there, None if place is None else wide)
+    if has_power_in_lags:
+        power = sums[:, :, 0].real.sum(axis=0, dtype=np.float64)
+    if is_power_kept:
+        kept_power = power.copy()
     # Kernels of a device that fail may leave zeros without an error
     is_empty = bits is None and not excluded.all() and coefficients.any() and not power.any()
     if not is_on_host and (is_empty or not np.isfinite(power).all()):

@@ -154,9 +154,10 @@ class Measures:
         Coefficients of the components in each frame, U^H x.
     temporal : (n, q) array
         The temporal components that were removed, orthonormal columns V.
-    sums : (2, n_pixels, n_lags) array
-        Lagged products, summed over each half of the frames of the block, see :func:`usdenoise.linalg.lag_sums.lag_sums`.
-    counts : (2, n_pixels, n_lags) float64 array or None
+    sums : (2 or 1, n_pixels, n_lags) array
+        Lagged products, summed over each half of the frames of the block, or over all of them, see
+        :func:`usdenoise.linalg.lag_sums.lag_sums`.
+    counts : float64 array of the same shape, or None
         Number of products, if entries of the recording are unobserved.
     ends, ends_seen : pairs of (n_pixels, n_lags - 1 or fewer) arrays
         First and last filtered frames, for the products across two chunks, and 1 where they are observed.
@@ -217,7 +218,7 @@ class Measures:
         chosen: Any = slice(None) if pixels.all() else pixels.ravel()
         if self.counts is not None:
             return LagSums(self.sums[:, chosen], self.counts[:, chosen])
-        counts = pair_counts(self.sums.shape[2], ~self.excluded)
+        counts = pair_counts(self.sums.shape[2], ~self.excluded, len(self.sums))
         return LagSums(self.sums[:, chosen], counts[:, None])
 
     def add(self, chunk: "Measures", n_frames: int) -> None:
