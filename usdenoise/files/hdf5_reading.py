@@ -25,6 +25,11 @@ from usdenoise.stack.geometry import form_of
 
 DAMAGED = "is truncated or corrupt: the HDF5 library could not read it; copy or write it again"
 
+CACHE_BYTES = 16 << 20
+"""Chunks that HDF5 holds uncompressed: windows next to each other have frames of the same ones. With its default of 1 MiB in
+version 1 it holds none that is larger, and the sample of 46 windows of 60 frames, in chunks of 100, took 4.4 s instead of
+2.4 s."""
+
 
 def _opened(path: Path) -> h5py.File:
     """Open an HDF5 file to read it.
@@ -35,7 +40,7 @@ def _opened(path: Path) -> h5py.File:
         If another program writes to it.
     """
     try:
-        return h5py.File(path, "r")
+        return h5py.File(path, "r", rdcc_nbytes=CACHE_BYTES)
     except OSError as error:
         # The number of the error differs between systems.
         if "unable to lock file" in str(error):
