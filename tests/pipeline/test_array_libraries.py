@@ -15,6 +15,7 @@ import usdenoise
 from tests.pipeline.test_filter_chunk import CASES as BLOCK_CASES
 from tests.pipeline.test_filter_chunk import UNEVEN, check_equal, example
 from tests.sessions.scans import LENGTH, scan
+from tests.stacks import write_stack
 from usdenoise import Acquisition
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.array_library import to_host
@@ -252,7 +253,11 @@ def test_a_file_is_filtered_on_a_device_in_chunks_that_fit(phantom_file, device,
         options = usdenoise.DenoiseOptions(device=name, threads=1)
         reports[name] = usdenoise.run(phantom_file, tmp_path / name, options=options)
         check_near(*(usdenoise.load(tmp_path / one / "small_denoised.h5").iq for one in (name, "cpu")), 1e-4)
-    assert {n for n, _ in device.shapes} == {60, 7, 4}
+    # With room for all, each frame is copied once for all passes.
+    shapes = device.shapes
+    assert [n for n, _ in shapes[:2]] == [60, 60]
+    assert {n for n, _ in shapes[2:]} == {7, 4}
+    assert len(shapes) > 2 + 2 * 120 // 7
     assert len({report["low_cutoff"] for report in reports.values()}) == 1
     device.free = 1 << 10
     with pytest.raises(OptionError, match="memory of the device cuda is too small"):
@@ -283,6 +288,60 @@ def test_blocks_are_filtered_on_a_device(uneven, numpys_session, device):
         for where in ("cpu", "cuda")
     ]
     check_near(*updates)
+
+
+@pytest.mark.parametrize("threads", [1, 16])
+def test_frames_of_overlapping_windows_are_copied_once(uneven, device, threads):
+    """Apart from the block that is looked at for noisy pixels, and those that the cutoff is tried on."""
+    windows = {"window": LENGTH, "stride": 30, "threads": threads, "low_cutoff": 5}
+    wanted, found = (
+        usdenoise.session(uneven, axes="tzx", frame_rate=500, device=where, **windows)
+        for where in ("cpu", "cuda")
+    )
+    check_near(found.blood_power, wanted.blood_power)
+    assert sum(n for n, _ in device.shapes) == len(uneven) + LENGTH
+    # Without room for what is held, each window is copied alone.
+    device.shapes.clear()
+    device.free = 8 * LENGTH * 24 * 24 * 10
+    usdenoise.session(uneven, axes="tzx", frame_rate=500, device="cuda", **windows)
+    n_windows = len(found.blood_power)
+    assert sum(n for n, _ in device.shapes) >= LENGTH * (n_windows - 1)
+
+
+def test_windows_of_files_and_their_faults_on_a_device(uneven, device, tmp_path):
+    """A file that cannot be read, one that is shorter, and frames that are read in another order than in the file."""
+    paths = [tmp_path / f"{name}.h5" for name in "abcd"]
+    for path, (first, stop) in zip(paths, ((0, 500), (500, 740), (740, 980), (980, 1200)), strict=True):
+        write_stack(path, np.moveaxis(uneven[first:stop], 0, -1), axes="zxt", frame_rate_hz=500.0)
+    paths[2].write_bytes(paths[2].read_bytes()[:5000])
+    windows = {"window": LENGTH, "stride": 40, "skip_bad_files": True, "low_cutoff": 5}
+    wanted, found = (usdenoise.session(paths, device=where, **windows) for where in ("cpu", "cuda"))
+    check_near(np.nan_to_num(found.blood_power), np.nan_to_num(wanted.blood_power))
+    assert np.isnan(found.blood_power).any()
+    np.testing.assert_array_equal(np.isnan(found.blood_power), np.isnan(wanted.blood_power))
+    assert sum(n for n, _ in device.shapes) == 500 + 240 + 220 + LENGTH
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_pictures")
+def test_workers_have_devices_that_this_process_does_not_have(uneven, phantom_file, device, tmp_path):
+    from distributed import LocalCluster
+
+    path = write_stack(tmp_path / "x.h5", uneven, axes="tzx", frame_rate_hz=500.0)
+    windows = {"window": LENGTH, "stride": 60}
+    wanted, reports = usdenoise.session(path, **windows), {}
+    sys.modules["cupy"].cuda.runtime.getDeviceCount = lambda: (
+        threading.current_thread() is not threading.main_thread()
+    )
+    with LocalCluster(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster:
+        workers = {"dask": cluster.scheduler_address}
+        found = usdenoise.session(path, device="cuda", **windows, **workers)
+        for where in ("cpu", "cuda"):
+            options = usdenoise.DenoiseOptions(device=where)
+            reports[where] = usdenoise.run(phantom_file, tmp_path / where, options=options, **workers)
+    check_near(found.blood_power, wanted.blood_power)
+    assert len(device.shapes) >= len(found.blood_power) + 2
+    check_near(*(usdenoise.load(report["output"]["denoised"]).iq for report in reports.values()), 1e-4)
 
 
 def test_a_device_that_is_not_there_is_an_error_in_one_sentence(device):

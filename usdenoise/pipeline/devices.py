@@ -1,22 +1,27 @@
-"""Devices: the chunks of a recording are copied to a GPU when they are read, by CuPy.
+"""Devices: the chunks of a recording are copied to a GPU when they are read, by CuPy, and held there if they fit.
 
 Each thread has a stream of its own, and copies through pinned memory, so that one chunk is copied while another one is
 filtered.
 """
 
+import math
 import threading
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.linalg.array_library import is_of_library
+from usdenoise.linalg.array_library import is_of_library, namespace
 from usdenoise.linalg.tall_matrices import row_blocks
-from usdenoise.pipeline.recording import ArrayFrames, Chunk, Frames, Recording
+from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Frames, Recording
 
 HOST = "cpu"
 """The device of arrays of NumPy."""
@@ -24,6 +29,9 @@ HOST = "cpu"
 HELD_COPIES = 10
 """Copies of a chunk in the memory of a device while it is filtered, at most: the chunk, the filtered frames with and without
 excluded ones, their spectra, and the terms of these."""
+
+HELD_SHARE = 0.5
+"""Part of the free memory of a device up to which a whole scan is held there."""
 
 PINNED_BYTES = 8 << 20
 """Bytes of pinned memory of which each thread has two parts."""
@@ -84,18 +92,26 @@ def to_device(x: Any, device: str) -> Any:
         pinned[:] = entries
         there.reshape(-1)[part].set(pinned, stream)
         copied.append(stream.record())
+    there = cupy.ascontiguousarray(there.T if is_by_pixel else there)
+    # Other threads may use it in their streams.
     stream.synchronize()
-    return cupy.ascontiguousarray(there.T if is_by_pixel else there)
+    return there
 
 
-def most_entries(device: str, dtype: np.dtype[Any], n_threads: int) -> int | None:
-    """Return the largest number of entries of a chunk of which each thread filters one; None for no limit."""
-    if device == HOST:
-        return None
+def free_entries(device: str, dtype: np.dtype[Any]) -> int:
+    """Return the number of entries that fit into the free memory of a GPU."""
     cupy = cupy_on(device)
     cupy.get_default_memory_pool().free_all_blocks()
     free, _ = cupy.cuda.Device().mem_info
-    return int(free) // (HELD_COPIES * n_threads * dtype.itemsize)
+    return int(free) // dtype.itemsize
+
+
+def most_blocks(device: str, dtype: np.dtype[Any], entries: int) -> float:
+    """Return the largest number of blocks of some entries that are filtered side by side; infinite on the processor.
+
+    One block is filtered in any case, and fails if it does not fit.
+    """
+    return math.inf if device == HOST else max(1, free_entries(device, dtype) // (HELD_COPIES * entries))
 
 
 @contextmanager
@@ -116,6 +132,46 @@ def _too_small(device: str) -> OptionError:
     )
 
 
+class HeldFrames:
+    """Frames on a device that were copied last, so that what several windows or passes use is read and copied once.
+
+    Threads that ask for the same frames at once wait for one of them.
+
+    Parameters
+    ----------
+    device : str
+        The device.
+    most : int
+        Number of frames that are held, at most, beside those that are in use.
+    """
+
+    def __init__(self, device: str, most: int) -> None:
+        self.device, self._most = device, most
+        self._lock = threading.Lock()
+        self._held: OrderedDict[Hashable, tuple[int, Future[Any]]] = OrderedDict()
+
+    def read(self, key: Hashable, frames: Frames) -> Any:
+        """Return all of some frames as a chunk on the device; `key` says which they are."""
+        # A thread begins on the first device.
+        cupy_on(self.device)
+        with self._lock:
+            is_new = key not in self._held
+            if is_new:
+                self._held[key] = frames.n_frames, Future()
+            self._held.move_to_end(key)
+            found = self._held[key][1]
+            while sum(n_frames for n_frames, _ in self._held.values()) > self._most:
+                self._held.popitem(last=False)
+        if is_new:
+            try:
+                found.set_result(to_device(frames.read(), self.device))
+            except BaseException as error:
+                with self._lock:
+                    self._held.pop(key, None)
+                found.set_exception(error)
+        return found.result()
+
+
 @dataclass(frozen=True)
 class DeviceFrames:
     """Frames that are copied to a device when they are read.
@@ -126,10 +182,16 @@ class DeviceFrames:
         The frames on the host.
     device : str
         The device.
+    held : HeldFrames or None
+        Holds them there; None (the default) if they are copied each time.
+    key : hashable
+        What `held` knows them by; not used without it.
     """
 
     frames: Frames
     device: str
+    held: HeldFrames | None = None
+    key: Hashable = None
 
     @property
     def n_frames(self) -> int:
@@ -138,7 +200,9 @@ class DeviceFrames:
 
     def read(self) -> Any:
         """Return all frames as a chunk on the device."""
-        return to_device(self.frames.read(), self.device)
+        if self.held is None:
+            return to_device(self.frames.read(), self.device)
+        return self.held.read(self.key, self.frames)
 
     def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """Return some frames as a chunk on the host."""
@@ -146,7 +210,12 @@ class DeviceFrames:
 
     def cut(self, first: int, stop: int) -> "DeviceFrames":
         """Return the frames [first, stop)."""
-        return replace(self, frames=self.frames.cut(first, stop))
+        return DeviceFrames(self.frames.cut(first, stop), self.device)
+
+
+def _is_there(chunk: Chunk) -> bool:
+    """Return whether a chunk is of an array of another library than NumPy, which stays where it is."""
+    return isinstance(chunk.frames, ArrayFrames) and is_of_library(chunk.frames.values)
 
 
 def on_device(recording: Recording, device: str, n_threads: int | None) -> Recording:
@@ -155,24 +224,107 @@ def on_device(recording: Recording, device: str, n_threads: int | None) -> Recor
     Parameters
     ----------
     recording : Recording
-        The chunks. If the memory of the device is small, they are cut into shorter ones.
+        The chunks. If the memory of the device is small, they are cut into shorter ones; if it has room for all of them,
+        they are read once for all passes.
     device : str
         The device.
     n_threads : int or None
         Threads that filter a chunk each; None for workers, whose devices this process does not know.
     """
-    is_there = any(
-        isinstance(one.frames, ArrayFrames) and is_of_library(one.frames.values) for one in recording.chunks
-    )
-    if device == HOST or is_there:
+    if device == HOST or _is_there(recording.chunks[0]):
         return recording
-    most = None if n_threads is None else most_entries(device, recording.dtype, n_threads)
-    length = recording.geometry.n_frames if most is None else most // recording.geometry.n_pixels
+    geometry, held = recording.geometry, None
+    length = geometry.n_frames
+    if n_threads is not None:
+        free, n_entries = free_entries(device, recording.dtype), length * geometry.n_pixels
+        if n_entries <= HELD_SHARE * free:
+            held, free = HeldFrames(device, geometry.n_frames), free - n_entries
+        length = free // (HELD_COPIES * n_threads * geometry.n_pixels)
     if not length:
         raise _too_small(device)
     chunks = []
     for chunk in recording.chunks:
         for first in range(0, chunk.frames.n_frames, length):
             part = chunk.frames.cut(first, min(first + length, chunk.frames.n_frames))
-            chunks.append(Chunk(chunk.first + first, DeviceFrames(part, device)))
-    return Recording.of_chunks(recording.geometry, recording.dtype, chunks)
+            number = chunk.first + first
+            chunks.append(Chunk(number, DeviceFrames(part, device, held, number)))
+    return Recording.of_chunks(geometry, recording.dtype, chunks)
+
+
+@dataclass(frozen=True)
+class WindowFrames:
+    """Frames of a window that overlaps with others, which are copied to a device in pieces.
+
+    Attributes
+    ----------
+    frames : Frames
+        The frames on the host.
+    pieces : sequence of DeviceFrames
+        The same frames in pieces, which are held there for other windows.
+    """
+
+    frames: Frames
+    pieces: Sequence[DeviceFrames]
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return self.frames.n_frames
+
+    def read(self) -> Any:
+        """Return all frames as a chunk on the device."""
+        pieces = [piece.read() for piece in self.pieces]
+        x = namespace(pieces[0]).concat(pieces)
+        # Once they are not held, the pieces are free for other streams.
+        cupy_on(self.pieces[0].device).cuda.get_current_stream().synchronize()
+        return x
+
+    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames as a chunk on the host."""
+        return self.frames.pick(numbers)
+
+    def cut(self, first: int, stop: int) -> DeviceFrames:
+        """Return the frames [first, stop)."""
+        return DeviceFrames(self.frames.cut(first, stop), self.pieces[0].device)
+
+
+def windows_on_device(recording: Recording, device: str, n_threads: int) -> list[Block]:
+    """Return the blocks of a session; those that overlap are read onto a device, where each frame is copied once.
+
+    Parameters
+    ----------
+    recording : Recording
+        The blocks.
+    device : str
+        The device. If it has no room for the frames of the blocks side by side, nothing is held.
+    n_threads : int
+        Threads that filter a block each.
+    """
+    blocks, whole = recording.blocks, [block for block in recording.blocks if block.chunks]
+    steps = [
+        after.window.start - before.window.start
+        for before, after in pairwise(whole)
+        if before.file == after.file and after.window.start < before.window.stop
+    ]
+    if device == HOST or not steps or _is_there(whole[0].chunks[0]):
+        return blocks
+    longest = max(block.n_frames for block in whole)
+    # All blocks side by side, and the next one
+    most = longest + (n_threads + 1) * max(steps)
+    entries = (most + HELD_COPIES * n_threads * longest) * recording.geometry.n_pixels
+    if entries > free_entries(device, recording.dtype):
+        return blocks
+    held, ends = HeldFrames(device, most), dict[int, set[int]]()
+    for block in whole:
+        ends.setdefault(block.file, set()).update((block.window.start, block.window.stop))
+    edges = {file: sorted(of_file) for file, of_file in ends.items()}
+
+    def in_pieces(block: Block) -> Block:
+        (chunk,), start, stop, own = block.chunks, block.window.start, block.window.stop, edges[block.file]
+        pieces = [
+            DeviceFrames(chunk.frames.cut(first - start, last - start), device, held, (block.file, first))
+            for first, last in pairwise(own[bisect_left(own, start) : bisect_left(own, stop) + 1])
+        ]
+        return replace(block, chunks=[Chunk(0, WindowFrames(chunk.frames, pieces))])
+
+    return [in_pieces(block) if block.chunks else block for block in blocks]

@@ -22,7 +22,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.dask_executor import DaskExecutor
 from usdenoise.pipeline.denoise import map_scan
-from usdenoise.pipeline.devices import device_memory, most_entries
+from usdenoise.pipeline.devices import HOST, device_memory, most_blocks, windows_on_device
 from usdenoise.pipeline.estimate_clutter import checked_noise
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.measures import Clutter
@@ -173,12 +173,14 @@ def filter_session(
         n_threads = min(n_threads, _most_blocks(recording, options))
     with ThreadExecutor(n_threads) as threads, device_memory(options.device):
         mapper = threads if executor is None else DaskExecutor(threads)
+        # Workers have devices of their own.
+        on_device = blocks if executor else windows_on_device(recording, options.device, n_threads)
 
         def measured(numbers: Sequence[int], clutter: Clutter) -> Iterator[MeasuredBlock]:
             """Yield the measurements of the blocks of some numbers, in order; a missing block has no data."""
             found = map_chunks(
                 measure_block,
-                (blocks[number] for number in numbers if not blocks[number].problem),
+                (on_device[number] for number in numbers if not blocks[number].problem),
                 mapper,
                 clutter,
                 options,
@@ -196,8 +198,9 @@ def filter_session(
             by_number = dict(zip(numbers, measured(numbers, clutter), strict=True))
             return {number: block for number, block in by_number.items() if not blocks[number].problem}
 
-        # The clutter that all blocks have in common
-        sample = draw_sample(recording, options, session, mapper)
+        # The clutter that all blocks have in common. Where workers filter them, this process may have no such device.
+        of_sample = options if executor is None else replace(options, device=HOST)
+        sample = draw_sample(recording, of_sample, session, mapper)
         estimate = estimate_session(
             sample, recording.geometry, options, session, mapper, tried, on_iteration=on_iteration
         )
@@ -346,10 +349,10 @@ def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
             f"and {free / 2**20:.0f} MiB are free",
             remedy="cut the files into shorter blocks with {window}",
         )
-    if (on_device := most_entries(options.device, recording.dtype, 1)) is not None:
-        # One block is filtered in any case, and fails if it does not fit.
-        return max(1, min(most_side_by_side(free, of_block, of_block), on_device // entries))
-    return most
+    if options.device == HOST:
+        return most
+    on_device = most_blocks(options.device, recording.dtype, entries)
+    return int(min(most_side_by_side(free, of_block, of_block), on_device))
 
 
 def _mean(images: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArray[np.float64]:

@@ -17,7 +17,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.options.keywords import StackKeywords
-from usdenoise.pipeline.devices import device_memory, most_entries
+from usdenoise.pipeline.devices import device_memory, most_blocks
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Window, map_chunks, working_type
 from usdenoise.pipeline.series import SeriesModel, signal_image
@@ -361,5 +361,4 @@ def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:
             f"memory, and {free / 2**20:.0f} MiB are free",
             remedy="write shorter blocks",
         )
-    on_device = most_entries(options.device, dtype, 1)
-    return most if on_device is None else max(1, min(most, on_device // entries))
+    return int(min(most, most_blocks(options.device, dtype, entries)))
