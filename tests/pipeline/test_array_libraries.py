@@ -392,6 +392,16 @@ def test_on_a_gpu_a_stack_and_a_session_equal_those_of_numpy(small_phantom, unev
 
 
 @pytest.mark.cuda
+def test_on_a_gpu_overlapping_windows_equal_those_of_the_processor(uneven):
+    on_gpu("cupy")
+    windows = {"window": LENGTH, "stride": 30, "low_cutoff": 5, "axes": "tzx", "frame_rate": 500}
+    wanted = usdenoise.session(uneven, **windows)
+    for threads in (1, 8):
+        found = usdenoise.session(uneven, device="cuda", threads=threads, **windows)
+        check_near(found.blood_power, wanted.blood_power, 1e-4)
+
+
+@pytest.mark.cuda
 def test_on_a_gpu_a_file_is_filtered_as_by_the_processor(phantom_file):
     on_gpu("cupy")
     wanted = usdenoise.denoise(usdenoise.load(phantom_file))
