@@ -37,6 +37,9 @@ from usdenoise.system.processes import locked, uninterrupted
 from usdenoise.system.provenance import requested
 from usdenoise.system.resources import available_bytes, available_threads
 
+PAGE_S = 0.02
+"""Seconds for each scan of a batch between two times that the table and the page are written, which takes 1.2 ms a scan."""
+
 
 def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) -> Row:
     """Return the row of a scan before a batch: "skipped" with its results, or "not run", and the reason.
@@ -231,7 +234,7 @@ def run_batch(  # noqa: PLR0913
         Files, and folders that are searched with their subfolders.
     folder : str or Path
         Folder of all results, which mirrors the tree of the input. index.html, batch.csv and batch.json
-        are written to its top, again after each scan.
+        are written to its top, again after each scan, of 1000 scans at most every 20 s.
     arguments : mapping, optional
         Keyword arguments of :func:`usdenoise.run` for every scan: options, display, output, reading and memory. The
         number of threads is divided among the processes. By default, the defaults of `usdenoise.run`.
@@ -314,25 +317,27 @@ def run_batch(  # noqa: PLR0913
                 scan.clear()
                 if row.status == Status.SKIPPED:
                     finish(scan, row)
+            is_stale, written = True, -math.inf
             while todo or running:
                 # Start scans on free workers
                 while todo and len(running) < n_workers():
                     scan = todo.pop(0)
                     watcher.started(scan)
                     running[start(scan, scan_job)] = scan
-                # A problem with the folder is reported at the end: the scans matter more than the page.
-                # An import that a signal interrupts cannot be repeated.
-                with suppress(OutputError), uninterrupted():
-                    write(is_over=False)
-                # Wait until a scan has ended, or a Dask worker has come
-                done: set[Future[str | None]] = set()
-                while not done and not (todo and len(running) < n_workers()):
-                    done = wait(running, LOOK_S, FIRST_COMPLETED).done
-                # The outcome of a scan is its report
-                for future in done:
-                    scan = running[future]
+                    is_stale = True
+                # Written after each scan, the page of thousands would take longer than the scans.
+                if is_stale and time.monotonic() >= written + PAGE_S * len(rows):
+                    # A problem with the folder is reported at the end: the scans matter more than the page.
+                    # An import that a signal interrupts cannot be repeated.
+                    with suppress(OutputError), uninterrupted():
+                        write(is_over=False)
+                    is_stale, written = False, time.monotonic()
+                # Wait until a scan has ended, or look whether a Dask worker has come
+                for future in wait(running, LOOK_S, FIRST_COMPLETED).done:
+                    # The outcome of a scan is its report
+                    scan = running.pop(future)
                     finish(scan, _finished_row(scan, rows[scan].reason, future))
-                    del running[future]
+                    is_stale = True
         except BaseException as error:
             with uninterrupted():
                 # This ends the processes, of which some may have written their results.

@@ -17,6 +17,7 @@ from tests.jobs.batch.shared import ARGUMENTS, write_scan
 from tests.report.reports import EVIL, Page, report
 from usdenoise.errors import OutputError
 from usdenoise.files.images import tiff
+from usdenoise.jobs import batch
 from usdenoise.jobs.batch import run_batch
 from usdenoise.jobs.batch_table import IndexPage, Scan, scan_image
 from usdenoise.jobs.job import NoProgress
@@ -173,6 +174,18 @@ class Look(NoProgress):
     def finished(self, row: Row) -> None:
         with (self._out / "batch.csv").open(newline="") as table:
             self.pages.append((shown(self._out), [line["status"] for line in csv.DictReader(table)]))
+
+
+def test_the_page_of_many_scans_is_not_written_after_each(tmp_path: Path, monkeypatch: Any) -> None:
+    for name in "abcd":
+        write_scan(tmp_path / f"scans/{name}.h5")
+    # As long as for thousands of scans
+    monkeypatch.setattr(batch, "PAGE_S", 60)
+    look = Look(tmp_path / "out")
+    run_batch(tmp_path / "scans", tmp_path / "out", arguments=ARGUMENTS, jobs=1, watcher=look)
+    tables = [table for _, table in look.pages]
+    assert tables == [["not run"] * 4] * 4
+    assert values(shown(tmp_path / "out"), "Status") == ["done"] * 4
 
 
 def test_the_page_and_the_table_are_written_after_each_scan(tmp_path: Path) -> None:
