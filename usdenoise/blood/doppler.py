@@ -249,7 +249,7 @@ def doppler_frequency(
 
 def _doppler_frequency(iq: Any, time: int, left_out: NDArray[np.bool_] | None) -> NDArray[np.float32]:
     def lag_one(block: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        lagged: NDArray[np.complex128] = lag_sums(block, 2, [(0, block.shape[1], 0)])[0, :, 1]
+        lagged: NDArray[np.complex128] = lag_sums(block, 2, n_halves=1)[0, :, 1]
         return lagged
 
     if is_dask_array(iq) and np.iscomplexobj(iq):

@@ -298,7 +298,7 @@ def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
     -------
     (k,) float64 array
     """
-    lag_one = lag_sums(np.ascontiguousarray(right.T), 2, [(0, len(right), 0)])[0, :, 1]
+    lag_one = lag_sums(np.ascontiguousarray(right.T), 2, n_halves=1)[0, :, 1]
     frequencies: NDArray[np.float64] = np.angle(lag_one.conj()) / (2 * np.pi)
     return frequencies
 

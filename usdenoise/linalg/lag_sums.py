@@ -42,10 +42,9 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None, n_halv
     n_lags : int
         Number of lags: 0 to n_lags - 1.
     parts : list of (int, int, int), optional
-        The parts of the columns, from :func:`half_parts`; by default the parts of a matrix of n columns. ``[(0, n, 0)]`` for
-        all in half 0, which takes half the time where the columns are few.
+        The parts of the columns, from :func:`half_parts`; by default the parts of a matrix of n columns.
     n_halves : int
-        1 if all parts are in half 0; by default 2.
+        1 to sum over all columns, which takes half the time where they are few; by default 2.
 
     Returns
     -------
@@ -58,7 +57,9 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None, n_halv
         return np.zeros((n_halves, len(rows), 0), np.result_type(rows.dtype, np.float64))
     padded = np.zeros((len(rows), n + n_lags - 1), rows.dtype)
     padded[:, :n] = rows
-    return _products(padded, n_lags, half_parts(n) if parts is None else parts, n_halves)
+    if parts is None:
+        parts = half_parts(n) if n_halves == 2 else [(0, n, 0)]
+    return _products(padded, n_lags, parts, n_halves)
 
 
 def column_lag_sums(
@@ -186,13 +187,12 @@ def pair_counts(n_lags: int, used: NDArray[np.bool_], n_halves: int = 2) -> NDAr
     n_halves : int
         1 for the sums over all columns; by default 2.
     """
-    parts = half_parts(len(used)) if n_halves == 2 else [(0, len(used), 0)]
-    return lag_sums(used[None].astype(np.float64), n_lags, parts, n_halves)[:, 0]
+    return lag_sums(used[None].astype(np.float64), n_lags, n_halves=n_halves)[:, 0]
 
 
 @dataclass(frozen=True)
 class LagSums:
-    """Lagged products of the rows of a stack, and their numbers, by halves of the frames, or over all of them.
+    """Lagged products of the rows of a stack, and the number of products, for each half of the frames or for all frames.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ class LagSums:
     def mean(self, halves: slice, n_frames: int) -> NDArray[Any]:
         """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs.
 
-        Their type is that of the sums.
+        The means have the type of the sums.
         """
         chosen = self.sums[halves]
         fade = 1 - np.arange(chosen.shape[-1]) / n_frames

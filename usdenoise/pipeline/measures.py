@@ -155,7 +155,7 @@ class Measures:
     temporal : (n, q) array
         The temporal components that were removed, orthonormal columns V.
     sums : (2 or 1, n_pixels, n_lags) array
-        Lagged products, summed over each half of the frames of the block, or over all of them, see
+        Sums of the lagged products over each half of the frames of the block, or over all frames of a block alone; see
         :func:`usdenoise.linalg.lag_sums.lag_sums`.
     counts : float64 array of the same shape, or None
         Number of products, if entries of the recording are unobserved.

@@ -174,7 +174,7 @@ def filter_session(
     with ThreadExecutor(n_threads) as threads, device_memory(options.device):
         mapper = threads if executor is None else DaskExecutor(threads)
         # Workers have devices of their own.
-        on_device = blocks if executor else windows_on_device(recording, options.device, n_threads)
+        on_device = windows_on_device(recording, options.device, n_threads) if executor is None else blocks
 
         def measured(numbers: Sequence[int], clutter: Clutter) -> Iterator[MeasuredBlock]:
             """Yield the measurements of the blocks of some numbers, in order; a missing block has no data."""
