@@ -13,8 +13,7 @@ from usdenoise.blood.noise import (
     NEGLIGIBLE,
     PIXELS_A_BLOCK,
     TINY,
-    Background,
-    measure_background,
+    NoiseLevels,
     measure_noise,
     to_channels,
     to_lags,
@@ -27,6 +26,10 @@ _ALL = slice(None)
 """Lag sums of all frames."""
 
 
+POWER_ACCURACY = 0.26
+"""Error of the noise power, over the noise power, within which power without correlation is no evidence of blood: 1 dB."""
+
+
 @dataclass(frozen=True)
 class BloodMap:
     """Blood and noise power of each pixel.
@@ -36,7 +39,7 @@ class BloodMap:
     blood_power, noise_power : (n_pixels,) float64 arrays
         Powers before the clutter filter, in the squared unit of the stack.
     evidence : (n_pixels,) float64 array
-        Share in [0, 1] of the signal of a pixel that noise and remaining tissue do not explain.
+        Share in [0, 1] of the signal of a pixel that noise does not explain.
     kept_share : (n_pixels,) float64 array
         Share of the blood's power that the clutter filter keeps at the pixel's Doppler spectrum, in [0, 1];
         meaningless without evidence of blood.
@@ -65,11 +68,11 @@ def map_blood(
     clutter filter, the shape s_l, and noise of power N with the known shape w_l. The steps:
 
     1. N w_l is subtracted. N comes from :func:`usdenoise.blood.noise.measure_noise`.
-    2. The lags are averaged over neighbours and cleaned (see :func:`_cleaned`). The power before the filter is
-       solved for (see :class:`usdenoise.blood.clutter_projection.ClutterProjection`).
+    2. The lags are averaged over neighbours. The power before the filter is solved for (see
+       :class:`usdenoise.blood.clutter_projection.ClutterProjection`).
     3. The ratio of the pixel to the average is the least-squares factor <pixel, average> / <average, average> over
        the lags, shrunk to 1 where it is noise.
-    4. The power is multiplied by the share of the signal that noise and remaining tissue do not explain.
+    4. The power is multiplied by the share of the signal that noise does not explain.
 
     docs/how-it-works.md has the sources, docs/evidence.md the measured figures.
 
@@ -96,59 +99,38 @@ def map_blood(
         return to_channels(lags, is_complex)
 
     pixel = channels(_ALL)
-    average = grid.average(pixel, CELL_SIGMA)
-    background = measure_background(
-        average, noise, to_channels(projection.remaining_tissue, is_complex), grid
-    )
-
-    blood = _blood_directions(average, background)
+    noise = noise.at_least(max(NEGLIGIBLE * float(np.mean(pixel**2)), TINY))
 
     def estimate(halves: slice) -> tuple[NDArray[np.float64], ...]:
         if halves == _ALL:
-            return _pixel_estimate(pixel, average, noise.power, background, blood, projection, grid)
-        half = channels(halves)
-        around = grid.average(half, CELL_SIGMA)
-        return _pixel_estimate(half, around, noise.power, background.for_half(), blood, projection, grid)
+            return _pixel_estimate(pixel, noise, projection, grid)
+        return _pixel_estimate(channels(halves), noise.for_half(), projection, grid)
 
     (power, evidence, kept_share), *halves = executor.map(estimate, (_ALL, *(HALVES if with_halves else ())))
-    agreement = _correlation(*(half[0] for half in halves)) if with_halves else None
+    agreement = correlation_of(*(half[0] for half in halves)) if with_halves else None
     return BloodMap(power, noise.power, evidence, kept_share, agreement)
 
 
-@dataclass(frozen=True)
-class _Blood:
-    """How blood varies: directions of the channels, (C, C), and the share of each in its power, (C,)."""
-
-    directions: NDArray[np.float64]
-    shares: NDArray[np.float64]
-
-
 def _pixel_estimate(
-    pixel: NDArray[np.float64],
-    average: NDArray[np.float64],
-    noise: NDArray[np.float64],
-    background: Background,
-    blood: _Blood,
-    projection: ClutterProjection,
-    grid: Neighbourhood,
+    pixel: NDArray[np.float64], noise: NoiseLevels, projection: ClutterProjection, grid: Neighbourhood
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the fields blood_power, evidence and kept_share of :class:`BloodMap`."""
+    average = grid.average(pixel, CELL_SIGMA)
     units = to_lags(np.eye(average.shape[1]), average.shape[1] > projection.n_lags)
     before, after_filter = projection.power_before(units), units[:, 0].real
 
     def of_pixels(rows: slice) -> NDArray[np.float64]:
-        around = background.rows(rows)
-        cleaned, factors = _cleaned(average[rows], around, blood)
-        power = np.maximum(cleaned @ before, 0)
-        evidence = _evidence(around.whiten(cleaned), around.average, factors)
-        total = np.maximum(np.vecdot(cleaned, cleaned), np.maximum(NEGLIGIBLE * around.pixel, TINY))
-        ratio = np.vecdot(pixel[rows], cleaned) / total
+        around, of_noise = average[rows], noise.rows(rows)
+        power = np.maximum(around @ before, 0)
+        evidence = _evidence(around, of_noise)
+        total = np.maximum(np.vecdot(around, around), np.maximum(NEGLIGIBLE * of_noise.pixel, TINY))
+        ratio = np.vecdot(pixel[rows], around) / total
         # No power is negative, so a pixel has at most its average over the pixel's weight in it.
         ratio = np.clip(ratio, 0, (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2))
-        after = np.maximum(cleaned @ after_filter, 0)
+        after = np.maximum(around @ after_filter, 0)
         # The products of blood and noise add 2 B N to the variance N^2 of a lag.
-        blood_to_noise = after / np.maximum(noise[rows], np.maximum(NEGLIGIBLE * after, TINY))
-        variance = around.pixel * (1 + 2 * blood_to_noise) / total
+        blood_to_noise = after / np.maximum(of_noise.power, np.maximum(NEGLIGIBLE * after, TINY))
+        variance = of_noise.pixel * (1 + 2 * blood_to_noise) / total
         return np.stack([power, evidence, ratio, variance, after])
 
     parts = [of_pixels(rows) for rows in row_blocks(len(pixel), PIXELS_A_BLOCK)]
@@ -157,53 +139,17 @@ def _pixel_estimate(
     return blood_power, evidence, after / np.maximum(np.maximum(power, after), TINY)
 
 
-def _blood_directions(average: NDArray[np.float64], background: Background) -> _Blood:
-    """Return the directions of the channels in which blood varies, and the share of each.
+def _evidence(average: NDArray[np.float64], noise: NoiseLevels) -> NDArray[np.float64]:
+    """Return the share of the energy of the lags that is above the mean of noise plus one standard deviation.
 
-    They are the eigenvectors of the covariance of the channels over pixels with evidence, minus the noise covariance.
+    Lag 0 counts above the accuracy of the noise power, for flow that is faster than the frames. The step at 0 is rounded over
+    one standard deviation, so that weak vessels keep their rank.
     """
-    n_channels = average.shape[1]
-    covariance = np.zeros((n_channels, n_channels))
-    for rows in row_blocks(len(average), PIXELS_A_BLOCK):
-        around, block = background.rows(rows), average[rows]
-        noise = around.average
-        whitened = around.whiten(block)[:, 1:]
-        energy = np.vecdot(whitened, whitened)
-        evidence = np.maximum(energy - (n_channels - 1) * noise, 0) / np.maximum(energy, TINY)
-        covariance += (block * (evidence / noise)[:, None]).T @ block
-        covariance[np.diag_indices(n_channels)] -= evidence.sum()
-    values, directions = np.linalg.eigh(covariance)
-    values = np.maximum(values, 0)
-    return _Blood(directions, values / max(float(values.sum()), TINY))
-
-
-def _cleaned(
-    average: NDArray[np.float64],
-    background: Background,
-    blood: _Blood,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return averages whose channels are shrunk to the directions that blood has, and the factors of the shrinking.
-
-    A pixel's part in a direction is shrunk by a Wiener filter.
-    """
-    n_channels, noise = average.shape[1], background.average
-    signal = np.maximum(np.vecdot(average, average) - n_channels * noise, noise)[:, None] * blood.shares
-    factors = signal / (signal + noise[:, None])
-    return ((average @ blood.directions) * factors) @ blood.directions.T, factors
-
-
-def _evidence(
-    average: NDArray[np.float64], noise: NDArray[np.float64], factors: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the share of the energy at lags above 0 that is above the mean of noise plus one standard deviation.
-
-    The step at 0 is rounded over one standard deviation, so that weak vessels keep their rank.
-    """
-    energy = np.vecdot(average[:, 1:], average[:, 1:])
-    squares = factors**2
-    expected = (1 - 1 / average.shape[1]) * squares.sum(axis=1) * noise
-    deviation = np.sqrt(2 * np.vecdot(squares, squares)) * noise
-    excess = energy - expected - deviation
+    n = average.shape[1] - 1
+    power = np.maximum(average[:, 0] - POWER_ACCURACY * noise.power, 0)
+    energy = np.vecdot(average[:, 1:], average[:, 1:]) + power**2
+    deviation = np.sqrt(2 * n) * noise.average
+    excess = energy - n * noise.average - deviation
     rounded = (excess + np.hypot(excess, deviation)) / 2
     evidence: NDArray[np.float64] = np.minimum(rounded, energy) / np.maximum(energy, TINY)
     return evidence
@@ -221,7 +167,8 @@ def _shrunk(
     return 1 + spread / np.maximum(spread + variance, TINY) * (ratio - 1)
 
 
-def _correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
+def correlation_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
+    """Return the correlation of two maps; None if one of them is constant."""
     a, b = a - a.mean(), b - b.mean()
     scale = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / scale if scale > 0 else None

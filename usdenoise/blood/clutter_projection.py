@@ -43,9 +43,6 @@ class ClutterProjection:
         Lags 0 to L of white noise of unit power after the filter: 1 - q_0, -q_1, ..., -q_L.
     recovery : (2 L + 1,) complex array
         Weights of the lags -L to L that give rho_0.
-    remaining_tissue : (L + 1,) array
-        Lags of the remaining tissue, a signal with the spectrum h (1 - h), where h is the share of
-        white noise that the filter keeps at a frequency. lag 0 is 1; all are 0 where nothing was removed.
     removed : (4 n,) float64 array
         Share of white noise that the filter removes at each of 4 n frequencies.
     """
@@ -53,7 +50,6 @@ class ClutterProjection:
     n_frames: int
     white: NDArray[np.complex128]
     recovery: NDArray[np.complex128]
-    remaining_tissue: NDArray[np.complex128]
     removed: NDArray[np.float64]
 
     @property
@@ -82,7 +78,7 @@ class ClutterProjection:
             Share of white noise that the other filter removes, from :func:`removed_by`.
         """
         both = 1 - (1 - self.removed) * (1 - removed)
-        return _projection(self.n_frames, both, both, _gaps(np.ones(self.n_frames, bool)), self.n_lags)
+        return _projection(self.n_frames, both, _gaps(np.ones(self.n_frames, bool)), self.n_lags)
 
     def white_followed_by(self, removed: NDArray[np.float64]) -> NDArray[np.complex128]:
         """Return `white` of :meth:`followed_by` alone."""
@@ -105,10 +101,7 @@ def removed_by(right: NDArray[np.inexact], n_frames: int) -> NDArray[np.float64]
 
 
 def clutter_projection(
-    right: NDArray[np.inexact],
-    blood_shares: NDArray[np.float64] | None = None,
-    image_shares: NDArray[np.float64] | None = None,
-    used: NDArray[np.bool_] | None = None,
+    right: NDArray[np.inexact], used: NDArray[np.bool_] | None = None
 ) -> ClutterProjection:
     """Return the effect of removing components with the given temporal singular vectors.
 
@@ -116,29 +109,16 @@ def clutter_projection(
     ----------
     right : (n_frames, k) array
         Orthonormal columns V.
-    blood_shares, image_shares : (k,) arrays, optional
-        Share of the power of each component that is taken, where there is blood and on average over the image; by
-        default all of it.
     used : (n_frames,) boolean array, optional
         Frames that are not excluded. V is 0 in excluded frames. By default no frame is excluded.
 
     Returns
     -------
     ClutterProjection
-        With L at least 1, and at most 12 and an eighth of the frames. `recovery` holds for the blood, `white` and
-        `remaining_tissue` hold for the image.
+        With L at least 1, and at most 12 and an eighth of the frames.
     """
     n = len(right)
-    spectra = np.empty((4 * n, right.shape[1]))
-    for column, vector in zip(spectra.T, right.T, strict=True):
-        column[:] = np.abs(np.fft.fft(vector.astype(np.complex128), 4 * n)) ** 2 / n
-    everything = np.ones(right.shape[1])
-    return _projection(
-        n,
-        spectra @ (everything if blood_shares is None else blood_shares),
-        spectra @ (everything if image_shares is None else image_shares),
-        _gaps(np.ones(n, bool) if used is None else used),
-    )
+    return _projection(n, removed_by(right, n), _gaps(np.ones(n, bool) if used is None else used))
 
 
 def blocks_projection(rights: Sequence[NDArray[np.inexact]]) -> ClutterProjection:
@@ -160,7 +140,7 @@ def blocks_projection(rights: Sequence[NDArray[np.inexact]]) -> ClutterProjectio
     for right in rights:
         removed += np.sum(np.abs(np.fft.fft(right, 4 * n, axis=0)) ** 2, axis=1)
     removed /= sum(len(right) for right in rights)
-    return _projection(n, removed, removed, _gaps(np.ones(n, bool)))
+    return _projection(n, removed, _gaps(np.ones(n, bool)))
 
 
 def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
@@ -182,31 +162,27 @@ def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
     removed = np.ones(4 * n)
     for rows in row_blocks(n, FILTER_ROWS):
         removed -= np.sum(np.abs(np.fft.fft(kept[rows], 4 * n)) ** 2, axis=0) / n
-    return _projection(n, removed, removed, _gaps(np.ones(n, bool)))
+    return _projection(n, removed, _gaps(np.ones(n, bool)))
 
 
 def _projection(
     n: int,
-    blood_taken: NDArray[np.float64],
-    image_taken: NDArray[np.float64],
+    removed: NDArray[np.float64],
     gaps: NDArray[np.float64],
     n_lags: int | None = None,
 ) -> ClutterProjection:
-    """Return the projection for spectra of the share that is taken, at 4 n frequencies.
+    """Return the projection for the share of white noise that is removed, at 4 n frequencies.
 
     By default it has as many lags as are well solved. With more lags, the additional ones have weight 0 in the recovery.
     """
     most = min(MOST_LAGS, n // 8) if n_lags is None else n_lags - 1
-    lags, recovery = _recovery(np.fft.ifft(blood_taken) * gaps, most)
+    shares = np.fft.ifft(removed) * gaps
+    lags, recovery = _recovery(shares, most)
     if n_lags is not None:
         recovery, lags = np.pad(recovery, most - lags), most
-    white = -(np.fft.ifft(image_taken) * gaps)[: lags + 1]  # q at the lags 0, 1, ..., L
+    white = -shares[: lags + 1]  # q at the lags 0, 1, ..., L
     white[0] += 1
-    kept = np.clip(1 - image_taken * gaps[0], 0, 1)
-    remaining_tissue = np.fft.ifft(kept * (1 - kept))[: lags + 1]
-    scale = remaining_tissue[0].real
-    remaining_tissue = remaining_tissue / scale if scale > 0 else remaining_tissue * 0
-    return ClutterProjection(n, white, recovery, remaining_tissue, image_taken)
+    return ClutterProjection(n, white, recovery, removed)
 
 
 def _gaps(used: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""What a pixel has without blood: its noise power, and the tissue that the clutter filter left."""
+"""What a pixel has without blood: the power of its noise, and the variance of the noise in its autocorrelation."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -142,41 +142,6 @@ HALVES = (slice(0, 1), slice(1, 2))
 
 
 @dataclass(frozen=True)
-class Background:
-    """Variances of the channels of a pixel without blood (see :mod:`usdenoise.blood.noise`).
-
-    Attributes
-    ----------
-    pixel, average : (n_pixels,) float64 arrays
-        Noise variance of a channel of a pixel, and of its average over neighbours; positive.
-    tissue : (n_pixels,) float64 array
-        Mean square of remaining tissue in the average, along `direction`.
-    direction : (C,) float64 array
-        Unit vector of the channels of remaining tissue; zeros where nothing was removed.
-    """
-
-    pixel: NDArray[np.float64]
-    average: NDArray[np.float64]
-    tissue: NDArray[np.float64]
-    direction: NDArray[np.float64]
-
-    def whiten(self, channels: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return averages in which remaining tissue has the variance of the noise, as every other direction has."""
-        shrink = np.sqrt(self.average / (self.average + self.tissue)) - 1
-        along = channels @ self.direction
-        whitened: NDArray[np.float64] = channels + (shrink * along)[:, None] * self.direction
-        return whitened
-
-    def rows(self, rows: slice) -> Self:
-        """Return the background of some pixels."""
-        return replace(self, pixel=self.pixel[rows], average=self.average[rows], tissue=self.tissue[rows])
-
-    def for_half(self) -> Self:
-        """Return the background of half of the frames: noise has twice the variance."""
-        return replace(self, pixel=2 * self.pixel, average=2 * self.average)
-
-
-@dataclass(frozen=True)
 class NoiseLevels:
     """Noise of a stack.
 
@@ -185,12 +150,24 @@ class NoiseLevels:
     power : (n_pixels,) float64 array
         Power of the noise before the clutter filter.
     pixel, average : (n_pixels,) float64 arrays
-        Noise variance of a channel of a pixel, and of its average over neighbours, as in :class:`Background`.
+        Noise variance of a channel of a pixel (see :func:`to_channels`), and of its average over neighbours.
     """
 
     power: NDArray[np.float64]
     pixel: NDArray[np.float64]
     average: NDArray[np.float64]
+
+    def rows(self, rows: slice) -> Self:
+        """Return the noise of some pixels."""
+        return replace(self, power=self.power[rows], pixel=self.pixel[rows], average=self.average[rows])
+
+    def at_least(self, least: float) -> Self:
+        """Return the noise with variances of at least this value, by which is divided."""
+        return replace(self, pixel=np.maximum(self.pixel, least), average=np.maximum(self.average, least))
+
+    def for_half(self) -> Self:
+        """Return the noise of half of the frames, which has twice the variance."""
+        return replace(self, pixel=2 * self.pixel, average=2 * self.average)
 
 
 def measure_noise(
@@ -228,30 +205,3 @@ def measure_noise(
 
     measured = executor.map(lambda task: task(), (power, variances))
     return NoiseLevels(*(values for part in measured for values in part))
-
-
-def measure_background(
-    average: NDArray[np.float64],
-    noise: NoiseLevels,
-    remaining_tissue: NDArray[np.float64],
-    grid: Neighbourhood,
-) -> Background:
-    """Measure remaining tissue as the median over a wide window at the depth of each pixel.
-
-    Parameters
-    ----------
-    average : (n_pixels, C) array
-        Channels of the averages over neighbours, after subtraction of the mean noise.
-    noise : NoiseLevels
-        The noise.
-    remaining_tissue : (C,) array
-        Channels of remaining tissue; zeros where nothing was removed.
-    grid : Neighbourhood
-        Shape of the image.
-    """
-    least = max(NEGLIGIBLE * float(np.mean(average**2)), TINY)
-    pixel, averaged = np.maximum(noise.pixel, least), np.maximum(noise.average, least)
-    length = float(np.linalg.norm(remaining_tissue))
-    direction = remaining_tissue / length if length > 0 else remaining_tissue
-    along = grid.wide_median((average @ direction) ** 2) / MEDIAN_OF_SQUARE
-    return Background(pixel, averaged, np.maximum(along - averaged, 0), direction)

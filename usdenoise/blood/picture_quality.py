@@ -45,6 +45,24 @@ def weak_speckle(left: NDArray[np.inexact], low: int) -> NDArray[np.float64]:
     return np.stack([squares[:, first:last].sum(axis=1) for first, last in pairwise(edges)])
 
 
+def removed_energy(
+    left: NDArray[np.inexact], singular_values: NDArray[np.float64], low: int
+) -> NDArray[np.float64]:
+    """Return the energy of the removed components in each pixel, (n_pixels,).
+
+    Parameters
+    ----------
+    left : (n_pixels, k) array
+        Orthonormal spatial components, k at least `low`.
+    singular_values : (k,) array
+        Singular values.
+    low : int
+        The low cutoff.
+    """
+    energy: NDArray[np.float64] = np.abs(left[:, :low]).astype(np.float64) ** 2 @ singular_values[:low] ** 2
+    return energy
+
+
 def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighbourhood) -> NDArray[Any]:
     """Return the lags of leaked tissue, (n_signal, L): an image of tissue times a factor for each lag.
 
@@ -107,6 +125,54 @@ def share_above_noise(
     return float(leak.sum()) / above if above > LEAST_ABOVE * noise.sum() else 0.0
 
 
+FLOOR_QUANTILE, ABOVE_FLOOR = 0.2, 2.0
+"""Quantile of the power at a depth that is its floor, and power over the floor from which it stands out."""
+
+
+def missing_share(power: NDArray[np.float64], blood_power: NDArray[np.float64], grid: Neighbourhood) -> float:
+    """Return the share of the power above its own floor that a blood map does not contain; 0 if nothing stands out.
+
+    The floor of a depth is a low quantile of its power, bounded where it rises and falls again over depth. It does not
+    depend on how the map was made.
+
+    Parameters
+    ----------
+    power : (n_signal,) array
+        Power after the clutter filter.
+    blood_power : (n_signal,) array
+        The blood map.
+    grid : Neighbourhood
+        Shape of the image, and the pixels that have a signal.
+    """
+    floor = grid.floor_of_depth(power, FLOOR_QUANTILE)
+    above = np.where(power > ABOVE_FLOOR * floor, power - floor, 0)
+    return float(np.clip(above - blood_power, 0, None).sum()) / max(float(above.sum()), TINY)
+
+
+def speckle_likeness(
+    blood_power: NDArray[np.float64], tissue: NDArray[np.float64], grid: Neighbourhood
+) -> float:
+    """Return the correlation of a blood map with the speckle of the tissue; blood has none, and leaked tissue has.
+
+    Both images are high-pass filtered in space, and divided by their local standard deviation.
+
+    Parameters
+    ----------
+    blood_power : (n_signal,) array
+        The blood map.
+    tissue : (n_signal,) array
+        Energy of the removed components in each pixel.
+    grid : Neighbourhood
+        Shape of the image, and the pixels that have a signal.
+    """
+    images = np.stack([blood_power, tissue], axis=1)
+    images = images / np.maximum(images.max(axis=0), TINY)
+    narrow = images - grid.average(images, WIDE)
+    spread = np.sqrt(grid.average(narrow**2, WIDE))
+    relative = np.divide(narrow, spread, out=np.zeros_like(narrow), where=spread > NEGLIGIBLE)
+    return float(np.mean(relative[:, 0] * relative[:, 1]))
+
+
 LEAST_EVIDENCE = 0.5
 """Evidence from which a pixel counts as a vessel: noise explains less of what it shows than blood does."""
 
@@ -148,6 +214,12 @@ class PictureQuality:
         Share of leaked tissue in the power above the noise after the filter; None (the default) if it is not known.
     noisy_share : float
         Share of noise in the power that stands out from its surroundings; by default 0.
+    missing_share : float
+        Share of the power above its own floor that the blood map does not contain, from :func:`missing_share`; by default 0.
+    speckle_likeness : float
+        Correlation of the blood map with the speckle of the tissue, from :func:`speckle_likeness`; by default 0.
+    steadiness : float or None
+        Correlation of the blood in the first and in the second half of the frames; None (the default) if it is not known.
     """
 
     vessel_share: float
@@ -157,6 +229,9 @@ class PictureQuality:
     reproducibility: float | None
     tissue_share: float | None = None
     noisy_share: float = 0.0
+    missing_share: float = 0.0
+    speckle_likeness: float = 0.0
+    steadiness: float | None = None
 
     @property
     def sentence(self) -> str:

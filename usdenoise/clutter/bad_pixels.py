@@ -1,4 +1,4 @@
-"""Pixels with far more power than their neighbours after the filter, such as a noisy line of the probe."""
+"""Pixels with far more power than their neighbours after the filter, such as a noisy line of the probe, and clipped ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import TINY
+from usdenoise.linalg.array_library import dtype_of, namespace, to_host
 from usdenoise.linalg.lag_sums import column_lag_sums
 
 PIXEL, LINE = 10.0, 5.0
@@ -38,42 +39,107 @@ components was at most 0.05; in noisy ones 1."""
 
 @dataclass(frozen=True)
 class BadPixels:
-    """Pixels that are excluded for their noise.
+    """Pixels that are excluded for their noise, or because they are saturated.
 
     Attributes
     ----------
     mask : boolean array, (n_z,), (n_z, n_x) or (n_z, n_x, n_y)
         The pixels.
+    saturated : boolean array of the same shape
+        Those of them that are saturated.
     lines : tuple of (int, int)
-        Axis and number of each line of which all pixels are excluded, of a plane in a volume.
+        Axis and number of each line of which all pixels are excluded for their noise, of a plane in a volume.
     """
 
     mask: NDArray[np.bool_]
+    saturated: NDArray[np.bool_]
     lines: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, mask: NDArray[np.bool_], signal: NDArray[np.bool_]) -> "BadPixels":
-        """Return the description of bad pixels among pixels with a signal."""
-        lines = []
+    def of(
+        cls, mask: NDArray[np.bool_], signal: NDArray[np.bool_], saturated: NDArray[np.bool_]
+    ) -> "BadPixels":
+        """Return the description of bad pixels among pixels with a signal, of which some are saturated."""
+        lines, whole_mask, mask = [], mask, mask & ~saturated
         for axis in range(mask.ndim):
             across = tuple(other for other in range(mask.ndim) if other != axis)
             whole = mask.any(axis=across) & (mask | ~signal).all(axis=across)
             lines += [(axis, int(number)) for number in np.flatnonzero(whole)]
-        return cls(mask, tuple(lines) if mask.ndim > 1 else ())
+        return cls(whole_mask, saturated & whole_mask, tuple(lines) if mask.ndim > 1 else ())
 
     @property
     def n_pixels(self) -> int:
-        """Number of pixels."""
-        return int(np.count_nonzero(self.mask))
+        """Number of pixels that are excluded for their noise."""
+        return int(np.count_nonzero(self.mask & ~self.saturated))
 
     def places(self, letters: str) -> list[str]:
-        """Return the lines and then the other pixels in words, with a letter for each axis: "x = 17", "z = 5, x = 9"."""
-        others = self.mask.copy()
+        """Return the noisy lines and then the other noisy pixels in words: "x = 17", "z = 5, x = 9"."""
+        others = self.mask & ~self.saturated
         for axis, number in self.lines:
             others.swapaxes(0, axis)[number] = False
         lines = [f"{letters[axis]} = {number}" for axis, number in self.lines]
         pixels = (zip(letters, place, strict=True) for place in np.argwhere(others))
         return lines + [", ".join(f"{letter} = {number}" for letter, number in pixel) for pixel in pixels]
+
+
+AT_EXTREME, NEAR_EXTREME, BOTH_SIGNS = 1e-4, 0.02, 0.01
+"""Relative distances from the extreme within which values are clipped, near it, and of one size with the other sign. The two
+extremes of int16 differ by 3e-5, those of int8 by 0.008."""
+
+FEWEST_SATURATED, MOST_SATURATED = 3, 0.5
+"""Fewest pixels at each extreme that are clipped, and largest share of the image: more are a stack of few levels."""
+
+
+def part_extremes(x: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the largest and the smallest value of the real and the imaginary parts of each pixel, (n_pixels,).
+
+    Parameters
+    ----------
+    x : (n, n_pixels) array
+        Frames, of any library and in either order of the memory; NaN counts as 0.
+    """
+    xp = namespace(x)
+    if isinstance(x, np.ndarray):
+        # Memory is read in its order, both parts at once
+        by_pixel = x.flags.f_contiguous and not x.flags.c_contiguous
+        values = np.ascontiguousarray(x.T if by_pixel else x)
+        parts = values.view(values.real.dtype)
+        found = [extreme(parts, axis=1 if by_pixel else 0) for extreme in (np.fmax.reduce, np.fmin.reduce)]
+        if not by_pixel and np.iscomplexobj(x):
+            found = [
+                extreme(of_parts.reshape(-1, 2), axis=1)
+                for extreme, of_parts in zip((np.fmax.reduce, np.fmin.reduce), found, strict=True)
+            ]
+    else:
+        finite = xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1]))
+        both = [xp.real(finite), xp.imag(finite)] if np.iscomplexobj(np.zeros(0, dtype_of(x))) else [finite]
+        found = [to_host(xp.max(xp.stack([xp.max(part, axis=0) for part in both]), axis=0))]
+        found.append(to_host(xp.min(xp.stack([xp.min(part, axis=0) for part in both]), axis=0)))
+    highest, lowest = (np.where(np.isfinite(values), values, 0).astype(np.float64) for values in found)
+    return highest, lowest
+
+
+def saturated_pixels(highest: NDArray[np.float64], lowest: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return the pixels that are clipped: those at the extreme of all, if there are several at both extremes.
+
+    The largest values of pixels that are not clipped differ: few are at the extreme, and more are near it.
+
+    Parameters
+    ----------
+    highest, lowest : (n_pixels,) arrays
+        Largest and smallest value of the parts of each pixel, from :func:`part_extremes`.
+    """
+    found: NDArray[np.bool_] = np.zeros(len(highest), bool)
+    top, bottom = float(np.max(highest)), -float(np.min(lowest))
+    if min(top, bottom) <= (1 - BOTH_SIGNS) * max(top, bottom) or not top > 0:
+        return found
+    for values, extreme in ((highest, top), (-lowest, bottom)):
+        at = values >= (1 - AT_EXTREME) * extreme
+        n_near = np.count_nonzero(values >= (1 - NEAR_EXTREME) * extreme) - np.count_nonzero(at)
+        if np.count_nonzero(at) < max(FEWEST_SATURATED, n_near):
+            return np.zeros(len(highest), bool)
+        found |= at
+    return found if found.mean() <= MOST_SATURATED else np.zeros(len(highest), bool)
 
 
 NOISY, MOST_NOISY = 3.0, 0.3

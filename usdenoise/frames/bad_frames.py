@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.noise import TINY
 from usdenoise.errors import OptionError
 from usdenoise.estimate.pixel_subset import SUBSET_PIXELS, SubsetValues, draw_pixel_subset
 from usdenoise.frames.registration import Movement, describe_movement
-from usdenoise.linalg.tall_matrices import block_rows, row_blocks
+from usdenoise.linalg.tall_matrices import block_rows, row_blocks, row_squared_norms
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import RandomStream, spread_rows
 
@@ -31,6 +32,10 @@ blood, the largest was 1.1. Interference of 0.3 of the rms of the stack had at l
 
 SATURATED_SHARE = 0.05
 """Share of values at the extreme of the stack, above the share in the median frame, from which a frame is saturated."""
+
+NO_TISSUE_DB, USUAL_QUANTILE = -10.0, 0.75
+"""Power of a frame relative to the usual one, in dB, below which it has no tissue, and the quantile of the frames that is
+usual: up to three quarters of them may have none. Tissue is 20 dB over the noise or more, and moves without losing its power."""
 
 LEAST_MISFIT = 0.05
 """Misfit, over the energy of a frame with unobserved entries, from which it may be an outlier: their filling is wrong by
@@ -64,6 +69,7 @@ class FrameReason(StrEnum):
     CONSTANT = "constant"
     DUPLICATE = "duplicate"
     SATURATED = "saturated"
+    NO_TISSUE = "no-tissue"
     OUTLIER = "outlier"
 
 
@@ -73,6 +79,7 @@ WORDS = {
     FrameReason.CONSTANT: "the same everywhere",
     FrameReason.DUPLICATE: "copies of the previous frame",
     FrameReason.SATURATED: "saturated",
+    FrameReason.NO_TISSUE: "without tissue",
     FrameReason.OUTLIER: "unlike the other frames",
 }
 """The reasons in words."""
@@ -90,7 +97,7 @@ class BadFrame:
         Why it is bad.
     score : float
         For an outlier, the misfit to the other frames over the median misfit, in dB. For a saturated frame, the share
-        of values at the extreme. Otherwise 1.
+        of values at the extreme. For a frame without tissue, its power over the usual one, in dB. Otherwise 1.
     """
 
     frame: int
@@ -228,7 +235,9 @@ def find_bad_frames(
         return result([], FrameTreatment.KEPT, subset_without(()))
     bad_by_frame = {bad.frame: bad for bad in _damaged(rows)}
     subset = subset_without(())
-    most = LARGEST_SHARE * n_frames
+    # Frames without tissue are no part of the scan: any number of them is excluded.
+    n_empty = sum(bad.reason is FrameReason.NO_TISSUE for bad in bad_by_frame.values())
+    most = n_empty + LARGEST_SHARE * (n_frames - n_empty)
     clean = subset_without(bad_by_frame) if bad_by_frame and len(bad_by_frame) <= most else subset
     for _ in range(MOST_ROUNDS):
         worse = _outliers(clean, noise_rms)
@@ -264,7 +273,7 @@ def _checked_numbers(frame_numbers: tuple[int, ...], n_frames: int) -> tuple[int
 
 
 def _damaged(rows: PixelSample) -> list[BadFrame]:
-    """Return the frames that are zero, constant or copies, and those that are saturated in a sample of the pixels."""
+    """Return the frames that are zero, constant or copies, and by a sample of the pixels saturated or without tissue."""
     sample = rows.take(spread_rows(rows.n_pixels, DAMAGE_PIXELS))
     values = sample.values
     parts = [values.real, values.imag] if np.iscomplexobj(values) else [values]
@@ -292,11 +301,18 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     constant &= ~zero & (rows.n_pixels > 1)
     same &= ~zero & ~constant & (rows.n_pixels > 1)
     full = (saturated > usual + SATURATED_SHARE) & ~zero & ~constant
+    # The power of the frames, over the usual one
+    n_observed = len(values) if observed is None else np.maximum(np.count_nonzero(observed, axis=0), 1)
+    power, known = row_squared_norms(np.ascontiguousarray(values.T)) / n_observed, is_observed & ~zero
+    usual_power = float(np.quantile(power[known], USUAL_QUANTILE)) if known.any() else 1.0
+    power_db = 10 * np.log10(np.maximum(power, TINY) / max(usual_power, TINY))
+    empty = (power_db < NO_TISSUE_DB) & known & ~constant & ~same & ~full
     return [
         *(BadFrame(int(t), FrameReason.ZERO, 1.0) for t in np.flatnonzero(zero)),
         *(BadFrame(int(t), FrameReason.CONSTANT, 1.0) for t in np.flatnonzero(constant)),
         *(BadFrame(int(t), FrameReason.DUPLICATE, 1.0) for t in np.flatnonzero(same)),
         *(BadFrame(int(t), FrameReason.SATURATED, float(saturated[t])) for t in np.flatnonzero(full)),
+        *(BadFrame(int(t), FrameReason.NO_TISSUE, float(power_db[t])) for t in np.flatnonzero(empty)),
     ]
 
 

@@ -282,6 +282,39 @@ def time_axis(envelopes: NDArray[np.floating]) -> int | None:
     return best if is_clear and unlikeness < MOST_UNLIKE and rank < MOST_RANK else None
 
 
+UNORDERED, ORDER_LAGS, ORDERED_FRAMES = 0.72, 12, 32
+"""Unlikeness of the motion of the tissue in neighbouring frames from which they are in no order, largest number of frames
+between those that are compared, as tissue may oscillate, and least number of frames. In 80 stacks of two simulators and a
+carotid it was 0.001 to 0.23 in order, and 0.79 to 0.93 in random order; 0.39 to 0.75 where the tissue oscillated with periods of
+a few frames."""
+
+
+def unordered_doubt(right: NDArray[Any], energy: NDArray[np.float64], noise: float) -> tuple[str, str] | None:
+    """Return the doubt that frames are in no order: the tissue moves, and neighbours are no more alike than any two frames.
+
+    Parameters
+    ----------
+    right : (n_frames, k) array
+        Temporal vectors of the clutter components, without excluded frames.
+    energy : (k,) array
+        Their energies.
+    noise : float
+        Energy of the noise in all entries.
+    """
+    n = len(right)
+    moving = (right - right.mean(axis=0)) * np.sqrt(energy)
+    if n < ORDERED_FRAMES or float(np.sum(np.abs(moving) ** 2)) < noise:
+        return None
+    unlike = min(_unlikeness_at(moving, lag) for lag in range(1, min(ORDER_LAGS, n // 8) + 1))
+    if unlike < UNORDERED:
+        return None
+    sentence = (
+        "neighbouring frames are no more alike than any two: the frames are in no order, or the tissue moves faster than the "
+        "frames show"
+    )
+    return "frame-order", sentence
+
+
 def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
     """Return why consecutive frames may not be what they are read as: a code and a sentence for each reason.
 

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from usdenoise.baselines import end_of_clutter, highpass, polynomial, randomized_svd, robust_pca
 from usdenoise.blood.blood_map import map_blood
-from usdenoise.blood.clutter_projection import filter_projection
+from usdenoise.blood.clutter_projection import clutter_projection, filter_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.clutter_cutoff import Band
-from usdenoise.clutter.local_cutoffs import Lattice, lattice_places
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.errors import InputError, OptionError
 from usdenoise.estimate.pixel_subset import least_rank
@@ -34,7 +33,7 @@ from usdenoise.pipeline.filter_chunk import filter_block
 from usdenoise.pipeline.inspection import find_signal_pixels
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, working_type
-from usdenoise.pipeline.scan_clutter import choose_local_cutoffs, lattice_map, model_coefficients
+from usdenoise.pipeline.scan_clutter import model_coefficients
 from usdenoise.pipeline.series import signal_image
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.pixel_sample import PixelSample
@@ -162,9 +161,7 @@ def keep_band(
     low, high = _required_number(options, "low_cutoff"), options.high_cutoff
     band = Band(low, model.rank if isinstance(high, str) else high, high == "none")
     n_pixels, n_frames = matrix.shape
-    none, lattice = np.zeros(n_frames, bool), Lattice(grid, lattice_places(grid.shape))
-    first_map = lattice_map(lattice, matrix[lattice.pixels], slice(0, n_frames), model, low, none, executor)
-    projection, cutoffs = choose_local_cutoffs(first_map, model, low, none)
+    projection = clutter_projection(model.right[:, :low])
     clutter = Clutter(
         left=model.left,
         low=low,
@@ -172,12 +169,11 @@ def keep_band(
         keeps_residual=band.keeps_residual,
         projection=projection,
         grid=Neighbourhood.whole((n_pixels,)),
-        further=None if cutoffs is None else (cutoffs.first, cutoffs.further),
         model=model_coefficients(model),
         is_given=True,
     )
     frames = ArrayFrames(matrix, "zt", matrix.dtype, "matrix")
-    measures = filter_block(frames.chunks(), clutter, none, executor, matrix.T)
+    measures = filter_block(frames.chunks(), clutter, np.zeros(n_frames, bool), executor, matrix.T)
     blood = map_blood(measures.lag_sums(clutter.grid.mask), projection, grid, executor, with_halves=False)
     return Filtered(
         matrix=matrix,

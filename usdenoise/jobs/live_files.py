@@ -12,6 +12,7 @@ from usdenoise.errors import InputError, NoStackError, OptionError, UsdenoiseErr
 from usdenoise.files.file_state import KnownContents, file_state
 from usdenoise.files.known_formats import acquisition_files, natural_key
 from usdenoise.files.open_input import open_input
+from usdenoise.pipeline.doubts import Doubt
 from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.live_state import BlockAtWork, SessionUpdate
 from usdenoise.sessions.online_session import OnlineSession
@@ -119,7 +120,7 @@ class LiveBlocks:
         self._changed: set[Path] = set()
         self._last: Path | None = None
         self._n_done, self._usual_bytes = 0, 0
-        self._events_problem = ""
+        self._events_problem, self._doubts = "", tuple[Doubt, ...]()
         self.passed_over: dict[Path, str] = {}
         self.filtered: list[Path] = []
         self.seconds = 0.0
@@ -131,13 +132,11 @@ class LiveBlocks:
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences on the files, and on events that cannot be used."""
-        if not self._events_problem:
-            return self.file_remarks
-        return [
-            *self.file_remarks,
-            f"the activation does not show the current events: {self._events_problem}",
-        ]
+        """Sentences on the files, on doubts about the maps, and on events that cannot be used."""
+        remarks = [*self.file_remarks, *(doubt.sentence for doubt in self._doubts)]
+        if self._events_problem:
+            remarks.append(f"the activation does not show the current events: {self._events_problem}")
+        return remarks
 
     @property
     def file_remarks(self) -> list[str]:
@@ -274,6 +273,6 @@ class LiveBlocks:
         self._done[candidate.path], self._last = candidate, candidate.path
         self.filtered.append(candidate.path)
         update = self._session.finish(block)
-        self._events_problem = update.events_problem
+        self._events_problem, self._doubts = update.events_problem, update.doubts
         self.seconds = time.monotonic() - candidate.since
         return update

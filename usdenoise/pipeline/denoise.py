@@ -188,7 +188,8 @@ def denoise_frames(
         mapper = threads if executor is None else DaskExecutor(threads)
         # The spatial subspace, the noise level and the bad frames
         found = estimate_clutter(recording, options, mapper, start, follow, lambda: report_step("solve", 1))
-        # The cutoff, globally and per pixel
+        recording = found.recording
+        # The cutoff, raised while tissue leaks
         found, clutter = scan_clutter(recording, found, options, mapper)
         solved = time.perf_counter()
         report_step("filter", n_steps - 1)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason
@@ -22,6 +24,10 @@ MOST_BAD_PIXELS = 0.05
 MOST_TISSUE = 0.5
 """Share of tissue in the power above the noise above which the pictures are doubtful. With the automatic cutoff it was 0 to
 0.27 on 32 phantoms of 16 kinds and to 0.45 in sessions, with 0.4 to 0.6 times as many components 0.37 to 0.73."""
+
+MOST_MISSING, MOST_SPECKLE = 0.1, 0.23
+"""Share of the power above its floor that the blood map lacks, and correlation of the blood map with the speckle of the
+tissue, from which it is doubtful. benchmarks/RECORDS.md has both for stacks of two simulators."""
 
 LEAST_REPEATABLE = 0.5
 """Correlation of the blood maps of two halves of the frames below which they are doubtful."""
@@ -54,7 +60,7 @@ class Doubt:
 
 ABOUT_BLOOD = (
     *("few-frames", "cutoff-unsure", "cutoff-low", "cutoff-high"),
-    *("no-blood", "tissue", "repeatability", "vessels-everywhere"),
+    *("no-blood", "tissue", "map-incomplete", "speckle", "repeatability", "vessels-everywhere"),
 )
 """Codes of doubts about blood and its maps, which do not apply to stacks for localisation."""
 
@@ -85,6 +91,10 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
             f"one component has {100 * fit.dominance:.0f} % of what remains above the noise: it is not blood"
         )
         doubts.append(("one-component", sentence))
+    if n_saturated := int(np.count_nonzero(fit.bad_pixels.saturated)):
+        share = 100 * n_saturated / fit.bad_pixels.mask.size
+        sentence = f"{n_saturated} pixels ({share:.2g} %) are saturated in some frames, and were excluded: lower the gain"
+        doubts.append(("saturation", sentence))
     n_bad = fit.bad_pixels.n_pixels
     if n_bad > MOST_BAD_PIXELS * fit.bad_pixels.mask.size:
         doubts.append(
@@ -140,7 +150,25 @@ def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
         doubts.append(
             ("tissue", f"about {100 * tissue:.0f} % of the remaining power above the noise is tissue")
         )
-    if repeats is None:
+    if picture.missing_share > MOST_MISSING:
+        sentence = (
+            f"the blood map lacks {100 * picture.missing_share:.0f} % of what power Doppler shows above its floor: "
+            "look at power Doppler"
+        )
+        doubts.append(("map-incomplete", sentence))
+    if picture.speckle_likeness > MOST_SPECKLE:
+        sentence = (
+            f"the blood map has the speckle of the tissue (correlation {picture.speckle_likeness:.2f}): a part of it is "
+            "tissue"
+        )
+        doubts.append(("speckle", sentence))
+    if picture.steadiness is not None and picture.steadiness < LEAST_REPEATABLE:
+        sentence = (
+            "the first and the second half of the frames show different vessels (correlation "
+            f"{picture.steadiness:.2f})"
+        )
+        doubts.append(("repeatability", sentence))
+    elif repeats is None:
         doubts.append(("repeatability", "whether two halves of the frames show the same vessels is unknown"))
     elif repeats < LEAST_REPEATABLE:
         doubts.append(

@@ -20,7 +20,9 @@ from usdenoise.clutter.bad_pixels import (
     BadPixels,
     is_noise,
     own_entries,
+    part_extremes,
     power_and_coherence,
+    saturated_pixels,
     share_of_noise,
     standing_out,
 )
@@ -30,7 +32,8 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
-from usdenoise.frames.data_checks import time_axis
+from usdenoise.frames.data_checks import time_axis, unordered_doubt
+from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
 from usdenoise.frames.registration import displacements, middle_part
 from usdenoise.linalg.array_library import columns, in_full_precision, namespace, to_host, to_library
@@ -48,6 +51,9 @@ Tried = TypeVar("Tried")
 BAD_PIXEL_ROUNDS, AT_ONCE = 3, 0.01
 """Largest number of estimates that are repeated, each without the bad pixels that the one before showed, and power over the
 noisiest one from which pixels are found at once."""
+
+FLICKER_ROUNDS = 3
+"""Largest number of times that the flicker of lines is measured and divided out, each time with a better estimate."""
 
 STATIC, STATIC_FRAMES, STATIC_PIXELS = 0.5, 32, 256
 """Energy of the mean frame over its energy in white noise below which nothing is static, least number of frames, and number
@@ -72,13 +78,30 @@ class ConsecutiveFrames:
     Attributes
     ----------
     bad_pixels : (n_pixels,) boolean array
-        Pixels that are excluded for their noise.
+        Pixels that are excluded for their noise, or because they are saturated.
+    saturated : (n_pixels,) boolean array
+        Those of them that are saturated.
     doubts : tuple of (str, str)
-        Code and sentence of each reason why the stack may not be what it is read as.
+        Code and sentence of each reason why the stack may not be what it is read as; by default none.
+    flickers : tuple of Flicker
+        Flicker of lines that was divided out, by the rounds in which it was found; by default none.
     """
 
     bad_pixels: NDArray[np.bool_]
-    doubts: tuple[tuple[str, str], ...]
+    saturated: NDArray[np.bool_]
+    doubts: tuple[tuple[str, str], ...] = ()
+    flickers: tuple[Flicker, ...] = ()
+
+    @classmethod
+    def nothing(cls, n_pixels: int) -> "ConsecutiveFrames":
+        """Return what shows no bad pixels and no doubts."""
+        return cls(np.zeros(n_pixels, bool), np.zeros(n_pixels, bool))
+
+    def with_bad(self, more: NDArray[np.bool_], saturated: NDArray[np.bool_]) -> "ConsecutiveFrames":
+        """Return the same with more bad pixels, and with saturated ones."""
+        return replace(
+            self, bad_pixels=self.bad_pixels | more | saturated, saturated=self.saturated | saturated
+        )
 
 
 @dataclass(frozen=True)
@@ -103,10 +126,6 @@ class ClutterEstimate:
         Shape of the image, and the signal pixels.
     inspection : Inspection
         What the first look at the chunks found. The values of its sample are not kept.
-    lattice_places : tuple of arrays
-        Positions of the pixels of its lattice along each axis.
-    lattice_frames : (int, int)
-        Frames of its lattice.
     is_sample : bool
         Whether the sample has all signal pixels, so that the model is the sample's.
     is_complete : bool
@@ -119,6 +138,10 @@ class ClutterEstimate:
         Whether the mean frame has as much energy as in white noise, or more.
     consecutive : ConsecutiveFrames
         What consecutive frames show.
+    recording : Recording
+        What was estimated: the recording, without the flicker of its lines if they flickered.
+    flicker : Flicker or None
+        Flicker of lines that is left; None if there is none.
     """
 
     model: LowRank
@@ -129,14 +152,14 @@ class ClutterEstimate:
     frames: FrameQuality
     grid: Neighbourhood
     inspection: Inspection
-    lattice_places: tuple[NDArray[np.intp], ...]
-    lattice_frames: tuple[int, int]
     is_sample: bool
     is_complete: bool
     time_letter: str | None
     bad_pixels: BadPixels
     is_static: bool
     consecutive: ConsecutiveFrames
+    recording: Recording
+    flicker: Flicker | None
 
     @property
     def excluded(self) -> NDArray[np.bool_]:
@@ -211,15 +234,41 @@ def estimate_clutter(
     UsdenoiseError
         As for :func:`usdenoise.denoise`.
     """
-    bad = np.zeros(recording.geometry.n_pixels, bool) if consecutive is None else consecutive.bad_pixels
-    found = _estimated(recording, options, executor, start, on_iteration, on_checked, bad)
-    for _ in range(BAD_PIXEL_ROUNDS if consecutive is None else 0):
-        more = _noisy_pixels(recording, executor, found)
-        if not more.any() or np.count_nonzero(found.grid.mask.ravel() & ~more) < len(found.singular_values):
+    known = consecutive or ConsecutiveFrames.nothing(recording.geometry.n_pixels)
+
+    def estimated(recording: Recording, known: ConsecutiveFrames) -> ClutterEstimate:
+        return _estimated(recording, options, executor, start, on_iteration, on_checked, known)
+
+    found = estimated(recording, known)
+
+    def has_enough(bad: NDArray[np.bool_]) -> bool:
+        return int(np.count_nonzero(found.grid.mask.ravel() & ~bad)) >= len(found.singular_values)
+
+    is_looked_at = consecutive is None
+    # Clipped pixels
+    if is_looked_at and (bad := _saturated_pixels(recording, executor, found)).any() and has_enough(bad):
+        known = known.with_bad(bad, bad)
+        found = estimated(recording, known)
+    # Lines or depths that flicker
+    for _ in range(FLICKER_ROUNDS if is_looked_at else 0):
+        if found.flicker is None:
             break
-        bad = bad | more
-        found = _estimated(recording, options, executor, start, on_iteration, on_checked, bad)
-    known = consecutive or ConsecutiveFrames(bad, found.inspection.doubts)
+        left, axis = found.grid.everywhere(found.model.left[:, :TISSUE_COMPONENTS]), found.flicker.axis
+        parts = map_chunks(gains_of_chunk, found.recording.chunks, executor, left, found.grid.shape, axis)
+        recording = found.recording.calibrated(axis, np.concatenate(list(parts)))
+        if recording is found.recording:
+            break
+        known = replace(known, flickers=(*known.flickers, found.flicker))
+        found = estimated(recording, known)
+    # Noisy pixels and lines
+    for _ in range(BAD_PIXEL_ROUNDS if is_looked_at else 0):
+        bad = _noisy_pixels(found.recording, executor, found)
+        if not bad.any() or not has_enough(bad):
+            break
+        known = known.with_bad(bad, np.zeros_like(bad))
+        found = estimated(found.recording, known)
+    if is_looked_at:
+        known = replace(known, doubts=(*found.inspection.doubts, *_unordered(found), *_flickering(found)))
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
     if (
         not found.is_static
@@ -228,7 +277,28 @@ def estimate_clutter(
     ):
         sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
         known = replace(known, doubts=(*known.doubts, ("filtered-before", sentence)))
-    return replace(found, consecutive=replace(known, bad_pixels=bad))
+    return replace(found, consecutive=known)
+
+
+def _unordered(found: ClutterEstimate) -> list[tuple[str, str]]:
+    """Return the doubt that consecutive frames are in no order, if there is reason to."""
+    low, used = max(found.cutoff.low, 1), ~found.excluded
+    energy = found.model.singular_values[:low].astype(np.float64) ** 2
+    noise = found.estimate.noise_rms**2 * found.grid.n_pixels * found.n_used_frames
+    doubt = unordered_doubt(found.model.right[used, :low], energy, noise)
+    return [] if doubt is None else [doubt]
+
+
+def _flickering(found: ClutterEstimate) -> list[tuple[str, str]]:
+    """Return the doubt that lines or depths flicker that could not be divided out, if they do."""
+    if found.flicker is None or found.flicker in found.consecutive.flickers:
+        return []
+    letter = found.recording.geometry.pixel_axes[found.flicker.axis]
+    sentence = (
+        f"the gain of each position along {letter} flickers from frame to frame, by {100 * found.flicker.spread:.2g} %: "
+        "tissue leaks through the filter"
+    )
+    return [("flicker", sentence)]
 
 
 def _estimated(
@@ -238,16 +308,16 @@ def _estimated(
     start: Factors | None,
     on_iteration: Callable[[Iteration], None] | None,
     on_checked: Callable[[], None],
-    bad: NDArray[np.bool_],
+    known: ConsecutiveFrames,
 ) -> ClutterEstimate:
-    """Return the estimate without some bad pixels, (n_pixels,)."""
+    """Return the estimate without the bad pixels that are known."""
     geometry = recording.geometry
     needs_all = options.method == "svd" or options.refit == "none"
-    inspection, gathered, places = inspect(recording, executor, needs_all)
+    inspection, gathered = inspect(recording, executor, needs_all)
     sample = PixelSample.of(inspection.sample, gathered.sample, executor.local)
     # Signal pixels, and the sample of them
     has_signal = _signal_mask(recording, executor, inspection, sample, options)
-    mask = has_signal & ~bad
+    mask = has_signal & ~known.bad_pixels
     grid = Neighbourhood(mask.reshape(geometry.pixel_shape))
     middle = [part.stop - part.start for part in middle_part(np.ones(grid.shape, bool))]
     envelopes = inspection.envelopes.reshape(-1, *middle)
@@ -265,6 +335,8 @@ def _estimated(
     frames = check_frames(sample, moved, options)
     excluded, is_sample = frames.search.excluded, sample.n_pixels == grid.n_pixels
     on_checked()
+    pixels, used = np.flatnonzero(mask)[sample.numbers], ~excluded
+    flicker = find_flicker(frames.sample.values[:, used], pixels, grid.shape, frames.subset.right[used])
     few = frames.sample.spread(STATIC_PIXELS).values
     static = np.abs(few.sum(axis=1, dtype=np.complex128)) ** 2
     is_static = bool(static.sum() >= STATIC * row_squared_norms(few).sum())
@@ -283,7 +355,7 @@ def _estimated(
     if not is_sample:
         model = fit_all_pixels(recording, executor, inspection, grid, excluded, estimate, model.rank)
     moved_by = frames.search.movement.range_pixels
-    band, choice = _choose_band(model, estimate, frames.sample, options, moved_by)
+    band, choice = _choose_band(model, estimate, options, moved_by)
     singular_values = _all_singular_values(model, estimate.model)
     if only_clutter and not is_sample:
         model = model.truncated(_needed(band.low, model.rank))
@@ -296,15 +368,44 @@ def _estimated(
         frames=frames.quality(estimate.model, band.low),
         grid=grid,
         inspection=inspection,
-        lattice_places=places,
-        lattice_frames=gathered.lattice_frames,
         is_sample=is_sample,
         is_complete=frames.sample.is_complete,
         time_letter=time_letter,
-        bad_pixels=BadPixels.of((has_signal & bad).reshape(grid.shape), has_signal.reshape(grid.shape)),
+        bad_pixels=BadPixels.of(
+            *(
+                pixels.reshape(grid.shape)
+                for pixels in (has_signal & known.bad_pixels, has_signal, known.saturated)
+            )
+        ),
         is_static=is_static,
-        consecutive=ConsecutiveFrames(bad, ()),
+        consecutive=known,
+        recording=recording,
+        flicker=flicker,
     )
+
+
+def gains_of_chunk(chunk: Chunk, left: NDArray[Any], shape: tuple[int, ...], axis: int) -> NDArray[Any]:
+    """Return the gains of the lines of a chunk, (n, n_lines); see :func:`usdenoise.frames.flicker.line_gains`."""
+    return line_gains(to_host(chunk.read()), left, shape, axis)
+
+
+def _saturated_pixels(recording: Recording, executor: Executor, found: ClutterEstimate) -> NDArray[np.bool_]:
+    """Return the pixels, (n_pixels,), that are clipped in frames that are not excluded."""
+    saturated = saturated_pixels(found.inspection.highest, found.inspection.lowest)
+    if saturated.any() and found.excluded.any():
+        # A frame that is clipped as a whole is excluded, and its pixels are not.
+        parts = list(map_chunks(extremes_of_frames, recording.chunks, executor, ~found.excluded))
+        highest, lowest = (np.stack(values) for values in zip(*parts, strict=True))
+        saturated = saturated_pixels(highest.max(axis=0), lowest.min(axis=0))
+    return saturated
+
+
+def extremes_of_frames(
+    chunk: Chunk, frames: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the extremes of each pixel in some frames of the recording that are in a chunk; 0 without any."""
+    x, picked = to_host(chunk.read()), frames[chunk.first : chunk.stop]
+    return part_extremes(x[picked]) if picked.any() else (np.zeros(x.shape[1]), np.zeros(x.shape[1]))
 
 
 def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstimate) -> NDArray[np.bool_]:
@@ -569,7 +670,7 @@ def envelopes_of(chunk: Chunk, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
 
 
 def _choose_band(
-    model: LowRank, estimate: Estimate, sample: PixelSample, options: DenoiseOptions, moved: float
+    model: LowRank, estimate: Estimate, options: DenoiseOptions, moved: float
 ) -> tuple[Band, CutoffChoice]:
     """Return the band that is kept, and the low cutoff that the data suggest.
 
@@ -580,6 +681,6 @@ def _choose_band(
     keeps_residual = options.high_cutoff == "none"
     # The band must not be empty. With the residual there is something left when all components are removed.
     highest = rank if keeps_residual else high - 1
-    choice = choose_low_cutoff(model, sample, estimate.noise_rms, highest, moved)
+    choice = choose_low_cutoff(model, estimate.noise_rms, highest, moved)
     low = choice.low if isinstance(options.low_cutoff, str) else options.low_cutoff
     return Band(low, high, keeps_residual), choice

@@ -123,8 +123,8 @@ def filter_chunk(
         of_tile = min(max(TILE_ENTRIES // n, 32), 512)
     else:
         of_tile = max(DEVICE_TILE_ENTRIES // n, 1)
-    # Lag 0 is the power of the filtered frames, unless further components are removed for the lags
-    has_power_in_lags = clutter.further is None and n_lags > 0
+    # Lag 0 is the power of the filtered frames
+    has_power_in_lags = n_lags > 0
     is_power_kept = observed is None and clutter.keeps_residual
     for tile in row_blocks(n_pixels, of_tile):
         y, tile_u = x[:, tile], u.removed[:, tile]
@@ -155,13 +155,6 @@ def filter_chunk(
             out[:, tile] = to_host(kept)
         if is_kept and not is_on_host:
             kept_tiles.append(xp.asarray(kept, copy=True))
-        if clutter.further is not None and n_lags:
-            # Per-pixel cutoffs
-            start, n_further = clutter.further[0], u.shares.shape[1]
-            also = slice(start, start + n_further)
-            measured -= a[:, also] @ (u.left[tile, also] * u.shares[tile, :]).T
-            if is_filled:
-                measured = xp.where(counted, measured, zero)
         if n_lags:
             lags = column_lag_sums(measured, n_lags, parts, n_halves, clutter.is_compiled)
             if is_on_host:

@@ -10,6 +10,7 @@ from usdenoise.clutter.bad_pixels import BadPixels
 from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffChoice, CutoffReason
 from usdenoise.clutter.similarity import dominance, noise_energy
 from usdenoise.completion.solve import Solution
+from usdenoise.frames.flicker import Flicker
 from usdenoise.linalg.tall_matrices import gram
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate
@@ -210,7 +211,9 @@ class FitResult:
         Number of masked pixels: zero or unobserved in all frames, far below the noise of the image, or bad. They are
         excluded from every computation and set to 0 in the output.
     bad_pixels : BadPixels
-        The masked pixels that are far noisier than their neighbours.
+        The masked pixels that are far noisier than their neighbours, or saturated.
+    flickers : tuple of Flicker
+        Flicker of lines or depths that was divided out, by rounds.
     dominance : float
         Share of the strongest remaining component in the power above the noise; 0 if there are few.
     n_sampled : int
@@ -232,6 +235,7 @@ class FitResult:
     n_frames: int
     n_silent: int
     bad_pixels: BadPixels
+    flickers: tuple[Flicker, ...]
     dominance: float
     n_sampled: int
     n_subset_pixels: int
@@ -288,6 +292,7 @@ def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptio
         is_cutoff_given=not isinstance(options.low_cutoff, str),
         time_letter=found.time_letter,
         stack_doubts=found.consecutive.doubts,
+        flickers=found.consecutive.flickers,
         fit_quality=_judge(found, measures, singular_values, gained_energy, options),
         noise_floor=estimate.noise_rms,
         n_frames=measures.n_frames,

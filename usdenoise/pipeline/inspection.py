@@ -3,13 +3,13 @@
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.clutter.local_cutoffs import lattice_places
+from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
 from usdenoise.frames.data_checks import order_doubts, value_doubts
@@ -36,9 +36,6 @@ all pixels: by those in 1000 of 4096 pixels of 4800 frames it was 54 instead of 
 SAMPLE_ENTRIES = 1 << 22
 """Entries of these pixels that are held in memory, about: in a longer stack they are fewer."""
 
-LATTICE_ENTRIES, LATTICE_FRAMES = 1 << 21, 200
-"""Entries from which the first blood map is made, about, and the least number of its frames."""
-
 PICKED_FRAMES = 64
 """Frames of a block whose pixels are gathered at a time."""
 
@@ -52,6 +49,9 @@ how many of them the frames are predicted from."""
 
 MOTION_FRAMES = 4
 """In a block of a session the displacement of every fourth frame is measured; a burst lasts longer."""
+
+CLIPPED_FRAMES = 8
+"""In a block of a session every eighth frame is looked at for clipped pixels: what is clipped is bright in all frames."""
 
 SPARSE_FRAMES = 16
 """Frames, evenly spread over a block, of which a dead pixel is 0 in one at least."""
@@ -67,10 +67,6 @@ class Gathered:
         Pixels of the estimate, in all frames.
     middle : array
         Pixels of the middle of the image, of which the envelopes are gathered, in all frames.
-    lattice : array
-        Pixels of the first blood map.
-    lattice_frames : (int, int)
-        Its frames.
     axes, shape : str and tuple of int
         Axes of the stack, and pixels along z, x and y.
     middle_frame : int
@@ -79,8 +75,6 @@ class Gathered:
 
     sample: NDArray[np.intp]
     middle: NDArray[np.intp]
-    lattice: NDArray[np.intp]
-    lattice_frames: tuple[int, int] = (0, 0)
     axes: str = ""
     shape: tuple[int, ...] = ()
     middle_frame: int = -1
@@ -96,58 +90,57 @@ class Inspection:
         Sum of |x|^2 over the observed entries of each pixel.
     missing : (n_pixels,) array
         Number of entries of each pixel that are not finite.
+    highest, lowest : (n_pixels,) float64 arrays
+        Largest and smallest value of the real and imaginary parts of each pixel.
     frame_energy, frame_missing : (n,) arrays
-        The same of each frame.
+        Energy and number of missing entries of each frame.
     sample : (n_sampled, n) array
         Values of the gathered sample.
     envelopes : (n, n_middle) float32 array
         Envelopes of the middle of the image.
-    lattice : (n_lattice, n_lattice_frames) array
-        Values of the lattice.
     doubts : tuple of (str, str)
         Code and sentence of each reason why the chunk in the middle may not be what it is read as.
     """
 
     energy: NDArray[np.float64]
     missing: NDArray[np.int64]
+    highest: NDArray[np.float64]
+    lowest: NDArray[np.float64]
     frame_energy: NDArray[np.float64]
     frame_missing: NDArray[np.int64]
     sample: NDArray[Any]
     envelopes: NDArray[np.float32]
-    lattice: NDArray[Any]
     doubts: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def empty(cls, n_frames: int, n_pixels: int, gathered: Gathered, dtype: np.dtype[Any]) -> "Inspection":
         """Return an inspection of as many frames, to be filled in."""
-        first, stop = gathered.lattice_frames
         return cls(
             energy=np.zeros(n_pixels),
             missing=np.zeros(n_pixels, np.int64),
+            highest=np.zeros(n_pixels),
+            lowest=np.zeros(n_pixels),
             frame_energy=np.zeros(n_frames),
             frame_missing=np.zeros(n_frames, np.int64),
             sample=np.empty((len(gathered.sample), n_frames), dtype),
             envelopes=np.empty((n_frames, len(gathered.middle)), np.float32),
-            lattice=np.empty((len(gathered.lattice), stop - first), dtype),
         )
 
     def part(self, gathered: Gathered, first: int, stop: int) -> "Inspection":
         """Return views of the values of some frames, with sums of their own."""
-        begin, end = (np.clip((first, stop), *gathered.lattice_frames) - gathered.lattice_frames[0]).tolist()
         return Inspection(
             energy=np.zeros(len(self.energy)),
             missing=np.zeros(len(self.missing), np.int64),
+            highest=np.zeros(len(self.energy)),
+            lowest=np.zeros(len(self.energy)),
             frame_energy=self.frame_energy[first:stop],
             frame_missing=self.frame_missing[first:stop],
             sample=self.sample[:, first:stop],
             envelopes=self.envelopes[first:stop],
-            lattice=self.lattice[:, begin:end],
         )
 
 
-def inspect(
-    recording: Recording, executor: Executor, needs_all: bool
-) -> tuple[Inspection, Gathered, tuple[NDArray[np.intp], ...]]:
+def inspect(recording: Recording, executor: Executor, needs_all: bool) -> tuple[Inspection, Gathered]:
     """Look at all chunks of a recording, and gather values of some pixels.
 
     Parameters
@@ -165,8 +158,6 @@ def inspect(
         What it finds in all frames.
     gathered : Gathered
         The pixels whose values it has.
-    places : tuple of arrays
-        Positions of the pixels of the lattice along each axis.
 
     Raises
     ------
@@ -176,14 +167,10 @@ def inspect(
     geometry = recording.geometry
     n_frames, n_pixels, shape = geometry.n_frames, geometry.n_pixels, geometry.pixel_shape
     count = int(np.clip(SAMPLE_ENTRIES // n_frames, *SAMPLE_PIXELS))
-    numbers, places = np.arange(n_pixels).reshape(shape), lattice_places(shape)
-    lattice = numbers[np.ix_(*places)].ravel()
-    length = min(n_frames, max(LATTICE_FRAMES, LATTICE_ENTRIES // len(lattice)))
+    numbers = np.arange(n_pixels).reshape(shape)
     gathered = Gathered(
         sample=spread_rows(n_pixels, n_pixels if needs_all else count),
         middle=numbers[middle_part(np.ones(shape, bool))].ravel(),
-        lattice=lattice,
-        lattice_frames=((n_frames - length) // 2, (n_frames - length) // 2 + length),
         axes=geometry.axes,
         shape=tuple(shape),
         middle_frame=n_frames // 2,
@@ -193,11 +180,13 @@ def inspect(
     for first, stop, chunk in found:
         total.energy += chunk.energy
         total.missing += chunk.missing
+        np.maximum(total.highest, chunk.highest, out=total.highest)
+        np.minimum(total.lowest, chunk.lowest, out=total.lowest)
         total.doubts += chunk.doubts
         if chunk.frame_energy.base is not total.frame_energy:
             # It comes from another process.
             into = total.part(gathered, first, stop)
-            for name in ("frame_energy", "frame_missing", "sample", "envelopes", "lattice"):
+            for name in ("frame_energy", "frame_missing", "sample", "envelopes"):
                 getattr(into, name)[:] = getattr(chunk, name)
     check_scale(
         float(total.energy.max()),
@@ -205,7 +194,7 @@ def inspect(
         geometry.name,
         lambda: functools.reduce(np.fmax, map_chunks(largest_in_chunk, recording.chunks, executor)),
     )
-    return total, gathered, places
+    return total, gathered
 
 
 def inspect_chunk(chunk: Chunk, gathered: Gathered, total: Here) -> tuple[int, int, Inspection]:
@@ -214,9 +203,11 @@ def inspect_chunk(chunk: Chunk, gathered: Gathered, total: Here) -> tuple[int, i
     first, stop = chunk.first, chunk.first + x.shape[0]
     if total.value is not None:
         return first, stop, look(x, gathered, total.value.part(gathered, first, stop), first)
-    inside = np.clip(gathered.lattice_frames, first, stop).tolist()
-    own = replace(gathered, lattice_frames=(inside[0], inside[1]))
-    return first, stop, look(x, own, Inspection.empty(x.shape[0], x.shape[1], own, dtype_of(x)), first)
+    return (
+        first,
+        stop,
+        look(x, gathered, Inspection.empty(x.shape[0], x.shape[1], gathered, dtype_of(x)), first),
+    )
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -233,6 +224,7 @@ def look(x: Any, gathered: Gathered, into: Inspection, first: int = 0) -> Inspec
             )
             frame_energy, energy = squared_norms(xp.where(finite, x, xp.zeros_like(x[:1, :1])))
     into.frame_energy[:], into.energy[:] = frame_energy, energy
+    into.highest[:], into.lowest[:] = part_extremes(x)
     if first <= gathered.middle_frame < first + n:
         here = to_host(x)
         of_values = () if np.iscomplexobj(here) else value_doubts(here, gathered.axes, gathered.shape)
@@ -241,9 +233,6 @@ def look(x: Any, gathered: Gathered, into: Inspection, first: int = 0) -> Inspec
     for frames in row_blocks(n, PICKED_FRAMES):
         into.sample[:, frames] = columns(x[frames, :], gathered.sample).T
         into.envelopes[frames] = envelope(columns(x[frames, :], gathered.middle))
-    begin, end = np.clip(np.array(gathered.lattice_frames) - first, 0, n).tolist()
-    for frames in row_blocks(end - begin, PICKED_FRAMES):
-        into.lattice[:, frames] = columns(x[begin:end, :][frames, :], gathered.lattice).T
     return into
 
 
@@ -271,8 +260,9 @@ def inspect_block(x: Any, clutter: Clutter, options: DenoiseOptions, name: str) 
         sources = np.arange(mask.size)
         sources[clutter.replaced[0]] = clutter.replaced[1]
         x = xp.take(x, to_library(sources, x), axis=1)
-    # Pixels without data in this block are unobserved
-    if (dead := dead_pixels(x) & mask.ravel()).any() and not dead[mask.ravel()].all():
+    # Pixels without data in this block, and those that are clipped in it, are unobserved
+    clipped = saturated_pixels(*part_extremes(x[::CLIPPED_FRAMES, :]))
+    if (dead := (dead_pixels(x) | clipped) & mask.ravel()).any() and not dead[mask.ravel()].all():
         x = xp.where(to_library(dead, x), xp.nan * xp.ones_like(x[:1, :1]), x)
     signal = np.flatnonzero(mask)
     runs = spread_rows(-(-len(signal) // SEARCHED_RUN), SEARCHED_PIXELS // SEARCHED_RUN) * SEARCHED_RUN

@@ -29,14 +29,11 @@ class Components:
         U and its conjugate.
     removed : (low, n_pixels) array
         The transpose of the components that are removed.
-    shares : (n_pixels, k) array or None
-        The shares of the per-pixel cutoffs; None without them.
     """
 
     left: Any
     conjugate: Any
     removed: Any
-    shares: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +55,6 @@ class Clutter:
         The effect of the filter on the autocorrelation over time, over as many lags as are measured; None for none.
     grid : Neighbourhood
         Shape of the image, and the signal pixels. Masked pixels become 0.
-    further : (int, (n_pixels, k) array) or None
-        Per-pixel cutoffs: the lags are measured on a residual from which these shares of the components from the
-        given one on are subtracted, too.
     model : (n_frames, r) array or None
         Coefficients of all frames by the estimate. Excluded frames have them, and frames with unobserved entries start
         from them. None if the frames are not in the estimate.
@@ -73,6 +67,8 @@ class Clutter:
         singular vectors of the coefficients of the clutter in this block; at most one for FRAMES_A_TEMPORAL frames.
     speckle : (2, n_pixels) float64 array
         Sums of |u_k|^2 over two halves of the components that are like the tissue that leaks through the filter.
+    tissue : (n_pixels,) float64 array
+        Energy of the removed components in each pixel, up to a factor.
     noise_rms, power : float
         Root mean square of the noise in an entry, and mean power of the components in an entry.
     reference : Reference or None
@@ -90,12 +86,12 @@ class Clutter:
     keeps_residual: bool = True
     projection: ClutterProjection | None = None
     grid: Neighbourhood
-    further: tuple[int, NDArray[Any]] | None = None
     model: NDArray[Any] | None = None
     is_given: bool = False
     has_gaps: bool = False
     n_temporal: int = 0
     speckle: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 0)))
+    tissue: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     noise_rms: float = 0.0
     power: float = 0.0
     reference: Reference | None = None
@@ -115,10 +111,8 @@ class Clutter:
         """Return the components in the library of a chunk and on its device, made once for all chunks."""
         found = self._components.get(library := library_of(x))
         if found is None:
-            left, shares = self.left, None if self.further is None else self.further[1]
-            removed = np.ascontiguousarray(left[:, : self.low].T)
-            arrays = (left, left.conj(), removed, shares)
-            found = Components(*(values if values is None else to_library(values, x) for values in arrays))
+            left, removed = self.left, np.ascontiguousarray(self.left[:, : self.low].T)
+            found = Components(*(to_library(values, x) for values in (left, left.conj(), removed)))
             if is_cupy_array(found.left):
                 # Other threads use them in other streams.
                 found.left.device.synchronize()
@@ -165,6 +159,9 @@ class Measures:
         Bit mask of the finite entries of all pixels; None if that is all of them.
     n_unobserved : int
         Number of unobserved entries of signal pixels in frames that are not excluded.
+    first_power, n_first : (n_pixels,) float64 array or None, int
+        Sum over the first half of the frames of the block of |y|^2, and how many of them are not excluded; None and 0 (the
+        defaults) if it is not known.
     strongest : float
         Mean power of the strongest temporal component of the filtered block; 0 where it was not looked for.
     alignment : Alignment or None
@@ -184,6 +181,8 @@ class Measures:
     ends_seen: tuple[NDArray[np.float32], NDArray[np.float32]]
     observed: NDArray[np.uint8] | None = None
     n_unobserved: int = 0
+    first_power: NDArray[np.float64] | None = None
+    n_first: int = 0
     strongest: float = 0.0
     alignment: Alignment | None = None
     filtered: NDArray[Any] | None = None
@@ -246,6 +245,8 @@ class Measures:
                 for one in (self, chunk)
             ]
             self.observed = np.concatenate(bits)
+        if self.first_power is None and 2 * self.n_frames + chunk.n_frames > n_frames:
+            self.first_power, self.n_first = self.power.copy(), self.n_used_frames
         self.power += chunk.power
         self.kept_power += chunk.kept_power
         self.n_unobserved += chunk.n_unobserved

@@ -15,6 +15,7 @@ from array_api_compat import is_cupy_array
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
+from usdenoise.frames.flicker import calibrated, divided
 from usdenoise.linalg.array_library import dtype_of, is_of_library, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.stack.acquisition import Acquisition
@@ -128,6 +129,52 @@ class ArrayFrames:
         """Return the frames [first, stop)."""
         at = self.axes.index("t")
         return replace(self, values=self.values[(*[slice(None)] * at, slice(first, stop), ...)])
+
+
+@dataclass(frozen=True)
+class CalibratedFrames:
+    """Frames without the flicker of their lines.
+
+    Attributes
+    ----------
+    frames : Frames
+        The frames as they are.
+    shape : tuple of int
+        Shape of the image.
+    axis : int
+        Axis of the lines.
+    gains : (n_frames, n_lines) array or None
+        Their gains; None for all frames of a block, which are measured when they are read.
+    """
+
+    frames: Frames
+    shape: tuple[int, ...]
+    axis: int
+    gains: NDArray[Any] | None
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return self.frames.n_frames
+
+    def read(self) -> Any:
+        """Return all frames as a chunk on the host."""
+        x = to_host(self.frames.read())
+        if self.gains is None:
+            return calibrated(x, self.shape, self.axis)
+        return divided(x, self.gains, self.shape, self.axis)
+
+    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+        """Return some frames as a chunk on the host."""
+        if self.gains is None:
+            picked: NDArray[Any] = self.read()[numbers]
+            return picked
+        return divided(self.frames.pick(numbers), self.gains[numbers], self.shape, self.axis)
+
+    def cut(self, first: int, stop: int) -> "CalibratedFrames":
+        """Return the frames [first, stop), with the gains by which all are calibrated."""
+        gains = None if self.gains is None else self.gains[first:stop]
+        return replace(self, frames=self.frames.cut(first, stop), gains=gains)
 
 
 @dataclass(frozen=True)
@@ -252,6 +299,24 @@ class Recording:
     def of_chunks(cls, geometry: Geometry, dtype: np.dtype[Any], chunks: Sequence[Any]) -> "Recording":
         """Return the recording of a scan, whose only block has these chunks."""
         return cls(geometry, dtype, [Block(chunks=chunks, window=Window(0, geometry.n_frames, True))])
+
+    def calibrated(self, axis: int, gains: NDArray[Any] | None) -> "Recording":
+        """Return the recording without the flicker of its lines along an axis; itself if its chunks are Dask values.
+
+        `gains` are those of the only block, (n_frames, n_lines); None if each block is measured when it is read.
+        """
+        shape, blocks = self.geometry.pixel_shape, []
+        for block in self.blocks:
+            if not all(isinstance(chunk, Chunk) for chunk in block.chunks):
+                return self
+            chunks = []
+            for chunk in block.chunks:
+                frames, own = chunk.frames, None if gains is None else gains[chunk.first : chunk.stop]
+                if isinstance(frames, CalibratedFrames) and frames.axis == axis and own is not None:
+                    frames, own = frames.frames, own * frames.gains
+                chunks.append(replace(chunk, frames=CalibratedFrames(frames, shape, axis, own)))
+            blocks.append(replace(block, chunks=chunks))
+        return replace(self, blocks=blocks)
 
     @property
     def chunks(self) -> Sequence[Any]:

@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_map import map_blood
+from usdenoise.blood.blood_map import BloodMap, correlation_of, map_blood
 from usdenoise.blood.clutter_projection import ClutterProjection, removed_by
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.noise import TINY, noise_map
+from usdenoise.blood.noise import HALVES, TINY, noise_map
 from usdenoise.blood.picture_quality import (
     WIDE,
     PictureQuality,
     judge_picture,
     leaked_tissue,
+    missing_share,
     share_above_noise,
+    speckle_likeness,
 )
 from usdenoise.clutter.bad_pixels import COHERENT, share_of_noise
 from usdenoise.linalg.executor import Executor
@@ -66,8 +68,9 @@ class BlockLags:
         Whether the block was shifted or divided by a gain, and so has a noise power of its own; by default not.
     sums : LagSums or None
         The lags by halves of the frames; None (the default) if they were not kept.
-    power : (n_signal,) array or None
-        Mean power of the residual; None (the default) if the halves were not kept.
+    halves : (2, n_signal) array or None
+        Mean power of the residual over the first and over the second half of the frames; None (the default) if it is not
+        known.
     """
 
     lags: NDArray[np.inexact]
@@ -75,7 +78,7 @@ class BlockLags:
     temporal: NDArray[Any]
     has_own_noise: bool = False
     sums: LagSums | None = None
-    power: NDArray[np.float64] | None = None
+    halves: NDArray[np.float64] | None = None
 
     @classmethod
     def of(cls, measures: Measures, clutter: Clutter) -> "BlockLags":
@@ -83,8 +86,11 @@ class BlockLags:
         grid, sums = clutter.grid, measures.lag_sums(clutter.grid.mask)
         lags = sums.mean(slice(None), measures.n_frames)
         observed = np.broadcast_to(sums.counts[:, :, 0].sum(axis=0), grid.n_pixels)
-        power = grid.at_signal(measures.power) / np.maximum(observed, 1)
-        return cls(lags, observed, measures.temporal, sums=sums, power=power)
+        halves, n_first = None, measures.n_first
+        if measures.first_power is not None and 0 < n_first < measures.n_used_frames:
+            first, whole = grid.at_signal(measures.first_power), grid.at_signal(measures.power)
+            halves = np.stack([first / n_first, (whole - first) / (measures.n_used_frames - n_first)])
+        return cls(lags, observed, measures.temporal, sums=sums, halves=halves)
 
 
 @dataclass(frozen=True)
@@ -289,7 +295,7 @@ class Series:
             bands=bands,
             removed=self.removed + removed,
             # The halves of its frames are for the map of a single block.
-            last=replace(block, sums=None, power=None) if number else block,
+            last=replace(block, sums=None, halves=None) if number else block,
             clutter=None,
         )
 
@@ -308,7 +314,11 @@ class Series:
                 counts = sums.counts if sums.counts.shape[1] == 1 else np.stack(list(map(move, sums.counts)))
                 sums = LagSums(np.stack(list(map(move, sums.sums))), counts)
             last = replace(
-                last, lags=move(last.lags), observed=move(last.observed), sums=sums, power=move(last.power)
+                last,
+                lags=move(last.lags),
+                observed=move(last.observed),
+                sums=sums,
+                halves=None if last.halves is None else np.stack(list(map(move, last.halves))),
             )
         return replace(
             summed,
@@ -340,46 +350,59 @@ class Series:
             Makes the maps of all blocks and of both halves side by side.
         """
         clutter = self.filtered_by(clutter)
-        projection, grid = _projection_of(clutter), clutter.grid
-        white = projection.white[0].real
-        if self.n_blocks == 1 and self.last is not None and self.last.sums is not None:
-            blood, power = map_blood(self.last.sums, projection, grid, executor), self.last.power
-            assert power is not None
-            leak = _leak((power - blood.noise_power * white)[:, None], clutter)
-            share = share_above_noise(leak[:, 0], power, blood.noise_power * white)
-            n_frames = round(float(np.max(self.last.observed)))
-            quality = judge_picture(blood, n_frames, clutter.power, share)
-            quality = replace(quality, noisy_share=_share_of_white(self.last.lags, grid))
-            return SeriesMaps(blood.blood_power, blood.noise_power, quality)
-        mean = self._mean(clutter)
+        projection, mean, sums = _projection_of(clutter), self._mean(clutter), self._halves(clutter)
+        # Blood is what remains without the leaked tissue
         fade = 1 - np.arange(projection.n_lags) / projection.n_frames
-        sums = [half - frames * mean.leak for half, frames in zip(self.halves, self.frames, strict=True)]
-        counts = np.stack([frames * fade for frames in self.frames])
-        blood = map_blood(LagSums(np.stack(sums), counts), projection, grid, executor)
-        share = share_above_noise(mean.leak[:, 0].real, mean.lags[:, 0].real, mean.noise * white)
-        quality = judge_picture(blood, round(self.frames_a_block * self.n_blocks), clutter.power, share)
-        quality = replace(quality, noisy_share=_share_of_white(mean.lags, grid))
-        return SeriesMaps(blood.blood_power, blood.noise_power, quality, mean)
+        blood_sums = LagSums(sums.sums - sums.counts / fade * mean.leak, sums.counts)
+        blood = map_blood(blood_sums, projection, clutter.grid, executor)
+        power, is_single, n_frames = mean.lags[:, 0].real, False, self.frames_a_block * self.n_blocks
+        if self.n_blocks == 1 and self.last is not None:
+            is_single, n_frames = True, float(np.max(self.last.observed))
+        share = share_above_noise(mean.leak[:, 0].real, power, mean.noise * projection.white[0].real)
+        quality = judge_picture(blood, round(n_frames), clutter.power, share)
+        quality = replace(
+            quality,
+            noisy_share=_share_of_white(mean.lags, clutter.grid),
+            missing_share=missing_share(power, blood.blood_power, clutter.grid),
+            speckle_likeness=speckle_likeness(
+                blood.blood_power, clutter.grid.at_signal(clutter.tissue), clutter.grid
+            ),
+            steadiness=self._steadiness(blood),
+        )
+        return SeriesMaps(blood.blood_power, blood.noise_power, quality, None if is_single else mean)
+
+    def _steadiness(self, blood: BloodMap) -> float | None:
+        """Return the correlation of the power in the first and the second half of a single block, where there is blood."""
+        if self.n_blocks > 1 or self.last is None or self.last.halves is None:
+            return None
+        return correlation_of(*(blood.evidence * (self.last.halves - blood.noise_power)))
+
+    def _halves(self, clutter: Clutter) -> LagSums:
+        """Return the lag sums of the halves: of the frames of a single block, or of even and odd blocks."""
+        if self.last is not None and self.n_blocks == 1 and self.last.sums is not None:
+            return self.last.sums
+        projection = _projection_of(clutter)
+        fade = 1 - np.arange(projection.n_lags) / projection.n_frames
+        halves, frames = self.halves, self.frames
+        if self.last is not None and self.n_blocks == 1:
+            observed = self.last.observed.astype(np.float64)[:, None]
+            halves, frames = (observed * Spectra(clutter).corrected(self.last.lags),) * 2, (observed,) * 2
+        return LagSums(np.stack(halves), np.stack([of_half * fade for of_half in frames]))
 
     def leak_share(self, clutter: Clutter) -> float:
-        """Return the share of leaked tissue in the power above the noise of two blocks or more; 0 if nearly nothing is."""
+        """Return the share of leaked tissue in the power above the noise; 0 if nearly nothing is."""
         clutter = self.filtered_by(clutter)
         mean, white = self._mean(clutter), _projection_of(clutter).white[0].real
         return share_above_noise(mean.leak[:, 0].real, mean.lags[:, 0].real, mean.noise * white)
 
     def _mean(self, clutter: Clutter, noise: NDArray[np.float64] | None = None) -> _Mean:
-        """Return the mean of the blocks; its noise is by default from both halves of the blocks."""
-        if self.n_blocks == 1 and self.last is not None:
-            lags: Any = Spectra(clutter).corrected(self.last.lags)
-            halves = [lags, lags]
-        else:
-            lags = sum(self.halves) / np.maximum(sum(self.frames), 1)
-            halves = [
-                np.where(frames > 0, half / np.maximum(frames, 1), lags)
-                for half, frames in zip(self.halves, self.frames, strict=True)
-            ]
+        """Return the mean of the blocks; its noise is by default from both halves."""
+        sums, n_frames = self._halves(clutter), _projection_of(clutter).n_frames
+        lags: Any = sums.mean(slice(None), n_frames)
         if noise is None:
-            noise = noise_map(np.stack(halves), _projection_of(clutter), clutter.grid)
+            # A pixel that only one half has counts in both.
+            halves = [np.where(sums.counts[half] > 0, sums.mean(half, n_frames), lags) for half in HALVES]
+            noise = noise_map(np.concatenate(halves), _projection_of(clutter), clutter.grid)
         return _Mean(lags, noise, _leak(lags - noise[:, None] * Spectra(clutter).white_lags, clutter))
 
     def model(self, clutter: Clutter, executor: Executor, maps: SeriesMaps | None = None) -> "SeriesModel":

@@ -26,6 +26,9 @@ class BloodRecord:
     reproducibility: float | None
     tissue_share: float | None
     noisy_share: float
+    missing_share: float
+    speckle_likeness: float
+    steadiness: float | None
     sentence: str
 
 
@@ -360,6 +363,8 @@ class Report:
     n_silent: int
     n_bad_pixels: int
     bad_pixels: tuple[str, ...]
+    n_saturated: int
+    flicker: dict[str, float]
     trace: tuple[Iteration, ...]
     singular_values: tuple[float, ...]
     parameters: dict[str, Any]

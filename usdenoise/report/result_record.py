@@ -125,6 +125,9 @@ def report_of(
         n_silent=result.n_silent,
         n_bad_pixels=result.bad_pixels.n_pixels,
         bad_pixels=tuple(result.bad_pixels.places(series.geometry.pixel_axes)),
+        n_saturated=int(np.count_nonzero(result.bad_pixels.saturated)),
+        # The first round of an axis measures its flicker, and later ones what was left of it
+        flicker={series.geometry.pixel_axes[each.axis]: each.spread for each in reversed(result.flickers)},
         trace=tuple(solution.trace) if solution else (),
         singular_values=_floats(result.singular_values),
         parameters=asdict(options),

@@ -56,10 +56,15 @@ def remarks(report: Report) -> list[str]:
             f"{report.n_bad_pixels} pixels are far noisier than their neighbours ({places}"
             f"{f' and {more} more' if more > 0 else ''}); they are excluded from all computations and set to 0 in the output"
         )
-    if report.n_silent > report.n_bad_pixels:
+    for axis, spread in report.flicker.items():
+        sentences.append(
+            f"the gain of each position along {axis} flickered from frame to frame, by {100 * spread:.2g} %; it was measured on "
+            "the tissue and divided out"
+        )
+    if report.n_silent > report.n_bad_pixels + report.n_saturated:
         is_shifted = report.sequence is not None and any(block.is_shifted for block in report.sequence.blocks)
         outside = ", or leave the image in some blocks" if is_shifted else ""
-        n_silent = report.n_silent - report.n_bad_pixels
+        n_silent = report.n_silent - report.n_bad_pixels - report.n_saturated
         sentences.append(
             f"{n_silent} pixels have no signal{outside}; they are excluded from all computations and set to 0 in the output"
         )

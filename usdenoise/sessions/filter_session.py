@@ -173,6 +173,10 @@ def filter_session(
         n_threads = min(n_threads, _most_blocks(recording, options))
     with ThreadExecutor(n_threads) as threads, device_memory(options.device):
         mapper = threads if executor is None else DaskExecutor(threads)
+
+        # The clutter that all blocks have in common. Where workers filter them, this process may have no such device.
+        of_sample = options if executor is None else replace(options, device=HOST)
+        sample = draw_sample(recording, of_sample, session, mapper)
         # Workers have devices of their own.
         on_device = windows_on_device(recording, options.device, n_threads) if executor is None else blocks
 
@@ -198,9 +202,6 @@ def filter_session(
             by_number = dict(zip(numbers, measured(numbers, clutter), strict=True))
             return {number: block for number, block in by_number.items() if not blocks[number].problem}
 
-        # The clutter that all blocks have in common. Where workers filter them, this process may have no such device.
-        of_sample = options if executor is None else replace(options, device=HOST)
-        sample = draw_sample(recording, of_sample, session, mapper)
         estimate = estimate_session(
             sample, recording.geometry, options, session, mapper, tried, on_iteration=on_iteration
         )

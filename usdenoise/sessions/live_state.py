@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Block
 from usdenoise.pipeline.series import Series, SeriesModel
@@ -128,6 +129,8 @@ class SessionUpdate:
         The events so far; empty without any.
     events_problem : str
         Why the events cannot be used as they are now, in words; empty if they can.
+    doubts : tuple of Doubt
+        Reasons not to trust the maps so far, without those that settle with the blocks.
     """
 
     name: str
@@ -147,6 +150,7 @@ class SessionUpdate:
     activation: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     events_problem: str = ""
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def number(self) -> int:

@@ -205,7 +205,7 @@ def measure_block(
             temporal=lags.temporal.astype(single),
             has_own_noise=findings.has_own_noise,
             sums=lags.sums if by_halves else None,
-            power=lags.power if by_halves else None,
+            halves=lags.halves if by_halves else None,
         ),
         power=np.where(lags.observed > 0, power, np.nan).astype(np.float32),
         images={name: image.values for name, image in flow.items()},

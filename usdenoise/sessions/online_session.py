@@ -18,8 +18,17 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.options.keywords import StackKeywords
 from usdenoise.pipeline.devices import device_memory, most_blocks
+from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Window, map_chunks, working_type
+from usdenoise.pipeline.recording import (
+    ArrayFrames,
+    Block,
+    Chunk,
+    Recording,
+    Window,
+    map_chunks,
+    working_type,
+)
 from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.activation import fit_series
 from usdenoise.sessions.bad_blocks import find_bad_blocks
@@ -44,6 +53,12 @@ from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.stack.sampling import RandomStream
 from usdenoise.system.resources import available_bytes, available_threads, held_bytes, most_side_by_side
+
+SETTLING = (
+    *("cutoff-unsure", "cutoff-low", "cutoff-high", "one-component", "few-frames"),
+    *("no-blood", "repeatability", "poor-estimate", "start"),
+)
+"""Codes of doubts that settle with the blocks, and are no remark on a live session."""
 
 MOST_PLANNED = 10_000
 """Blocks that are still to come within the events, at most."""
@@ -146,6 +161,11 @@ class OnlineSession:
         geometry = self._geometry
         frames = ArrayFrames(stack.iq, stack.axes, working_type(stack, self._options.precision), stack.name)
         block = Block(chunks=[Chunk(0, frames)], window=Window(0, stack.n_frames, True), name=name)
+        if not state.estimates.known:
+            with ThreadExecutor(self._options.threads) as executor, device_memory(self._options.device):
+                self._consecutive = look_at_block(block.read(), geometry, self._options, executor)
+        for axis in dict.fromkeys(flicker.axis for flicker in self._consecutive.flickers):
+            (block,) = Recording(geometry, frames.dtype, [block]).calibrated(axis, None).blocks
         # Frames for the next estimates, in random order
         numbers = self._rng.permutation(stack.n_frames).astype(np.intp)
         known_bad = self._options.bad_frames
@@ -157,9 +177,6 @@ class OnlineSession:
         file_time = file_time or FileTime.of(stack)
         failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()
         estimates, number = state.estimates, len(state.lengths) + n_at_work
-        if not estimates.known:
-            with ThreadExecutor(self._options.threads) as executor, device_memory(self._options.device):
-                self._consecutive = look_at_block(block.read(), geometry, self._options, executor)
         try:
             if not estimates.known:
                 estimates = estimates.after(0, partial(self._estimate, (sample,), None, geometry))
@@ -279,7 +296,7 @@ class OnlineSession:
                     fitted = fit_series(state.images, design).statistics
                     activation = {name: fitted[name].astype(np.float32) for name in design.responses}
                     activation = {name: t for name, t in activation.items() if np.isfinite(t).any()}
-        clutter, n_good = state.clutter, state.series.n_blocks
+        clutter, n_good, doubts = state.clutter, state.series.n_blocks, tuple[Doubt, ...]()
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
         if model is not None and clutter is not None:
@@ -287,6 +304,9 @@ class OnlineSession:
                 signal_image(geometry, clutter.grid, values)
                 for values in (model.maps.blood_power, model.maps.noise_power)
             )
+            fit = state.estimates.at(len(state.lengths)).result().fit
+            found = find_doubts(fit, model.maps.quality, geometry.axes)
+            doubts = tuple(doubt for doubt in found if doubt.code not in SETTLING)
         return state, SessionUpdate(
             name=begun.name,
             blood_power=blood,
@@ -305,6 +325,7 @@ class OnlineSession:
             activation=activation,
             events=events,
             events_problem=problem,
+            doubts=doubts,
         )
 
     def _estimate(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from usdenoise.blood.clutter_projection import blocks_projection
-from usdenoise.blood.picture_quality import weak_speckle
+from usdenoise.blood.picture_quality import removed_energy, weak_speckle
 from usdenoise.clutter.clutter_cutoff import CLUTTER_FALL_DB, FALL_OVER
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Reference
@@ -245,10 +245,11 @@ def session_clutter(
         grid=grid,
         n_temporal=TEMPORAL if keeps_residual else 0,
         speckle=weak_speckle(left, low),
+        tissue=removed_energy(left, model.singular_values, low),
         noise_rms=found.estimate.noise_rms,
         power=float(np.sum(found.singular_values**2)) / (grid.n_pixels * len(model.right)),
         reference=reference,
-        replaced=nearest_good(found.bad_pixels.mask) if found.bad_pixels.n_pixels else None,
+        replaced=nearest_good(found.bad_pixels.mask) if found.bad_pixels.mask.any() else None,
         is_compiled=sum(sampled.lengths) * grid.mask.size >= COMPILED_ENTRIES,
     )
 

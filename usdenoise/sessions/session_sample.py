@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, reference_of
 from usdenoise.linalg.array_library import dtype_of, to_host
@@ -187,7 +188,10 @@ def draw_sample(
     executor : Executor
         Maps over the blocks.
     """
-    blocks = recording.blocks
+    blocks, consecutive = recording.blocks, _first_look(recording, options, executor)
+    for axis in dict.fromkeys(flicker.axis for flicker in consecutive.flickers):
+        # Each block calibrates itself when it is read
+        blocks[:] = recording.calibrated(axis, None).blocks
     numbers = [number for number, block in enumerate(blocks) if not block.problem]
     # A frame that several blocks share is sampled in one of them only.
     drawn = sampled_frames([_own_length(blocks, number) for number in numbers], options.seed)
@@ -201,10 +205,7 @@ def draw_sample(
     # All in one array: a frame is in memory once
     values = np.empty((sum(len(good) for _, good in chosen), recording.geometry.n_pixels), recording.dtype)
     missing = np.zeros(values.shape, bool)
-    sample, n_read = (
-        Sample([], [], [], values, missing, ConsecutiveFrames(np.zeros(values.shape[1], bool), ())),
-        0,
-    )
+    sample, n_read = Sample([], [], [], values, missing, consecutive), 0
     for (number, good), part in zip(chosen, map_chunks(picked_frames, items, executor), strict=True):
         if isinstance(part, InputError):
             mark_missing(recording, session, number, part)
@@ -215,15 +216,20 @@ def draw_sample(
         read = slice(n_read, n_read + len(good))
         values[read], missing[read] = part
         n_read = read.stop
-    sample = replace(sample, values=values[:n_read], missing=missing[:n_read])
-    # The blocks are of one kind, and have their noisy pixels in common: the one nearest to the middle that can be read
-    middle = len(sample.blocks) // 2
-    for _, block in sorted(enumerate(sample.blocks), key=lambda item: abs(item[0] - middle)):
+    return replace(sample, values=values[:n_read], missing=missing[:n_read])
+
+
+def _first_look(recording: Recording, options: DenoiseOptions, executor: Executor) -> ConsecutiveFrames:
+    """Return what consecutive frames show, of the block nearest to the middle that can be read.
+
+    The blocks are of one kind, and have their noisy pixels and the flicker of their lines in common.
+    """
+    blocks = [block for block in recording.blocks if not block.problem]
+    for _, block in sorted(enumerate(blocks), key=lambda item: abs(item[0] - len(blocks) // 2)):
         with suppress(InputError):
             own = own_options(options, block)
-            found = look_at_block(block.read(), recording.geometry, own, executor.local)
-            return replace(sample, consecutive=found)
-    return sample
+            return look_at_block(block.read(), recording.geometry, own, executor.local)
+    return ConsecutiveFrames.nothing(recording.geometry.n_pixels)
 
 
 def look_at_block(
@@ -248,7 +254,7 @@ def look_at_block(
     # The block may be empty, or too short for the options.
     with suppress(UsdenoiseError):
         return estimate_clutter(scan, options, executor).consecutive
-    return ConsecutiveFrames(np.zeros(x.shape[1], bool), ())
+    return ConsecutiveFrames.nothing(x.shape[1])
 
 
 def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -322,6 +328,9 @@ def aligned_sample(
     before : Reference, optional
         An earlier reference of the session.
     """
+    # Pixels that are clipped in some block are excluded from all
+    clipped = saturated_pixels(*part_extremes(sample.values))
+    sample = replace(sample, consecutive=sample.consecutive.with_bad(clipped, clipped))
     if sample.consecutive.bad_pixels.any():
         bad, nearest = nearest_good(sample.consecutive.bad_pixels.reshape(geometry.pixel_shape))
         sample.values[:, bad], sample.missing[:, bad] = sample.values[:, nearest], sample.missing[:, nearest]
