@@ -1,20 +1,22 @@
 """Two worlds, and what each rule of the default path is worth in them: tables of docs/evidence.md and RECORDS.md.
 
-    python -m benchmarks.worlds [--world ours|second] [--seeds 60] [--first-seed 1000] [--faults] [--sessions]
-        [--rules NAME,... | --rules all] [--json FILE]
+    python -m benchmarks.worlds [--world second] [--seeds 60] [--first-seed 1000] [--rules all] [--json FILE]
 
-"ours" is the simulator of the package, with kinds that it does not offer: vessels wider than the window of the noise map, and
-fast tissue. "second" is :mod:`benchmarks.second_world`, which shares no code with it. Of each stack: the correlation of the
-blood map and of power Doppler with the true blood power, the best that the SVD reaches with any cutoff, the median error of
-the noise map outside the vessels, and the doubts. With --faults, the stacks of the second world have one fault each. With
---rules, each stack is measured again with each rule switched off. That this changes nothing where the rule is put back is
-asserted before anything is compared.
+Worlds: "ours" is the simulator of the package, with vessels wider than the window of the noise map besides; "second" is
+benchmarks/second_world.py, which shares no code with it; "faulty" are its stacks with one fault each; "our sessions" and
+"second sessions". Of each stack: the correlation of the blood map and of power Doppler with the true blood power, the best
+that the SVD reaches with any cutoff, the median error of the noise map in the half of the image with least blood, and the
+doubts. Of each session: the mean map, the share of the active vessel pixels with t above 3 by least squares and drift, and
+the change in them in per cent. With --rules, each is measured again with each of some rules switched off ("all", or names
+with commas). That a rule that is put back changes nothing is asserted.
 """
 
 import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,9 +26,18 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks import second_world
 from benchmarks.shared import command_line, oracle, phantom, seeds_of, write_json
-from usdenoise import denoise
+from usdenoise import denoise, session
+from usdenoise.blood import blood_map, neighbourhood, noise
+from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.metrics import correlation
-from usdenoise.phantom import PhantomSettings
+from usdenoise.clutter import clutter_cutoff, similarity
+from usdenoise.frames import bad_frames
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.phantom.motion_and_noise import blood_rise
+from usdenoise.pipeline import estimate_clutter, scan_clutter, series
+from usdenoise.sessions import filter_session, session_estimate, session_sample
 
 OUR_KINDS = (
     "plain",
@@ -128,12 +139,12 @@ def measured(case: Case, **options: Any) -> dict[str, Any]:
     truth = case.blood_power
     outside = truth <= np.median(truth)
     known = outside & (result.noise_power > 0)
-    noise = result.noise_power[known] / case.noise_power[known] if known.any() else np.array([np.nan])
+    ratio = result.noise_power[known] / case.noise_power[known] if known.any() else np.array([np.nan])
     return {
         "map": correlation(result.blood_power, truth),
         "power_doppler": correlation(result.power_doppler, truth),
         "cutoff": result.options.low_cutoff,
-        "noise_db": 10 * float(np.log10(np.median(noise))),
+        "noise_db": 10 * float(np.log10(np.median(ratio))),
         "level": float((result.blood_power * truth).sum() / (truth**2).sum()),
         "repeats": result.picture_quality.reproducibility,
         "missing": result.picture_quality.missing_share,
@@ -148,3 +159,210 @@ def best_svd(case: Case) -> tuple[int, float]:
     stack = np.ascontiguousarray(np.moveaxis(case.iq, 0, -1))
     cutoff, scores = oracle(stack, case.blood_power, min(96, stack.shape[-1] // 2))
     return cutoff, scores[cutoff]
+
+
+@contextlib.contextmanager
+def replaced(*items: tuple[Any, str, Any]) -> Iterator[None]:
+    """Replace attributes of modules and classes for a while."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in items]
+    for owner, name, value in items:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
+
+
+def nothing(count: int) -> NDArray[np.bool_]:
+    return np.zeros(count, bool)
+
+
+RULES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
+    "bound of the noise map": ((neighbourhood, "_without_rises", lambda log, *_: log),),
+    "quiet frequencies": ((noise, "_N_QUIET", noise.N_FREQUENCIES),),
+    "evidence": ((blood_map, "_evidence", lambda average, _: np.ones(len(average))),),
+    "lag 0 in the evidence": ((blood_map, "POWER_ACCURACY", np.inf),),
+    "shrinkage of pixels": ((blood_map, "_shrunk", lambda ratio, *_: ratio),),
+    "ratio of pixels to averages": ((blood_map, "_shrunk", lambda ratio, *_: np.ones_like(ratio)),),
+    "compensation": ((ClutterProjection, "power_before", lambda _, lags: lags[..., 0].real),),
+    "leaked tissue": ((series, "_leak", lambda above, _: np.zeros_like(above)),),
+    "raised cutoff": (
+        (scan_clutter, "MOST_SCAN_LEAK", np.inf),
+        (session_estimate, "MOST_SESSION_LEAK", np.inf),
+    ),
+    "two squares": ((clutter_cutoff, "two_squares", lambda _: (0, 1, 0.0)),),
+    "dominance": ((similarity, "dominance", lambda *_: 0.0), (clutter_cutoff, "dominance", lambda *_: 0.0)),
+    "noisy pixels": ((estimate_clutter, "BAD_PIXEL_ROUNDS", 0),),
+    "saturated pixels": ((estimate_clutter, "saturated_pixels", lambda highest, _: nothing(len(highest))),),
+    "flicker": ((estimate_clutter, "find_flicker", lambda *_: None),),
+    "frames without tissue": ((bad_frames, "NO_TISSUE_DB", -np.inf),),
+    "outlying frames": ((bad_frames, "_outliers", lambda *_: []),),
+}
+"""Rules of the default path of a scan, and what switches each off."""
+
+OF_SESSIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
+    "temporal components": ((session_estimate, "TEMPORAL", 0),),
+    "registration": ((session_sample, "reference_of", lambda *_: None),),
+    "unusual blocks": ((session_estimate, "usual_blocks", lambda _, sample: ~nothing(len(sample.blocks))),),
+    "bad blocks": (
+        (filter_session, "find_bad_blocks", lambda blocks: ([""] * len(blocks), np.zeros(len(blocks)))),
+    ),
+    "weights": (
+        (
+            series,
+            "band_weights",
+            lambda blood, *_: np.ones_like(blood) / blood.shape[1],
+        ),
+    ),
+    "change of the leak": ((series, "LEAK_CHANGE", 0.0),),
+    "scale of the weights": ((series, "MOST_RESCALED", 1.0),),
+    "steep fall": ((session_estimate, "CLUTTER_FALL_DB", np.inf),),
+}
+"""Rules of the default path of a session besides."""
+
+
+def our_session(seed: int) -> Any:
+    """A session of our own simulator, of a kind that the seed chooses in turn."""
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"drift_pixels": 2.0},
+        {"jump_pixels": 1.0},
+        {"jitter_pixels": 0.3},
+        {"gain_step_db": 3.0},
+        {"burst_blocks": (5, 12, 20), "jerk_pixels": 1.0},
+        {"clutter_to_blood_db": 50.0},
+        {"blood_to_noise_db": -4.0, "noise_correlation_pixels": 1.0},
+    ]
+    common = {"clutter_to_blood_db": 42.0, "blood_to_noise_db": 2.0, "noise_gain_db": 10.0, "thin_vessels": 6}
+    settings = PhantomSettings(
+        (56, 48, 120),
+        frame_rate_hz=500.0,
+        session=24,
+        activation=20.0,
+        seed=seed,
+        **{**common, **kinds[seed % len(kinds)]},
+    )
+    blocks, powers = [], []
+    with ThreadExecutor(1) as executor:
+        made = Phantom(settings, executor)
+        for number in range(settings.n_blocks):
+            parts = list(made.parts(number))
+            blocks.append(np.concatenate([part.iq for part in parts]))
+            powers.append(np.mean(np.abs(np.concatenate([part.blood for part in parts])) ** 2, axis=0))
+        rise = np.stack([blood_rise(settings, number) for number in range(settings.n_blocks)])
+    return SimpleNamespace(
+        blocks=np.stack(blocks),
+        blood_power=np.stack(powers).astype(float),
+        active=rise.max(axis=0) > 0,
+        task=rise.reshape(len(rise), -1).max(axis=1) > 0,
+        frame_rate_hz=500.0,
+        name=str(kinds[seed % len(kinds)] or "steady"),
+    )
+
+
+def session_figures(made: Any) -> dict[str, Any]:
+    """Figures of a session: the mean map against its truth, hits and false ones by t above 3, the size of the change."""
+    n_blocks, n_frames = made.blocks.shape[:2]
+    stack = made.blocks.reshape(-1, *made.blocks.shape[2:])
+    result = session(
+        stack, axes="tzx", frame_rate=made.frame_rate_hz, window=n_frames, options=DenoiseOptions(threads=1)
+    )
+    good, task = ~result.bad, made.task
+    blood, truth = result.blood_power[good].astype(float), made.blood_power
+    mean = truth[good].mean(axis=0)
+    vessels = made.active & (mean > np.percentile(mean, 80))
+    design = np.stack([np.ones(n_blocks), task, np.linspace(-1, 1, n_blocks)], axis=1)[good].astype(float)
+
+    def t_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        flat = values.reshape(len(values), -1)
+        beta = np.linalg.lstsq(design, flat, rcond=None)[0]
+        left = flat - design @ beta
+        variance = np.sum(left**2, axis=0) / (len(flat) - 3) * np.linalg.inv(design.T @ design)[1, 1]
+        t: NDArray[np.float64] = (beta[1] / np.sqrt(np.maximum(variance, 1e-300))).reshape(values.shape[1:])
+        return t
+
+    def change(values: NDArray[np.float64]) -> float:
+        inside = values[:, vessels].sum(axis=1)
+        return 100 * float(inside[task[good]].mean() / inside[~task[good]].mean() - 1)
+
+    t = t_of(blood)
+    return {
+        "map": correlation(result.mean_blood_power, mean),
+        "hits": float((t[vessels] > 3).mean()),
+        "false": float((t[~made.active] > 3).mean()),
+        "true hits": float((t_of(truth[good])[vessels] > 3).mean()),
+        "change": change(blood),
+        "true change": change(truth[good]),
+        "n_bad": int((~good).sum()),
+        "doubts": [doubt.code for doubt in result.doubts],
+    }
+
+
+MAKERS = {
+    "ours": our_case,
+    "second": second_case,
+    "faulty": lambda seed: second_case(seed, is_faulty=True),
+    "our sessions": our_session,
+    "second sessions": second_world.session,
+}
+
+
+def measured_rules(world: str, seed: int, rules: list[str]) -> dict[str, Any]:
+    """Figures of one stack or session with all rules, and without each of some."""
+    made = MAKERS[world](seed)
+    is_session = world.endswith("sessions")
+    figures = session_figures if is_session else measured
+    known = {**RULES, **(OF_SESSIONS if is_session else {})}
+    row = {"kind": made.name, "seed": seed, "all rules": figures(made)}
+    if not is_session:
+        row["svd"] = best_svd(made)
+    for rule in known if rules == ["all"] else rules:
+        with replaced(*known[rule]):
+            row[rule] = figures(made)
+    if rules:
+        again = figures(made)
+        assert again["map"] == row["all rules"]["map"]
+    return row
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    """Print what each rule is worth: the figure with all rules minus the one without it."""
+    whole = np.array([row["all rules"]["map"] for row in rows])
+    print(
+        f"{len(rows)} with all rules: median {np.median(whole):.4f}, lowest tenth {np.quantile(whole, 0.1):.3f}"
+    )
+    for rule in [name for name in rows[0] if name in {**RULES, **OF_SESSIONS}]:
+        gain = np.sort(whole - np.array([row[rule]["map"] for row in rows]))
+        tenth = max(1, len(rows) // 10)
+        best, worst = gain[-tenth:].mean(), gain[:tenth].mean()
+        print(
+            f"{rule:28s} median {np.median(gain):+.4f} best tenth {best:+.3f} worst tenth {worst:+.3f}",
+            end="",
+        )
+        if "hits" in rows[0]["all rules"]:
+            hits = np.mean([row["all rules"]["hits"] - row[rule]["hits"] for row in rows])
+            with_rule, without = (
+                np.mean([abs(row[name]["change"] - row[name]["true change"]) for row in rows])
+                for name in ("all rules", rule)
+            )
+            print(f" hits {hits:+.4f} error of the change {with_rule:.2f}, {without:.2f} without", end="")
+        print()
+
+
+def main() -> None:
+    arguments = command_line(__doc__, world="second", seeds=60, first_seed=1000, rules="", json=Path)
+    logging.disable(logging.WARNING)
+    rules, rows = [name for name in arguments.rules.split(",") if name], []
+    with threadpool_limits(1):
+        for seed in seeds_of(arguments):
+            row = measured_rules(arguments.world, seed, rules)
+            rows.append(row)
+            found = {name: round(v, 3) if isinstance(v, float) else v for name, v in row["all rules"].items()}
+            print(seed, row["kind"], found, row.get("svd", ""), flush=True)
+    table(rows)
+    write_json(arguments.json, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -116,7 +116,8 @@ def test_an_empty_result_of_a_device_is_an_error(monkeypatch, wrong):
     unobserved, clutter = array_api_strict.asarray(np.full_like(x, np.nan)), replace(clutter, has_gaps=True)
     # A chunk without observed entries is not one
     assert filter_chunk(unobserved, clutter, excluded).n_unobserved == x.size
-    monkeypatch.setattr(filters, "column_squared_norms", lambda values: wrong)
+    lags = filters.column_lag_sums
+    monkeypatch.setattr(filters, "column_lag_sums", lambda *values: wrong * lags(*values))
     filter_chunk(x, clutter, excluded)
     with pytest.raises(InputError, match="empty or non-finite"):
         filter_chunk(array_api_strict.asarray(x), clutter, excluded)

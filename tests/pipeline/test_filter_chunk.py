@@ -151,7 +151,6 @@ def block_of(dtype, case, n_temporal):
         keeps_residual=options.get("keeps_residual", True),
         projection=projection(N_LAGS),
         grid=Neighbourhood(mask),
-        further=(2, (rng.random((n_pixels, 3)) - 0.3).astype(np.float32)),
         model=model.astype(dtype) if options.get("has_model", True) else None,
         is_given=options.get("is_given", False),
         has_gaps=options.get("gaps", False),

@@ -93,12 +93,6 @@ def filter_chunk(x, clutter, excluded, n_lags):
     kept = residual.copy()
     for t, pixel in np.argwhere(~counted if clutter.keeps_residual else np.ones_like(counted)):
         kept[t, pixel] = sum(u[pixel, k] * a[t, k] for k in range(low, high))
-    # Per-pixel cutoffs, for the lags alone
-    rows = residual.copy()
-    first, shares = clutter.further or (0, np.zeros((n_pixels, 0)))
-    for t, pixel in np.argwhere(counted):
-        further = range(first, first + shares.shape[1])
-        rows[t, pixel] -= sum(shares[pixel, k - first] * u[pixel, k] * a[t, k] for k in further)
     quarters = [n * quarter // 4 for quarter in range(5)]
     return SimpleNamespace(
         coefficients=a,
@@ -106,7 +100,7 @@ def filter_chunk(x, clutter, excluded, n_lags):
         power=np.sum(np.abs(residual) ** 2, axis=0),
         kept_power=np.sum(np.abs(kept[~excluded]) ** 2, axis=0),
         filtered=kept,
-        sums=lag_sums(rows.T, n_lags, quarters),
+        sums=lag_sums(residual.T, n_lags, quarters),
         counts=lag_sums(counted.T, n_lags, quarters).real,
         n_unobserved=np.count_nonzero(~np.isfinite(x) & mask & ~excluded[:, None]),
     )

@@ -25,7 +25,8 @@ def report(**fields: Any) -> Report:
         "held_out_rmse": 0.51, "held_out_allowed": 0.5, "held_out_ratio": 1.02, "residual_rms": 0.4,
         "blood": {
             "vessel_share": 0.19, "noise_share": 0.75, "blood_to_noise_db": 8.1, "lost_share": 0.3,
-            "reproducibility": 0.82, "tissue_share": 0.02, "noisy_share": 0.0, "sentence": "vessels in 19 % of the image",
+            "reproducibility": 0.82, "tissue_share": 0.02, "noisy_share": 0.0, "missing_share": 0.01,
+            "speckle_likeness": 0.05, "steadiness": 0.9, "sentence": "vessels in 19 % of the image",
         },
         "reproducibility": 0.82, "fit": "as-full-svd", "estimate": "as good as the full SVD", "start_caution": "",
         "verdict": "vessels in 19 % of the image; estimate: as good as the full SVD",
@@ -40,6 +41,7 @@ def report(**fields: Any) -> Report:
         "frames": {"n_bad": 0, "n_left_out": 0, "n_entries_left_out": 0, "moves_pixels": 0.0, "steps": [], "sentence": ""},
         "noise_floor": 0.32, "n_sampled": 2400, "n_subset_pixels": 60, "n_sample_pixels": 100,
         "n_unobserved": 0, "n_silent": 0, "n_bad_pixels": 0, "bad_pixels": [],
+        "n_saturated": 0, "flicker": {},
         "trace": [{**LINE, "iteration": k, "held_out_rmse": 0.6 - 0.03 * k} for k in range(4)],
         "singular_values": [100.0, 10.0, 1.0, 0.1],
         "parameters": {"refit": "all", "init": "pixels", "threads": None},

@@ -1,5 +1,4 @@
-"""Which components are clutter: similarity to tissue, the cutoff, per-pixel cutoffs, the band that is kept.
+"""Which components are clutter: similarity to tissue, the cutoff, the band that is kept; and bad pixels.
 
-`clutter_cutoff.py` chooses the low cutoff, by `similarity.py`; `local_cutoffs.py` has per-pixel cutoffs, and
-`bad_pixels.py` finds noisy lines and pixels.
+`clutter_cutoff.py` chooses the low cutoff, by `similarity.py`; `bad_pixels.py` finds noisy and saturated pixels.
 """

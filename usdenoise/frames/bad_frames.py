@@ -33,9 +33,10 @@ blood, the largest was 1.1. Interference of 0.3 of the rms of the stack had at l
 SATURATED_SHARE = 0.05
 """Share of values at the extreme of the stack, above the share in the median frame, from which a frame is saturated."""
 
-NO_TISSUE_DB, USUAL_QUANTILE = -10.0, 0.75
-"""Power of a frame relative to the usual one, in dB, below which it has no tissue, and the quantile of the frames that is
-usual: up to three quarters of them may have none. Tissue is 20 dB over the noise or more, and moves without losing its power."""
+NO_TISSUE_DB, TISSUE_GAP_DB, USUAL_QUANTILE = -10.0, 6.0, 0.75
+"""Power of a frame relative to the usual one, in dB, below which it has no tissue, gap between the power of frames with and
+without tissue, and the quantile of the frames that is usual: up to three quarters of them may have none. Tissue is 20 dB over
+the noise or more, and moves without losing its power."""
 
 LEAST_MISFIT = 0.05
 """Misfit, over the energy of a frame with unobserved entries, from which it may be an outlier: their filling is wrong by
@@ -306,7 +307,13 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     power, known = row_squared_norms(np.ascontiguousarray(values.T)) / n_observed, is_observed & ~zero
     usual_power = float(np.quantile(power[known], USUAL_QUANTILE)) if known.any() else 1.0
     power_db = 10 * np.log10(np.maximum(power, TINY) / max(usual_power, TINY))
-    empty = (power_db < NO_TISSUE_DB) & known & ~constant & ~same & ~full
+    # Frames without tissue are below a gap that is wider than the range of those with tissue
+    ordered, most_empty = np.sort(power_db[known]), -np.inf
+    for below in np.flatnonzero((np.diff(ordered) > TISSUE_GAP_DB) & (ordered[:-1] < NO_TISSUE_DB)).tolist():
+        low, high = np.quantile(ordered[below + 1 :], [0.1, 0.9])
+        if ordered[below + 1] - ordered[below] > high - low:
+            most_empty = ordered[below]
+    empty = (power_db <= most_empty) & known & ~constant & ~same & ~full
     return [
         *(BadFrame(int(t), FrameReason.ZERO, 1.0) for t in np.flatnonzero(zero)),
         *(BadFrame(int(t), FrameReason.CONSTANT, 1.0) for t in np.flatnonzero(constant)),

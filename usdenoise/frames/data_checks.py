@@ -282,15 +282,15 @@ def time_axis(envelopes: NDArray[np.floating]) -> int | None:
     return best if is_clear and unlikeness < MOST_UNLIKE and rank < MOST_RANK else None
 
 
-UNORDERED, ORDER_LAGS, ORDERED_FRAMES = 0.72, 12, 32
-"""Unlikeness of the motion of the tissue in neighbouring frames from which they are in no order, largest number of frames
-between those that are compared, as tissue may oscillate, and least number of frames. In 80 stacks of two simulators and a
-carotid it was 0.001 to 0.23 in order, and 0.79 to 0.93 in random order; 0.39 to 0.75 where the tissue oscillated with periods of
-a few frames."""
+UNORDERED, LEAST_UNORDERED, ORDER_LAGS, ORDERED_FRAMES = 4.8, 0.5, 12, 64
+"""Unlikeness of frames up to 1 - UNORDERED / sqrt(n) that chance explains in n frames without order, least unlikeness from which
+they have none, largest number of frames between those that are compared, and least number of frames."""
 
 
 def unordered_doubt(right: NDArray[Any], energy: NDArray[np.float64], noise: float) -> tuple[str, str] | None:
     """Return the doubt that frames are in no order: the tissue moves, and neighbours are no more alike than any two frames.
+
+    In frames that are in order, some component of the tissue is alike in frames that are a few apart, be it by a period.
 
     Parameters
     ----------
@@ -302,15 +302,16 @@ def unordered_doubt(right: NDArray[Any], energy: NDArray[np.float64], noise: flo
         Energy of the noise in all entries.
     """
     n = len(right)
-    moving = (right - right.mean(axis=0)) * np.sqrt(energy)
-    if n < ORDERED_FRAMES or float(np.sum(np.abs(moving) ** 2)) < noise:
+    moving = right - right.mean(axis=0)
+    if n < ORDERED_FRAMES or float(np.sum(np.abs(moving) ** 2 * energy)) < noise:
         return None
-    unlike = min(_unlikeness_at(moving, lag) for lag in range(1, min(ORDER_LAGS, n // 8) + 1))
-    if unlike < UNORDERED:
+    lags = range(1, min(ORDER_LAGS, n // 8) + 1)
+    unlike = min(_unlikeness_at(component[:, None], lag) for component in moving.T for lag in lags)
+    if unlike < max(LEAST_UNORDERED, 1 - UNORDERED / np.sqrt(n)):
         return None
     sentence = (
-        "neighbouring frames are no more alike than any two: the frames are in no order, or the tissue moves faster than the "
-        "frames show"
+        "neighbouring frames are no more alike than any two: the frames are in no order, or the tissue moves faster than "
+        "the frames show"
     )
     return "frame-order", sentence
 

@@ -69,6 +69,9 @@ def find_flicker(
         return None
     vectors = np.linalg.qr(right[:, :TISSUE_COMPONENTS])[0]
     tissue = (values @ vectors) @ vectors.conj().T
+    if 2 * np.sum(np.abs(tissue) ** 2, dtype=np.float64) < np.sum(np.abs(values) ** 2, dtype=np.float64):
+        # There is no tissue that could show it.
+        return None
     fast = np.mean(np.abs(np.diff(values - tissue, 3, axis=1)) ** 2, axis=1, dtype=np.float64) / 20
     product, energy = tissue.conj() * values, np.abs(tissue) ** 2
     found, most = None, FLICKERS

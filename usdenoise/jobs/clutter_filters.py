@@ -58,8 +58,7 @@ class Filtered:
     power : array
         Power Doppler of the filtered stack, spatial axes in the order of the input.
     blood_power : array
-        Its blood map, with the same correction for every filter. Filters with components have
-        a local cutoff in it, as `usdenoise run` has.
+        Its blood map, with the same correction for every filter.
     rank, low_cutoff : int or None
         Number of components estimated and removed; None for a filter without components.
     held_out_rmse : float or None

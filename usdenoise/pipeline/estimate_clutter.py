@@ -282,7 +282,9 @@ def estimate_clutter(
 
 def _unordered(found: ClutterEstimate) -> list[tuple[str, str]]:
     """Return the doubt that consecutive frames are in no order, if there is reason to."""
-    low, used = max(found.cutoff.low, 1), ~found.excluded
+    low, used = found.cutoff.low, ~found.excluded
+    if not low:
+        return []
     energy = found.model.singular_values[:low].astype(np.float64) ** 2
     noise = found.estimate.noise_rms**2 * found.grid.n_pixels * found.n_used_frames
     doubt = unordered_doubt(found.model.right[used, :low], energy, noise)

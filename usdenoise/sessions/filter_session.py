@@ -234,7 +234,7 @@ def _filtered_session(
 ) -> FilteredSession:
     """Add up the stored measurements of the blocks, and return their series.
 
-    If a single block counts, its map is the map of a scan, with per-pixel cutoffs.
+    If a single block counts, its map is the map of a scan.
     """
     clutter, n_blocks = estimate.clutter, len(recording.blocks)
     findings = [store.findings(number) for number in range(n_blocks)]
