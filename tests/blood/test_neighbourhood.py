@@ -94,3 +94,33 @@ def test_averages_at_nodes_are_those_of_all_pixels(shape, masked):
         if mask[tuple(place)]:
             np.testing.assert_allclose(averages[node], everywhere[tuple(place)], atol=1e-12)
         assert np.isfinite(averages[node]).all()
+
+
+@pytest.mark.parametrize(
+    "place", [(slice(30, 54), slice(None)), (slice(None), slice(15, 45)), (slice(20, 55), slice(10, 40))]
+)
+@pytest.mark.parametrize("gain_db", [0, 20])
+def test_vessels_that_are_wider_than_the_window_do_not_count_either(place, gain_db):
+    level = 10 ** (gain_db / 10 * np.linspace(-1, 0, 80))[:, None] * np.ones(64)
+    image = level.copy()
+    image[place] *= 30
+    found = Neighbourhood.whole(image.shape).wide_median(image.ravel()).reshape(image.shape)
+    assert (found / level).max() < 1.25
+    assert (found / level).min() > 0.99
+
+
+def test_a_level_that_grows_towards_an_end_is_no_rise():
+    depth = np.linspace(-1, 1, 60)
+    valley = np.exp(3 * np.abs(depth))[:, None] * np.ones(40)
+    found = Neighbourhood.whole(valley.shape).wide_median(valley.ravel()).reshape(valley.shape)
+    assert np.abs(np.log(found / valley))[4:-4].max() < 0.25
+
+
+def test_the_floor_of_a_depth_is_its_low_quantile_without_vessels():
+    image = np.random.default_rng(0).exponential(size=(60, 400))
+    low = np.quantile(image, 0.2, axis=1).mean()
+    image[20:40] *= 50
+    mask = np.ones(image.shape, bool)
+    mask[:5, :30] = mask[10] = False
+    floor = Neighbourhood(mask).floor_of_depth(image[mask], 0.2)
+    assert floor == pytest.approx(low * np.ones(len(floor)), rel=0.35)

@@ -255,3 +255,19 @@ def test_the_svd_leaves_bad_frames_out_too(clean):
     expected = flat - (left[:, :14] * singular[:14]) @ right[:14]
     power = np.mean(np.abs(expected) ** 2, axis=1).reshape(48, 40)
     assert result.power_doppler == pytest.approx(power, rel=1e-3)
+
+
+@pytest.mark.parametrize(("share", "side"), [(0.15, "end"), (0.5, "start"), (0.6, "end")])
+def test_frames_without_tissue_are_excluded_however_many(clean, share, side):
+    noise = all_frames(replace(SETTINGS, clutter_to_blood_db=40))[1].noise
+    n = clean.shape[-1]
+    empty = np.arange(n) >= n - round(share * n) if side == "end" else np.arange(n) < round(share * n)
+    stack = clean.copy()
+    stack[..., empty] = np.moveaxis(noise, 0, -1)[..., empty]
+    found = denoise(stack, axes="zxt")
+    assert np.array_equal(found.frame_quality.excluded, empty)
+    assert {bad.reason for bad in found.frame_quality.bad} == {"no-tissue"}
+    assert found.frame_quality.movement.steps == ()
+    whole = denoise(clean, axes="zxt")
+    level = found.blood_power.sum() / whole.blood_power.sum()
+    assert level == pytest.approx(1.0, abs=0.2)

@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 import usdenoise
 from tests.conftest import all_frames
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.picture_quality import missing_share, speckle_likeness
 from usdenoise.phantom import PhantomSettings
+from usdenoise.pipeline.doubts import find_doubts
 
 SHAPE = (48, 40, 160)
 
@@ -213,3 +216,48 @@ def test_an_envelope_is_refused(right: NDArray[np.complex64]) -> None:
     with pytest.raises(usdenoise.UsdenoiseError, match="without a phase"):
         usdenoise.denoise(np.abs(right), axes="tzx")
     assert codes(right.real) == []
+
+
+def test_frames_in_no_order_are_a_doubt(right: NDArray[np.complex64], good: usdenoise.DenoiseResult) -> None:
+    assert "frame-order" not in [doubt.code for doubt in good.doubts]
+    shuffled = right[np.random.default_rng(1).permutation(len(right))]
+    found = usdenoise.denoise(shuffled, axes="tzx")
+    assert "frame-order" in [doubt.code for doubt in found.doubts]
+    # The filter does not need the order of the frames
+    assert np.corrcoef(found.blood_power.ravel(), good.power_doppler.ravel())[0, 1] > 0.8
+
+
+def test_two_recordings_in_one_stack_do_not_repeat() -> None:
+    first, second = (simulated(seed, clutter_to_blood_db=35, blood_to_noise_db=10) for seed in (3, 4))
+    found = usdenoise.denoise(np.concatenate([first[:80], second[:80]]), axes="tzx")
+    assert found.picture_quality.steadiness is not None
+    assert found.picture_quality.steadiness < 0.5
+    assert "repeatability" in [doubt.code for doubt in found.doubts]
+
+
+def test_a_map_without_what_power_doppler_shows_is_a_doubt(good: usdenoise.DenoiseResult) -> None:
+    grid, power = Neighbourhood.whole(good.power_doppler.shape), good.power_doppler.ravel().astype(float)
+    assert missing_share(power, good.blood_power.ravel().astype(float), grid) < 0.05
+    half = np.where(np.arange(power.size) % SHAPE[1] < SHAPE[1] // 2, good.blood_power.ravel(), 0).astype(
+        float
+    )
+    share = missing_share(power, half, grid)
+    assert 0.2 < share < 0.8
+    quality = replace(good.picture_quality, missing_share=share)
+    assert [doubt.code for doubt in find_doubts(good, quality, "tzx")] == ["map-incomplete"]
+
+
+def test_tissue_in_the_map_is_a_doubt_whatever_its_time_course(
+    right: NDArray[np.complex64], good: usdenoise.DenoiseResult
+) -> None:
+    grid, tissue = (
+        Neighbourhood.whole(good.power_doppler.shape),
+        np.mean(np.abs(right) ** 2, axis=0).ravel().astype(float),
+    )
+    blood = good.blood_power.ravel().astype(float)
+    assert abs(speckle_likeness(blood, tissue, grid)) < 0.2
+    mixed = blood + tissue * blood.sum() / tissue.sum()
+    likeness = speckle_likeness(mixed, tissue, grid)
+    assert likeness > 0.4
+    quality = replace(good.picture_quality, speckle_likeness=likeness)
+    assert [doubt.code for doubt in find_doubts(good, quality, "tzx")] == ["speckle"]

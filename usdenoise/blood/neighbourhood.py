@@ -141,7 +141,7 @@ class Neighbourhood:
         """Return the median over a wide window around each pixel, without vessels that are wider than the window.
 
         The window is narrow in depth and wide across it. The noise of the electronics does not rise and fall again along an
-        axis, and a vessel does: medians are bounded by their opening along each axis. They are taken on a coarse grid.
+        axis, and a vessel does: there the medians are interpolated. They are taken on a coarse grid.
         Their logarithms are interpolated and smoothed, and continued over depth with the slope that they have near the
         edge: what grows with depth is not taken from inside the image.
 
@@ -175,7 +175,7 @@ class Neighbourhood:
         return self.at_signal(largest * np.exp(image).reshape(-1))
 
     def floor_of_depth(self, values: NDArray[np.float64], quantile: float) -> NDArray[np.float64]:
-        """Return a low quantile at the depth of each pixel, smoothed, and bounded where it rises and falls again over depth.
+        """Return a low quantile at the depth of each pixel, smoothed, and without its rises over depth.
 
         Parameters
         ----------
@@ -236,10 +236,10 @@ def _medians_of_known(windows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _without_rises(log: NDArray[np.float64], nodes: NDArray[Any], n: int, axis: int) -> NDArray[np.float64]:
-    """Return logarithms of a level at some nodes along an axis of n pixels, bounded where they rise and fall again.
+    """Return logarithms of a level at some nodes along an axis of n pixels, interpolated where they rise and fall again.
 
-    The bound is the opening of the level, the maximum of the minima over windows of RISE_SHARE of the axis, plus MOST_RISE.
-    Beyond its ends the level is continued with the slope near them: a level that grows towards an end is not bounded.
+    They do where they exceed their opening, the maximum of the minima over windows of RISE_SHARE of the axis, by more than
+    MOST_RISE. Beyond its ends the level is continued with the slope near them: a level that grows towards an end does not.
     """
     lines: NDArray[np.float64] = np.moveaxis(log, axis, 0)
     if len(nodes) < 3:
@@ -254,7 +254,14 @@ def _without_rises(log: NDArray[np.float64], nodes: NDArray[Any], n: int, axis: 
     opened = np.concatenate([beyond[0][::-1], lines, beyond[1]])
     for extreme in (np.min, np.max):
         opened = extreme(np.lib.stride_tricks.sliding_window_view(opened, width, axis=0), axis=-1)
-    return np.moveaxis(np.minimum(lines, opened + MOST_RISE), 0, axis)
+    without, rises = (
+        lines.copy().reshape(len(lines), -1),
+        (lines > opened + MOST_RISE).reshape(len(lines), -1),
+    )
+    for place in np.flatnonzero(rises.any(axis=0)).tolist():
+        line, known = without[:, place], ~rises[:, place]
+        without[:, place] = np.minimum(line, np.interp(nodes, nodes[known], line[known]))
+    return np.moveaxis(without.reshape(lines.shape), 0, axis)
 
 
 def _coarse(n: int, step: int) -> NDArray[np.int64]:

@@ -132,8 +132,8 @@ FLOOR_QUANTILE, ABOVE_FLOOR = 0.2, 2.0
 def missing_share(power: NDArray[np.float64], blood_power: NDArray[np.float64], grid: Neighbourhood) -> float:
     """Return the share of the power above its own floor that a blood map does not contain; 0 if nothing stands out.
 
-    The floor of a depth is a low quantile of its power, bounded where it rises and falls again over depth. It does not
-    depend on how the map was made.
+    The floor of a depth is a low quantile of its power, interpolated where it rises and falls again over depth. It does
+    not depend on how the map was made.
 
     Parameters
     ----------

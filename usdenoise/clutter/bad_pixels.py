@@ -134,9 +134,11 @@ def saturated_pixels(highest: NDArray[np.float64], lowest: NDArray[np.float64]) 
     if min(top, bottom) <= (1 - BOTH_SIGNS) * max(top, bottom) or not top > 0:
         return found
     for values, extreme in ((highest, top), (-lowest, bottom)):
-        at: NDArray[np.bool_] = np.asarray(values >= (1 - AT_EXTREME) * extreme)
-        n_near = np.count_nonzero(values >= (1 - NEAR_EXTREME) * extreme) - np.count_nonzero(at)
-        if np.count_nonzero(at) < max(FEWEST_SATURATED, n_near):
+        at = values >= (1 - AT_EXTREME) * extreme
+        n_at, n_near = (
+            int(np.count_nonzero(values >= (1 - within) * extreme)) for within in (AT_EXTREME, NEAR_EXTREME)
+        )
+        if n_at < max(FEWEST_SATURATED, n_near - n_at):
             return np.zeros(len(highest), bool)
         found |= at
     return found if found.mean() <= MOST_SATURATED else np.zeros(len(highest), bool)

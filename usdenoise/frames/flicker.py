@@ -25,6 +25,9 @@ in a carotid that was recorded line by line 14."""
 FEWEST_PIXELS, FEWEST_LINES, FEWEST_FRAMES = 8, 8, 32
 """Fewest sampled pixels of a line, lines, and frames from which a flicker is measured."""
 
+LOOKED_AT = 96
+"""Frames, in the middle of a scan, in which a flicker is looked for."""
+
 GRAM_PIXELS = 1024
 """Pixels by which the components of a block are found."""
 
@@ -43,6 +46,13 @@ class Flicker:
 
     axis: int
     spread: float
+
+
+def middle_frames(used: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return the numbers of the frames, in the middle of those that are used, in which a flicker is looked for."""
+    numbers = np.flatnonzero(used)
+    first = max(len(numbers) - LOOKED_AT, 0) // 2
+    return numbers[first : first + LOOKED_AT]
 
 
 def find_flicker(

@@ -33,7 +33,7 @@ from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
 from usdenoise.frames.data_checks import time_axis, unordered_doubt
-from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains
+from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
 from usdenoise.frames.registration import displacements, middle_part
 from usdenoise.linalg.array_library import columns, in_full_precision, namespace, to_host, to_library
@@ -237,7 +237,9 @@ def estimate_clutter(
     known = consecutive or ConsecutiveFrames.nothing(recording.geometry.n_pixels)
 
     def estimated(recording: Recording, known: ConsecutiveFrames) -> ClutterEstimate:
-        return _estimated(recording, options, executor, start, on_iteration, on_checked, known)
+        return _estimated(
+            recording, options, executor, start, on_iteration, on_checked, known, consecutive is None
+        )
 
     found = estimated(recording, known)
 
@@ -311,8 +313,9 @@ def _estimated(
     on_iteration: Callable[[Iteration], None] | None,
     on_checked: Callable[[], None],
     known: ConsecutiveFrames,
+    is_consecutive: bool,
 ) -> ClutterEstimate:
-    """Return the estimate without the bad pixels that are known."""
+    """Return the estimate without the bad pixels that are known, and the flicker of consecutive frames."""
     geometry = recording.geometry
     needs_all = options.method == "svd" or options.refit == "none"
     inspection, gathered = inspect(recording, executor, needs_all)
@@ -337,8 +340,11 @@ def _estimated(
     frames = check_frames(sample, moved, options)
     excluded, is_sample = frames.search.excluded, sample.n_pixels == grid.n_pixels
     on_checked()
-    pixels, used = np.flatnonzero(mask)[sample.numbers], ~excluded
-    flicker = find_flicker(frames.sample.values[:, used], pixels, grid.shape, frames.subset.right[used])
+    flicker = None
+    if is_consecutive:
+        looked_at, pixels = middle_frames(~excluded), np.flatnonzero(mask)[sample.numbers]
+        values, right = frames.sample.values[:, looked_at], frames.subset.right[looked_at]
+        flicker = find_flicker(values, pixels, grid.shape, right)
     few = frames.sample.spread(STATIC_PIXELS).values
     static = np.abs(few.sum(axis=1, dtype=np.complex128)) ** 2
     is_static = bool(static.sum() >= STATIC * row_squared_norms(few).sum())

@@ -311,7 +311,8 @@ class Recording:
                 return self
             chunks = []
             for chunk in block.chunks:
-                frames, own = chunk.frames, None if gains is None else gains[chunk.first : chunk.stop]
+                frames: Any = chunk.frames
+                own = None if gains is None else gains[chunk.first : chunk.stop]
                 if isinstance(frames, CalibratedFrames) and frames.axis == axis and own is not None:
                     frames, own = frames.frames, own * frames.gains
                 chunks.append(replace(chunk, frames=CalibratedFrames(frames, shape, axis, own)))

@@ -1,0 +1,101 @@
+"""Pixels that are clipped: masked and named, in scans, blocks and sessions; bright ones stay."""
+
+import numpy as np
+import pytest
+
+import usdenoise
+from tests.conftest import all_frames
+from tests.sessions.scans import LENGTH, scan
+from usdenoise.blood.metrics import correlation
+from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
+from usdenoise.phantom import PhantomSettings
+
+
+@pytest.fixture(scope="module")
+def made():
+    """A phantom, (t, z, x), and its true blood power."""
+    terms = all_frames(PhantomSettings((64, 64, 120), frame_rate_hz=500.0, seed=20))[1]
+    return terms.iq, np.mean(np.abs(terms.blood) ** 2, axis=0, dtype=np.float64)
+
+
+def clipped(stack, share, dtype=np.int16):
+    """I and Q as integers, clipped so that a share of the pixels is at times, and which pixels these are."""
+    peak = np.maximum(np.abs(stack.real), np.abs(stack.imag)).max(axis=0)
+    info = np.iinfo(dtype)
+    parts = [np.round(part * info.max / np.quantile(peak, 1 - share)) for part in (stack.real, stack.imag)]
+    is_clipped = np.any([(part > info.max) | (part < info.min) for part in parts], axis=(0, 1))
+    i, q = (np.clip(part, info.min, info.max) for part in parts)
+    return (i + 1j * q).astype(np.complex64), is_clipped
+
+
+def codes(result):
+    return [doubt.code for doubt in result.doubts]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.05])
+@pytest.mark.parametrize("scale", [1e-6, 1.0])
+def test_clipped_pixels_are_masked_and_a_doubt(made, share, scale):
+    stack, is_clipped = clipped(made[0], share)
+    found = usdenoise.denoise((scale * stack).astype(np.complex64), axes="tzx")
+    assert codes(found) == ["saturation"]
+    assert (found.bad_pixels.saturated & ~is_clipped).sum() <= 2
+    assert (is_clipped & ~found.bad_pixels.saturated).sum() <= 2
+    assert not found.blood_power[found.bad_pixels.saturated].any()
+    assert found.bad_pixels.n_pixels == 0
+    assert correlation(found.blood_power[~is_clipped], made[1][~is_clipped]) > 0.85
+
+
+def test_bright_pixels_that_are_not_clipped_stay(made):
+    stack, _ = clipped(made[0], 0.0)
+    assert codes(usdenoise.denoise(stack, axes="tzx")) == []
+    bright = made[0].copy()
+    bright[:, 10:12, 10:12] += 3 * np.abs(bright).max()
+    assert not usdenoise.denoise(bright, axes="tzx").bad_pixels.saturated.any()
+
+
+def test_pixels_of_frames_that_are_excluded_stay(made):
+    stack = made[0].copy()
+    most = max(np.abs(stack.real).max(), np.abs(stack.imag).max())
+    stack[[30, 31]] = most * (np.sign(stack[[30, 31]].real) + 1j * np.sign(stack[[30, 31]].imag))
+    found = usdenoise.denoise(stack, axes="tzx")
+    assert found.frame_quality.excluded[[30, 31]].all()
+    assert not found.bad_pixels.saturated.any()
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
+def test_extremes_equal_a_loop(order, dtype):
+    rng = np.random.default_rng(0)
+    x = np.asarray(
+        rng.standard_normal((7, 9)) + (1j * rng.standard_normal((7, 9)) if dtype != np.float32 else 0), dtype
+    )
+    x[2, 3], x[:, 5] = np.nan, np.nan
+    highest, lowest = part_extremes(np.asarray(x, order=order))
+    for pixel in range(9):
+        parts = [
+            v
+            for t in range(7)
+            if np.isfinite(x[t, pixel])
+            for v in ((x[t, pixel].real, x[t, pixel].imag) if dtype != np.float32 else (x[t, pixel],))
+        ]
+        assert (highest[pixel], lowest[pixel]) == ((max(parts), min(parts)) if parts else (0, 0))
+
+
+def test_a_stack_of_few_levels_is_not_saturated():
+    assert not saturated_pixels(np.ones(50), -np.ones(50)).any()
+    assert not saturated_pixels(np.zeros(5), np.zeros(5)).any()
+    highest = np.concatenate([[1.0] * 4, np.linspace(0.1, 0.9, 96)])
+    assert saturated_pixels(highest, -highest).sum() == 4
+    # At one extreme alone
+    assert not saturated_pixels(highest, -0.5 * highest).any()
+
+
+def test_pixels_that_clip_in_blocks_of_a_session_are_masked():
+    made = scan(8)
+    stack, is_clipped = clipped(made.iq, 0.02)
+    found = usdenoise.session(stack, LENGTH, axes="tzx", frame_rate=500.0)
+    assert "saturation" in codes(found)
+    truth = made.blood_power.mean(axis=0)
+    shown = found.mean_blood_power != 0
+    assert not (shown & is_clipped).sum() > 0.2 * is_clipped.sum()
+    assert correlation(found.mean_blood_power[~is_clipped], truth[~is_clipped]) > 0.8
