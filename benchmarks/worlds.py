@@ -182,9 +182,6 @@ RULES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "bound of the noise map": ((neighbourhood, "_without_rises", lambda log, *_: log),),
     "quiet frequencies": ((noise, "_N_QUIET", noise.N_FREQUENCIES),),
     "evidence": ((blood_map, "_evidence", lambda average, _: np.ones(len(average))),),
-    "lag 0 in the evidence": ((blood_map, "POWER_ACCURACY", np.inf),),
-    "shrinkage of pixels": ((blood_map, "_shrunk", lambda ratio, *_: ratio),),
-    "ratio of pixels to averages": ((blood_map, "_shrunk", lambda ratio, *_: np.ones_like(ratio)),),
     "compensation": ((ClutterProjection, "power_before", lambda _, lags: lags[..., 0].real),),
     "leaked tissue": ((series, "_leak", lambda above, _: np.zeros_like(above)),),
     "raised cutoff": (

@@ -26,10 +26,6 @@ _ALL = slice(None)
 """Lag sums of all frames."""
 
 
-POWER_ACCURACY = 0.26
-"""Error of the noise power, over the noise power, within which power without correlation is no evidence of blood: 1 dB."""
-
-
 @dataclass(frozen=True)
 class BloodMap:
     """Blood and noise power of each pixel.
@@ -71,7 +67,7 @@ def map_blood(
     2. The lags are averaged over neighbours. The power before the filter is solved for (see
        :class:`usdenoise.blood.clutter_projection.ClutterProjection`).
     3. The ratio of the pixel to the average is the least-squares factor <pixel, average> / <average, average> over
-       the lags, shrunk to 1 where it is noise.
+       the lags.
     4. The power is multiplied by the share of the signal that noise does not explain.
 
     docs/how-it-works.md has the sources, docs/evidence.md the measured figures.
@@ -122,49 +118,32 @@ def _pixel_estimate(
     def of_pixels(rows: slice) -> NDArray[np.float64]:
         around, of_noise = average[rows], noise.rows(rows)
         power = np.maximum(around @ before, 0)
-        evidence = _evidence(around, of_noise)
+        evidence = _evidence(around, of_noise.average)
         total = np.maximum(np.vecdot(around, around), np.maximum(NEGLIGIBLE * of_noise.pixel, TINY))
-        ratio = np.vecdot(pixel[rows], around) / total
         # No power is negative, so a pixel has at most its average over the pixel's weight in it.
-        ratio = np.clip(ratio, 0, (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2))
+        most = (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2)
+        ratio = np.clip(np.vecdot(pixel[rows], around) / total, 0, most)
         after = np.maximum(around @ after_filter, 0)
-        # The products of blood and noise add 2 B N to the variance N^2 of a lag.
-        blood_to_noise = after / np.maximum(of_noise.power, np.maximum(NEGLIGIBLE * after, TINY))
-        variance = of_noise.pixel * (1 + 2 * blood_to_noise) / total
-        return np.stack([power, evidence, ratio, variance, after])
+        kept_share = after / np.maximum(np.maximum(power, after), TINY)
+        return np.stack([ratio * power * evidence, evidence, kept_share])
 
     parts = [of_pixels(rows) for rows in row_blocks(len(pixel), PIXELS_A_BLOCK)]
-    power, evidence, ratio, variance, after = np.concatenate(parts, axis=1)
-    blood_power = _shrunk(ratio, variance, evidence * power**2) * power * evidence
-    return blood_power, evidence, after / np.maximum(np.maximum(power, after), TINY)
+    blood_power, evidence, kept_share = np.concatenate(parts, axis=1)
+    return blood_power, evidence, kept_share
 
 
-def _evidence(average: NDArray[np.float64], noise: NoiseLevels) -> NDArray[np.float64]:
-    """Return the share of the energy of the lags that is above the mean of noise plus one standard deviation.
+def _evidence(average: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the share of the energy at lags above 0 that is above the mean of noise plus one standard deviation.
 
-    Lag 0 counts above the accuracy of the noise power, for flow that is faster than the frames. The step at 0 is rounded over
-    one standard deviation, so that weak vessels keep their rank.
+    The step at 0 is rounded over one standard deviation, so that weak vessels keep their rank.
     """
     n = average.shape[1] - 1
-    power = np.maximum(average[:, 0] - POWER_ACCURACY * noise.power, 0)
-    energy = np.vecdot(average[:, 1:], average[:, 1:]) + power**2
-    deviation = np.sqrt(2 * n) * noise.average
-    excess = energy - n * noise.average - deviation
+    energy = np.vecdot(average[:, 1:], average[:, 1:])
+    deviation = np.sqrt(2 * n) * noise
+    excess = energy - n * noise - deviation
     rounded = (excess + np.hypot(excess, deviation)) / 2
     evidence: NDArray[np.float64] = np.minimum(rounded, energy) / np.maximum(energy, TINY)
     return evidence
-
-
-def _shrunk(
-    ratio: NDArray[np.float64], variance: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the ratios of pixels to their averages, shrunk to 1 where noise is larger than their true spread."""
-    weights = weights / (1 + variance) ** 2
-    # Relative to the largest, no weight and no sum of them leaves the range of the numbers.
-    weights = weights / max(float(weights.max()), TINY)
-    total = max(float(weights.sum()), TINY)
-    spread = max(float(weights @ ((ratio - 1) ** 2 - variance)) / total, 0.0) if total > TINY else 0.0
-    return 1 + spread / np.maximum(spread + variance, TINY) * (ratio - 1)
 
 
 def correlation_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:

@@ -15,8 +15,8 @@ DEPTH_WINDOW = 7
 """Pixels of the wide window in depth: with a gain of 20 dB over 100 pixels noise differs by 0.6 dB from its middle."""
 
 WIDTH_WINDOWS: dict[int, tuple[int, ...]] = {1: (), 2: (21,), 3: (13, 13)}
-"""Pixels of the wide window in the other directions, by the number of spatial axes. It has some hundred pixels. In windows of
-41 pixels a vessel of 30 of 64 columns was the median everywhere; with 21 no noise map of ordinary stacks changed."""
+"""Pixels of the wide window in the other directions, by the number of spatial axes. It has some hundred pixels. In windows
+of 41 pixels a vessel of 30 of 64 columns was the median everywhere; with 21 no map of ordinary stacks changed by .001."""
 
 COARSE = 3
 """The wide median is taken at every third of a window, and interpolated: it is smoothed over two pixels afterwards."""

@@ -34,9 +34,9 @@ SATURATED_SHARE = 0.05
 """Share of values at the extreme of the stack, above the share in the median frame, from which a frame is saturated."""
 
 NO_TISSUE_DB, TISSUE_GAP_DB, USUAL_QUANTILE = -10.0, 6.0, 0.75
-"""Power of a frame relative to the usual one, in dB, below which it has no tissue, gap between the power of frames with and
-without tissue, and the quantile of the frames that is usual: up to three quarters of them may have none. Tissue is 20 dB over
-the noise or more, and moves without losing its power."""
+"""Power of a frame relative to the usual one, in dB, below which it has no tissue, least gap between the power of frames
+with and without tissue, and the quantile of the frames that is usual: up to three quarters of them may have none. Tissue is
+20 dB over the noise or more, and moves without losing its power."""
 
 LEAST_MISFIT = 0.05
 """Misfit, over the energy of a frame with unobserved entries, from which it may be an outlier: their filling is wrong by

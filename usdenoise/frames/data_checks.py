@@ -283,8 +283,8 @@ def time_axis(envelopes: NDArray[np.floating]) -> int | None:
 
 
 UNORDERED, LEAST_UNORDERED, ORDER_LAGS, ORDERED_FRAMES = 4.8, 0.5, 12, 64
-"""Unlikeness of frames up to 1 - UNORDERED / sqrt(n) that chance explains in n frames without order, least unlikeness from which
-they have none, largest number of frames between those that are compared, and least number of frames."""
+"""Chance makes n frames without order alike down to an unlikeness of 1 - UNORDERED / sqrt(n). Then the least unlikeness from
+which frames have no order, largest number of frames between those that are compared, and least number of frames."""
 
 
 def unordered_doubt(right: NDArray[Any], energy: NDArray[np.float64], noise: float) -> tuple[str, str] | None:

@@ -18,9 +18,9 @@ TISSUE_COMPONENTS = 6
 """Leading components that are the tissue."""
 
 FLICKERS = 3.0
-"""Variance of the gains over the variance that noise and blood explain from which lines flicker. On 96 stacks of two simulators
-without flicker it was 0.02 to 2.0, with a flicker of 1 to 4 % 4 to 33 (1.6 for one at 135 frames/s, whose tissue is fast), and
-in a carotid that was recorded line by line 14."""
+"""Variance of the gains over the variance that noise and blood explain from which lines flicker. On 96 stacks of two
+simulators without flicker it was 0.02 to 2.0, with a flicker of 1 to 4 % 4 to 33 (1.6 for one at 135 frames/s, whose tissue
+is fast), and in a carotid that was recorded line by line 14 (benchmarks/RECORDS.md)."""
 
 FEWEST_PIXELS, FEWEST_LINES, FEWEST_FRAMES = 8, 8, 32
 """Fewest sampled pixels of a line, lines, and frames from which a flicker is measured."""
@@ -96,8 +96,8 @@ def find_flicker(
             continue
         gains = (of_line @ product) / total
         # What noise and blood add to a gain, and to the differences
-        strength = energy.mean(axis=1, dtype=np.float64)
-        explained = (of_line @ (strength * fast)) / np.maximum((of_line @ strength) ** 2, TINY)
+        of_others = of_line @ (energy * np.asarray(fast)[:, None]) / total.astype(np.float64) ** 2
+        explained = of_others.mean(axis=1)
         explained = (explained[:-2] + 4 * explained[1:-1] + explained[2:]) / 6
         differences = np.diff(np.diff(gains, 3, axis=1), 2, axis=0)
         measured = np.mean(np.abs(differences) ** 2, axis=1, dtype=np.float64) / 120

@@ -58,8 +58,8 @@ def remarks(report: Report) -> list[str]:
         )
     for axis, spread in report.flicker.items():
         sentences.append(
-            f"the gain of each position along {axis} flickered from frame to frame, by {100 * spread:.2g} %; it was measured on "
-            "the tissue and divided out"
+            f"the gain of each position along {axis} flickered from frame to frame, by {100 * spread:.2g} %; it was "
+            "measured on the tissue and divided out"
         )
     if report.n_silent > report.n_bad_pixels + report.n_saturated:
         is_shifted = report.sequence is not None and any(block.is_shifted for block in report.sequence.blocks)
