@@ -105,3 +105,16 @@ def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         Path(name).name for name in made["output"].values()
     )
+
+
+def test_power_doppler_comes_first_where_the_map_lacks_what_it_shows(
+    phantom_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("usdenoise.pipeline.doubts.MOST_MISSING", -1.0)
+    made = run(phantom_file, tmp_path)
+    assert [doubt["code"] for doubt in made["doubts"]] == ["map-incomplete"]
+    shown = Page((tmp_path / "small_report.html").read_text())
+    assert [image["alt"].partition(":")[0] for image in shown.all("img")][:2] == [
+        "Power Doppler",
+        "Blood map",
+    ]

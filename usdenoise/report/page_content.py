@@ -61,8 +61,11 @@ def page_of(
         Type of event -> PNG of its activation map; by default none.
     """
     stack = series.geometry
+    # Power Doppler comes first if the blood map lacks what it shows.
+    is_incomplete = any(doubt.code == "map-incomplete" for doubt in report.doubts)
     shown = []
-    for name, png in pictures.items():
+    for name in sorted(pictures, key=lambda name: is_incomplete and name != "power_doppler"):
+        png = pictures[name]
         if name == REGIONS:
             shown.append(_regions(series, png))
             continue
