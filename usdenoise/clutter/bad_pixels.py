@@ -100,9 +100,10 @@ def part_extremes(x: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """
     xp = namespace(x)
     if isinstance(x, np.ndarray):
-        # Memory is read in its order, both parts at once
-        by_pixel = x.flags.f_contiguous and not x.flags.c_contiguous
-        values = np.ascontiguousarray(x.T if by_pixel else x)
+        # Memory is read in its order, both parts at once, without a copy
+        by_pixel = abs(x.strides[0]) < abs(x.strides[1])
+        values = x.T if by_pixel else x
+        values = values if values.strides[1] == values.itemsize else np.ascontiguousarray(values)
         parts = values.view(values.real.dtype)
         found = [extreme(parts, axis=1 if by_pixel else 0) for extreme in (np.fmax.reduce, np.fmin.reduce)]
         if not by_pixel and np.iscomplexobj(x):
