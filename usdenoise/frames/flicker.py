@@ -18,7 +18,7 @@ TISSUE_COMPONENTS = 6
 """Leading components that are the tissue."""
 
 FLICKERS = 3.0
-"""Variance of the gains over the variance that noise and blood explain from which lines flicker. On 96 stacks of two
+"""Variance of the gains over the variance that noise and blood explain from which lines flicker. On 78 stacks of two
 simulators without flicker it was 0.02 to 2.0, with a flicker of 1 to 4 % 4 to 33 (1.6 for one at 135 frames/s, whose tissue
 is fast), and in a carotid that was recorded line by line 14 (benchmarks/RECORDS.md)."""
 
