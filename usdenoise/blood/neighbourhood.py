@@ -1,7 +1,6 @@
 """Averages over a pixel's neighbours, and medians over a wide window at its depth."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -191,23 +190,6 @@ class Neighbourhood:
         log = _averaged_along(log, SMOOTHING_SIGMAS[0], 0)
         floors = np.interp(np.arange(n_depths), depths, np.exp(_without_rises(log, depths, n_depths, 0)))
         return np.repeat(floors, mask.shape[1])[mask.ravel()]
-
-    def interpolated(
-        self, values: NDArray[np.float64], positions: Sequence[NDArray[Any]]
-    ) -> NDArray[np.float64]:
-        """Return values on a coarse grid in all pixels: linear between its points, constant beyond the last.
-
-        Parameters
-        ----------
-        values : array
-            Values at the points of the coarse grid.
-        positions : sequence of arrays
-            Positions of the points along each axis, in pixels.
-        """
-        fine = values.reshape([len(along) for along in positions])
-        for axis, (n, along) in enumerate(zip(self.shape, positions, strict=True)):
-            fine = _along(_interpolation(np.arange(n), along), fine, axis)
-        return self.at_signal(fine.reshape(-1))
 
     def filled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of all pixels: those without any take the value of the nearest pixel that has one."""

@@ -46,7 +46,7 @@ class BadPixels:
     mask : boolean array, (n_z,), (n_z, n_x) or (n_z, n_x, n_y)
         The pixels.
     saturated : boolean array of the same shape
-        Those of them that are saturated.
+        The saturated pixels among them.
     lines : tuple of (int, int)
         Axis and number of each line of which all pixels are excluded for their noise, of a plane in a volume.
     """
@@ -130,19 +130,18 @@ def saturated_pixels(highest: NDArray[np.float64], lowest: NDArray[np.float64]) 
     highest, lowest : (n_pixels,) arrays
         Largest and smallest value of the parts of each pixel, from :func:`part_extremes`.
     """
-    found: NDArray[np.bool_] = np.zeros(len(highest), bool)
+    none: NDArray[np.bool_] = np.zeros(len(highest), bool)
+    found = none.copy()
     top, bottom = float(np.max(highest)), -float(np.min(lowest))
     if min(top, bottom) <= (1 - BOTH_SIGNS) * max(top, bottom) or not top > 0:
-        return found
+        return none
     for values, extreme in ((highest, top), (-lowest, bottom)):
-        at = values >= (1 - AT_EXTREME) * extreme
-        n_at, n_near = (
-            int(np.count_nonzero(values >= (1 - within) * extreme)) for within in (AT_EXTREME, NEAR_EXTREME)
-        )
-        if n_at < max(FEWEST_SATURATED, n_near - n_at):
-            return np.zeros(len(highest), bool)
+        at, near = (values >= (1 - within) * extreme for within in (AT_EXTREME, NEAR_EXTREME))
+        n_at = int(np.count_nonzero(at))
+        if n_at < max(FEWEST_SATURATED, int(np.count_nonzero(near)) - n_at):
+            return none
         found |= at
-    return found if found.mean() <= MOST_SATURATED else np.zeros(len(highest), bool)
+    return found if found.mean() <= MOST_SATURATED else none
 
 
 NOISY, MOST_NOISY = 3.0, 0.3

@@ -25,7 +25,7 @@ is fast), and in a carotid that was recorded line by line 14 (benchmarks/RECORDS
 FEWEST_PIXELS, FEWEST_LINES, FEWEST_FRAMES = 8, 8, 32
 """Fewest sampled pixels of a line, lines, and frames from which a flicker is measured."""
 
-LOOKED_AT = 96
+FLICKER_FRAMES = 96
 """Frames, in the middle of a scan, in which a flicker is looked for."""
 
 GRAM_PIXELS = 1024
@@ -51,8 +51,8 @@ class Flicker:
 def middle_frames(used: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return the numbers of the frames, in the middle of those that are used, in which a flicker is looked for."""
     numbers = np.flatnonzero(used)
-    first = max(len(numbers) - LOOKED_AT, 0) // 2
-    return numbers[first : first + LOOKED_AT]
+    first = max(len(numbers) - FLICKER_FRAMES, 0) // 2
+    return numbers[first : first + FLICKER_FRAMES]
 
 
 def find_flicker(
@@ -80,7 +80,7 @@ def find_flicker(
     vectors = np.linalg.qr(right[:, :TISSUE_COMPONENTS])[0]
     tissue = (values @ vectors) @ vectors.conj().T
     if 2 * np.sum(np.abs(tissue) ** 2, dtype=np.float64) < np.sum(np.abs(values) ** 2, dtype=np.float64):
-        # There is no tissue that could show it.
+        # Without tissue, the gains are not known.
         return None
     fast = np.mean(np.abs(np.diff(values - tissue, 3, axis=1)) ** 2, axis=1, dtype=np.float64) / 20
     product, energy = tissue.conj() * values, np.abs(tissue) ** 2

@@ -226,11 +226,6 @@ class LagSums:
         """Whether the stack is complex."""
         return np.iscomplexobj(self.sums)
 
-    def rows(self, pixels: NDArray[np.intp]) -> Self:
-        """Return the lags of some pixels."""
-        counts = self.counts if self.counts.shape[1] == 1 else self.counts[:, pixels]
-        return type(self)(self.sums[:, pixels], counts)
-
     def mean(self, halves: slice, n_frames: int) -> NDArray[Any]:
         """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs.
 

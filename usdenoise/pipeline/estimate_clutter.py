@@ -80,7 +80,7 @@ class ConsecutiveFrames:
     bad_pixels : (n_pixels,) boolean array
         Pixels that are excluded for their noise, or because they are saturated.
     saturated : (n_pixels,) boolean array
-        Those of them that are saturated.
+        The saturated pixels among them.
     doubts : tuple of (str, str)
         Code and sentence of each reason why the stack may not be what it is read as; by default none.
     flickers : tuple of Flicker
@@ -97,11 +97,9 @@ class ConsecutiveFrames:
         """Return what shows no bad pixels and no doubts."""
         return cls(np.zeros(n_pixels, bool), np.zeros(n_pixels, bool))
 
-    def with_bad(self, more: NDArray[np.bool_], saturated: NDArray[np.bool_]) -> "ConsecutiveFrames":
-        """Return the same with more bad pixels, and with saturated ones."""
-        return replace(
-            self, bad_pixels=self.bad_pixels | more | saturated, saturated=self.saturated | saturated
-        )
+    def with_saturated(self, pixels: NDArray[np.bool_]) -> "ConsecutiveFrames":
+        """Return the same with more saturated pixels."""
+        return replace(self, bad_pixels=self.bad_pixels | pixels, saturated=self.saturated | pixels)
 
 
 @dataclass(frozen=True)
@@ -249,7 +247,7 @@ def estimate_clutter(
     is_looked_at = consecutive is None
     # Clipped pixels
     if is_looked_at and (bad := _saturated_pixels(recording, executor, found)).any() and has_enough(bad):
-        known = known.with_bad(bad, bad)
+        known = known.with_saturated(bad)
         found = estimated(recording, known)
     # Lines or depths that flicker
     for _ in range(FLICKER_ROUNDS if is_looked_at else 0):
@@ -267,7 +265,7 @@ def estimate_clutter(
         bad = _noisy_pixels(found.recording, executor, found)
         if not bad.any() or not has_enough(bad):
             break
-        known = known.with_bad(bad, np.zeros_like(bad))
+        known = replace(known, bad_pixels=known.bad_pixels | bad)
         found = estimated(found.recording, known)
     if is_looked_at:
         known = replace(known, doubts=(*found.inspection.doubts, *_unordered(found), *_flickering(found)))
@@ -295,7 +293,7 @@ def _unordered(found: ClutterEstimate) -> list[tuple[str, str]]:
 
 def _flickering(found: ClutterEstimate) -> list[tuple[str, str]]:
     """Return the doubt that lines or depths flicker that could not be divided out, if they do."""
-    if found.flicker is None or found.flicker in found.consecutive.flickers:
+    if found.flicker is None:
         return []
     letter = found.recording.geometry.pixel_axes[found.flicker.axis]
     sentence = (

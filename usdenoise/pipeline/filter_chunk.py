@@ -123,8 +123,6 @@ def filter_chunk(
         of_tile = min(max(TILE_ENTRIES // n, 32), 512)
     else:
         of_tile = max(DEVICE_TILE_ENTRIES // n, 1)
-    # Lag 0 is the power of the filtered frames
-    has_power_in_lags = n_lags > 0
     is_power_kept = observed is None and clutter.keeps_residual
     for tile in row_blocks(n_pixels, of_tile):
         y, tile_u = x[:, tile], u.removed[:, tile]
@@ -142,7 +140,7 @@ def filter_chunk(
         kept = measured = y
         if is_filled:
             measured = xp.where(counted, y, zero)
-        if not has_power_in_lags:
+        if not n_lags:
             power[tile] = column_squared_norms(measured)
         if is_filled or not clutter.keeps_residual:
             # Unobserved entries and excluded frames are filled by the kept components
@@ -173,7 +171,8 @@ def filter_chunk(
         there = to_host(lag_tiles[0] if len(lag_tiles) == 1 else xp.concat(lag_tiles, axis=1))
         # The sums of chunks are added up in double precision.
         sums = np.ascontiguousarray(there, None if place is None else wide)
-    if has_power_in_lags:
+    if n_lags:
+        # Lag 0
         power = sums[:, :, 0].real.sum(axis=0, dtype=np.float64)
     if is_power_kept:
         kept_power = power.copy()

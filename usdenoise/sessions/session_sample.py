@@ -330,7 +330,7 @@ def aligned_sample(
     """
     # Pixels that are clipped in some block are excluded from all
     clipped = saturated_pixels(*part_extremes(sample.values))
-    sample = replace(sample, consecutive=sample.consecutive.with_bad(clipped, clipped))
+    sample = replace(sample, consecutive=sample.consecutive.with_saturated(clipped))
     if sample.consecutive.bad_pixels.any():
         bad, nearest = nearest_good(sample.consecutive.bad_pixels.reshape(geometry.pixel_shape))
         sample.values[:, bad], sample.missing[:, bad] = sample.values[:, nearest], sample.missing[:, nearest]
