@@ -14,7 +14,9 @@ from usdenoise.blood.noise import (
     PIXELS_A_BLOCK,
     TINY,
     NoiseLevels,
+    RemainingTissue,
     measure_noise,
+    remaining_tissue,
     to_channels,
     to_lags,
 )
@@ -35,7 +37,7 @@ class BloodMap:
     blood_power, noise_power : (n_pixels,) float64 arrays
         Powers before the clutter filter, in the squared unit of the stack.
     evidence : (n_pixels,) float64 array
-        Share in [0, 1] of the signal of a pixel that noise does not explain.
+        Share in [0, 1] of the signal of a pixel that noise and remaining tissue do not explain.
     kept_share : (n_pixels,) float64 array
         Share of the blood's power that the clutter filter keeps at the pixel's Doppler spectrum, in [0, 1];
         meaningless without evidence of blood.
@@ -68,7 +70,7 @@ def map_blood(
        :class:`usdenoise.blood.clutter_projection.ClutterProjection`).
     3. The ratio of the pixel to the average is the least-squares factor <pixel, average> / <average, average> over
        the lags.
-    4. The power is multiplied by the share of the signal that noise does not explain.
+    4. The power is multiplied by the share of the signal that noise and remaining tissue do not explain.
 
     docs/how-it-works.md has the sources, docs/evidence.md the measured figures.
 
@@ -95,12 +97,19 @@ def map_blood(
         return to_channels(lags, is_complex)
 
     pixel = channels(_ALL)
+    average = grid.average(pixel, CELL_SIGMA)
     noise = noise.at_least(max(NEGLIGIBLE * float(np.mean(pixel**2)), TINY))
+    tissue = remaining_tissue(average, noise, to_channels(projection.remaining_tissue, is_complex), grid)
+
+    # No power is negative, so a pixel has at most its average over the pixel's weight in it.
+    most = (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2)
 
     def estimate(halves: slice) -> tuple[NDArray[np.float64], ...]:
         if halves == _ALL:
-            return _pixel_estimate(pixel, noise, projection, grid)
-        return _pixel_estimate(channels(halves), noise.for_half(), projection, grid)
+            return _pixel_estimate(pixel, average, noise, tissue, projection, most)
+        half = channels(halves)
+        around = grid.average(half, CELL_SIGMA)
+        return _pixel_estimate(half, around, noise.for_half(), tissue, projection, most)
 
     (power, evidence, kept_share), *halves = executor.map(estimate, (_ALL, *(HALVES if with_halves else ())))
     agreement = correlation_of(*(half[0] for half in halves)) if with_halves else None
@@ -108,20 +117,22 @@ def map_blood(
 
 
 def _pixel_estimate(
-    pixel: NDArray[np.float64], noise: NoiseLevels, projection: ClutterProjection, grid: Neighbourhood
+    pixel: NDArray[np.float64],
+    average: NDArray[np.float64],
+    noise: NoiseLevels,
+    tissue: RemainingTissue,
+    projection: ClutterProjection,
+    most: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the fields blood_power, evidence and kept_share of :class:`BloodMap`."""
-    average = grid.average(pixel, CELL_SIGMA)
+    """Return the fields blood_power, evidence and kept_share of :class:`BloodMap`; no ratio is above `most`."""
     units = to_lags(np.eye(average.shape[1]), average.shape[1] > projection.n_lags)
     before, after_filter = projection.power_before(units), units[:, 0].real
 
     def of_pixels(rows: slice) -> NDArray[np.float64]:
-        around, of_noise = average[rows], noise.rows(rows)
+        around = average[rows]
         power = np.maximum(around @ before, 0)
-        evidence = _evidence(around, of_noise.average)
-        total = np.maximum(np.vecdot(around, around), np.maximum(NEGLIGIBLE * of_noise.pixel, TINY))
-        # No power is negative, so a pixel has at most its average over the pixel's weight in it.
-        most = (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2)
+        evidence = _evidence(tissue.whitened(around, noise.average[rows], rows), noise.average[rows])
+        total = np.maximum(np.vecdot(around, around), np.maximum(NEGLIGIBLE * noise.pixel[rows], TINY))
         ratio = np.clip(np.vecdot(pixel[rows], around) / total, 0, most)
         after = np.maximum(around @ after_filter, 0)
         kept_share = after / np.maximum(np.maximum(power, after), TINY)

@@ -69,6 +69,17 @@ class ClutterProjection:
         power: NDArray[np.float64] = (negative + lags @ self.recovery[self.n_lags - 1 :]).real
         return power
 
+    @property
+    def remaining_tissue(self) -> NDArray[np.complex128]:
+        """Lags of remaining tissue, (L + 1,), with 1 at lag 0; all are 0 where nothing was removed.
+
+        It is a signal with the spectrum h (1 - h), where h is the share of white noise that the filter keeps at a frequency.
+        """
+        kept = np.clip(1 - self.removed, 0, 1)
+        lags = np.fft.ifft(kept * (1 - kept))[: self.n_lags]
+        scale = lags[0].real
+        return lags / scale if scale > 0 else lags * 0
+
     def followed_by(self, removed: NDArray[np.float64]) -> "ClutterProjection":
         """Return the effect of this filter and of another one after it, with as many lags.
 

@@ -157,10 +157,6 @@ class NoiseLevels:
     pixel: NDArray[np.float64]
     average: NDArray[np.float64]
 
-    def rows(self, rows: slice) -> Self:
-        """Return the noise of some pixels."""
-        return replace(self, power=self.power[rows], pixel=self.pixel[rows], average=self.average[rows])
-
     def at_least(self, least: float) -> Self:
         """Return the noise with variances of at least this value, by which is divided."""
         return replace(self, pixel=np.maximum(self.pixel, least), average=np.maximum(self.average, least))
@@ -205,3 +201,54 @@ def measure_noise(
 
     measured = executor.map(lambda task: task(), (power, variances))
     return NoiseLevels(*(values for part in measured for values in part))
+
+
+@dataclass(frozen=True)
+class RemainingTissue:
+    """Tissue in the channels of the averages over neighbours.
+
+    Attributes
+    ----------
+    energy : (n_pixels,) float64 array
+        Its mean square along `direction`.
+    direction : (C,) float64 array
+        Unit vector of its channels; zeros where nothing was removed.
+    """
+
+    energy: NDArray[np.float64]
+    direction: NDArray[np.float64]
+
+    def whitened(
+        self, average: NDArray[np.float64], noise: NDArray[np.float64], rows: slice
+    ) -> NDArray[np.float64]:
+        """Return averages of some pixels in which the tissue has the variance of the noise, as every other direction has."""
+        shrink = np.sqrt(noise / (noise + self.energy[rows])) - 1
+        whitened: NDArray[np.float64] = (
+            average + (shrink * (average @ self.direction))[:, None] * self.direction
+        )
+        return whitened
+
+
+def remaining_tissue(
+    average: NDArray[np.float64],
+    noise: NoiseLevels,
+    channels: NDArray[np.float64],
+    grid: Neighbourhood,
+) -> RemainingTissue:
+    """Measure remaining tissue as the median over a wide window at the depth of each pixel.
+
+    Parameters
+    ----------
+    average : (n_pixels, C) array
+        Channels of the averages over neighbours, after subtraction of the mean noise.
+    noise : NoiseLevels
+        The noise.
+    channels : (C,) array
+        Channels of remaining tissue; zeros where nothing was removed.
+    grid : Neighbourhood
+        Shape of the image.
+    """
+    length = float(np.linalg.norm(channels))
+    direction = channels / length if length > 0 else channels
+    along = grid.wide_median((average @ direction) ** 2) / MEDIAN_OF_SQUARE
+    return RemainingTissue(np.maximum(along - noise.average, 0), direction)
