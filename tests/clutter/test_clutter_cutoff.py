@@ -235,6 +235,18 @@ def test_the_cut_lies_where_the_speckle_gives_way_to_the_vessels(n_tissue, n_edg
         assert (choice.low, choice.certainty) == (n_tissue, CutoffCertainty.SURE)
 
 
+@pytest.mark.parametrize("n_tissue", [20, 24])
+def test_weak_tissue_in_noise_is_sure_where_its_square_ends(n_tissue):
+    # Noise lowers the similarity from the seventh component on, so that it falls over six components or more
+    noise = np.minimum(np.maximum(np.arange(40) - 6, 0) / (n_tissue - 7), 1)
+    choice = chosen(tissue_then_blood(n_tissue, 0, noise=2 * noise), 40)
+    first_below = np.flatnonzero(choice.profile < choice.threshold)[0]
+    assert choice.two_squares[0] == n_tissue
+    assert first_below <= n_tissue - 6
+    assert choice.certainty is CutoffCertainty.SURE
+    assert abs(choice.low - n_tissue) <= 2
+
+
 def test_rules_that_disagree_make_the_choice_unsure():
     choice = chosen(tissue_then_blood(4, 30), 40)
     assert choice.certainty is CutoffCertainty.UNSURE

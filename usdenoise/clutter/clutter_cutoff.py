@@ -99,8 +99,8 @@ LEAST_SQUARES_RANK = 4
 """Components from which two squares are fitted to the similarity matrix."""
 
 SURE, LIKELY = (2, 0.1), (5, 0.25)
-"""Distances between the two-square fit and the fall of the similarity up to which a cutoff is sure, or likely: a
-number of components or a share of the cutoff, whichever is larger."""
+"""Distances of the edge of the two-square fit from the components over which the similarity falls up to which a cutoff is
+sure, or likely: a number of components or a share of the cutoff, whichever is larger."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class CutoffChoice:
         The reason in words, with its figures.
     certainty : CutoffCertainty
         How sure the cutoff is. Where clutter ends within the rank, that follows from the distance between the
-        two-square fit (Baranger et al., 2018) and the fall of the similarity.
+        two-square fit (Baranger et al., 2018) and the components over which the similarity falls.
     two_squares : (int, int) or None
         Edges of the two-square fit; None below LEAST_SQUARES_RANK components.
     similarity : (k, k) array
@@ -251,13 +251,13 @@ def _edge_of_clutter(rank: int, profile: SimilarityProfile, squares: tuple[int, 
         return _Decision(rank, CutoffReason.BEYOND_RANK, CutoffCertainty.UNSURE)
     if squares is None:
         return _Decision(usual, CutoffReason.SIMILARITY_FALLS, CutoffCertainty.UNSURE)
-    certainty = _certainty(abs(squares[0] - usual), usual)
     latest = profile.first_below(LATEST_LEVEL * profile.plateau) or rank
     # Noise lowers the similarity of weak tissue, so the fall comes early. The component at the edge of the square is
     # a mixture of tissue and blood, and is kept.
     edge = max(usual, min(squares[0], latest) - 1)
     reason = CutoffReason.TISSUE_SQUARE if edge > usual else CutoffReason.SIMILARITY_FALLS
-    return _Decision(edge, reason, certainty)
+    outside = max(usual - squares[0], squares[0] - latest, 0)
+    return _Decision(edge, reason, _certainty(outside, edge))
 
 
 def _certainty(distance: int, low: int) -> CutoffCertainty:

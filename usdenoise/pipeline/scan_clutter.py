@@ -51,7 +51,7 @@ def scan_clutter(
         Maps over the chunks.
     """
     is_automatic = options.low_cutoff == "auto" and options.refit == "all"
-    if is_automatic and found.is_raisable and found.cutoff.certainty == CutoffCertainty.UNSURE:
+    if is_automatic and found.is_raisable and found.cutoff.certainty != CutoffCertainty.SURE:
         found = first_without_leak(_tried(recording, found, options, executor), MOST_SCAN_LEAK)
     return found, _with_lags(found, options)
 
