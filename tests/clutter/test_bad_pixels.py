@@ -87,7 +87,9 @@ def test_a_stack_of_few_levels_is_not_saturated():
     highest = np.concatenate([[1.0] * 4, np.linspace(0.1, 0.9, 96)])
     assert saturated_pixels(highest, -highest).sum() == 4
     # At one extreme alone
-    assert not saturated_pixels(highest, -0.5 * highest).any()
+    low = np.linspace(-1.2, -0.1, 100)
+    for found in (saturated_pixels(highest, low), saturated_pixels(-low, -highest)):
+        assert np.flatnonzero(found).tolist() == [0, 1, 2, 3]
 
 
 def test_pixels_that_clip_in_blocks_of_a_session_are_masked():

@@ -82,9 +82,8 @@ class BadPixels:
         return lines + [", ".join(f"{letter} = {number}" for letter, number in pixel) for pixel in pixels]
 
 
-AT_EXTREME, NEAR_EXTREME, BOTH_SIGNS = 1e-4, 0.02, 0.01
-"""Relative distances from the extreme within which values are clipped, near it, and of one size with the other sign. The two
-extremes of int16 differ by 3e-5, those of int8 by 0.008."""
+AT_EXTREME, NEAR_EXTREME = 1e-4, 0.02
+"""Relative distances from the extreme within which values are clipped, and near it."""
 
 FEWEST_SATURATED, MOST_SATURATED = 3, 0.5
 """Fewest pixels at each extreme that are clipped, and largest share of the image: more are a stack of few levels."""
@@ -121,7 +120,7 @@ def part_extremes(x: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def saturated_pixels(highest: NDArray[np.float64], lowest: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return the pixels that are clipped: those at the extreme of all, if there are several at both extremes.
+    """Return the pixels that are clipped: those at an extreme of all, if there are several.
 
     The largest values of pixels that are not clipped differ: few are at the extreme, and more are near it.
 
@@ -130,18 +129,14 @@ def saturated_pixels(highest: NDArray[np.float64], lowest: NDArray[np.float64]) 
     highest, lowest : (n_pixels,) arrays
         Largest and smallest value of the parts of each pixel, from :func:`part_extremes`.
     """
-    none: NDArray[np.bool_] = np.zeros(len(highest), bool)
-    found = none.copy()
-    top, bottom = float(np.max(highest)), -float(np.min(lowest))
-    if min(top, bottom) <= (1 - BOTH_SIGNS) * max(top, bottom) or not top > 0:
-        return none
-    for values, extreme in ((highest, top), (-lowest, bottom)):
+    found: NDArray[np.bool_] = np.zeros(len(highest), bool)
+    for values in (highest, -lowest):
+        extreme = float(np.max(values))
         at, near = (values >= (1 - within) * extreme for within in (AT_EXTREME, NEAR_EXTREME))
         n_at = int(np.count_nonzero(at))
-        if n_at < max(FEWEST_SATURATED, int(np.count_nonzero(near)) - n_at):
-            return none
-        found |= at
-    return found if found.mean() <= MOST_SATURATED else none
+        if extreme > 0 and n_at >= max(FEWEST_SATURATED, int(np.count_nonzero(near)) - n_at):
+            found |= at
+    return found if found.mean() <= MOST_SATURATED else np.zeros(len(found), bool)
 
 
 NOISY, MOST_NOISY = 3.0, 0.3
