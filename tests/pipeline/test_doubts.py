@@ -11,6 +11,7 @@ import usdenoise
 from tests.conftest import all_frames
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import missing_share, speckle_likeness
+from usdenoise.frames.data_checks import value_step
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.doubts import find_doubts
 
@@ -225,6 +226,35 @@ def test_frames_in_no_order_are_a_doubt(right: NDArray[np.complex64], good: usde
     assert "frame-order" in [doubt.code for doubt in found.doubts]
     # The filter does not need the order of the frames
     assert np.corrcoef(found.blood_power.ravel(), good.power_doppler.ravel())[0, 1] > 0.8
+
+
+def rounded(stack: NDArray[np.complex64], most: int, scale: float = 1.0) -> NDArray[np.complex64]:
+    step = max(np.abs(stack.real).max(), np.abs(stack.imag).max()) / most
+    return (scale * (np.round(stack.real / step) + 1j * np.round(stack.imag / step))).astype(np.complex64)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_noise_that_is_rounding_errors_is_a_doubt(right: NDArray[np.complex64], scale: float) -> None:
+    # Tissue is 45 dB over the blood: 8 bits have steps above it, and 16 bits do not
+    assert "rounding" in codes(rounded(right, 127, scale))
+    assert "rounding" not in codes(rounded(right, 32767, scale))
+
+
+def test_rounded_blocks_of_a_session_are_a_doubt(right: NDArray[np.complex64]) -> None:
+    for most, is_doubtful in ((127, True), (32767, False)):
+        found = usdenoise.session(rounded(right, most), 50, axes="tzx").doubts
+        assert ("rounding" in [doubt.code for doubt in found]) == is_doubtful
+
+
+def test_the_step_of_values_is_found() -> None:
+    random = np.random.default_rng(0)
+    counts = random.integers(-500, 500, 400) + 1j * random.integers(-500, 500, 400)
+    assert value_step((0.3 * counts).astype(np.complex64)) == pytest.approx(0.3, rel=1e-5)
+    assert value_step((1e-4 * random.integers(-32768, 32768, 9000)).astype(np.float32)) == pytest.approx(1e-4)
+    assert value_step(np.where(counts.real > 400, np.nan, counts.real)) == 1
+    # Values of floating-point numbers are multiples of a step that does not count
+    assert value_step(random.standard_normal(400).astype(np.float32)) < 1e-6
+    assert value_step(np.full(9, 3.0)) == value_step(np.full(9, np.nan)) == 0
 
 
 def test_two_recordings_in_one_stack_do_not_repeat() -> None:

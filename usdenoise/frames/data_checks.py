@@ -316,6 +316,59 @@ def unordered_doubt(right: NDArray[Any], energy: NDArray[np.float64], noise: flo
     return "frame-order", sentence
 
 
+MOST_ROUNDING = 0.5
+"""Share of rounding errors in the noise from which they are a doubt."""
+
+MULTIPLE = 0.02
+"""Largest distance from a multiple of the step, over the step, of values that have steps."""
+
+
+def value_step(values: NDArray[np.inexact]) -> float:
+    """Return the step of which all real and imaginary parts are multiples; 0 if there is none.
+
+    Parameters
+    ----------
+    values : array
+        Some values of a stack; NaN in unobserved entries.
+    """
+    parts = np.stack([values.real, values.imag]) if np.iscomplexobj(values) else values
+    levels = np.unique(np.abs(parts[np.isfinite(parts)]).astype(np.float64))
+    if len(levels) < 2:
+        return 0.0
+    step = float(np.diff(levels).min())
+    # In single precision the step is only roughly the least difference; each larger level tells it more exactly.
+    for count in 2 ** np.arange(1, len(levels).bit_length() + 1):
+        multiples = np.round(levels[:count] / step)
+        if multiples.any():
+            step = float(multiples @ levels[:count] / (multiples @ multiples))
+    multiples = levels / step
+    return step if np.abs(multiples - np.round(multiples)).max() < MULTIPLE else 0.0
+
+
+def rounding_doubt(step: float, n_parts: int, noise_power: float) -> tuple[str, str] | None:
+    """Return the doubt that the noise is rounding errors, which hide what is weaker than them; None without reason.
+
+    Errors of rounding to a step have the power step^2 / 12 in each real or imaginary part.
+
+    Parameters
+    ----------
+    step : float
+        Step of the values, from :func:`value_step`.
+    n_parts : int
+        2 for complex values, 1 for real ones.
+    noise_power : float
+        Mean power of the noise in an entry.
+    """
+    power = n_parts * step**2 / 12
+    if power <= MOST_ROUNDING * noise_power:
+        return None
+    sentence = (
+        f"the values are multiples of {step:.6g}, and at least {100 * MOST_ROUNDING:.0f} % of the noise are their rounding "
+        "errors: blood may be lost in them; store the IQ in smaller steps"
+    )
+    return "rounding", sentence
+
+
 def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
     """Return why consecutive frames may not be what they are read as: a code and a sentence for each reason.
 

@@ -32,7 +32,7 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
-from usdenoise.frames.data_checks import time_axis, unordered_doubt
+from usdenoise.frames.data_checks import rounding_doubt, time_axis, unordered_doubt
 from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
 from usdenoise.frames.registration import displacements, middle_part
@@ -240,6 +240,7 @@ def estimate_clutter(
         )
 
     found = estimated(recording, known)
+    step = found.inspection.step
 
     def has_enough(bad: NDArray[np.bool_]) -> bool:
         return int(np.count_nonzero(found.grid.mask.ravel() & ~bad)) >= len(found.singular_values)
@@ -268,7 +269,10 @@ def estimate_clutter(
         known = replace(known, bad_pixels=known.bad_pixels | bad)
         found = estimated(found.recording, known)
     if is_looked_at:
-        known = replace(known, doubts=(*found.inspection.doubts, *_unordered(found), *_flickering(found)))
+        n_parts = 2 if recording.dtype.kind == "c" else 1
+        rounded = rounding_doubt(step, n_parts, found.estimate.noise_rms**2)
+        doubts = (*found.inspection.doubts, *_unordered(found), *_flickering(found))
+        known = replace(known, doubts=doubts if rounded is None else (*doubts, rounded))
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
     if (
         not found.is_static

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
-from usdenoise.frames.data_checks import order_doubts, value_doubts
+from usdenoise.frames.data_checks import order_doubts, value_doubts, value_step
 from usdenoise.frames.registration import displacements, middle_part
 from usdenoise.linalg.array_library import columns, dtype_of, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor, ThreadExecutor
@@ -100,6 +100,8 @@ class Inspection:
         Envelopes of the middle of the image.
     doubts : tuple of (str, str)
         Code and sentence of each reason why the chunk in the middle may not be what it is read as.
+    step : float
+        Step of which the values of the frame in the middle are multiples; 0 without one.
     """
 
     energy: NDArray[np.float64]
@@ -111,6 +113,7 @@ class Inspection:
     sample: NDArray[Any]
     envelopes: NDArray[np.float32]
     doubts: tuple[tuple[str, str], ...] = ()
+    step: float = 0.0
 
     @classmethod
     def empty(cls, n_frames: int, n_pixels: int, gathered: Gathered, dtype: np.dtype[Any]) -> "Inspection":
@@ -183,6 +186,7 @@ def inspect(recording: Recording, executor: Executor, needs_all: bool) -> tuple[
         np.maximum(total.highest, chunk.highest, out=total.highest)
         np.minimum(total.lowest, chunk.lowest, out=total.lowest)
         total.doubts += chunk.doubts
+        total.step = max(total.step, chunk.step)
         if chunk.frame_energy.base is not total.frame_energy:
             # It comes from another process.
             into = total.part(gathered, first, stop)
@@ -229,6 +233,7 @@ def look(x: Any, gathered: Gathered, into: Inspection, first: int = 0) -> Inspec
         here = to_host(x)
         of_values = () if np.iscomplexobj(here) else value_doubts(here, gathered.axes, gathered.shape)
         into.doubts = (*order_doubts(here, gathered.axes, gathered.shape), *of_values)
+        into.step = value_step(here[gathered.middle_frame - first])
     # Some frames at a time take less memory.
     for frames in row_blocks(n, PICKED_FRAMES):
         into.sample[:, frames] = columns(x[frames, :], gathered.sample).T
