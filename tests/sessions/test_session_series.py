@@ -17,14 +17,12 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.series import (
-    LEAK_CHANGE,
     MODEL_BLOCKS,
     MOST_RESCALED,
     SMOOTHING,
     BlockLags,
     Series,
     SeriesModel,
-    band_weights,
 )
 from usdenoise.sessions.measured_block import MeasuredBlock, measure_block
 
@@ -123,19 +121,6 @@ def slow_series(
             change = weights[pixel] @ (spectra[number][pixel] - mean[pixel])
             series[number, pixel] = mean_power[pixel] + scale[pixel] * change
     return series
-
-
-def test_the_weights_of_bands_are_those_of_their_covariance() -> None:
-    rng = np.random.default_rng(0)
-    blood, variance = rng.exponential(size=(2, 7, 12))
-    leaked = rng.standard_normal((7, 12))
-    leaked[0] = 0
-    found = band_weights(blood, variance, leaked)
-    for pixel in range(7):
-        covariance = np.diag(variance[pixel]) + LEAK_CHANGE**2 * np.outer(leaked[pixel], leaked[pixel])
-        wanted = np.linalg.solve(covariance, blood[pixel])
-        wanted *= blood[pixel].mean() / (wanted @ blood[pixel])
-        np.testing.assert_allclose(found[pixel], wanted, rtol=1e-9)
 
 
 @pytest.mark.parametrize("bad", [(), (2, 5)])

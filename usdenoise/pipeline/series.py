@@ -40,11 +40,6 @@ LEAST_KEPT = 0.15
 MODEL_BLOCKS = 10
 """Number of blocks at which the variance of a spectrum has the weight of the speckle variance, (S + N)^2."""
 
-LEAK_CHANGE = 0.5
-"""Relative standard deviation of the leak from block to block. On two sessions with tissue 45 and 50 dB over blood a step
-of 10 % of blood over the noise read 9.4 and 9.5 with 0, 9.5 with 0.5 and 9.7 to 10.0 with 3; activated pixels with t > 3
-were 8 % fewer with 0.5 and 35 to 50 % fewer with 3."""
-
 QUIET_SHARE = 0.2
 """Blood and leaked tissue over the noise up to which a band of a pixel shows how strong the noise of a block is."""
 
@@ -410,10 +405,10 @@ class Series:
 
         With the mean spectrum S of the blood at a pixel, and the variance of its bands from block to block, the weights W =
         S / var find a change of the blood best where bands are independent. Bands in which tissue leaks at times vary more
-        than their blood is worth, and count little; bands in which it leaks together count less (:func:`band_weights`). The
-        variance comes from differences of neighbouring blocks, so that slow changes and the activation do not count. W is
-        scaled up so that the mean of the weighted sum, averaged over the neighbourhood, is not below the blood map of the
-        mean of the blocks. The mean of the series is this map; with one good block it is the blood map of that block.
+        than their blood is worth, and count little. The variance comes from differences of neighbouring blocks, so that
+        slow changes and the activation do not count. W is scaled up so that the mean of the weighted sum, averaged over the
+        neighbourhood, is not below the blood map of the mean of the blocks. The mean of the series is this map; with one
+        good block it is the blood map of that block.
 
         Parameters
         ----------
@@ -436,7 +431,7 @@ class Series:
             # Identical blocks, such as copies of a file, have no variance.
             usual = float(np.median(measured / np.maximum(variance, TINY))) or 1.0
             variance = (pairs * measured + MODEL_BLOCKS * usual * variance) / (pairs + MODEL_BLOCKS)
-        weights = band_weights(blood, variance, leaked)
+        weights = band_weights(blood, variance)
         # The map compensates for blood that the filter removed and the bands do not have.
         shown, known = (
             grid.average(power[:, None], WIDE) for power in (maps.blood_power, np.vecdot(weights, above))
@@ -479,27 +474,19 @@ def _quiet_bands(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> NDA
     return np.where(signal < QUIET_SHARE * noise[:, None], 1 / np.maximum(noise, floor)[:, None], 0)
 
 
-def band_weights(
-    blood: NDArray[np.float64], variance: NDArray[np.float64], leaked: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the weights W of the bands that find a change of the blood best.
-
-    They are C^-1 S with the covariance C = diag(variance) + c^2 L L^T from block to block: bands change on their own, but
-    for the leak L, which changes in all of them alike (inverse of Sherman and Morrison, Ann. Math. Stat. 21, 1950).
+def band_weights(blood: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weights W = S / v of the bands that find a change of the blood best where they change on their own.
 
     Parameters
     ----------
-    blood, variance, leaked : (n_signal, 2 L) arrays
-        Mean spectrum S of the blood, variance of the bands from block to block, and mean spectrum of the leak.
+    blood, variance : (n_signal, 2 L) arrays
+        Mean spectrum S of the blood, and variance v of the bands from block to block.
 
     Returns
     -------
     (n_signal, 2 L) float64 array
         For which sum W S is the mean of S.
     """
-    variance = np.maximum(variance, TINY)
-    of_leak = LEAK_CHANGE**2 * leaked / variance
-    share = np.vecdot(of_leak, blood) / (1 + np.vecdot(of_leak, leaked))
-    weights: NDArray[np.float64] = (blood - share[:, None] * leaked) / variance
+    weights: NDArray[np.float64] = blood / np.maximum(variance, TINY)
     weights *= (blood.mean(axis=1) / np.maximum(np.vecdot(weights, blood), TINY))[:, None]
     return weights

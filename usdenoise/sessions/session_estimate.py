@@ -8,7 +8,6 @@ import numpy as np
 
 from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
-from usdenoise.clutter.clutter_cutoff import CLUTTER_FALL_DB, FALL_OVER
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Reference
 from usdenoise.linalg.executor import Executor
@@ -165,23 +164,10 @@ def _fit(
     executor: Executor,
     on_iteration: Callable[..., None] | None,
 ) -> ClutterEstimate:
-    """Return the estimate of the sample, with a cutoff where the singular values no longer fall steeply if it is higher.
-
-    What the interpolation of blocks that are shifted leaves of the tissue is not like its leading components.
-    """
+    """Return the estimate of the sample; bad frames that were given by their number are not in it."""
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     options = replace(options, bad_frames=bad_frames)
-    found = estimate_clutter(recording, options, executor, None, on_iteration, consecutive=sample.consecutive)
-    if not sample.is_shifted or options.low_cutoff != "auto" or not found.band.low:
-        return found
-    values = found.singular_values
-    falls = values[:-FALL_OVER] >= 10 ** (CLUTTER_FALL_DB / 20) * values[FALL_OVER:]
-    low = int(np.argmin(falls)) if not falls.all() else len(falls)
-    if low <= found.band.low:
-        return found
-    return with_cutoff(
-        recording, executor, found, low, "because the singular values fall steeply up to there"
-    )
+    return estimate_clutter(recording, options, executor, None, on_iteration, consecutive=sample.consecutive)
 
 
 def _raised(

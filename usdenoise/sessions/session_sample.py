@@ -61,8 +61,6 @@ class Sample:
         Entries that are filled in and do not count: NaN after the blocks are aligned.
     consecutive : ConsecutiveFrames
         What the frames of one of the blocks show.
-    is_shifted : bool
-        Whether some were shifted back; by default not.
     """
 
     blocks: list[Block]
@@ -71,7 +69,6 @@ class Sample:
     values: NDArray[np.inexact]
     missing: NDArray[np.bool_]
     consecutive: ConsecutiveFrames
-    is_shifted: bool = False
 
     @property
     def edges(self) -> NDArray[np.intp]:
@@ -359,7 +356,7 @@ def aligned_sample(
     for part, aligned in executor.local.map(lambda item: (item[0], reference.apply(*item)), items):
         part[:] = aligned
     sample.values[:, ~reference.mask.ravel()] = 0
-    return replace(sample, is_shifted=any(alignment.is_shifted for alignment in alignments)), reference
+    return sample, reference
 
 
 def _own_length(blocks: Sequence[Block], number: int) -> int:
