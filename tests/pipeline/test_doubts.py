@@ -246,6 +246,28 @@ def test_rounded_blocks_of_a_session_are_a_doubt(right: NDArray[np.complex64]) -
         assert ("rounding" in [doubt.code for doubt in found]) == is_doubtful
 
 
+def averaged(stack: NDArray[np.complex64], how: str) -> NDArray[np.complex64]:
+    """Means of two neighbouring frames, or frames with persistence."""
+    if how == "sliding":
+        return (stack[1:] + stack[:-1]) / 2
+    result = stack.copy()
+    for t in range(1, len(stack)):
+        result[t] = (result[t - 1] + stack[t]) / 2
+    return result
+
+
+@pytest.mark.parametrize("how", ["sliding", "persistence"])
+def test_frames_that_were_averaged_are_a_doubt(right: NDArray[np.complex64], how: str) -> None:
+    assert "correlated-noise" not in codes(right)
+    assert "correlated-noise" in codes(averaged(right, how))
+
+
+def test_averaged_frames_of_a_session_are_a_doubt(right: NDArray[np.complex64]) -> None:
+    for stack, is_doubtful in ((averaged(right, "sliding"), True), (right, False)):
+        found = usdenoise.session(stack, 50, axes="tzx").doubts
+        assert ("correlated-noise" in [doubt.code for doubt in found]) == is_doubtful
+
+
 def test_the_step_of_values_is_found() -> None:
     random = np.random.default_rng(0)
     counts = random.integers(-500, 500, 400) + 1j * random.integers(-500, 500, 400)

@@ -149,6 +149,28 @@ def missing_share(power: NDArray[np.float64], blood_power: NDArray[np.float64], 
     return float(np.clip(above - blood_power, 0, None).sum()) / max(float(above.sum()), TINY)
 
 
+def quiet_correlation(lags: NDArray[Any], white: NDArray[Any], grid: Neighbourhood) -> float:
+    """Return how neighbouring frames correlate where least power is left, minus the correlation of white noise there.
+
+    It is about 0 where this is noise that is white over frames. It is large if slow flow is everywhere, or if frames were
+    averaged over time: then noise looks like slow flow.
+
+    Parameters
+    ----------
+    lags : (n_signal, L) array
+        Lagged products after the filter.
+    white : (L,) array
+        Lags of white noise after the filter.
+    grid : Neighbourhood
+        Shape of the image, and the pixels that have a signal.
+    """
+    power = lags[:, 0].real
+    quiet = (power > 0) & (power <= grid.floor_of_depth(power, FLOOR_QUANTILE))
+    if not quiet.any():
+        return 0.0
+    return float(np.median(lags[quiet, 1].real / power[quiet]) - white[1].real / white[0].real)
+
+
 def speckle_likeness(
     blood_power: NDArray[np.float64], tissue: NDArray[np.float64], grid: Neighbourhood
 ) -> float:
@@ -218,6 +240,8 @@ class PictureQuality:
         Share of the power above its own floor that the blood map does not contain, from :func:`missing_share`; by default 0.
     speckle_likeness : float
         Correlation of the blood map with the speckle of the tissue, from :func:`speckle_likeness`; by default 0.
+    quiet_correlation : float
+        Correlation of neighbouring frames where least power is left, from :func:`quiet_correlation`; by default 0.
     steadiness : float or None
         Correlation of the blood in the first and in the second half of the frames; None (the default) if it is not known.
     """
@@ -231,6 +255,7 @@ class PictureQuality:
     noisy_share: float = 0.0
     missing_share: float = 0.0
     speckle_likeness: float = 0.0
+    quiet_correlation: float = 0.0
     steadiness: float | None = None
 
     @property

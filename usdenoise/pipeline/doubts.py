@@ -29,6 +29,10 @@ MOST_MISSING, MOST_SPECKLE = 0.1, 0.23
 """Share of the power above its floor that the blood map lacks, and correlation of the blood map with the speckle of the
 tissue, from which it is doubtful. benchmarks/RECORDS.md has both for stacks of two simulators."""
 
+MOST_QUIET_CORRELATION = 0.4
+"""Correlation of neighbouring frames, above that of white noise, where least power is left, from which noise may be blood in
+the map. benchmarks/RECORDS.md has it for stacks of two simulators, as they are and averaged over frames."""
+
 LEAST_REPEATABLE = 0.5
 """Correlation of the blood maps of two halves of the frames below which they are doubtful."""
 
@@ -60,7 +64,15 @@ class Doubt:
 
 ABOUT_BLOOD = (
     *("few-frames", "cutoff-unsure", "cutoff-low", "cutoff-high"),
-    *("no-blood", "tissue", "map-incomplete", "speckle", "repeatability", "vessels-everywhere"),
+    *(
+        "no-blood",
+        "tissue",
+        "map-incomplete",
+        "speckle",
+        "correlated-noise",
+        "repeatability",
+        "vessels-everywhere",
+    ),
 )
 """Codes of doubts about blood and its maps, which do not apply to stacks for localisation."""
 
@@ -162,6 +174,12 @@ def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
             "tissue"
         )
         doubts.append(("speckle", sentence))
+    if picture.quiet_correlation > MOST_QUIET_CORRELATION:
+        sentence = (
+            f"neighbouring frames correlate by {picture.quiet_correlation:.2f} where least power is left: slow flow or "
+            "tissue is everywhere, or frames were averaged over time, and the map shows noise as blood"
+        )
+        doubts.append(("correlated-noise", sentence))
     if picture.steadiness is not None and picture.steadiness < LEAST_REPEATABLE:
         sentence = (
             "the first and the second half of the frames show different vessels (correlation "

@@ -22,6 +22,7 @@ from usdenoise.blood.picture_quality import (
     judge_picture,
     leaked_tissue,
     missing_share,
+    quiet_correlation,
     share_above_noise,
     speckle_likeness,
 )
@@ -362,6 +363,7 @@ class Series:
             speckle_likeness=speckle_likeness(
                 blood.blood_power, clutter.grid.at_signal(clutter.tissue), clutter.grid
             ),
+            quiet_correlation=quiet_correlation(mean.lags, projection.white, clutter.grid),
             steadiness=self._steadiness(blood),
         )
         return SeriesMaps(blood.blood_power, blood.noise_power, quality, None if is_single else mean)
@@ -436,7 +438,8 @@ class Series:
         shown, known = (
             grid.average(power[:, None], WIDE) for power in (maps.blood_power, np.vecdot(weights, above))
         )
-        weights *= np.clip(shown / np.maximum(known, TINY), 1, MOST_RESCALED)
+        known = np.maximum(known, TINY)
+        weights *= np.clip(shown, known, MOST_RESCALED * known) / known
         of_lags, noise = spectra.weights_of_lags(weights), maps.noise_power
         noise_lags = (noise * clutter.kept_share)[:, None] * spectra.white_lags
         quiet = _quiet_bands(blood + leaked, noise)

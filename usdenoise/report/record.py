@@ -28,6 +28,7 @@ class BloodRecord:
     noisy_share: float
     missing_share: float
     speckle_likeness: float
+    quiet_correlation: float
     steadiness: float | None
     sentence: str
 
