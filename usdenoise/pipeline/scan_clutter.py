@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import clutter_projection
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
-from usdenoise.clutter.clutter_cutoff import CutoffCertainty
+from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, interpolated
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -37,7 +37,8 @@ def scan_clutter(
 ) -> tuple[ClutterEstimate, Clutter]:
     """Return the estimate of a scan with a cutoff that leaves little tissue, and its clutter.
 
-    An automatic cutoff that is unsure is tried on the chunks in the middle of the scan, and raised while tissue leaks.
+    An automatic cutoff that is not sure, or that the tissue square moved beyond the fall of the similarity, is tried on the
+    chunks in the middle of the scan, and raised while tissue leaks.
 
     Parameters
     ----------
@@ -51,7 +52,9 @@ def scan_clutter(
         Maps over the chunks.
     """
     is_automatic = options.low_cutoff == "auto" and options.refit == "all"
-    if is_automatic and found.is_raisable and found.cutoff.certainty != CutoffCertainty.SURE:
+    rests_on_fall = found.cutoff.reason is CutoffReason.SIMILARITY_FALLS
+    is_settled = found.cutoff.certainty == CutoffCertainty.SURE and rests_on_fall
+    if is_automatic and found.is_raisable and not is_settled:
         found = first_without_leak(_tried(recording, found, options, executor), MOST_SCAN_LEAK)
     return found, _with_lags(found, options)
 
