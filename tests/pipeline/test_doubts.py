@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import usdenoise
 from tests.conftest import all_frames
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.picture_quality import missing_share, speckle_likeness
+from usdenoise.blood.picture_quality import FLOOR_QUANTILE, missing_share, speckle_likeness
 from usdenoise.frames.data_checks import value_step
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.doubts import find_doubts
@@ -289,11 +289,12 @@ def test_two_recordings_in_one_stack_do_not_repeat() -> None:
 
 def test_a_map_without_what_power_doppler_shows_is_a_doubt(good: usdenoise.DenoiseResult) -> None:
     grid, power = Neighbourhood.whole(good.power_doppler.shape), good.power_doppler.ravel().astype(float)
-    assert missing_share(power, good.blood_power.ravel().astype(float), grid) < 0.05
+    floor = grid.floor_of_depth(power, FLOOR_QUANTILE)
+    assert missing_share(power, good.blood_power.ravel().astype(float), floor) < 0.05
     half = np.where(np.arange(power.size) % SHAPE[1] < SHAPE[1] // 2, good.blood_power.ravel(), 0).astype(
         float
     )
-    share = missing_share(power, half, grid)
+    share = missing_share(power, half, floor)
     assert 0.2 < share < 0.8
     quality = replace(good.picture_quality, missing_share=share)
     assert [doubt.code for doubt in find_doubts(good, quality, "tzx")] == ["map-incomplete"]

@@ -129,7 +129,9 @@ FLOOR_QUANTILE, ABOVE_FLOOR = 0.2, 2.0
 """Quantile of the power at a depth that is its floor, and power over the floor from which it stands out."""
 
 
-def missing_share(power: NDArray[np.float64], blood_power: NDArray[np.float64], grid: Neighbourhood) -> float:
+def missing_share(
+    power: NDArray[np.float64], blood_power: NDArray[np.float64], floor: NDArray[np.float64]
+) -> float:
     """Return the share of the power above its own floor that a blood map does not contain; 0 if nothing stands out.
 
     The floor of a depth is a low quantile of its power, interpolated where it rises and falls again over depth. It does
@@ -141,15 +143,14 @@ def missing_share(power: NDArray[np.float64], blood_power: NDArray[np.float64], 
         Power after the clutter filter.
     blood_power : (n_signal,) array
         The blood map.
-    grid : Neighbourhood
-        Shape of the image, and the pixels that have a signal.
+    floor : (n_signal,) array
+        The floor, :meth:`usdenoise.blood.neighbourhood.Neighbourhood.floor_of_depth` of the power at FLOOR_QUANTILE.
     """
-    floor = grid.floor_of_depth(power, FLOOR_QUANTILE)
     above = np.where(power > ABOVE_FLOOR * floor, power - floor, 0)
     return float(np.clip(above - blood_power, 0, None).sum()) / max(float(above.sum()), TINY)
 
 
-def quiet_correlation(lags: NDArray[Any], white: NDArray[Any], grid: Neighbourhood) -> float:
+def quiet_correlation(lags: NDArray[Any], white: NDArray[Any], floor: NDArray[np.float64]) -> float:
     """Return how neighbouring frames correlate where least power is left, minus the correlation of white noise there.
 
     It is about 0 where this is noise that is white over frames. It is large if slow flow is everywhere, or if frames were
@@ -158,14 +159,14 @@ def quiet_correlation(lags: NDArray[Any], white: NDArray[Any], grid: Neighbourho
     Parameters
     ----------
     lags : (n_signal, L) array
-        Lagged products after the filter.
+        Lags of the filtered frames, noise included.
     white : (L,) array
         Lags of white noise after the filter.
-    grid : Neighbourhood
-        Shape of the image, and the pixels that have a signal.
+    floor : (n_signal,) array
+        As in :func:`missing_share`.
     """
     power = lags[:, 0].real
-    quiet = (power > 0) & (power <= grid.floor_of_depth(power, FLOOR_QUANTILE))
+    quiet = (power > 0) & (power <= floor)
     if not quiet.any():
         return 0.0
     return float(np.median(lags[quiet, 1].real / power[quiet]) - white[1].real / white[0].real)

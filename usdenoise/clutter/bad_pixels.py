@@ -86,7 +86,7 @@ AT_EXTREME, NEAR_EXTREME = 1e-4, 0.02
 """Relative distances from the extreme within which values are clipped, and near it."""
 
 FEWEST_SATURATED, MOST_SATURATED = 3, 0.5
-"""Fewest pixels at each extreme that are clipped, and largest share of the image: more are a stack of few levels."""
+"""Fewest pixels at an extreme that are clipped, and largest share of the image: more are a stack of few levels."""
 
 
 def part_extremes(x: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -317,7 +317,7 @@ def unordered_doubt(right: NDArray[Any], energy: NDArray[np.float64], noise: flo
 
 
 MOST_ROUNDING = 0.5
-"""Share of rounding errors in the noise from which they are a doubt."""
+"""Share of rounding errors in the noise from which they are a doubt: most of the noise is no noise of the recording."""
 
 MULTIPLE = 0.02
 """Largest distance from a multiple of the step, over the step, of values that have steps."""

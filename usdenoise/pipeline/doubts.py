@@ -30,8 +30,8 @@ MOST_MISSING, MOST_SPECKLE = 0.1, 0.23
 tissue, from which it is doubtful. benchmarks/RECORDS.md has both for stacks of two simulators."""
 
 MOST_QUIET_CORRELATION = 0.4
-"""Correlation of neighbouring frames, above that of white noise, where least power is left, from which noise may be blood in
-the map. benchmarks/RECORDS.md has it for stacks of two simulators, as they are and averaged over frames."""
+"""Correlation of neighbouring frames where least power is left, from which the map may show noise as blood. White noise
+has 0. benchmarks/RECORDS.md has it for stacks of two simulators, as they are and averaged over frames."""
 
 LEAST_REPEATABLE = 0.5
 """Correlation of the blood maps of two halves of the frames below which they are doubtful."""
@@ -64,15 +64,8 @@ class Doubt:
 
 ABOUT_BLOOD = (
     *("few-frames", "cutoff-unsure", "cutoff-low", "cutoff-high"),
-    *(
-        "no-blood",
-        "tissue",
-        "map-incomplete",
-        "speckle",
-        "correlated-noise",
-        "repeatability",
-        "vessels-everywhere",
-    ),
+    *("no-blood", "tissue", "map-incomplete", "speckle", "correlated-noise"),
+    *("repeatability", "vessels-everywhere"),
 )
 """Codes of doubts about blood and its maps, which do not apply to stacks for localisation."""
 

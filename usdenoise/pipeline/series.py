@@ -17,6 +17,7 @@ from usdenoise.blood.clutter_projection import ClutterProjection, removed_by
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import HALVES, TINY, noise_map
 from usdenoise.blood.picture_quality import (
+    FLOOR_QUANTILE,
     WIDE,
     PictureQuality,
     judge_picture,
@@ -356,14 +357,15 @@ class Series:
             is_single, n_frames = True, float(np.max(self.last.observed))
         share = share_above_noise(mean.leak[:, 0].real, power, mean.noise * projection.white[0].real)
         quality = judge_picture(blood, round(n_frames), clutter.power, share)
+        floor = clutter.grid.floor_of_depth(power, FLOOR_QUANTILE)
         quality = replace(
             quality,
             noisy_share=_share_of_white(mean.lags, clutter.grid),
-            missing_share=missing_share(power, blood.blood_power, clutter.grid),
+            missing_share=missing_share(power, blood.blood_power, floor),
             speckle_likeness=speckle_likeness(
                 blood.blood_power, clutter.grid.at_signal(clutter.tissue), clutter.grid
             ),
-            quiet_correlation=quiet_correlation(mean.lags, projection.white, clutter.grid),
+            quiet_correlation=quiet_correlation(mean.lags, projection.white, floor),
             steadiness=self._steadiness(blood),
         )
         return SeriesMaps(blood.blood_power, blood.noise_power, quality, None if is_single else mean)
