@@ -4,7 +4,8 @@ Every command that removes clutter components filters with :func:`filter_chunk`.
 in either memory order. It needs no other chunk, so chunks may be filtered in any order and in any process.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from usdenoise.linalg.low_rank import fit_gapped_rows
 from usdenoise.linalg.tall_matrices import column_squared_norms, row_blocks
 from usdenoise.pipeline.measures import Clutter, Measures
 from usdenoise.pipeline.recording import Chunk, Here, map_chunks
-from usdenoise.stack.arrays import pack, unpack
+from usdenoise.stack.arrays import pack
 
 TILE_ENTRIES = 40_000
 """Entries of a tile of pixels: with its copies it stays in a cache of 1 MB. With 65,000 the tiles of a block of
@@ -88,114 +89,74 @@ def filter_chunk(
     Measures
         The measures of the chunk.
     """
-    # A block of a session as it is in the reference of the session
+    # Before: the block as it is in the reference of its session, its coefficients A, (n, r), and V, (n, q)
     alignment, mask = None, clutter.grid.mask.ravel()
     if clutter.reference is not None:
         x, alignment = clutter.reference.align(x)
         mask = mask & clutter.reference.mask.ravel()
-    (n, n_pixels), n_lags, xp = x.shape, clutter.n_lags, namespace(x)
+    (n, n_pixels), xp, is_on_host = x.shape, namespace(x), isinstance(x, np.ndarray)
+    zero = xp.zeros_like(x[:1, :1])
     first, n_frames = place or (0, n)
-    parts = [(0, n, 0)] if place is None else half_parts(n_frames, first, first + n)
-    x, coefficients, bits = _coefficients(x, clutter, excluded, slice(first, first + n))
-    observed = None if bits is None else unpack(bits, n_pixels) | ~mask
-    n_unobserved = 0 if observed is None else int(np.count_nonzero(~observed[~excluded]))
-    if not n_unobserved:
-        observed = None
-    # Temporal components, (n, q), and the components of all frames that are kept or filled in, (n, r)
+    x, coefficients, bits, observed = _coefficients(x, clutter, excluded, slice(first, first + n), mask)
     temporal, strongest = _temporal(x, coefficients[:, : clutter.low], clutter, excluded, observed, usual)
-    band, is_filled = slice(clutter.low, clutter.high), observed is not None or excluded.any()
-    n_ends, dtype = 0 if place is None else min(max(n_lags - 1, 0), n), dtype_of(x)
-    ends, seen = (np.zeros((2, n_pixels, n_ends), kind) for kind in (dtype, np.float32))
-    power, kept_power = np.zeros(n_pixels), np.zeros(n_pixels)
-    n_halves, wide = 1 if place is None else 2, np.result_type(dtype, np.float64)
-    sums = np.empty((n_halves, n_pixels, n_lags), wide)
-    counts = np.empty(sums.shape) if clutter.has_gaps or observed is not None else None
-    # What every tile needs is where the chunk is
-    u, zero, kept_tiles, lag_tiles = clutter.components(x), xp.zeros_like(x[:1, :1]), [], []
-    matrices = (coefficients, temporal, np.ascontiguousarray(temporal.conj().T), ~excluded[:, None])
-    a, v, v_h, used = (to_library(values, x) for values in matrices)
-    a_low = a[:, : clutter.low]
-    both, v_h_a = xp.concat([a_low, v], axis=1), v_h @ a_low
-    observed = None if observed is None else to_library(observed, x)
-    if is_on_host := isinstance(x, np.ndarray):
-        out = np.empty_like(x) if is_kept and out is None else out
-        # It stays in the cache
-        of_tile = min(max(TILE_ENTRIES // n, 32), 512)
-    else:
-        of_tile = max(DEVICE_TILE_ENTRIES // n, 1)
-    is_power_kept = observed is None and clutter.keeps_residual
-    for tile in row_blocks(n_pixels, of_tile):
-        y, tile_u = x[:, tile], u.removed[:, tile]
-        if is_on_host:
-            # Its rows are together in the cache.
-            y = y.copy()
-        if observed is None:
-            # Y = X - [A V] [U^T; W] with W = V^H (X - A U^T)
-            removed = both @ xp.concat([tile_u, v_h @ y - v_h_a @ tile_u])
-            y = np.subtract(y, removed, out=y) if is_on_host else y - removed
-        else:
-            y = xp.where(observed[:, tile], y - a_low @ tile_u, zero)
-            y -= v @ (v_h @ y)
-        counted = used if observed is None else used & observed[:, tile]
-        kept = measured = y
-        if is_filled:
-            measured = xp.where(counted, y, zero)
-        if not n_lags:
-            power[tile] = column_squared_norms(measured)
-        if is_filled or not clutter.keeps_residual:
-            # Unobserved entries and excluded frames are filled by the kept components
-            model = a[:, band] @ u.left[tile, band].T
-            kept = xp.where(counted, y, model) if clutter.keeps_residual else model
-            if not is_power_kept:
-                of_used = xp.where(used, kept, zero) if excluded.any() else kept
-                kept_power[tile] = column_squared_norms(of_used)
-        if out is not None:
-            out[:, tile] = to_host(kept)
-        if is_kept and not is_on_host:
-            kept_tiles.append(xp.asarray(kept, copy=True))
-        if n_lags:
-            lags = column_lag_sums(measured, n_lags, parts, n_halves, clutter.is_compiled)
-            if is_on_host:
-                sums[:, tile] = lags
-            else:
-                lag_tiles.append(lags)
+    a, v, used = (to_library(values, x) for values in (coefficients, temporal, ~excluded[:, None]))
+    is_observed = None if observed is None else to_library(observed, x)
+
+    # The filter, by tiles of pixels: what is measured has 0 for entries that do not count, and what is kept is filled there
+    tiles = filtered_tiles(x, clutter.components(x).removed, a[:, : clutter.low], v, is_observed)
+    if observed is not None or excluded.any() or clutter.has_gaps or not clutter.keeps_residual:
+        tiles = _filled_tiles(tiles, clutter, a, used, is_observed)
+
+    # The lags of what it leaves, the first of which is the power
+    n_lags, n_halves, parts = max(clutter.n_lags, 1), 1, [(0, n, 0)]
+    n_ends, wide = 0, np.result_type(dtype_of(x), np.float64)
+    if place is not None:
+        n_halves, parts, n_ends = 2, half_parts(n_frames, first, first + n), min(n_lags - 1, n)
+    lags = _Columns(np.empty((n_halves, n_pixels, n_lags), wide) if is_on_host else None)
+    kept = _Columns((np.empty_like(x) if out is None and is_kept else out) if is_on_host else None)
+    counts = np.empty((n_halves, n_pixels, n_lags)) if clutter.has_gaps or observed is not None else None
+    ends, seen = (np.zeros((2, n_pixels, n_ends), kind) for kind in (dtype_of(x), np.float32))
+    filled_power = None if observed is None and clutter.keeps_residual else np.empty(n_pixels)
+    for tile in tiles:
+        at, measured = tile.pixels, tile.measured
+        lags.put(at, column_lag_sums(measured, n_lags, parts, n_halves, clutter.is_compiled))
+        if is_kept or out is not None:
+            kept.put(at, tile.kept)
+        if filled_power is not None:
+            filled_power[at] = column_squared_norms(xp.where(used, tile.kept, zero))
         if n_ends:
-            ends[:, tile] = to_host(measured[:n_ends, :]).T, to_host(measured[n - n_ends :, :]).T
-        if counts is not None and n_lags:
-            weights = xp.astype(xp.broadcast_to(counted, y.shape), xp.float32)
-            lags = column_lag_sums(weights, n_lags, parts, n_halves, clutter.is_compiled)
-            counts[:, tile] = np.rint(to_host(lags))
-            seen[:, tile] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
-    if lag_tiles:
-        # All at once, as the device waits for each copy
-        there = to_host(lag_tiles[0] if len(lag_tiles) == 1 else xp.concat(lag_tiles, axis=1))
-        # The sums of chunks are added up in double precision.
-        sums = np.ascontiguousarray(there, None if place is None else wide)
-    if n_lags:
-        # Lag 0
-        power = sums[:, :, 0].real.sum(axis=0, dtype=np.float64)
-    if is_power_kept:
-        kept_power = power.copy()
+            ends[:, at] = to_host(measured[:n_ends, :]).T, to_host(measured[n - n_ends :, :]).T
+        if counts is not None:
+            weights = xp.astype(xp.broadcast_to(tile.counted, measured.shape), xp.float32)
+            of_tile = column_lag_sums(weights, n_lags, parts, n_halves, clutter.is_compiled)
+            counts[:, at] = np.rint(to_host(of_tile))
+            seen[:, at] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
+
+    # After: 0 in masked pixels. The sums of chunks are added up in double precision.
+    sums = np.ascontiguousarray(to_host(lags.joined()), None if place is None else wide)
+    filtered = kept.joined() if is_kept or out is not None else None
+    if not mask.all():
+        for values in (*sums, *ends):
+            values[~mask] = 0
+        if filled_power is not None:
+            filled_power[~mask] = 0
+        if filtered is not None and is_on_host:
+            filtered[:, ~mask] = 0
+        elif filtered is not None:
+            filtered = xp.where(to_library(mask, x), filtered, zero)
+    if out is not None and not is_on_host:
+        out[:] = to_host(filtered)
+    power = sums[:, :, 0].real.sum(axis=0, dtype=np.float64)
     # Kernels of a device that fail may leave zeros without an error
     is_empty = bits is None and not excluded.all() and coefficients.any() and not power.any()
     if not is_on_host and (is_empty or not np.isfinite(power).all()):
         raise InputError(
             "the device returned an empty or non-finite result", remedy="filter on the processor"
         )
-    filtered = None
-    if is_kept:
-        filtered = out if is_on_host else xp.concat(kept_tiles, axis=1)
-    if not mask.all():
-        for values in (power, kept_power, *sums, *ends):
-            values[~mask] = 0
-        if out is not None:
-            out[:, ~mask] = 0
-        if is_kept and not is_on_host:
-            filtered = xp.where(to_library(mask, x), filtered, zero)
     return Measures(
         excluded=excluded,
         power=power,
-        kept_power=kept_power,
+        kept_power=power.copy() if filled_power is None else filled_power,
         coefficients=coefficients,
         temporal=temporal,
         sums=sums,
@@ -203,11 +164,109 @@ def filter_chunk(
         ends=(ends[0], ends[1]),
         ends_seen=(seen[0], seen[1]),
         observed=bits,
-        n_unobserved=n_unobserved,
+        n_unobserved=0 if observed is None else int(np.count_nonzero(~observed[~excluded])),
         strongest=strongest,
         alignment=alignment,
-        filtered=filtered,
+        filtered=filtered if is_kept else None,
     )
+
+
+@dataclass(frozen=True)
+class FilteredTile:
+    """A filtered tile of m pixels of a chunk.
+
+    Attributes
+    ----------
+    pixels : slice
+        Its pixels.
+    measured, kept : (n, m) arrays
+        The filtered frames, as they are measured and as they are kept.
+    counted : (n, m) or (n, 1) boolean array, optional
+        Entries that count; by default all do.
+    """
+
+    pixels: slice
+    measured: Any
+    kept: Any
+    counted: Any = None
+
+
+def filtered_tiles(x: Any, u: Any, a: Any, v: Any, observed: Any = None) -> Iterator[FilteredTile]:
+    """Yield Y = (I - V V^H) (X - A U^T) by tiles of pixels: the filter, which needs no other chunk.
+
+    Parameters
+    ----------
+    x : (n, n_pixels) array
+        Frames X, with 0 for unobserved entries.
+    u : (k, n_pixels) array
+        Spatial components U^T of the clutter.
+    a, v : (n, k), (n, q) arrays
+        Their coefficients A, and orthonormal temporal components V.
+    observed : (n, n_pixels) boolean array, optional
+        Observed entries, outside of which X - A U^T is 0; by default all are observed.
+    """
+    xp, zero = namespace(x), namespace(x).zeros_like(x[:1, :1])
+    v_h, both = xp.conj(v).T, xp.concat([a, v], axis=1)
+    v_h_a = v_h @ a
+    # On the processor a tile is a copy, which stays in the cache with its rows together.
+    is_copied, width = isinstance(x, np.ndarray), max(DEVICE_TILE_ENTRIES // x.shape[0], 1)
+    if is_copied:
+        width = min(max(TILE_ENTRIES // len(x), 32), 512)
+    for pixels in row_blocks(x.shape[1], width):
+        y, tile_u = x[:, pixels], u[:, pixels]
+        if is_copied:
+            y = y.copy()
+        if observed is None:
+            # One product: Y = X - [A V] [U^T; W] with W = V^H (X - A U^T)
+            removed = both @ xp.concat([tile_u, v_h @ y - v_h_a @ tile_u])
+            y = np.subtract(y, removed, out=y) if is_copied else y - removed
+        else:
+            y = xp.where(observed[:, pixels], y - a @ tile_u, zero)
+            y -= v @ (v_h @ y)
+        yield FilteredTile(pixels, y, y)
+
+
+def _filled_tiles(
+    tiles: Iterable[FilteredTile],
+    clutter: Clutter,
+    a: Any,
+    used: Any,
+    observed: Any,
+) -> Iterator[FilteredTile]:
+    """Yield tiles with 0 for unobserved entries and excluded frames in what is measured, and with what is kept.
+
+    The components [low, high) with the coefficients `a` fill these entries, or are all that is kept.
+    """
+    xp, band, left = namespace(a), slice(clutter.low, clutter.high), clutter.components(a).left
+    for tile in tiles:
+        y = tile.measured
+        counted = used if observed is None else used & observed[:, tile.pixels]
+        kept = model = a[:, band] @ left[tile.pixels, band].T
+        if clutter.keeps_residual:
+            kept = xp.where(counted, y, model)
+        yield FilteredTile(tile.pixels, xp.where(counted, y, xp.zeros_like(y[:1, :1])), kept, counted)
+
+
+class _Columns:
+    """Values of tiles, whose axis 1 is the pixels: written into an array of NumPy, or joined at the end on a device."""
+
+    def __init__(self, into: NDArray[Any] | None) -> None:
+        self._into, self._tiles = into, list[Any]()
+
+    def put(self, pixels: slice, values: Any) -> None:
+        """Add the values of the pixels that follow."""
+        if self._into is None:
+            self._tiles.append(values)
+        else:
+            self._into[:, pixels] = values
+
+    def joined(self) -> Any:
+        """Return the values of all pixels."""
+        if self._into is not None:
+            return self._into
+        return (
+            self._tiles[0] if len(self._tiles) == 1 else namespace(self._tiles[0]).concat(self._tiles, axis=1)
+        )
 
 
 def filter_frames(
@@ -290,39 +349,38 @@ def filter_block(
 
 
 def _coefficients(
-    x: Any, clutter: Clutter, excluded: NDArray[np.bool_], frames: slice
-) -> tuple[Any, NDArray[Any], NDArray[np.uint8] | None]:
-    """Return frames with 0 for entries that are not finite, their coefficients, and the bits of their finite entries.
+    x: Any, clutter: Clutter, excluded: NDArray[np.bool_], frames: slice, mask: NDArray[np.bool_]
+) -> tuple[Any, NDArray[Any], NDArray[np.uint8] | None, NDArray[np.bool_] | None]:
+    """Return frames with 0 for entries that are not finite, their coefficients, and which entries are finite and observed.
 
-    The coefficients are U^H x, or least squares over the observed pixels of a frame. A frame with unobserved entries starts
-    from the coefficients of the estimate, which it keeps if it has no observed pixel.
+    The finite entries are bits, or None if all are. The observed ones are None if all that count are; pixels outside of the
+    mask do not. The coefficients are U^H x, or least squares over the observed pixels of a frame. A frame with unobserved
+    entries starts from the coefficients of the estimate, which it keeps if it has no observed pixel.
     """
     xp, u = namespace(x), clutter.components(x)
-    guess = None if clutter.model is None else clutter.model[frames]
+    guess, bits, observed = None if clutter.model is None else clutter.model[frames], None, None
     # An entry that is not finite shows in the coefficients of its frame.
     shows, a = u.left.shape[1] > 0 and not (guess is not None and clutter.is_given), guess
     with np.errstate(invalid="ignore", over="ignore"):
         if a is None or not clutter.is_given:
             a = to_host(x @ u.conjugate)
-    if np.isfinite(a).all() if shows else xp.all(xp.isfinite(x)):
-        bits = None
-    else:
-        finite = xp.isfinite(x)
-        x, finite = xp.where(finite, x, xp.zeros_like(x[:1, :1])), to_host(finite)
-        bits, is_observed = pack(finite), finite | ~clutter.grid.mask.ravel()
-        observed = None if is_observed[~excluded].all() else is_observed
-        if shows:
+    if not (np.isfinite(a).all() if shows else xp.all(xp.isfinite(x))):
+        finite, zero = xp.isfinite(x), xp.zeros_like(x[:1, :1])
+        x, finite = xp.where(finite, x, zero), to_host(finite)
+        bits, is_observed = pack(finite), finite | ~mask
+        if is_observed[~excluded].all():
+            a = to_host(x @ u.conjugate) if shows else a
+        else:
+            observed = is_observed
+        if shows and observed is not None:
             start = np.zeros((len(finite), u.left.shape[1]), clutter.left.dtype) if guess is None else guess
-            left = x
-            if observed is not None:
-                model = to_library(start, x) @ u.left.T
-                left = x - xp.where(to_library(observed, x), model, xp.zeros_like(x[:1, :1]))
-            a = to_host(left @ u.conjugate)
-            if observed is not None:
-                a = start + fit_gapped_rows(a, observed, clutter.components(a).conjugate, None)
+            left = x - xp.where(to_library(observed, x), to_library(start, x) @ u.left.T, zero)
+            a = start + fit_gapped_rows(
+                to_host(left @ u.conjugate), observed, clutter.components(a).conjugate, None
+            )
     if guess is not None and excluded.any():
         a = np.where(excluded[:, None], guess, a)
-    return x, a, bits
+    return x, a, bits, observed
 
 
 def _temporal(
