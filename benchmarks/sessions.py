@@ -14,7 +14,6 @@ anything.
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,8 +34,8 @@ from usdenoise.pipeline.recording import Block, Recording
 from usdenoise.pipeline.series import BlockLags, Series, SeriesModel
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.measured_block import MeasuredBlock, measure_block
-from usdenoise.sessions.session_estimate import estimate_session
+from usdenoise.sessions.measured_block import MeasuredBlock, measure_block, measure_blocks
+from usdenoise.sessions.session_estimate import estimate_session, raise_cutoff, session_clutter
 from usdenoise.sessions.session_sample import draw_sample
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.resources import peak_memory_bytes
@@ -277,15 +276,12 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     geometry = recording.geometry
     began = time.perf_counter()
 
-    def measured(numbers: Sequence[int], clutter: Clutter) -> dict[int, MeasuredBlock]:
-        return {
-            number: measured_block(recording.blocks[number], clutter, options, geometry) for number in numbers
-        }
-
     with ThreadExecutor(2) as executor:
-        sample = draw_sample(recording, options, session, executor)
-        clutter = estimate_session(sample, geometry, options, session, executor, measured).clutter
-    filtered = list(measured(range(made.n_blocks), clutter).values())
+        recording, sample = draw_sample(recording, options, session, executor)
+        found = estimate_session(sample, geometry, options, session, executor)
+        found, _ = raise_cutoff(found, recording, options, session, executor)
+        clutter = session_clutter(found, options)
+        filtered = [*measure_blocks(recording, range(made.n_blocks), clutter, options, session, executor)]
     findings = [block.findings for block in filtered]
     filtered_shifts = np.array([found.alignment.shift for found in findings if found.alignment is not None])
     why, spread = find_bad_blocks([block.findings.level(block.power) for block in filtered])

@@ -341,21 +341,6 @@ def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_p
 
 
 @pytest.mark.usefixtures("fast")
-def test_the_last_block_is_read_again_when_its_file_changes(made: Scan, tmp_path: Path) -> None:
-    for number in range(6):
-        drop(tmp_path, number, made.blocks[number])
-    updates = session(tmp_path, live=True, until_idle_s=1.0, low_cutoff=3, gain_correction=False)
-    seen = []
-    for update in updates:
-        seen.append(update)
-        if len(seen) == 6:
-            drop(tmp_path, 5, np.float32(1.2) * made.blocks[5])
-    assert [update.number for update in seen] == [0, 1, 2, 3, 4, 5, 5]
-    assert np.median(seen[-1].power_doppler / seen[-2].power_doppler) == pytest.approx(1.44, rel=0.05)
-    assert len(seen[-1].times) == len(seen[-1].bad) == len(seen[-1].series["whole image"]) == 6
-
-
-@pytest.mark.usefixtures("fast")
 def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_path: Path) -> None:
     for number in range(3):
         drop(tmp_path, number, made.blocks[number])

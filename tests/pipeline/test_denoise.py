@@ -9,13 +9,20 @@ from threadpoolctl import threadpool_limits
 import usdenoise
 from tests.conftest import all_frames
 from tests.reference import loops
+from tests.sessions.scans import LENGTH, scan
 from usdenoise.blood.metrics import correlation
 from usdenoise.completion import starts as initialize
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.errors import InputError
 from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline import inspection
+from usdenoise.pipeline.denoise import denoise_frames
+from usdenoise.pipeline.recording import array_recording
+from usdenoise.sessions.filter_session import filter_session
+from usdenoise.sessions.measured_block import BlocksInMemory
 from usdenoise.stack.sampling import draw_entries
 
 
@@ -267,3 +274,34 @@ def test_few_sampled_pixels_have_the_cutoff_of_all(monkeypatch):
         monkeypatch.setattr(inspection, "SAMPLE_PIXELS", (n_pixels, n_pixels))
         cutoffs.append(usdenoise.denoise(stack, axes="tzx").options.low_cutoff)
     assert abs(cutoffs[1] - cutoffs[0]) <= 2
+
+
+class Noted:
+    """An executor of a user, which notes what it maps."""
+
+    local = ThreadExecutor(1)
+
+    def __init__(self):
+        self.mapped = []
+
+    def map(self, function, items, *constants):
+        self.mapped.append(function.__name__)
+        return (function(item, *constants) for item in items)
+
+
+def test_a_given_executor_maps_over_the_chunks():
+    options, executor = DenoiseOptions(threads=1), Noted()
+    recording, target = array_recording(scan(4).stack, "single")
+    found = denoise_frames(recording, options, target=target, executor=executor)
+    expected = denoise_frames(recording, options, target=target)
+    assert {"inspect_chunk", "filter_frames"} <= {*executor.mapped}
+    np.testing.assert_array_equal(found.blood_power, expected.blood_power)
+
+
+def test_a_given_executor_maps_over_the_blocks_of_a_session():
+    made, executor = scan(4), Noted()
+    how = SessionOptions(window=LENGTH), DenoiseOptions(threads=1)
+    found = filter_session(made.recording, *how, BlocksInMemory(), executor=executor)
+    expected = filter_session(made.recording, *how, BlocksInMemory())
+    assert {"picked_frames", "measure_block"} <= {*executor.mapped}
+    np.testing.assert_array_equal(found.images["blood_power"], expected.images["blood_power"])

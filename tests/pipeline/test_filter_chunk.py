@@ -14,7 +14,7 @@ from usdenoise.blood.clutter_projection import clutter_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.alignment import Reference, mean_envelope
 from usdenoise.linalg.lag_sums import quarter_edges
-from usdenoise.pipeline.filter_chunk import filter_block, filter_chunk
+from usdenoise.pipeline.filter_chunk import filter_chunk, filter_chunks
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Chunk
 from usdenoise.stack.arrays import unpack
@@ -40,7 +40,7 @@ def filtered(matrix, clutter, edges, order="C", excluded=None, executor=SERIAL):
     frames = np.asarray(matrix.T, order=order)
     excluded = np.zeros(len(frames), bool) if excluded is None else excluded
     out = np.empty_like(frames)
-    measures = filter_block(cut(frames, edges), clutter, excluded, executor, out)
+    measures = filter_chunks(cut(frames, edges), clutter, excluded, executor, out)
     return out.T, measures
 
 

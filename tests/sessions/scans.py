@@ -10,9 +10,10 @@ from usdenoise import Acquisition
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
+from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Recording
 from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.session_estimate import SessionEstimate, estimate_session
+from usdenoise.sessions.session_estimate import estimate_session, session_clutter
 from usdenoise.sessions.session_sample import draw_sample
 
 LENGTH, IMAGE = 100, (24, 24)
@@ -43,14 +44,13 @@ class Scan:
         return stack_session(self.stack, SessionOptions(window=LENGTH), "single")
 
 
-def estimate_of(recording: Recording, options: DenoiseOptions) -> SessionEstimate:
-    """The estimate of a session from its sample, of which no cutoff is tried on blocks."""
+def estimate_of(recording: Recording, options: DenoiseOptions) -> Clutter:
+    """The clutter of a session by its sample, of which no cutoff is tried on blocks."""
     session = SessionOptions(window=LENGTH)
     with ThreadExecutor(2) as executor:
-        sample = draw_sample(recording, options, session, executor)
-        return estimate_session(
-            sample, recording.geometry, options, session, executor, lambda numbers, clutter: {}
-        )
+        recording, sample = draw_sample(recording, options, session, executor)
+        found = estimate_session(sample, recording.geometry, options, session, executor)
+        return session_clutter(found, options)
 
 
 def two_sided(rows: Any, left: Any) -> Any:

@@ -37,7 +37,7 @@ def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
     made = scan(3)
     fit = denoise(made.iq, axes="tzx")
     # All of its frames are in the sample.
-    clutter = estimate_of(made.recording, fit.options).clutter
+    clutter = estimate_of(made.recording, fit.options)
     k = clutter.low
     assert k == fit.options.low_cutoff == 4
     assert clutter.left.shape == (576, k)

@@ -34,7 +34,7 @@ THREADS = ThreadExecutor(2)
 def measured() -> tuple[list[BlockLags], Clutter]:
     """What is measured of eight blocks, and the clutter."""
     recording, options = scan(8, shape=SIZE).recording, DenoiseOptions()
-    clutter = estimate_of(recording, options).clutter
+    clutter = estimate_of(recording, options)
     blocks = []
     for block in recording.blocks:
         found = measure_block(block, clutter, options, recording.geometry)

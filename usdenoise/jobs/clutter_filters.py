@@ -29,7 +29,7 @@ from usdenoise.linalg.tall_matrices import block_rows, row_squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.options.keywords import SharedKeywords
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.pipeline.filter_chunk import filter_block
+from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.inspection import find_signal_pixels
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, working_type
@@ -172,7 +172,7 @@ def keep_band(
         is_given=True,
     )
     frames = ArrayFrames(matrix, "zt", matrix.dtype, "matrix")
-    measures = filter_block(frames.chunks(), clutter, np.zeros(n_frames, bool), executor, matrix.T)
+    measures = filter_chunks(frames.chunks(), clutter, np.zeros(n_frames, bool), executor, matrix.T)
     blood = map_blood(measures.lag_sums(clutter.grid.mask), projection, grid, executor, with_halves=False)
     return Filtered(
         matrix=matrix,

@@ -118,7 +118,6 @@ class LiveBlocks:
         self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
         self._done: dict[Path, _Candidate] = {}
         self._changed: set[Path] = set()
-        self._last: Path | None = None
         self._n_done, self._usual_bytes = 0, 0
         self._events_problem, self._doubts = "", tuple[Doubt, ...]()
         self.passed_over: dict[Path, str] = {}
@@ -191,7 +190,7 @@ class LiveBlocks:
         return self._look_again(now) or changed
 
     def _look_again(self, now: float) -> bool:
-        """Look for blocks that changed after they were filtered; return whether any did. The last one is read again."""
+        """Look for blocks that changed after they were filtered; return whether any did."""
         changed = False
         for path, known in list(self._done.items()):
             state = file_state(path)
@@ -200,15 +199,8 @@ class LiveBlocks:
             if state is None or state == known.state:
                 continue
             changed = True
-            if path == self._last and not self._at_work:
-                self._session.take_back()
-                self._n_done, self._last = self._n_done - 1, None
-                self.filtered.pop()
-                self._candidates[path] = _Candidate(path, state, now)
-                self._done.pop(path, None)
-            else:
-                self._done[path] = _Candidate(path, state, now)
-                self._changed.add(path)
+            self._done[path] = _Candidate(path, state, now)
+            self._changed.add(path)
         return changed
 
     def _begin(self, now: float) -> None:
@@ -270,7 +262,7 @@ class LiveBlocks:
             return None
         assert candidate.state is not None
         self._n_done, self._usual_bytes = self._n_done + 1, candidate.state["bytes"]
-        self._done[candidate.path], self._last = candidate, candidate.path
+        self._done[candidate.path] = candidate
         self.filtered.append(candidate.path)
         update = self._session.finish(block)
         self._events_problem, self._doubts = update.events_problem, update.doubts

@@ -84,7 +84,7 @@ def filter_acquisition(job: Job, watcher: Watcher, clock: StageClock) -> tuple[R
                 source.close()
             watcher.loaded(recording.geometry)
         watcher.stage("solve")
-        with dask_executor(job.dask) as executor:
+        with dask_executor(job.dask, job.options.threads) as executor:
             result = denoise_frames(
                 recording, job.options, target=target, on_iteration=watcher.iteration, executor=executor
             )

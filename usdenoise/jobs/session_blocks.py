@@ -79,7 +79,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
         key = to_json({**provenance, "paths": paths, "files": blocks.states})
         watcher.stage("solve")
         # The errors of workers that are lost pass through: what is stored stays, and the same command resumes.
-        with clock.stage("filter"), dask_executor(job.dask) as executor:
+        with clock.stage("filter"), dask_executor(job.dask, job.options.threads) as executor:
             store = SpectraStore(_spectra_folder(job), key)
             try:
                 series = series_of_blocks(

@@ -376,7 +376,7 @@ def session(  # noqa: PLR0913
             blocks_options = with_own_window(blocks_options, paths, read_options)
             with (
                 BlocksOfFiles(paths, read_options, chosen.precision, blocks_options) as blocks,
-                dask_executor(dask) as executor,
+                dask_executor(dask, chosen.threads) as executor,
             ):
                 store = SpectraStore(Path(folder) / "spectra", "")
                 return series_of(blocks.recording, store, executor=executor, doubts=blocks.doubts)

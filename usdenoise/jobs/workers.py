@@ -90,13 +90,16 @@ def dask_client(where: str) -> Iterator[Any]:
 
 
 @contextmanager
-def dask_executor(where: str | None) -> Iterator[DaskExecutor | None]:
-    """Yield an executor on the workers of :func:`dask_client` until the block ends; None without an address."""
+def dask_executor(where: str | None, threads: int | None = None) -> Iterator[DaskExecutor | None]:
+    """Yield an executor on the workers of :func:`dask_client` until the block ends; None without an address.
+
+    `threads` are those of this process.
+    """
     if where is None:
         yield None
         return
     with dask_client(where):
-        yield DaskExecutor()
+        yield DaskExecutor(threads)
 
 
 def _connected(where: str, stack: ExitStack) -> Any:

@@ -4,7 +4,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -31,11 +31,16 @@ class DaskExecutor:
 
     Attributes
     ----------
-    local : ThreadExecutor
-        Maps over arrays in the memory of this process; by default on one thread.
+    threads : int or None
+        Threads of this process, which map over arrays in its memory; None (the default) for one for each processor.
     """
 
-    local: ThreadExecutor = field(default_factory=lambda: ThreadExecutor(1))
+    threads: int | None = None
+
+    @cached_property
+    def local(self) -> ThreadExecutor:
+        """Maps over arrays in the memory of this process."""
+        return ThreadExecutor(self.threads)
 
     def map(self, function: Callable[..., Result], items: Iterable[Any], *constants: Any) -> Iterator[Result]:
         """Yield function(item, *constants) for each item, in order; an item may hold Dask values."""

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
@@ -26,7 +27,7 @@ from usdenoise.pipeline.dask_executor import (
 )
 from usdenoise.pipeline.devices import device_memory, on_device
 from usdenoise.pipeline.estimate_clutter import checked_noise, estimate_clutter
-from usdenoise.pipeline.filter_chunk import filter_block, filtered_frames
+from usdenoise.pipeline.filter_chunk import filter_chunks, filtered_frames
 from usdenoise.pipeline.fit_result import fit_result
 from usdenoise.pipeline.recording import Recording, array_recording, map_chunks
 from usdenoise.pipeline.result import DenoiseResult, LabelledResult
@@ -127,7 +128,7 @@ def denoise(
         check_options_of_lazy(chosen, stack.name)
         recording = lazy_recording(stack, chosen.precision)
         result = denoise_frames(
-            recording, chosen, factors, None, on_iteration, on_progress, DaskExecutor(), stack
+            recording, chosen, factors, None, on_iteration, on_progress, DaskExecutor(chosen.threads), stack
         )
     else:
         recording, target = array_recording(stack, chosen.precision, in_place)
@@ -185,7 +186,7 @@ def denoise_frames(
     with ThreadExecutor(options.threads) as threads, device_memory(options.device):
         if not is_lazy:
             recording = on_device(recording, options.device, threads.threads if executor is None else None)
-        mapper = threads if executor is None else DaskExecutor(threads)
+        mapper = executor or threads
         # The spatial subspace, the noise level and the bad frames
         found = estimate_clutter(recording, options, mapper, start, follow, lambda: report_step("solve", 1))
         recording = found.recording
@@ -195,7 +196,7 @@ def denoise_frames(
         report_step("filter", n_steps - 1)
         # All frames without the clutter, their power and autocorrelation
         is_kept = stack is not None and not is_lazy
-        measures = filter_block(recording.chunks, clutter, found.excluded, mapper, target, is_kept)
+        measures = filter_chunks(recording.chunks, clutter, found.excluded, mapper, target, is_kept)
         # Blood and noise
         maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
         middle = recording.chunks[len(recording.chunks) // 2]
@@ -225,16 +226,18 @@ def denoise_frames(
     )
 
 
-def map_scan(recording: Recording, options: DenoiseOptions, executor: Executor) -> SeriesMaps:
-    """Return the maps of a scan, a recording of one block, in all pixels; the filtered frames are not kept."""
+def map_scan(
+    recording: Recording, options: DenoiseOptions, executor: Executor, grid: Neighbourhood
+) -> SeriesMaps:
+    """Return the maps of a scan, a recording of one block, in the signal pixels of a grid; no frames are kept."""
     found = estimate_clutter(recording, options, executor)
     found, clutter = scan_clutter(recording, found, options, executor)
-    measures = filter_block(recording.chunks, clutter, found.excluded, executor)
+    measures = filter_chunks(recording.chunks, clutter, found.excluded, executor)
     maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, executor.local)
     return replace(
         maps,
-        blood_power=found.grid.everywhere(maps.blood_power),
-        noise_power=found.grid.everywhere(maps.noise_power),
+        blood_power=grid.at_signal(found.grid.everywhere(maps.blood_power)),
+        noise_power=grid.at_signal(found.grid.everywhere(maps.noise_power)),
     )
 
 

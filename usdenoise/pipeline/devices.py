@@ -288,8 +288,8 @@ class WindowFrames:
         return DeviceFrames(self.frames.cut(first, stop), self.pieces[0].device)
 
 
-def windows_on_device(recording: Recording, device: str, n_threads: int) -> list[Block]:
-    """Return the blocks of a session; those that overlap are read onto a device, where each frame is copied once.
+def windows_on_device(recording: Recording, device: str, n_threads: int) -> Recording:
+    """Return a session whose overlapping blocks are read onto a device, where each frame is copied once.
 
     Parameters
     ----------
@@ -300,20 +300,20 @@ def windows_on_device(recording: Recording, device: str, n_threads: int) -> list
     n_threads : int
         Threads that filter a block each.
     """
-    blocks, whole = recording.blocks, [block for block in recording.blocks if block.chunks]
+    whole = [block for block in recording.blocks if block.chunks]
     steps = [
         after.window.start - before.window.start
         for before, after in pairwise(whole)
         if before.file == after.file and after.window.start < before.window.stop
     ]
     if device == HOST or not steps or _is_there(whole[0].chunks[0]):
-        return blocks
+        return recording
     longest = max(block.n_frames for block in whole)
     # All blocks side by side, and the next one
     most = longest + (n_threads + 1) * max(steps)
     entries = (most + HELD_COPIES * n_threads * longest) * recording.geometry.n_pixels
     if entries > free_entries(device, recording.dtype):
-        return blocks
+        return recording
     held, ends = HeldFrames(device, most), dict[int, set[int]]()
     for block in whole:
         ends.setdefault(block.file, set()).update((block.window.start, block.window.stop))
@@ -327,4 +327,5 @@ def windows_on_device(recording: Recording, device: str, n_threads: int) -> list
         ]
         return replace(block, chunks=[Chunk(0, WindowFrames(chunk.frames, pieces))])
 
-    return [in_pieces(block) if block.chunks else block for block in blocks]
+    blocks = [in_pieces(block) if block.chunks else block for block in recording.blocks]
+    return replace(recording, blocks=blocks)

@@ -303,7 +303,7 @@ def filtered_frames(chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_])
     return filtered
 
 
-def filter_block(
+def filter_chunks(
     chunks: Iterable[Any],
     clutter: Clutter,
     excluded: NDArray[np.bool_],

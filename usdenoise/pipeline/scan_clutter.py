@@ -18,7 +18,7 @@ from usdenoise.pipeline.estimate_clutter import (
     raised_cutoffs,
     with_cutoff,
 )
-from usdenoise.pipeline.filter_chunk import filter_block
+from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Chunk, Recording
 from usdenoise.pipeline.series import BlockLags, Series
@@ -75,7 +75,7 @@ def _tried(
         clutter = _with_lags(raised, options)
         assert clutter.model is not None
         tried = replace(clutter, model=clutter.model[frames])
-        measures = filter_block(block, tried, found.excluded[frames], executor)
+        measures = filter_chunks(block, tried, found.excluded[frames], executor)
         yield raised, Series().added(BlockLags.of(measures, tried), tried).leak_share(clutter)
 
 

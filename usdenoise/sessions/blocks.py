@@ -40,16 +40,14 @@ NEAR = 1e-6
 """Relative difference of frame rates and pixel pitches up to which they are the same."""
 
 
-def mark_missing(recording: Recording, options: SessionOptions, number: int, error: InputError) -> None:
-    """Mark a block as missing if its frames cannot be read, or raise the error."""
-    blocks = recording.blocks
+def why_missing(error: InputError, recording: Recording, block: Block, options: SessionOptions) -> str:
+    """Return why a block whose frames cannot be read is missing, in words; raise the error if none may be missing."""
     if options.skip_bad_files:
-        blocks[number] = replace(blocks[number], problem=error.cause)
-    elif blocks[0].file == blocks[-1].file:
+        return error.cause
+    if recording.blocks[0].file == recording.blocks[-1].file:
         # A stack in memory has no file to skip.
         raise error
-    else:
-        raise error.at(blocks[number].name, OR_SKIP) from error
+    raise error.at(block.name, OR_SKIP) from error
 
 
 def windows_of(n_frames: int, window: int, stride: int | None) -> list[Window]:

@@ -4,7 +4,7 @@ The same steps as for one acquisition: an estimate from a sample, a pass over th
 combination of their measures.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -20,28 +20,26 @@ from usdenoise.linalg.array_library import to_host
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
-from usdenoise.pipeline.dask_executor import DaskExecutor
 from usdenoise.pipeline.denoise import map_scan
 from usdenoise.pipeline.devices import HOST, device_memory, most_blocks, windows_on_device
 from usdenoise.pipeline.estimate_clutter import checked_noise
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
-from usdenoise.pipeline.series import Series, SeriesMaps, signal_image
+from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording
+from usdenoise.pipeline.series import Series, signal_image
 from usdenoise.sessions.bad_blocks import find_bad_blocks
-from usdenoise.sessions.blocks import mark_missing
 from usdenoise.sessions.measured_block import (
     BlockFindings,
     BlockStore,
-    MeasuredBlock,
-    measure_block,
+    measure_blocks,
     own_options,
 )
 from usdenoise.sessions.session_estimate import (
-    SessionEstimate,
     check_bad_frames,
     check_method,
     estimate_session,
+    raise_cutoff,
+    session_clutter,
 )
 from usdenoise.sessions.session_sample import SAMPLED_FRAMES, draw_sample
 from usdenoise.stack.geometry import Geometry
@@ -166,68 +164,50 @@ def filter_session(
     check_method(options)
     check_bad_frames(options, recording)
     on_iteration, on_done = progress
-    blocks, how = recording.blocks, (products, sink is not None)
-    # Blocks on workers take no memory here.
-    n_threads = options.threads or available_threads()
+    n_threads, keeps_frames = options.threads or available_threads(), sink is not None
     if executor is None:
         n_threads = min(n_threads, _most_blocks(recording, options))
     with ThreadExecutor(n_threads) as threads, device_memory(options.device):
-        mapper = threads if executor is None else DaskExecutor(threads)
-
-        # The clutter that all blocks have in common. Where workers filter them, this process may have no such device.
+        mapper = executor or threads
+        # Some frames of all blocks. Where workers filter them, this process may have no such device.
         of_sample = options if executor is None else replace(options, device=HOST)
-        sample = draw_sample(recording, of_sample, session, mapper)
-        # Workers have devices of their own.
-        on_device = windows_on_device(recording, options.device, n_threads) if executor is None else blocks
-
-        def measured(numbers: Sequence[int], clutter: Clutter) -> Iterator[MeasuredBlock]:
-            """Yield the measurements of the blocks of some numbers, in order; a missing block has no data."""
-            found = map_chunks(
-                measure_block,
-                (on_device[number] for number in numbers if not blocks[number].problem),
-                mapper,
-                clutter,
-                options,
-                recording.geometry,
-                *how,
-            )
-            for number in numbers:
-                block = None if blocks[number].problem else next(found)
-                if isinstance(block, InputError):
-                    mark_missing(recording, session, number, block)
-                    block = None
-                yield block or MeasuredBlock(BlockFindings(blocks[number].problem))
-
-        def tried(numbers: Sequence[int], clutter: Clutter) -> dict[int, MeasuredBlock]:
-            by_number = dict(zip(numbers, measured(numbers, clutter), strict=True))
-            return {number: block for number, block in by_number.items() if not blocks[number].problem}
-
+        recording, sample = draw_sample(recording, of_sample, session, mapper)
+        # The clutter that they have in common
         estimate = estimate_session(
-            sample, recording.geometry, options, session, mapper, tried, on_iteration=on_iteration
+            sample, recording.geometry, options, session, threads, on_iteration=on_iteration
         )
         del sample
+        # Its cutoff, raised while tissue leaks in a few blocks
+        blocks = (
+            recording if executor is not None else windows_on_device(recording, options.device, n_threads)
+        )
+        how = (options, session, mapper, products, keeps_frames)
+        estimate, tried = raise_cutoff(estimate, blocks, *how, on_iteration=on_iteration)
+        fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
+        del estimate
         # All blocks without it
         todo = [
             number
-            for number in range(len(blocks))
+            for number in range(len(recording.blocks))
             if not store.has(number)
             or not (sink is None or sink.has(number) or store.findings(number).frames is None)
         ]
-        remaining = measured([number for number in todo if number not in estimate.measured], estimate.clutter)
+        others = measure_blocks(blocks, [number for number in todo if number not in tried], clutter, *how)
         for number in todo:
-            block = estimate.measured.get(number) or next(remaining)
+            block = tried.pop(number, None) or next(others)
             if sink is not None and block.frames is not None:
                 sink.write(number, block.frames)
             store.put(number, block)
             if on_done is not None:
-                on_done(number + 1, len(blocks))
+                on_done(number + 1, len(recording.blocks))
         # Their series
-        return _filtered_session(recording, estimate, store, options, threads)
+        return _filtered_session(recording, clutter, fit, store, options, threads)
 
 
 def _filtered_session(
     recording: Recording,
-    estimate: SessionEstimate,
+    clutter: Clutter,
+    fit: FitResult,
     store: BlockStore,
     options: DenoiseOptions,
     threads: ThreadExecutor,
@@ -236,7 +216,7 @@ def _filtered_session(
 
     If a single block counts, its map is the map of a scan.
     """
-    clutter, n_blocks = estimate.clutter, len(recording.blocks)
+    n_blocks = len(recording.blocks)
     findings = [store.findings(number) for number in range(n_blocks)]
     has_data = [found.frames is not None for found in findings]
     known = np.flatnonzero(has_data).tolist()
@@ -246,22 +226,27 @@ def _filtered_session(
     )
     is_bad = np.array([bool(reason) for reason in why], bool)
     if is_bad.all():
-        doubts = "".join(f"; {sentence}" for _, sentence in estimate.fit.stack_doubts)
+        doubts = "".join(f"; {sentence}" for _, sentence in fit.stack_doubts)
         raise InputError(f"no block of the session is good; the first one: {why[0]}{doubts}")
     # Sums over the good blocks, the maps of their mean, and the weights of the lags
     counting, series = np.flatnonzero(_apart(recording.blocks, ~is_bad)).tolist(), Series()
     for number in counting:
         series = series.added(store.lags(number), clutter)
-    alone = None
+    middle, alone = counting[len(counting) // 2], None
     if len(counting) == 1:
-        alone = _maps_of_block(recording, counting[0], findings, clutter, options, threads)
+        # The maps of the only block are those of a scan.
+        frames, own = (
+            _in_reference(recording, middle, findings, clutter),
+            own_options(options, recording.blocks[middle]),
+        )
+        of_block = recording.geometry.of_frames(frames.n_frames)
+        scan = Recording.of_chunks(of_block, recording.dtype, frames.chunks())
+        alone = map_scan(scan, own, threads, clutter.grid)
     model = series.model(clutter, threads, alone)
     quality = model.maps.quality
     if quality.noisy_share > MOST_NOISY:
-        x = recording.blocks[counting[len(counting) // 2]].read()
-        x = x if clutter.reference is None else clutter.reference.align(x)[0]
-        chunk = Chunk(0, ArrayFrames(x, "tz", recording.dtype, recording.geometry.name))
-        quality = checked_noise(quality, chunk, clutter, np.zeros(x.shape[0], bool), threads)
+        chunk = Chunk(0, _in_reference(recording, middle, findings, clutter))
+        quality = checked_noise(quality, chunk, clutter, np.zeros(chunk.stop, bool), threads)
     # The blood power of each block
     blood = dict(
         zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)
@@ -292,7 +277,7 @@ def _filtered_session(
     means["blood_power"] = image(model.maps.blood_power)
     means["tsnr"] = _tsnr_map(stacked["blood_power"][good], observed)
     return FilteredSession(
-        fit=estimate.fit,
+        fit=fit,
         picture_quality=quality,
         geometry=geometry,
         frame_time=recording.frame_time,
@@ -306,26 +291,14 @@ def _filtered_session(
     )
 
 
-def _maps_of_block(
-    recording: Recording,
-    number: int,
-    findings: Sequence[BlockFindings],
-    clutter: Clutter,
-    options: DenoiseOptions,
-    threads: ThreadExecutor,
-) -> SeriesMaps:
-    """Return the maps of a block as of a scan, in the signal pixels of its session."""
-    block, alignment = recording.blocks[number], findings[number].alignment
-    x = to_host(block.read())
+def _in_reference(
+    recording: Recording, number: int, findings: Sequence[BlockFindings], clutter: Clutter
+) -> ArrayFrames:
+    """Return the frames of a block as they are in the reference of its session."""
+    x, alignment = to_host(recording.blocks[number].read()), findings[number].alignment
     if alignment is not None and clutter.reference is not None:
         x = np.where(clutter.reference.mask.ravel(), clutter.reference.apply(x, alignment), 0)
-    frames = ArrayFrames(x, "tz", recording.dtype, recording.geometry.name)
-    geometry = recording.geometry.of_frames(len(x))
-    scan = Recording.of_chunks(geometry, recording.dtype, frames.chunks())
-    maps, grid = map_scan(scan, own_options(options, block), threads), clutter.grid
-    return replace(
-        maps, blood_power=grid.at_signal(maps.blood_power), noise_power=grid.at_signal(maps.noise_power)
-    )
+    return ArrayFrames(x, "tz", recording.dtype, recording.geometry.name)
 
 
 def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:

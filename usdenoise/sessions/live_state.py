@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.pipeline.doubts import Doubt
+from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames
+from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Block
 from usdenoise.pipeline.series import Series, SeriesModel
@@ -18,7 +20,6 @@ from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.measured_block import MeasuredBlock
 from usdenoise.sessions.regions import WHOLE_IMAGE
 from usdenoise.sessions.responses import Event
-from usdenoise.sessions.session_estimate import SessionEstimate
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.resources import run_in_background
 
@@ -201,6 +202,14 @@ class SampledFrames:
 
 
 @dataclass(frozen=True)
+class LiveEstimate:
+    """The clutter of the blocks of a live session that are not in its sample, and how it was found."""
+
+    clutter: Clutter
+    fit: FitResult
+
+
+@dataclass(frozen=True)
 class BlockAtWork:
     """A block that is being filtered.
 
@@ -218,6 +227,8 @@ class BlockAtWork:
         The measured block, and the removed clutter; an InputError for a block without data.
     estimates : ScheduledResult
         The estimates from which its clutter comes.
+    consecutive : ConsecutiveFrames
+        What the frames of the first block with data show.
     """
 
     name: str
@@ -225,7 +236,8 @@ class BlockAtWork:
     file_time: FileTime
     sample: SampledFrames
     filtered: Future[tuple[MeasuredBlock | InputError, Clutter]]
-    estimates: ScheduledResult[SessionEstimate]
+    estimates: ScheduledResult[LiveEstimate]
+    consecutive: ConsecutiveFrames
 
 
 @dataclass(frozen=True)
@@ -242,6 +254,8 @@ class LiveState:
         The weights of its blood map, by the number of good blocks.
     estimates : ScheduledResult
         The clutter, by the number of blocks.
+    consecutive : ConsecutiveFrames or None
+        What the frames of the first block with data show; None before it.
     recent : tuple of BlockLevel
         Levels of the last blocks.
     sample : tuple of SampledFrames
@@ -260,7 +274,8 @@ class LiveState:
     clutter: Clutter | None = None
     series: Series = field(default_factory=Series)
     models: ScheduledResult[SeriesModel] = field(default_factory=ScheduledResult)
-    estimates: ScheduledResult[SessionEstimate] = field(default_factory=ScheduledResult)
+    estimates: ScheduledResult[LiveEstimate] = field(default_factory=ScheduledResult)
+    consecutive: ConsecutiveFrames | None = None
     recent: tuple[BlockLevel, ...] = ()
     sample: tuple[SampledFrames, ...] = ()
     file_times: tuple[FileTime, ...] = ()

@@ -1,6 +1,6 @@
 """The measurements of one block of a session, on a local thread or on a worker."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -12,14 +12,17 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.linalg.array_library import to_host
+from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.filter_chunk import filter_chunk
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import Block
+from usdenoise.pipeline.recording import Block, Recording, map_chunks
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.bad_blocks import BlockLevel
+from usdenoise.sessions.blocks import why_missing
 from usdenoise.stack.geometry import Geometry
 
 
@@ -133,6 +136,46 @@ class BlocksInMemory:
     def findings(self, number: int) -> BlockFindings:
         """Return the findings of a stored block."""
         return self._blocks[number].findings
+
+
+def measure_blocks(
+    recording: Recording,
+    numbers: Sequence[int],
+    clutter: Clutter,
+    options: DenoiseOptions,
+    session: SessionOptions,
+    executor: Executor,
+    products: tuple[str, ...] = (),
+    keeps_frames: bool = False,
+) -> Iterator[MeasuredBlock]:
+    """Yield the measurements of some blocks of a session, in order; a block that is missing has no data.
+
+    Parameters
+    ----------
+    recording : Recording
+        The blocks of the session.
+    numbers : sequence of int
+        Numbers of the blocks that are measured.
+    clutter, options, products, keeps_frames
+        As for :func:`measure_block`.
+    session : SessionOptions
+        Whether a block that cannot be read is missing.
+    executor : Executor
+        Maps over the blocks.
+
+    Raises
+    ------
+    InputError
+        If a block cannot be read, and none may be missing.
+    """
+    blocks = [recording.blocks[number] for number in numbers]
+    there, how = (block for block in blocks if not block.problem), (products, keeps_frames)
+    found = map_chunks(measure_block, there, executor, clutter, options, recording.geometry, *how)
+    for block in blocks:
+        measured = MeasuredBlock(BlockFindings(block.problem)) if block.problem else next(found)
+        if isinstance(measured, InputError):
+            measured = MeasuredBlock(BlockFindings(why_missing(measured, recording, block, session)))
+        yield measured
 
 
 def measure_block(

@@ -19,6 +19,7 @@ from usdenoise.options.job_options import SessionOptions
 from usdenoise.options.keywords import StackKeywords
 from usdenoise.pipeline.devices import device_memory, most_blocks
 from usdenoise.pipeline.doubts import Doubt, find_doubts
+from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import (
     ArrayFrames,
@@ -38,6 +39,7 @@ from usdenoise.sessions.live_state import (
     LIVE_FRAMES,
     REMEMBERED,
     BlockAtWork,
+    LiveEstimate,
     LiveState,
     SampledFrames,
     SessionUpdate,
@@ -46,7 +48,7 @@ from usdenoise.sessions.live_state import (
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
 from usdenoise.sessions.responses import FIR, Event
-from usdenoise.sessions.session_estimate import SessionEstimate, check_method, estimate_session
+from usdenoise.sessions.session_estimate import check_method, estimate_session, session_clutter
 from usdenoise.sessions.session_sample import Sample, look_at_block, pick_completed
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry
@@ -99,10 +101,9 @@ class OnlineSession:
         self._session, self._regions = session or SessionOptions(), dict(regions)
         self._of_stack = of_stack
         self._pool = ThreadPoolExecutor(self._options.threads or available_threads())
-        self._rng = RandomStream.SAMPLED_FRAMES.generator(self._options.seed)
         self._geometry: Geometry | None = None
         self._masks: dict[str, NDArray[np.bool_]] = {}
-        self._state = self._before = LiveState()
+        self._state = LiveState()
         self._most_in_memory = 1
 
     @property
@@ -161,13 +162,16 @@ class OnlineSession:
         geometry = self._geometry
         frames = ArrayFrames(stack.iq, stack.axes, working_type(stack, self._options.precision), stack.name)
         block = Block(chunks=[Chunk(0, frames)], window=Window(0, stack.n_frames, True), name=name)
-        if not state.estimates.known:
+        consecutive = state.consecutive
+        if consecutive is None:
             with ThreadExecutor(self._options.threads) as executor, device_memory(self._options.device):
-                self._consecutive = look_at_block(block.read(), geometry, self._options, executor)
-        for axis in dict.fromkeys(flicker.axis for flicker in self._consecutive.flickers):
+                consecutive = look_at_block(block.read(), geometry, self._options, executor)
+        for axis in dict.fromkeys(flicker.axis for flicker in consecutive.flickers):
             (block,) = Recording(geometry, frames.dtype, [block]).calibrated(axis, None).blocks
         # Frames for the next estimates, in random order
-        numbers = self._rng.permutation(stack.n_frames).astype(np.intp)
+        number = len(state.lengths) + n_at_work
+        rng = RandomStream.SAMPLED_FRAMES.generator(self._options.seed, number)
+        numbers = rng.permutation(stack.n_frames).astype(np.intp)
         known_bad = self._options.bad_frames
         if not isinstance(known_bad, str):
             numbers = numbers[~np.isin(numbers, known_bad)]
@@ -176,14 +180,16 @@ class OnlineSession:
         sample = SampledFrames(replace(block, chunks=[]), numbers, *pick_completed(block, numbers))
         file_time = file_time or FileTime.of(stack)
         failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()
-        estimates, number = state.estimates, len(state.lengths) + n_at_work
+        begun = partial(BlockAtWork, name, geometry, file_time, sample)
+        estimates = state.estimates
         try:
             if not estimates.known:
-                estimates = estimates.after(0, partial(self._estimate, (sample,), None, geometry))
+                find = partial(self._estimate, (sample,), None, geometry, consecutive)
+                estimates = estimates.after(0, find)
         except InputError as error:
             # For example, it is zero everywhere.
             failed.set_exception(error)
-            return BlockAtWork(name, geometry, file_time, sample, failed, estimates)
+            return begun(failed, estimates, consecutive)
         usual = state.usual_strongest(number)
 
         def filtered() -> tuple[MeasuredBlock | InputError, Clutter]:
@@ -192,18 +198,13 @@ class OnlineSession:
             with ThreadExecutor(1) as executor, device_memory(self._options.device):
                 return next(map_chunks(measure_block, [block], executor, *how)), clutter
 
-        return BlockAtWork(name, geometry, file_time, sample, self._pool.submit(filtered), estimates)
+        return begun(self._pool.submit(filtered), estimates, consecutive)
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:
         """Wait for a block of :meth:`begin`, add it to the session, and return the update after it."""
-        self._before = self._state
         self._state, update = self._step(self._state, begun)
         logger.info("block %d %r: %s", update.number, update.name, update.why or "good")
         return update
-
-    def take_back(self) -> None:
-        """Forget the last block. Its file has changed, and is read again."""
-        self._state = self._before
 
     def _step(self, state: LiveState, begun: BlockAtWork) -> tuple[LiveState, SessionUpdate]:
         """Return the state after a block, and its update."""
@@ -232,13 +233,10 @@ class OnlineSession:
             recent=(*state.recent[1 - REMEMBERED :], replace(level, problem=why)),
         ).with_sample(begun.sample)
         # The clutter of the blocks so far, for blocks that have not begun
-        estimates, n_blocks = (
-            state.estimates if state.estimates.known else begun.estimates,
-            len(state.lengths),
-        )
-        find = partial(self._estimate, state.sample, clutter, begun.geometry)
-        estimates = estimates.after(n_blocks, find)
-        state = replace(state, estimates=estimates)
+        estimates = state.estimates if state.estimates.known else begun.estimates
+        find = partial(self._estimate, state.sample, clutter, begun.geometry, begun.consecutive)
+        estimates = estimates.after(len(state.lengths), find)
+        state = replace(state, estimates=estimates, consecutive=begun.consecutive)
         if not why:
             state = replace(state, series=state.series.added(block.lags, clutter))
         # Its blood, with the weights of the blocks so far
@@ -329,8 +327,12 @@ class OnlineSession:
         )
 
     def _estimate(
-        self, parts: Sequence[SampledFrames], before: Clutter | None, geometry: Geometry
-    ) -> SessionEstimate:
+        self,
+        parts: Sequence[SampledFrames],
+        before: Clutter | None,
+        geometry: Geometry,
+        consecutive: ConsecutiveFrames,
+    ) -> LiveEstimate:
         """Estimate the clutter of blocks that are not in the sample."""
         ordered = [(part, np.argsort(part.numbers)) for part in parts]
         sample = Sample(
@@ -339,12 +341,15 @@ class OnlineSession:
             frames=[part.numbers[order] for part, order in ordered],
             values=np.concatenate([part.values[order] for part, order in ordered]),
             missing=np.concatenate([part.missing[order] for part, order in ordered]),
-            consecutive=self._consecutive,
+            consecutive=consecutive,
         )
         reference = None if before is None else before.reference
         with ThreadExecutor(self._options.threads) as executor:
-            return estimate_session(
-                sample, geometry, self._options, self._session, executor, before=reference
+            how = (self._options, self._session, executor)
+            # It is repeated with other blocks in any case.
+            found = estimate_session(sample, geometry, *how, before=reference, n_fits=1)
+            return LiveEstimate(
+                session_clutter(found, self._options, is_new=True), found.fit(self._options, executor)
             )
 
 

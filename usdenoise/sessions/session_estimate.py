@@ -1,13 +1,13 @@
 """The estimate of a session: the clutter that its blocks have in common, from a sample of their frames."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
+from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Reference
 from usdenoise.linalg.executor import Executor
@@ -21,14 +21,14 @@ from usdenoise.pipeline.estimate_clutter import (
     raised_cutoffs,
     with_cutoff,
 )
-from usdenoise.pipeline.filter_chunk import filter_block
+from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.fit_result import FitResult, fit_result
 from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.scan_clutter import components_only
 from usdenoise.pipeline.series import Series
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
-from usdenoise.sessions.measured_block import MeasuredBlock
+from usdenoise.sessions.measured_block import MeasuredBlock, measure_blocks
 from usdenoise.sessions.session_sample import Sample, SessionFrames, aligned_sample, nearest_good
 from usdenoise.sessions.unusual_blocks import calm_blocks, usual_blocks
 from usdenoise.stack.geometry import Geometry
@@ -53,9 +53,6 @@ TEMPORAL = 6
 those without (8 sessions), and of sessions that move to 1.10 times (9 sessions; benchmarks/RECORDS.md, "Temporal components
 of a block")."""
 
-Measure = Callable[[Sequence[int], Clutter], Mapping[int, MeasuredBlock]]
-"""Filters the blocks of some numbers, and returns those that could be read."""
-
 
 @dataclass(frozen=True)
 class SessionEstimate:
@@ -63,17 +60,29 @@ class SessionEstimate:
 
     Attributes
     ----------
-    clutter : Clutter
-        The clutter of all blocks.
-    fit : FitResult
-        How it was found.
-    measured : mapping
-        Number -> what was measured of a block, of those that were filtered to try the cutoff.
+    sample : Sample
+        The sampled frames, as they are in the reference, without those of unusual blocks.
+    scan : Recording
+        The same as a scan.
+    reference : Reference or None
+        What the blocks are aligned to; None if they are not.
+    found : ClutterEstimate
+        The estimate of the scan.
     """
 
-    clutter: Clutter
-    fit: FitResult
-    measured: Mapping[int, MeasuredBlock] = field(default_factory=dict)
+    sample: Sample
+    scan: Recording
+    reference: Reference | None
+    found: ClutterEstimate
+
+    def fit(self, options: DenoiseOptions, executor: Executor) -> FitResult:
+        """Return how the components were found, by the sampled frames without them.
+
+        Numbers of bad frames that were given count in a file, and the sample has none of these frames.
+        """
+        found = self.found
+        measures = filter_chunks(self.scan.chunks, components_only(found, options), found.excluded, executor)
+        return fit_result(found, measures, options)
 
 
 def estimate_session(
@@ -82,16 +91,16 @@ def estimate_session(
     options: DenoiseOptions,
     session: SessionOptions,
     executor: Executor,
-    measure: Measure | None = None,
     before: Reference | None = None,
-    on_iteration: Callable[..., None] | None = None,
+    on_iteration: Callable[[Iteration], None] | None = None,
+    n_fits: int = MOST_FITS,
 ) -> SessionEstimate:
-    """Find the clutter that the blocks of a session have in common, from a sample of their frames.
+    """Estimate the clutter that the blocks of a session have in common, from a sample of their frames.
 
     Parameters
     ----------
     sample : Sample
-        Sampled frames of the blocks. In a live session, the sample contains only blocks before the filtered one.
+        Sampled frames of the blocks.
     geometry : Geometry
         Axes and scales of the blocks.
     options : DenoiseOptions
@@ -99,13 +108,13 @@ def estimate_session(
     session : SessionOptions
         Whether blocks are registered, and their gain is divided out.
     executor : Executor
-        Maps over the blocks.
-    measure : callable, optional
-        Filters blocks, to try the cutoff; by default it is not tried, as in a live session.
+        Maps over parts of the sample.
     before : Reference, optional
         Reference to which earlier blocks of a live session were aligned.
     on_iteration : callable, optional
         Called with each line of the trace.
+    n_fits : int
+        Largest number of fits, each without the blocks that were unusual in the one before; by default MOST_FITS.
 
     Raises
     ------
@@ -117,103 +126,119 @@ def estimate_session(
             "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
         )
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
-    threads = executor.local
-
-    # The components of the sample, without the blocks that are unlike the others
-    for more in reversed(range(1 if measure is None else MOST_FITS)):
-        recording = sample.recording(geometry)
-        found = _fit(recording, options, sample, threads, on_iteration)
+    for more in reversed(range(n_fits)):
+        scan = sample.recording(geometry)
+        found = _fit(scan, options, sample, executor, on_iteration)
         if not more or (usual := usual_blocks(found, sample)).all() or usual.mean() < 1 - MOST_UNUSUAL:
             break
         sample = sample.only(usual)
+    return SessionEstimate(sample, scan, reference, found)
 
-    def clutter_of(chosen: ClutterEstimate) -> Clutter:
-        if measure is not None:
-            return session_clutter(chosen, SessionFrames.of(sample), options.high_cutoff, reference)
-        # A block that is filtered is not in the sample
-        none, length = np.zeros(0, np.intp), int(np.median([block.n_frames for block in sample.blocks]))
-        frames = SessionFrames([none], [length], [none])
-        return session_clutter(chosen, frames, options.high_cutoff, reference)
 
-    def tried(numbers: list[int], filtered: Measure) -> Iterator[tuple[Any, float]]:
-        """Yield ever higher cutoffs, with the clutter, the measured blocks and the share of tissue that leaks."""
-        for raised in _raised(recording, found, options, sample, threads, on_iteration):
-            clutter = clutter_of(raised)
-            measured, series = filtered(numbers, clutter), Series()
+def raise_cutoff(
+    estimate: SessionEstimate,
+    recording: Recording,
+    options: DenoiseOptions,
+    session: SessionOptions,
+    executor: Executor,
+    products: tuple[str, ...] = (),
+    keeps_frames: bool = False,
+    on_iteration: Callable[[Iteration], None] | None = None,
+) -> tuple[SessionEstimate, dict[int, MeasuredBlock]]:
+    """Raise an automatic cutoff while tissue leaks in a few blocks of the session.
+
+    Parameters
+    ----------
+    estimate : SessionEstimate
+        The estimate.
+    recording : Recording
+        The blocks of the session.
+    options, session, executor, products, keeps_frames
+        As for :func:`usdenoise.sessions.measured_block.measure_blocks`.
+    on_iteration : callable, optional
+        Called with each line of the trace of a further estimate, of more components.
+
+    Returns
+    -------
+    estimate : SessionEstimate
+        The estimate with the cutoff that was chosen.
+    measured : dict
+        Number -> the measurements of each block that was tried, with this cutoff.
+    """
+    if options.low_cutoff != "auto" or not estimate.found.is_raisable or len(estimate.sample.blocks) < 2:
+        return estimate, {}
+    numbers = calm_blocks(estimate.found, estimate.sample)
+    if len(numbers) < 2:
+        return estimate, {}
+
+    def tried() -> Iterator[tuple[tuple[SessionEstimate, dict[int, MeasuredBlock]], float]]:
+        """Yield ever higher cutoffs, with the measured blocks and the share of tissue that leaks in them."""
+        for raised in _raised(estimate, options, executor.local, on_iteration):
+            clutter, series = session_clutter(raised, options), Series()
+            blocks = measure_blocks(
+                recording, numbers, clutter, options, session, executor, products, keeps_frames
+            )
+            measured = dict(zip(numbers, blocks, strict=True))
             for block in measured.values():
                 series = series if block.lags is None else series.added(block.lags, clutter)
-            share = series.leak_share(clutter) if series.n_blocks > 1 else 0.0
-            yield (raised, clutter, measured), share
+            yield (raised, measured), series.leak_share(clutter) if series.n_blocks > 1 else 0.0
 
-    # The cutoff, raised while tissue leaks in some blocks
-    chosen, clutter, measured = found, clutter_of(found), {}
-    if measure is not None and len(sample.blocks) > 1 and options.low_cutoff == "auto" and found.is_raisable:
-        numbers = calm_blocks(found, sample)
-        if len(numbers) > 1:
-            chosen, clutter, measured = first_without_leak(tried(numbers, measure), MOST_SESSION_LEAK)
-    # How they were found. Numbers of bad frames count in a file, and the sample has none of these frames.
-    measures = filter_block(recording.chunks, components_only(chosen, options), chosen.excluded, threads)
-    fit = fit_result(chosen, measures, options)
-    return SessionEstimate(clutter, fit, measured)
+    return first_without_leak(tried(), MOST_SESSION_LEAK)
 
 
 def _fit(
-    recording: Recording,
+    scan: Recording,
     options: DenoiseOptions,
     sample: Sample,
     executor: Executor,
-    on_iteration: Callable[..., None] | None,
+    on_iteration: Callable[[Iteration], None] | None,
 ) -> ClutterEstimate:
     """Return the estimate of the sample; bad frames that were given by their number are not in it."""
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     options = replace(options, bad_frames=bad_frames)
-    return estimate_clutter(recording, options, executor, None, on_iteration, consecutive=sample.consecutive)
+    return estimate_clutter(scan, options, executor, None, on_iteration, consecutive=sample.consecutive)
 
 
 def _raised(
-    recording: Recording,
-    found: ClutterEstimate,
+    estimate: SessionEstimate,
     options: DenoiseOptions,
-    sample: Sample,
     executor: Executor,
-    on_iteration: Callable[..., None] | None,
-) -> Iterator[ClutterEstimate]:
+    on_iteration: Callable[[Iteration], None] | None,
+) -> Iterator[SessionEstimate]:
     """Yield the estimate, and then with ever higher cutoffs, with more components if it has too few."""
-    estimate, first, highest = found.estimate, found.band.low, len(found.singular_values)
-    if not isinstance(options.rank, int) and estimate.samples_per_pixel is not None:
+    found, scan = estimate.found, estimate.scan
+    first, highest, of_sample = found.band.low, len(found.singular_values), found.estimate
+    if not isinstance(options.rank, int) and of_sample.samples_per_pixel is not None:
         # Never above a given rank
-        longest = max(estimate.n_sampled / estimate.samples_per_pixel, len(found.model.right))
-        highest = max(highest, int(MOST_COMPONENTS * estimate.n_sampled / longest))
+        longest = max(of_sample.n_sampled / of_sample.samples_per_pixel, len(found.model.right))
+        highest = max(highest, int(MOST_COMPONENTS * of_sample.n_sampled / longest))
     for low in raised_cutoffs(first, highest):
         if low > len(found.singular_values):
             options = replace(options, rank=min(2 * len(found.singular_values), highest))
-            more = _fit(recording, options, sample, executor, on_iteration)
+            more = _fit(scan, options, estimate.sample, executor, on_iteration)
             found = replace(more, cutoff=found.cutoff)
         if low > first:
-            found = with_cutoff(recording, executor, found, low, "because tissue remained in the blocks")
-        yield found
+            found = with_cutoff(scan, executor, found, low, "because tissue remained in the blocks")
+        yield replace(estimate, found=found)
 
 
-def session_clutter(
-    found: ClutterEstimate,
-    sampled: SessionFrames,
-    high_cutoff: int | str,
-    reference: Reference | None = None,
-) -> Clutter:
+def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: bool = False) -> Clutter:
     """Return the clutter of a session.
 
     Parameters
     ----------
-    found : ClutterEstimate
+    estimate : SessionEstimate
         The estimate of a sample of its frames.
-    sampled : SessionFrames
-        Which frames are in the sample.
-    high_cutoff : int, "rank" or "none"
-        End of the components that are kept; all of the residual with "none".
-    reference : Reference, optional
-        What the sample was aligned to.
+    options : DenoiseOptions
+        Which components are kept.
+    is_new : bool
+        Whether the blocks that are filtered are not in the sample, as in a live session; by default they are.
     """
-    low, grid, keeps_residual = found.band.low, found.grid, high_cutoff == "none"
+    found, sampled = estimate.found, SessionFrames.of(estimate.sample)
+    if is_new:
+        none, length = np.zeros(0, np.intp), int(np.median(sampled.lengths))
+        sampled = SessionFrames([none], [length], [none])
+    low, grid, keeps_residual = found.band.low, found.grid, options.high_cutoff == "none"
     model = interpolated(found.model, found.excluded)
     left = grid.everywhere(model.left)
     blocks = []
@@ -234,7 +259,7 @@ def session_clutter(
         tissue=removed_energy(left, model.singular_values, low),
         noise_rms=found.estimate.noise_rms,
         power=float(np.sum(found.singular_values**2)) / (grid.n_pixels * len(model.right)),
-        reference=reference,
+        reference=estimate.reference,
         replaced=nearest_good(found.bad_pixels.mask) if found.bad_pixels.mask.any() else None,
         is_compiled=sum(sampled.lengths) * grid.mask.size >= COMPILED_ENTRIES,
     )

@@ -26,7 +26,7 @@ from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clut
 from usdenoise.pipeline.inspection import MAGNITUDES, dead_pixels, largest_part
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
 from usdenoise.sessions.bad_blocks import WEAK_DB
-from usdenoise.sessions.blocks import mark_missing
+from usdenoise.sessions.blocks import why_missing
 from usdenoise.sessions.measured_block import own_options
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import RandomStream
@@ -171,8 +171,8 @@ def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
 
 def draw_sample(
     recording: Recording, options: DenoiseOptions, session: SessionOptions, executor: Executor
-) -> Sample:
-    """Read the sampled frames of the blocks that can be read; others are marked as missing.
+) -> tuple[Recording, Sample]:
+    """Read some frames of each block of a session.
 
     Parameters
     ----------
@@ -184,36 +184,49 @@ def draw_sample(
         Whether a block that cannot be read is missing.
     executor : Executor
         Maps over the blocks.
+
+    Returns
+    -------
+    recording : Recording
+        The blocks: without the flicker of their lines if they flicker, and with the reason why one cannot be read.
+    sample : Sample
+        The sampled frames of the others.
     """
-    blocks, consecutive = recording.blocks, _first_look(recording, options, executor)
+    consecutive = _first_look(recording, options, executor)
     for axis in dict.fromkeys(flicker.axis for flicker in consecutive.flickers):
         # Each block calibrates itself when it is read
-        blocks[:] = recording.calibrated(axis, None).blocks
+        recording = recording.calibrated(axis, None)
+    blocks = [*recording.blocks]
     numbers = [number for number, block in enumerate(blocks) if not block.problem]
     # A frame that several blocks share is sampled in one of them only.
     drawn = sampled_frames([_own_length(blocks, number) for number in numbers], options.seed)
-    chosen = []
+    chosen = dict[int, NDArray[np.intp]]()
     for number, frames in zip(numbers, drawn, strict=True):
         bad = own_options(options, blocks[number]).bad_frames
-        good = frames if isinstance(bad, str) else np.setdiff1d(frames, bad)
-        if len(good):
-            chosen.append((number, good))
-    items = [(blocks[number], good) for number, good in chosen]
+        chosen[number] = frames if isinstance(bad, str) else np.setdiff1d(frames, bad)
+    chosen = {number: frames for number, frames in chosen.items() if len(frames)}
     # All in one array: a frame is in memory once
-    values = np.empty((sum(len(good) for _, good in chosen), recording.geometry.n_pixels), recording.dtype)
-    missing = np.zeros(values.shape, bool)
-    sample, n_read = Sample([], [], [], values, missing, consecutive), 0
-    for (number, good), part in zip(chosen, map_chunks(picked_frames, items, executor), strict=True):
+    values = np.empty((sum(map(len, chosen.values())), recording.geometry.n_pixels), recording.dtype)
+    missing, n_read = np.zeros(values.shape, bool), 0
+    items = [(blocks[number], frames) for number, frames in chosen.items()]
+    for number, part in zip([*chosen], map_chunks(picked_frames, items, executor), strict=True):
         if isinstance(part, InputError):
-            mark_missing(recording, session, number, part)
+            why = why_missing(part, recording, blocks[number], session)
+            blocks[number] = replace(blocks[number], problem=why)
+            del chosen[number]
             continue
-        sample.blocks.append(blocks[number])
-        sample.numbers.append(number)
-        sample.frames.append(good)
-        read = slice(n_read, n_read + len(good))
+        read = slice(n_read, n_read + len(part[0]))
         values[read], missing[read] = part
         n_read = read.stop
-    return replace(sample, values=values[:n_read], missing=missing[:n_read])
+    sample = Sample(
+        blocks=[blocks[number] for number in chosen],
+        numbers=[*chosen],
+        frames=[*chosen.values()],
+        values=values[:n_read],
+        missing=missing[:n_read],
+        consecutive=consecutive,
+    )
+    return replace(recording, blocks=blocks), sample
 
 
 def _first_look(recording: Recording, options: DenoiseOptions, executor: Executor) -> ConsecutiveFrames:

@@ -21,7 +21,7 @@ from usdenoise.stack.arrays import pack, packed_width, unpack
 
 
 class RandomStream(IntEnum):
-    """Streams of which a run has one each."""
+    """Streams of which a run has one each, and a live session one for each block."""
 
     START = 1
     """Random columns of the first factors."""
@@ -36,9 +36,9 @@ class RandomStream(IntEnum):
     SAMPLED_FRAMES = 6
     """Frames of a session that stand for all of them."""
 
-    def generator(self, seed: int) -> np.random.Generator:
-        """Return the generator of this stream for a seed."""
-        return np.random.default_rng([seed, int(self)])
+    def generator(self, seed: int, block: int | None = None) -> np.random.Generator:
+        """Return the generator of this stream for a seed, or of the part of it for a block, by its number."""
+        return np.random.default_rng([seed, int(self), *([] if block is None else [block + 1])])
 
 
 class TileStream(IntEnum):
