@@ -123,7 +123,7 @@ class ClutterEstimate:
     grid : Neighbourhood
         Shape of the image, and the signal pixels.
     inspection : Inspection
-        What the first look at the chunks found. The values of its sample are not kept.
+        What the first look at the chunks found.
     is_sample : bool
         Whether the sample has all signal pixels, so that the model is the sample's.
     is_complete : bool
@@ -320,20 +320,15 @@ def _estimated(
     """Return the estimate without the bad pixels that are known, and the flicker of consecutive frames."""
     geometry = recording.geometry
     needs_all = options.method == "svd" or options.refit == "none"
-    inspection, gathered = inspect(recording, executor, needs_all)
-    sample = PixelSample.of(inspection.sample, gathered.sample, executor.local)
+    inspection, sample, envelopes = inspect(recording, executor, needs_all)
     # Signal pixels, and the sample of them
     has_signal = _signal_mask(recording, executor, inspection, sample, options)
     mask = has_signal & ~known.bad_pixels
     grid = Neighbourhood(mask.reshape(geometry.pixel_shape))
-    middle = [part.stop - part.start for part in middle_part(np.ones(grid.shape, bool))]
-    envelopes = inspection.envelopes.reshape(-1, *middle)
     axis = time_axis(envelopes)
     time_letter = None if axis is None else ("t" + geometry.pixel_axes)[axis]
     moved = _displacements(recording, executor, envelopes, grid)
-    # In long stacks the envelopes and the sample take much memory.
-    none = np.zeros((0, 0), np.float32)
-    inspection = replace(inspection, sample=none, envelopes=none)
+    # In long stacks they take much memory.
     del envelopes
     if not grid.is_whole:
         sample = sample.take(np.flatnonzero(mask[sample.numbers]))

@@ -58,29 +58,35 @@ SPARSE_FRAMES = 16
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """Pixels whose values are gathered, by their numbers.
+class Gathering:
+    """Pixels whose values are gathered, by their numbers, and the frame in whose chunk the values are checked.
 
     Attributes
     ----------
-    sample : array
-        Pixels of the estimate, in all frames.
-    middle : array
-        Pixels of the middle of the image, of which the envelopes are gathered, in all frames.
+    sample, middle : arrays
+        Pixels of the estimate, and pixels of the middle of the image, of which the envelopes are gathered.
     axes, shape : str and tuple of int
         Axes of the stack, and pixels along z, x and y.
     middle_frame : int
-        Frame in whose chunk the order of the frames is checked; none by default.
+        The frame.
     """
 
     sample: NDArray[np.intp]
     middle: NDArray[np.intp]
-    axes: str = ""
-    shape: tuple[int, ...] = ()
-    middle_frame: int = -1
+    axes: str
+    shape: tuple[int, ...]
+    middle_frame: int
 
 
-@dataclass
+@dataclass(frozen=True)
+class Gathered:
+    """Values of some pixels in n frames, (n_sampled, n), and envelopes of the middle of the image, (n, n_middle)."""
+
+    sample: NDArray[np.inexact]
+    envelopes: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
 class Inspection:
     """What the first look at a chunk, or at all chunks, finds.
 
@@ -91,17 +97,13 @@ class Inspection:
     missing : (n_pixels,) array
         Number of entries of each pixel that are not finite.
     highest, lowest : (n_pixels,) float64 arrays
-        Largest and smallest value of the real and imaginary parts of each pixel.
+        Largest and smallest value of the real and imaginary parts of each pixel, and 0.
     frame_energy, frame_missing : (n,) arrays
         Energy and number of missing entries of each frame.
-    sample : (n_sampled, n) array
-        Values of the gathered sample.
-    envelopes : (n, n_middle) float32 array
-        Envelopes of the middle of the image.
     doubts : tuple of (str, str)
-        Code and sentence of each reason why the chunk in the middle may not be what it is read as.
+        Code and sentence of each reason why the chunk in the middle may not be what it is read as; by default none.
     step : float
-        Step of which the values of the frame in the middle are multiples; 0 without one.
+        Step of which the values of the frame in the middle are multiples; 0 (the default) without one.
     """
 
     energy: NDArray[np.float64]
@@ -110,40 +112,26 @@ class Inspection:
     lowest: NDArray[np.float64]
     frame_energy: NDArray[np.float64]
     frame_missing: NDArray[np.int64]
-    sample: NDArray[Any]
-    envelopes: NDArray[np.float32]
     doubts: tuple[tuple[str, str], ...] = ()
     step: float = 0.0
 
-    @classmethod
-    def empty(cls, n_frames: int, n_pixels: int, gathered: Gathered, dtype: np.dtype[Any]) -> "Inspection":
-        """Return an inspection of as many frames, to be filled in."""
-        return cls(
-            energy=np.zeros(n_pixels),
-            missing=np.zeros(n_pixels, np.int64),
-            highest=np.zeros(n_pixels),
-            lowest=np.zeros(n_pixels),
-            frame_energy=np.zeros(n_frames),
-            frame_missing=np.zeros(n_frames, np.int64),
-            sample=np.empty((len(gathered.sample), n_frames), dtype),
-            envelopes=np.empty((n_frames, len(gathered.middle)), np.float32),
-        )
-
-    def part(self, gathered: Gathered, first: int, stop: int) -> "Inspection":
-        """Return views of the values of some frames, with sums of their own."""
+    def followed_by(self, other: "Inspection") -> "Inspection":
+        """Return what is found in these frames and in those of the chunk that follows."""
         return Inspection(
-            energy=np.zeros(len(self.energy)),
-            missing=np.zeros(len(self.missing), np.int64),
-            highest=np.zeros(len(self.energy)),
-            lowest=np.zeros(len(self.energy)),
-            frame_energy=self.frame_energy[first:stop],
-            frame_missing=self.frame_missing[first:stop],
-            sample=self.sample[:, first:stop],
-            envelopes=self.envelopes[first:stop],
+            energy=self.energy + other.energy,
+            missing=self.missing + other.missing,
+            highest=np.maximum(self.highest, other.highest),
+            lowest=np.minimum(self.lowest, other.lowest),
+            frame_energy=np.append(self.frame_energy, other.frame_energy),
+            frame_missing=np.append(self.frame_missing, other.frame_missing),
+            doubts=(*self.doubts, *other.doubts),
+            step=max(self.step, other.step),
         )
 
 
-def inspect(recording: Recording, executor: Executor, needs_all: bool) -> tuple[Inspection, Gathered]:
+def inspect(
+    recording: Recording, executor: Executor, needs_all: bool
+) -> tuple[Inspection, PixelSample, NDArray[np.float32]]:
     """Look at all chunks of a recording, and gather values of some pixels.
 
     Parameters
@@ -159,8 +147,10 @@ def inspect(recording: Recording, executor: Executor, needs_all: bool) -> tuple[
     -------
     inspection : Inspection
         What it finds in all frames.
-    gathered : Gathered
-        The pixels whose values it has.
+    sample : PixelSample
+        Pixels that the estimate looks at.
+    envelopes : (n_frames, pixels along z, x, y) array
+        Envelopes of the middle of the image.
 
     Raises
     ------
@@ -170,75 +160,79 @@ def inspect(recording: Recording, executor: Executor, needs_all: bool) -> tuple[
     geometry = recording.geometry
     n_frames, n_pixels, shape = geometry.n_frames, geometry.n_pixels, geometry.pixel_shape
     count = int(np.clip(SAMPLE_ENTRIES // n_frames, *SAMPLE_PIXELS))
-    numbers = np.arange(n_pixels).reshape(shape)
-    gathered = Gathered(
+    middle = np.arange(n_pixels).reshape(shape)[middle_part(np.ones(shape, bool))]
+    gathering = Gathering(
         sample=spread_rows(n_pixels, n_pixels if needs_all else count),
-        middle=numbers[middle_part(np.ones(shape, bool))].ravel(),
+        middle=middle.ravel(),
         axes=geometry.axes,
         shape=tuple(shape),
         middle_frame=n_frames // 2,
     )
-    total = Inspection.empty(n_frames, n_pixels, gathered, recording.dtype)
-    found = map_chunks(inspect_chunk, recording.chunks, executor, gathered, Here(total))
-    for first, stop, chunk in found:
-        total.energy += chunk.energy
-        total.missing += chunk.missing
-        np.maximum(total.highest, chunk.highest, out=total.highest)
-        np.minimum(total.lowest, chunk.lowest, out=total.lowest)
-        total.doubts += chunk.doubts
-        total.step = max(total.step, chunk.step)
-        if chunk.frame_energy.base is not total.frame_energy:
-            # It comes from another process.
-            into = total.part(gathered, first, stop)
-            for name in ("frame_energy", "frame_missing", "sample", "envelopes"):
-                getattr(into, name)[:] = getattr(chunk, name)
+    gathered = Gathered(
+        np.empty((len(gathering.sample), n_frames), recording.dtype),
+        np.empty((n_frames, middle.size), np.float32),
+    )
+    found: Inspection | None = None
+    first = 0
+    for of_chunk, values in map_chunks(inspect_chunk, recording.chunks, executor, gathering, Here(gathered)):
+        found = of_chunk if found is None else found.followed_by(of_chunk)
+        if values is not None:
+            frames = slice(first, len(found.frame_energy))
+            gathered.sample[:, frames], gathered.envelopes[frames] = values.sample, values.envelopes
+        first = len(found.frame_energy)
+    assert found is not None
     check_scale(
-        float(total.energy.max()),
+        float(found.energy.max()),
         n_frames,
         geometry.name,
         lambda: functools.reduce(np.fmax, map_chunks(largest_in_chunk, recording.chunks, executor)),
     )
-    return total, gathered
-
-
-def inspect_chunk(chunk: Chunk, gathered: Gathered, total: Here) -> tuple[int, int, Inspection]:
-    """Look at one chunk; return its first frame, the one after the last, and what is found."""
-    x = chunk.read()
-    first, stop = chunk.first, chunk.first + x.shape[0]
-    if total.value is not None:
-        return first, stop, look(x, gathered, total.value.part(gathered, first, stop), first)
-    return (
-        first,
-        stop,
-        look(x, gathered, Inspection.empty(x.shape[0], x.shape[1], gathered, dtype_of(x)), first),
-    )
+    sample = PixelSample.of(gathered.sample, gathering.sample, executor.local)
+    return found, sample, gathered.envelopes.reshape(-1, *middle.shape)
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def look(x: Any, gathered: Gathered, into: Inspection, first: int = 0) -> Inspection:
-    """Look at the frames of a chunk that begins with frame `first`, and fill in an inspection."""
-    xp, n = namespace(x), x.shape[0]
+def inspect_chunk(chunk: Chunk, gathering: Gathering, into: Here) -> tuple[Inspection, Gathered | None]:
+    """Look at one chunk; return what is found, and the values that it gathers where it cannot write them into `into`."""
+    x = chunk.read()
+    xp, n, middle = namespace(x), x.shape[0], gathering.middle_frame - chunk.first
     frame_energy, energy = squared_norms(x)
+    missing, frame_missing = np.zeros(x.shape[1], np.int64), np.zeros(n, np.int64)
     # NaN and infinities show in the sums, so a finite chunk is read only once.
-    if not np.isfinite(frame_energy).all():
-        finite = xp.isfinite(x)
-        if not xp.all(finite):
-            into.missing[:], into.frame_missing[:] = (
-                to_host(xp.count_nonzero(~finite, axis=axis)) for axis in (0, 1)
-            )
-            frame_energy, energy = squared_norms(xp.where(finite, x, xp.zeros_like(x[:1, :1])))
-    into.frame_energy[:], into.energy[:] = frame_energy, energy
-    into.highest[:], into.lowest[:] = part_extremes(x)
-    if first <= gathered.middle_frame < first + n:
-        here = to_host(x)
-        of_values = () if np.iscomplexobj(here) else value_doubts(here, gathered.axes, gathered.shape)
-        into.doubts = (*order_doubts(here, gathered.axes, gathered.shape), *of_values)
-        into.step = value_step(here[gathered.middle_frame - first])
+    if not np.isfinite(frame_energy).all() and not xp.all(finite := xp.isfinite(x)):
+        missing, frame_missing = (to_host(xp.count_nonzero(~finite, axis=axis)) for axis in (0, 1))
+        frame_energy, energy = squared_norms(xp.where(finite, x, xp.zeros_like(x[:1, :1])))
+    doubts, step = list[tuple[str, str]](), 0.0
+    if 0 <= middle < n:
+        here, place = to_host(x), (gathering.axes, gathering.shape)
+        doubts += order_doubts(here, *place)
+        doubts += () if np.iscomplexobj(here) else value_doubts(here, *place)
+        step = value_step(here[middle])
+    highest, lowest = part_extremes(x)
+    found = Inspection(
+        energy=energy,
+        missing=missing,
+        highest=np.maximum(highest, 0),
+        lowest=np.minimum(lowest, 0),
+        frame_energy=frame_energy,
+        frame_missing=frame_missing,
+        doubts=tuple(doubts),
+        step=step,
+    )
+    values, frames = into.value, slice(chunk.first, chunk.first + n)
+    if values is None:
+        # In another process
+        frames, dtype = slice(0, n), dtype_of(x)
+        values = Gathered(
+            np.empty((len(gathering.sample), n), dtype),
+            np.empty((n, len(gathering.middle)), np.float32),
+        )
     # Some frames at a time take less memory.
-    for frames in row_blocks(n, PICKED_FRAMES):
-        into.sample[:, frames] = columns(x[frames, :], gathered.sample).T
-        into.envelopes[frames] = envelope(columns(x[frames, :], gathered.middle))
-    return into
+    for part in row_blocks(n, PICKED_FRAMES):
+        at = slice(frames.start + part.start, frames.start + part.stop)
+        values.sample[:, at] = columns(x[part, :], gathering.sample).T
+        values.envelopes[at] = envelope(columns(x[part, :], gathering.middle))
+    return found, None if into.value is not None else values
 
 
 def inspect_block(x: Any, clutter: Clutter, options: DenoiseOptions, name: str) -> tuple[Any, FrameSearch]:
