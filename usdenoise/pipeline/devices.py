@@ -183,15 +183,15 @@ class DeviceFrames:
     device : str
         The device.
     held : HeldFrames or None
-        Holds them there; None (the default) if they are copied each time.
-    key : hashable
-        What `held` knows them by; not used without it.
+        Holds their pieces there; None (the default) if they are copied each time.
+    pieces : sequence of (hashable, Frames)
+        The same frames in pieces, and what `held` knows each of them by.
     """
 
     frames: Frames
     device: str
     held: HeldFrames | None = None
-    key: Hashable = None
+    pieces: Sequence[tuple[Hashable, Frames]] = ()
 
     @property
     def n_frames(self) -> int:
@@ -202,7 +202,13 @@ class DeviceFrames:
         """Return all frames as a chunk on the device."""
         if self.held is None:
             return to_device(self.frames.read(), self.device)
-        return self.held.read(self.key, self.frames)
+        parts = [self.held.read(key, frames) for key, frames in self.pieces]
+        if len(parts) == 1:
+            return parts[0]
+        x = namespace(parts[0]).concat(parts)
+        # Once they are not held, the pieces are free for other streams.
+        cupy_on(self.device).cuda.get_current_stream().synchronize()
+        return x
 
     def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
         """Return some frames as a chunk on the host."""
@@ -247,45 +253,8 @@ def on_device(recording: Recording, device: str, n_threads: int | None) -> Recor
         for first in range(0, chunk.frames.n_frames, length):
             part = chunk.frames.cut(first, min(first + length, chunk.frames.n_frames))
             number = chunk.first + first
-            chunks.append(Chunk(number, DeviceFrames(part, device, held, number)))
+            chunks.append(Chunk(number, DeviceFrames(part, device, held, [(number, part)])))
     return Recording.of_chunks(geometry, recording.dtype, chunks)
-
-
-@dataclass(frozen=True)
-class WindowFrames:
-    """Frames of a window that overlaps with others, which are copied to a device in pieces.
-
-    Attributes
-    ----------
-    frames : Frames
-        The frames on the host.
-    pieces : sequence of DeviceFrames
-        The same frames in pieces, which are held there for other windows.
-    """
-
-    frames: Frames
-    pieces: Sequence[DeviceFrames]
-
-    @property
-    def n_frames(self) -> int:
-        """Number of frames."""
-        return self.frames.n_frames
-
-    def read(self) -> Any:
-        """Return all frames as a chunk on the device."""
-        pieces = [piece.read() for piece in self.pieces]
-        x = namespace(pieces[0]).concat(pieces)
-        # Once they are not held, the pieces are free for other streams.
-        cupy_on(self.pieces[0].device).cuda.get_current_stream().synchronize()
-        return x
-
-    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
-        """Return some frames as a chunk on the host."""
-        return self.frames.pick(numbers)
-
-    def cut(self, first: int, stop: int) -> DeviceFrames:
-        """Return the frames [first, stop)."""
-        return DeviceFrames(self.frames.cut(first, stop), self.pieces[0].device)
 
 
 def windows_on_device(recording: Recording, device: str, n_threads: int) -> Recording:
@@ -322,10 +291,10 @@ def windows_on_device(recording: Recording, device: str, n_threads: int) -> Reco
     def in_pieces(block: Block) -> Block:
         (chunk,), start, stop, own = block.chunks, block.window.start, block.window.stop, edges[block.file]
         pieces = [
-            DeviceFrames(chunk.frames.cut(first - start, last - start), device, held, (block.file, first))
+            ((block.file, first), chunk.frames.cut(first - start, last - start))
             for first, last in pairwise(own[bisect_left(own, start) : bisect_left(own, stop) + 1])
         ]
-        return replace(block, chunks=[Chunk(0, WindowFrames(chunk.frames, pieces))])
+        return replace(block, chunks=[Chunk(0, DeviceFrames(chunk.frames, device, held, pieces))])
 
     blocks = [in_pieces(block) if block.chunks else block for block in recording.blocks]
     return replace(recording, blocks=blocks)
