@@ -140,7 +140,7 @@ def filter_session(
     Parameters
     ----------
     recording : Recording
-        The blocks. Those that cannot be read are marked in it.
+        The blocks.
     session : SessionOptions
         Whether such a block is missing, and whether blocks are aligned.
     options : DenoiseOptions

@@ -29,7 +29,7 @@ from usdenoise.pipeline.scan_clutter import components_only
 from usdenoise.pipeline.series import Series
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
 from usdenoise.sessions.measured_block import MeasuredBlock, measure_blocks
-from usdenoise.sessions.session_sample import Sample, SessionFrames, aligned_sample, nearest_good
+from usdenoise.sessions.session_sample import Sample, aligned_sample, nearest_good
 from usdenoise.sessions.unusual_blocks import calm_blocks, usual_blocks
 from usdenoise.stack.geometry import Geometry
 
@@ -234,25 +234,24 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
     is_new : bool
         Whether the blocks that are filtered are not in the sample, as in a live session; by default they are.
     """
-    found, sampled = estimate.found, SessionFrames.of(estimate.sample)
-    if is_new:
-        none, length = np.zeros(0, np.intp), int(np.median(sampled.lengths))
-        sampled = SessionFrames([none], [length], [none])
+    found, sample = estimate.found, estimate.sample
     low, grid, keeps_residual = found.band.low, found.grid, options.high_cutoff == "none"
     model = interpolated(found.model, found.excluded)
     left = grid.everywhere(model.left)
-    blocks = []
-    for numbers, columns, length in zip(sampled.frames, sampled.columns, sampled.lengths, strict=True):
-        block = np.zeros((length, low), np.complex128)
-        block[numbers] = model.right[columns, :low]
-        blocks.append(block)
+    # What the components take from a block that they were fitted to
+    lengths = [block.n_frames for block in sample.blocks]
+    courses = [np.zeros((length, low), np.complex128) for length in lengths]
+    for course, (frames, at) in zip(courses, sample.places(), strict=True):
+        course[frames] = model.right[at, :low]
+    if is_new:
+        courses = [np.zeros((int(np.median(lengths)), low), np.complex128)]
     n_kept = low if keeps_residual else min(found.band.high, model.rank)
     return Clutter(
         left=np.ascontiguousarray(left[:, :n_kept]),
         low=low,
         high=n_kept,
         keeps_residual=keeps_residual,
-        projection=blocks_projection(blocks),
+        projection=blocks_projection(courses),
         grid=grid,
         n_temporal=TEMPORAL if keeps_residual else 0,
         speckle=weak_speckle(left, low),
@@ -261,7 +260,7 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
         power=float(np.sum(found.singular_values**2)) / (grid.n_pixels * len(model.right)),
         reference=estimate.reference,
         replaced=nearest_good(found.bad_pixels.mask) if found.bad_pixels.mask.any() else None,
-        is_compiled=sum(sampled.lengths) * grid.mask.size >= COMPILED_ENTRIES,
+        is_compiled=sum(map(len, courses)) * grid.mask.size >= COMPILED_ENTRIES,
     )
 
 

@@ -4,7 +4,7 @@ Tissue looks alike in all blocks, and moves differently in each. So the columns 
 session have few dimensions in common, and a sample of them is enough to find these.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -98,6 +98,16 @@ class Sample:
             missing=self.missing[frames],
         )
 
+    def places(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield the sampled frames of each block, with those of blocks that overlap it, and where they are in the sample."""
+        files = np.repeat([block.file for block in self.blocks], np.diff(self.edges))
+        firsts = np.repeat([block.window.start for block in self.blocks], np.diff(self.edges))
+        numbers = firsts + np.concatenate(self.frames)
+        for block in self.blocks:
+            window = block.window
+            inside = (files == block.file) & (window.start <= numbers) & (numbers < window.stop)
+            yield numbers[inside] - window.start, np.flatnonzero(inside)
+
     def recording(self, geometry: Geometry) -> Recording:
         """Return the sampled frames as a recording of one block, in chunks of JOINED_FRAMES frames, about."""
         dtype, n_frames = self.values.dtype, len(self.values)
@@ -106,43 +116,6 @@ class Sample:
         edges = np.linspace(0, n_frames, max(1, round(n_frames / JOINED_FRAMES)) + 1).astype(int).tolist()
         chunks = [Chunk(first, frames.cut(first, stop)) for first, stop in pairwise(edges)]
         return Recording.of_chunks(geometry, dtype, chunks)
-
-
-@dataclass(frozen=True)
-class SessionFrames:
-    """Frames of blocks that are in a sample.
-
-    Attributes
-    ----------
-    frames : sequence of arrays
-        Their numbers in each block.
-    lengths : sequence of int
-        Frames of each block.
-    columns : sequence of arrays
-        Where these frames are in the sample.
-    """
-
-    frames: Sequence[NDArray[np.intp]]
-    lengths: Sequence[int]
-    columns: Sequence[NDArray[np.intp]]
-
-    @classmethod
-    def of(cls, sample: Sample) -> "SessionFrames":
-        """Return the frames of each block that are in the sample, including frames of overlapping blocks."""
-        files = np.repeat([block.file for block in sample.blocks], np.diff(sample.edges))
-        numbers = np.concatenate(
-            [block.window.start + frames for block, frames in zip(sample.blocks, sample.frames, strict=True)]
-        )
-        columns = [
-            np.flatnonzero(
-                (files == block.file) & (block.window.start <= numbers) & (numbers < block.window.stop)
-            )
-            for block in sample.blocks
-        ]
-        frames = [
-            numbers[inside] - block.window.start for inside, block in zip(columns, sample.blocks, strict=True)
-        ]
-        return cls(frames, [block.n_frames for block in sample.blocks], columns)
 
 
 def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
