@@ -1,8 +1,8 @@
-"""Map a pure function over blocks on a few threads, in order.
+"""Map a pure function over items on a few threads, in order.
 
-BLAS runs on one thread while a function is mapped, so that the threads here are the only ones. The result of a
-block does not depend on the thread that computed it, and results are consumed in the order of the blocks. So sums
-over blocks are the same for any number of threads. Another executor, out of core or on a cluster, has the
+BLAS runs on one thread while a function is mapped, so that the threads here are the only ones. The result of an
+item does not depend on the thread that computed it, and results are consumed in the order of the items. So sums
+over items are the same for any number of threads. Another executor, out of core or on a cluster, has the
 method `map` and the attribute `local`.
 """
 
@@ -63,7 +63,7 @@ class ThreadExecutor:
             if self._pool is None:
                 yield from (function(item, *constants) for item in items)
                 return
-            # One block waits while all threads work: in long stacks the result of a block takes tens of megabytes.
+            # One result waits while all threads work: in long stacks it takes tens of megabytes.
             ahead: deque[Future[Result]] = deque()
             try:
                 for item in items:

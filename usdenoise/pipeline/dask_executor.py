@@ -18,8 +18,8 @@ from usdenoise.system.resources import blas_on_one_thread
 
 Result = TypeVar("Result")
 
-BLOCKS_PER_THREAD = 2
-"""Blocks that are in work or wait to be fetched, for each thread of the workers: more would take their memory."""
+TASKS_PER_THREAD = 2
+"""Tasks that are in work or wait to be fetched, for each thread of the workers: more would take their memory."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class DaskExecutor:
         shared = dask.delayed(constants, pure=False, traverse=False)
         if client is not None:
             shared = _without_warning(lambda: client.persist(shared))
-        n_ahead = BLOCKS_PER_THREAD * (1 if client is None else max(1, sum(client.nthreads().values())))
+        n_ahead = TASKS_PER_THREAD * (1 if client is None else max(1, sum(client.nthreads().values())))
         tasks = (task(function, item, shared) for item in items)
         ahead: deque[Any] = deque()
         while True:
