@@ -11,6 +11,8 @@ import scipy.linalg  # noqa: F401, loads the BLAS of SciPy, so that it is limite
 from threadpoolctl import threadpool_limits
 
 from tests.jobs.batch.shared import scans_in_this_process  # noqa: F401, a fixture of all tests
+from tests.sessions.scans import LENGTH, Scan, scan
+from usdenoise import SessionResult, session
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.jobs.workers import DEATHS
 from usdenoise.linalg.executor import ThreadExecutor
@@ -59,6 +61,25 @@ def cluster() -> Iterator[Any]:
         workers = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
     with workers:
         yield workers
+
+
+@pytest.fixture(scope="session")
+def rising() -> tuple[Scan, SessionResult]:
+    """40 blocks in which the blood of the right half rises by 20 %."""
+    made = scan(40, rise=0.2)
+    return made, session(made.stack, LENGTH)
+
+
+@pytest.fixture(scope="session")
+def noise_alone() -> SessionResult:
+    """30 blocks of noise."""
+    return session(scan(30, tissue=0, blood=0).stack, LENGTH)
+
+
+@pytest.fixture(scope="session")
+def tissue_alone() -> SessionResult:
+    """30 blocks of tissue and noise."""
+    return session(scan(30, blood=0).stack, LENGTH)
 
 
 @pytest.fixture
