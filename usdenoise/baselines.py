@@ -10,7 +10,7 @@ from usdenoise.errors import DivergedError
 from usdenoise.estimate.estimate import truncated_svd
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.tall_matrices import block_rows, eigenvectors, frame_gram, normal_product, orthonormal
+from usdenoise.linalg.tall_matrices import eigenvectors, frame_gram, normal_product, orthonormal, row_parts
 from usdenoise.stack.sampling import spread_rows
 
 _SPECTRUM_PIXELS = 2000
@@ -72,7 +72,7 @@ def highpass(matrix: NDArray[Any], executor: Executor, cutoff: float) -> None:
     def filtered(rows: slice) -> None:
         matrix[rows] = sosfiltfilt(sections, matrix[rows], axis=1)
 
-    for _ in executor.map(filtered, block_rows(matrix.shape)):
+    for _ in executor.map(filtered, row_parts(matrix.shape)):
         pass
 
 
@@ -104,7 +104,7 @@ def polynomial(matrix: NDArray[Any], executor: Executor, order: int) -> None:
         block = matrix[rows]
         block -= (block @ basis) @ basis.T
 
-    for _ in executor.map(filtered, block_rows(matrix.shape)):
+    for _ in executor.map(filtered, row_parts(matrix.shape)):
         pass
 
 
@@ -151,7 +151,7 @@ def randomized_svd(matrix: NDArray[Any], rank: int, executor: Executor, rng: np.
     test = rng.standard_normal((n_frames, columns))
     if np.iscomplexobj(matrix):
         test = test + 1j * rng.standard_normal((n_frames, columns))
-    blocks = block_rows(matrix.shape)
+    blocks = row_parts(matrix.shape)
     right = orthonormal(test).astype(matrix.dtype)
     for _ in range(POWER_ITERATIONS):
         product = normal_product(lambda rows: matrix[rows], blocks, right, executor)
@@ -277,7 +277,7 @@ def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: 
         raise DivergedError(NOT_FINITE)
     vectors = eigenvectors(gram, subset_by_value=(threshold**2, np.inf))
     right = np.ascontiguousarray(vectors, dtype=matrix.dtype)
-    left = np.concatenate(list(executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))))
+    left = np.concatenate(list(executor.map(lambda rows: matrix[rows] @ right, row_parts(matrix.shape))))
     singular = np.linalg.norm(left.astype(np.result_type(left.dtype, np.float64)), axis=0)
     kept = singular > threshold
     left = left[:, kept] / singular[kept].astype(left.real.dtype)

@@ -161,7 +161,7 @@ def test_the_map_is_the_same_for_any_number_of_threads_and_any_band(noisy):
 def test_the_map_is_the_same_for_any_size_of_its_blocks(noisy, monkeypatch):
     _, terms, _, result = noisy
     for module in (blood_map, noise):
-        monkeypatch.setattr(module, "PIXELS_A_BLOCK", 299)
+        monkeypatch.setattr(module, "PIXELS_TOGETHER", 299)
     again = usdenoise.denoise(stack_of(terms), axes="zxt")
     np.testing.assert_allclose(again.noise_power, result.noise_power, rtol=1e-5)
     np.testing.assert_allclose(again.blood_power, result.blood_power, atol=1e-5 * result.blood_power.max())

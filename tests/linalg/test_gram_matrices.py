@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.tall_matrices import block_rows, frame_gram, gram, normal_product
+from usdenoise.linalg.tall_matrices import frame_gram, gram, normal_product, row_parts
 
 SHAPE = (2500, 40)
 
@@ -30,7 +30,7 @@ def test_gram_matrices_are_those_of_the_whole_matrix_in_double_precision(dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
 def test_the_normal_product_reads_each_block_once_and_adds_up_in_double_precision(dtype):
     matrix, right = example(dtype), example(dtype, (SHAPE[1], 5))
-    blocks, read = block_rows(SHAPE), []
+    blocks, read = row_parts(SHAPE), []
 
     def read_block(rows):
         read.append(rows)

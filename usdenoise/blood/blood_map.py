@@ -11,7 +11,7 @@ from usdenoise.blood.noise import (
     CELL_SIGMA,
     HALVES,
     NEGLIGIBLE,
-    PIXELS_A_BLOCK,
+    PIXELS_TOGETHER,
     TINY,
     NoiseLevels,
     RemainingTissue,
@@ -22,7 +22,7 @@ from usdenoise.blood.noise import (
 )
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.linalg.tall_matrices import row_blocks
+from usdenoise.linalg.tall_matrices import slices_of
 
 _ALL = slice(None)
 """Lag sums of all frames."""
@@ -138,7 +138,7 @@ def _pixel_estimate(
         kept_share = after / np.maximum(np.maximum(power, after), TINY)
         return np.stack([ratio * power * evidence, evidence, kept_share])
 
-    parts = [of_pixels(rows) for rows in row_blocks(len(pixel), PIXELS_A_BLOCK)]
+    parts = [of_pixels(rows) for rows in slices_of(len(pixel), PIXELS_TOGETHER)]
     blood_power, evidence, kept_share = np.concatenate(parts, axis=1)
     return blood_power, evidence, kept_share
 

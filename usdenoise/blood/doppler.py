@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import on_host
 from usdenoise.linalg.lag_sums import lag_sums
-from usdenoise.linalg.tall_matrices import row_blocks
+from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import is_dask_array
 from usdenoise.stack.geometry import GriddedStack
@@ -115,7 +115,7 @@ def decibels(
 FLOW_PRODUCTS = frozenset({"directional", "signed", "velocity"})
 """Products that are made of the filtered frames."""
 
-_ROWS_A_BLOCK = 256
+_PIXELS_TOGETHER = 256
 """Pixels that are converted to double precision at a time, so that the whole stack is never copied.
 
 With 2400 frames they take 10 MB.
@@ -428,8 +428,8 @@ def _by_pixel(
     # All frames of some lines of the image at a time: the whole stack may be in a file.
     frames_last = np.moveaxis(np.asarray(iq), axis, -1)
     shape = frames_last.shape
-    lines = max(1, _ROWS_A_BLOCK // max(1, math.prod(shape[1:-1])))
-    blocks = (frames_last[rows] for rows in row_blocks(len(frames_last), lines))
+    lines = max(1, _PIXELS_TOGETHER // max(1, math.prod(shape[1:-1])))
+    blocks = (frames_last[rows] for rows in slices_of(len(frames_last), lines))
 
     def without_excluded(block: NDArray[Any]) -> NDArray[np.complex128]:
         wide = block.reshape(-1, shape[-1]).astype(np.complex128)

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.tall_matrices import row_blocks
+from usdenoise.linalg.tall_matrices import slices_of
 
 DEPTH_WINDOW = 7
 """Pixels of the wide window in depth: with a gain of 20 dB over 100 pixels noise differs by 0.6 dB from its middle."""
@@ -287,7 +287,7 @@ def _averaged_along(
     places = np.arange(n) if places is None else places
     lines = image.reshape(math.prod(image.shape[:axis]), n, -1)
     averages = np.empty((len(lines), len(places), lines.shape[2]))
-    for part in row_blocks(len(places), AVERAGED_TOGETHER):
+    for part in slices_of(len(places), AVERAGED_TOGETHER):
         near = np.arange(max(places[part][0] - reach, 0), min(places[part][-1] + 1 + reach, n))
         offsets = np.abs(places[part][:, None] - near)
         weights = np.where(offsets <= reach, np.exp(-0.5 * (offsets / sigma) ** 2), 0.0)

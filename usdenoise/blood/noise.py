@@ -10,9 +10,9 @@ from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.linalg.tall_matrices import row_blocks
+from usdenoise.linalg.tall_matrices import slices_of
 
-PIXELS_A_BLOCK = 2048
+PIXELS_TOGETHER = 2048
 """Pixels whose lags, channels or spectra are worked on together: an array of them is at most a megabyte, which the caches
 hold."""
 
@@ -119,7 +119,7 @@ def noise_map(
         last_quiet = np.partition(around, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
         quiet = (around <= last_quiet).astype(np.float64)
         weights = (quiet @ spectrum.T) / (quiet @ kept)[:, None]
-        for rows in row_blocks(len(nodes), PIXELS_A_BLOCK):
+        for rows in slices_of(len(nodes), PIXELS_TOGETHER):
             power[measured_in, rows] = np.vecdot(weights[nodes[rows]], parts[measured_in, rows])
     level = grid.wide_median(power.mean(axis=0))
     # The squared standard error of a pixel's power, relative to the power.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.tall_matrices import block_rows, row_blocks, squared_norm
+from usdenoise.linalg.tall_matrices import row_parts, slices_of, squared_norm
 
 SPARSE_BELOW_DENSITY = 0.12
 """Density up to which the sparse evaluation is used: above it the kept entries would take too much memory, and the
@@ -254,7 +254,7 @@ class CompletionProblem:
         self.sample = sample
         self.executor = executor
         self.kernel = kernel
-        self.blocks = block_rows(matrix.shape)
+        self.blocks = row_parts(matrix.shape)
         self._entries: dict[int, Entries] = {}
 
     @property
@@ -290,7 +290,7 @@ class CompletionProblem:
         gradient_u *= np.asarray(scale, gradient_u.real.dtype)
         gradient_v = np.empty(v.shape, v.dtype)
         # In long stacks each copy of these sums takes tens of megabytes.
-        for part in row_blocks(len(v), _FRAMES_AT_ONCE):
+        for part in slices_of(len(v), _FRAMES_AT_ONCE):
             gradient_v[part] = scale * u_residual[:, part].conj().T
         n_held_out = self.sample.n_held_out
         return Evaluation(
@@ -303,7 +303,7 @@ class CompletionProblem:
         if self.is_sparse(v.shape[1]):
             # Each block costs a sum of the size of V, and its entries need not fit a cache.
             n_rows = len(u)
-            larger = list(row_blocks(n_rows, max(1, -(-n_rows // SPARSE_BLOCKS))))
+            larger = list(slices_of(n_rows, max(1, -(-n_rows // SPARSE_BLOCKS))))
 
             def by_entries(rows: slice) -> tuple[slice, BlockSums]:
                 return rows, sparse_block(u[rows], v, self._sampled(rows))

@@ -20,7 +20,7 @@ from usdenoise.estimate.pixel_subset import PixelSubset, choose_rank, least_rank
 from usdenoise.estimate.sample_fit import Prior, extend, fit_sample
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.tall_matrices import block_rows, eigenvectors, frame_gram
+from usdenoise.linalg.tall_matrices import eigenvectors, frame_gram, row_parts
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.system.resources import release_freed_memory
@@ -53,7 +53,7 @@ def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRan
     total = frame_gram(matrix, executor, wide)
     n = len(total)
     right = eigenvectors(total, subset_by_index=[n - rank, n - 1])
-    parts = executor.map(lambda rows: matrix[rows] @ right, block_rows(matrix.shape))
+    parts = executor.map(lambda rows: matrix[rows] @ right, row_parts(matrix.shape))
     return LowRank.from_factors(np.concatenate(list(parts)), right)
 
 

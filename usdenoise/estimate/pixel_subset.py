@@ -15,7 +15,7 @@ from usdenoise.completion.descent_methods import highest_rank
 from usdenoise.errors import OptionError
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import noise_edge, noise_from_spectrum
-from usdenoise.linalg.tall_matrices import gram, row_blocks, row_squared_norms
+from usdenoise.linalg.tall_matrices import gram, row_squared_norms, slices_of
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import RandomStream
@@ -240,7 +240,7 @@ def _spectrum(
     1e-8 of the largest, which is far below the resolution of single-precision data.
     """
     is_tall, length = rows.shape[0] > rows.shape[1], max(rows.shape)
-    parts = list(row_blocks(length, min(-(-length // _PRODUCT_PARTS), _MOST_IN_PART)))
+    parts = list(slices_of(length, min(-(-length // _PRODUCT_PARTS), _MOST_IN_PART)))
 
     def adjoint(part: slice) -> NDArray[Any]:
         entries = rows[part] if is_tall else rows[:, part].conj().T

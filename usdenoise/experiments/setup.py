@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.linalg.tall_matrices import block_rows, orthonormal
+from usdenoise.linalg.tall_matrices import orthonormal, row_parts
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
 
@@ -86,7 +86,7 @@ def draw_filtered_stack(shape: tuple[int, int, int], components: int, executor: 
         noise = np.random.Generator(np.random.SFC64([anatomy.seed, rows.start]))
         iq[rows] = blood[rows] + np.float32(sigma) * noise.standard_normal(blood[rows].shape, np.float32)
 
-    for _ in executor.map(fill, block_rows(blood.shape)):
+    for _ in executor.map(fill, row_parts(blood.shape)):
         pass
     acquisition = Acquisition(
         iq.reshape(shape),

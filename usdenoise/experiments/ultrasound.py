@@ -26,7 +26,7 @@ from usdenoise.experiments.record import (
     Rows,
 )
 from usdenoise.experiments.setup import PAPER_SHAPE, FilteredStack, Setup
-from usdenoise.linalg.tall_matrices import block_rows
+from usdenoise.linalg.tall_matrices import row_parts
 from usdenoise.options.denoise_options import make_options
 from usdenoise.pipeline.denoise import denoise
 
@@ -198,7 +198,7 @@ def _picture(frames: NDArray[Any]) -> NDArray[np.float32]:
 def _rms_difference(first: NDArray[Any], second: NDArray[Any]) -> float:
     """Return the root mean square of the difference."""
     total = 0.0
-    for rows in block_rows(first.shape):
+    for rows in row_parts(first.shape):
         total += float(np.sum((first[rows] - second[rows]).astype(np.float64) ** 2))
     return math.sqrt(total / first.size)
 

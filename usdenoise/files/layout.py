@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OutputError
 from usdenoise.files.stored import Index, StoredArray, n_selected
-from usdenoise.linalg.tall_matrices import row_blocks
+from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.pipeline.recording import chunk_edges
 from usdenoise.stack.arrays import checked_conversion
 from usdenoise.stack.geometry import canonical_axes, check_axes
@@ -425,7 +425,7 @@ def copy_by_lines(target: NDArray[Any], source: NDArray[Any]) -> None:
     target, source : arrays of the same shape, with at least two axes
         Destination and origin of the values, which are converted to the type of `target`.
     """
-    for part in row_blocks(len(target), _COPIED_TOGETHER):
+    for part in slices_of(len(target), _COPIED_TOGETHER):
         for line in range(target.shape[1]):
             target[part, line] = source[part, line]
 

@@ -16,7 +16,7 @@ from usdenoise.frames.registration import SPECKLE_PIXELS, TINY_SINGLE, Registrat
 from usdenoise.linalg.array_library import dtype_of, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import fit_gapped_rows
-from usdenoise.linalg.tall_matrices import eigenvectors, envelope, row_blocks
+from usdenoise.linalg.tall_matrices import eigenvectors, envelope, slices_of
 from usdenoise.stack.sampling import spread_rows
 
 ENVELOPE_FRAMES = 32
@@ -203,7 +203,7 @@ def completed(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
     # Least squares of each pixel; the more a component is above the rest, the less its coefficient is pulled to 0.
     conjugate, ridge = v.conj().astype(x.dtype), rest / np.maximum(powers, TINY_SINGLE)
     fitted = fit_gapped_rows(x.T @ conjugate, ~missing.T, conjugate, ridge)
-    for tile in row_blocks(x.shape[1], FILL_PIXELS):
+    for tile in slices_of(x.shape[1], FILL_PIXELS):
         np.copyto(x[:, tile], v.astype(x.dtype) @ fitted[tile].T, where=missing[:, tile])
     return x, missing
 
@@ -316,7 +316,7 @@ def shifted(frames: Any, shift: NDArray[np.float64]) -> Any:
         if d
     ]
     is_compiled = frames.size >= COMPILED_SHIFT
-    for chunk in row_blocks(len(frames), CHUNK_FRAMES):
+    for chunk in slices_of(len(frames), CHUNK_FRAMES):
         part = np.ascontiguousarray(frames[chunk])
         for axis, taps, places in kernels:
             part = _interpolated_along(part, axis, taps, places, is_compiled)

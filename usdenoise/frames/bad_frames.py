@@ -12,7 +12,7 @@ from usdenoise.blood.noise import TINY
 from usdenoise.errors import OptionError
 from usdenoise.estimate.pixel_subset import SUBSET_PIXELS, SubsetValues, draw_pixel_subset
 from usdenoise.frames.registration import Movement, describe_movement
-from usdenoise.linalg.tall_matrices import block_rows, row_blocks, row_squared_norms
+from usdenoise.linalg.tall_matrices import row_parts, row_squared_norms, slices_of
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import RandomStream, spread_rows
 
@@ -287,7 +287,7 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     observed = sample.observed_mask(slice(None))
     # A frame without any entry is not a zero frame: it is unobserved already, and the model fills it.
     is_observed = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
-    blocks = row_blocks(rows.n_frames, _COMPARED_TOGETHER)
+    blocks = slices_of(rows.n_frames, _COMPARED_TOGETHER)
     alike = (
         np.concatenate([_alike(values, np.arange(each.start, each.stop)) for each in blocks], axis=1)
         & is_observed
@@ -295,7 +295,7 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     suspects = np.flatnonzero(alike.any(axis=0))
     if len(suspects):
         # In a stack of few levels frames agree in a sample without being the same.
-        for block in block_rows(rows.shape):
+        for block in row_parts(rows.shape):
             alike[:, suspects] &= _alike(rows.values[block], suspects)
     zero, constant, same = alike
     # One pixel is always the same everywhere.
@@ -366,7 +366,7 @@ def _regression(subset: SubsetValues, noise_rms: float | None) -> tuple[float, N
         ridge = max(n_pixels * known.noise_rms**2, LEAST_RIDGE * float(powers.sum()), ABSOLUTE_RIDGE)
         inverses = powers / (powers + ridge)
         parts = np.stack([inverses, inverses / (powers + ridge), powers])
-        blocks = (known.right[frames].T for frames in row_blocks(len(known.right), _COMPARED_TOGETHER))
+        blocks = (known.right[frames].T for frames in slices_of(len(known.right), _COMPARED_TOGETHER))
         return ridge, np.concatenate(
             [parts @ np.abs(each).astype(np.float64) ** 2 for each in blocks], axis=1
         )

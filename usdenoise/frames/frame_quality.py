@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from usdenoise.estimate.pixel_subset import PixelSubset, least_rank
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment, find_bad_frames
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.tall_matrices import row_blocks
+from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import spread_rows
@@ -83,7 +83,7 @@ def frame_curves(
             np.add.reduceat(outside, edges[:-1], axis=0, dtype=np.float64),
         )
 
-    measured = sample.executor.map(measure, row_blocks(n_frames, MEASURED_TOGETHER))
+    measured = sample.executor.map(measure, slices_of(n_frames, MEASURED_TOGETHER))
     intensity, steps, bands = (np.concatenate(part, axis=-1) for part in zip(*measured, strict=True))
     medians = np.median(bands, axis=1, keepdims=True)
     relative = np.divide(bands, medians, out=np.zeros_like(bands), where=medians > 0)

@@ -1,7 +1,7 @@
 """Lagged products along the rows of a matrix, by halves of the columns: the autocorrelation over time of a stack.
 
-:class:`LagSums` holds them. :func:`lag_sums` sums over pairs of columns in one block, :func:`boundary_products` over
-pairs of columns in two neighbouring blocks. Together they cover all pairs.
+:class:`LagSums` holds them. :func:`lag_sums` sums over pairs of columns in one chunk, :func:`boundary_products` over
+pairs of columns in two neighbouring chunks. Together they cover all pairs.
 """
 
 from collections.abc import Iterable
@@ -98,14 +98,14 @@ def column_lag_sums(
 
 
 def boundary_products(before: NDArray[Any], after: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:
-    """Return the products of :func:`lag_sums` of pairs of columns in two neighbouring blocks.
+    """Return the products of :func:`lag_sums` of pairs of columns in two neighbouring chunks.
 
     Parameters
     ----------
     before : (m, k) array
-        The last columns of the first block: n_lags - 1 of them, or all if it has fewer.
+        The last columns of the first chunk: n_lags - 1 of them, or all if it has fewer.
     after : (m, j) array
-        The first columns of the second block, as many.
+        The first columns of the second chunk, as many.
     n_lags : int
         Number of lags.
     parts : list of (int, int, int)

@@ -1,4 +1,4 @@
-"""Tall matrices by row blocks: norms of rows, Gram matrices in double precision, orthonormal bases."""
+"""Tall matrices by parts of their rows: norms of rows, Gram matrices in double precision, orthonormal bases."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -10,37 +10,37 @@ from usdenoise.linalg.array_library import namespace, squared_magnitudes, to_hos
 from usdenoise.linalg.executor import Executor
 from usdenoise.system.resources import blas_on_one_thread
 
-_BLOCK_ENTRIES = 1 << 20
-"""Entries of a row block: 8 MB in complex64, which the caches hold from one pass over it to the next."""
+_PART_ENTRIES = 1 << 20
+"""Entries of a part of the rows: 8 MB in complex64, which the caches hold from one pass over it to the next."""
 
 _LEAST_ROWS, _MOST_ROWS = 16, 1024
-"""Fewer rows make matrix products slow; more gain nothing and keep several threads waiting for the last block."""
+"""Fewer rows make matrix products slow; more gain nothing and keep several threads waiting for the last part."""
 
-_FEWEST_BLOCKS, _ROWS_WORTH_A_BLOCK = 8, 64
-"""A small matrix has this many blocks, so that threads finish at about the same time, of at least this many rows."""
+_FEWEST_PARTS, _ROWS_WORTH_A_PART = 8, 64
+"""Parts of a small matrix, so that threads finish at about the same time, and least number of their rows."""
 
 _SQUARED_ENTRIES, _SQUARED_ROWS = 1 << 18, (16, 128)
 """Entries whose squares are summed together, about, and least and largest number of their rows: they stay in the cache for
 both sums, and are few enough to be summed in the precision of the matrix."""
 
 
-def row_blocks(n_rows: int, rows_per_block: int) -> Iterator[slice]:
-    """Yield consecutive slices that cover `n_rows` rows.
+def slices_of(n: int, length: int) -> Iterator[slice]:
+    """Yield consecutive slices that cover `n` rows, frames or pixels.
 
     Parameters
     ----------
-    n_rows : int
+    n : int
         Number of rows.
-    rows_per_block : int
+    length : int
         Rows of each slice; the last one may have fewer.
     """
-    return (slice(start, min(start + rows_per_block, n_rows)) for start in range(0, n_rows, rows_per_block))
+    return (slice(start, min(start + length, n)) for start in range(0, n, length))
 
 
-def block_rows(shape: tuple[int, int]) -> list[slice]:
-    """Return row blocks of equal size for a matrix.
+def row_parts(shape: tuple[int, int]) -> list[slice]:
+    """Return the rows of a matrix in parts of equal size.
 
-    A block has at most a million entries, and 16 to 1024 rows. A small matrix has 8 blocks, if each has 64 rows.
+    A part has at most a million entries, and 16 to 1024 rows. A small matrix has 8 parts, if each has 64 rows.
 
     Parameters
     ----------
@@ -53,9 +53,9 @@ def block_rows(shape: tuple[int, int]) -> list[slice]:
         They cover all rows in order. The last one may have fewer rows.
     """
     n_rows, n_columns = shape
-    most = min(max(_BLOCK_ENTRIES // n_columns, _LEAST_ROWS), _MOST_ROWS)
-    count = max(-(-n_rows // most), min(_FEWEST_BLOCKS, n_rows // _ROWS_WORTH_A_BLOCK), 1)
-    return list(row_blocks(n_rows, -(-n_rows // count)))
+    most = min(max(_PART_ENTRIES // n_columns, _LEAST_ROWS), _MOST_ROWS)
+    count = max(-(-n_rows // most), min(_FEWEST_PARTS, n_rows // _ROWS_WORTH_A_PART), 1)
+    return list(slices_of(n_rows, -(-n_rows // count)))
 
 
 def row_squared_norms(values: Any) -> NDArray[np.float64]:
@@ -100,7 +100,7 @@ def squared_norms(values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]
         return of_rows, of_columns
     of_rows, sums = np.empty(len(values)), np.zeros(values.shape[1] * (2 if np.iscomplexobj(values) else 1))
     together = int(np.clip(_SQUARED_ENTRIES // values.shape[1], *_SQUARED_ROWS))
-    for rows in row_blocks(len(values), together):
+    for rows in slices_of(len(values), together):
         part = values[rows]
         if part.strides[1] != part.itemsize:
             part = np.ascontiguousarray(part)
@@ -120,7 +120,7 @@ def column_squared_norms(values: Any) -> NDArray[np.float64]:
     values = np.ascontiguousarray(values)
     real = values.view(values.real.dtype)
     sums = np.zeros(real.shape[1])
-    for rows in row_blocks(len(real), _SQUARED_ROWS[1]):
+    for rows in slices_of(len(real), _SQUARED_ROWS[1]):
         sums += np.einsum("ij,ij->j", real[rows], real[rows])
     norms: NDArray[np.float64] = sums.reshape(values.shape[1], -1).sum(axis=1)
     return norms
@@ -184,7 +184,7 @@ def gram(factor: NDArray[Any]) -> NDArray[Any]:
     is_complex = np.iscomplexobj(factor)
     size = factor.shape[1] * (2 if is_complex else 1)
     total = np.zeros((size, size))
-    # Blocks of 4096 rows keep the double-precision copy small.
+    # Parts of 4096 rows keep the double-precision copy small.
     for start in range(0, factor.shape[0], 4096):
         # A real matrix times itself takes half of the products.
         rows = factor[start : start + 4096].astype(wide, order="C").view(np.float64)
@@ -204,9 +204,9 @@ def frame_gram(matrix: NDArray[Any], executor: Executor, dtype: Any) -> NDArray[
     matrix : (n_pixels, n_frames) array
         The matrix M, finite everywhere.
     executor : Executor
-        Maps over the row blocks.
+        Maps over the parts of the rows.
     dtype : dtype
-        Type of the products within a row block. The blocks are added up in double precision.
+        Type of the products within a part of the rows. The parts are added up in double precision.
 
     Returns
     -------
@@ -214,34 +214,34 @@ def frame_gram(matrix: NDArray[Any], executor: Executor, dtype: Any) -> NDArray[
     """
 
     def product(rows: slice) -> NDArray[Any]:
-        block = matrix[rows].astype(dtype, copy=False)
-        square: NDArray[Any] = block.conj().T @ block
+        part = matrix[rows].astype(dtype, copy=False)
+        square: NDArray[Any] = part.conj().T @ part
         return square
 
-    return _sum_in_double(executor.map(product, block_rows(matrix.shape)))
+    return _sum_in_double(executor.map(product, row_parts(matrix.shape)))
 
 
 def normal_product(
-    read_block: Callable[[slice], NDArray[Any]],
-    blocks: Iterable[slice],
+    read_rows: Callable[[slice], NDArray[Any]],
+    parts: Iterable[slice],
     right: NDArray[Any],
     executor: Executor,
 ) -> NDArray[Any]:
     """Return M^H M Q, reading M once.
 
-    Each row block B of M gives (B Q)^H B in its own precision. These are added up in double precision and in the
-    order of the blocks, so the result is the same for any number of threads.
+    Each part B of the rows of M gives (B Q)^H B in its own precision. These are added up in double precision and in the
+    order of the parts, so the result is the same for any number of threads.
 
     Parameters
     ----------
-    read_block : callable
-        Takes a slice of rows and returns that row block of M, an (n_rows, n_frames) array.
-    blocks : iterable of slice
-        The row blocks, which cover all rows of M once.
+    read_rows : callable
+        Takes a slice of rows and returns these rows of M, an (n_rows, n_frames) array.
+    parts : iterable of slice
+        Parts of the rows, which cover all rows of M once.
     right : (n_frames, r) array
         The matrix Q.
     executor : Executor
-        Maps over the row blocks.
+        Maps over the parts of the rows.
 
     Returns
     -------
@@ -249,11 +249,11 @@ def normal_product(
     """
 
     def product(rows: slice) -> NDArray[Any]:
-        block = read_block(rows)
-        projected: NDArray[Any] = (block @ right).conj().T @ block
+        part = read_rows(rows)
+        projected: NDArray[Any] = (part @ right).conj().T @ part
         return projected
 
-    return _sum_in_double(executor.map(product, blocks)).conj().T
+    return _sum_in_double(executor.map(product, parts)).conj().T
 
 
 def _sum_in_double(parts: Iterable[NDArray[Any]]) -> NDArray[Any]:
@@ -310,7 +310,7 @@ def tall_qr(columns: NDArray[Any], in_place: bool = False) -> tuple[NDArray[Any]
         return _householder(columns, in_place)
     basis = columns if in_place else np.empty(columns.shape, triangle.dtype)
     inverse = np.linalg.inv(triangle)
-    for part in row_blocks(len(columns), _ROWS_AT_ONCE):
+    for part in slices_of(len(columns), _ROWS_AT_ONCE):
         basis[part] = columns[part] @ inverse
     return basis, triangle
 
@@ -355,7 +355,7 @@ def _householder(columns: NDArray[Any], in_place: bool) -> tuple[NDArray[Any], N
     """
     n, r = columns.shape
     basis = columns if in_place else np.empty((n, r), np.result_type(columns.dtype, np.float64))
-    parts = list(row_blocks(n, -(-n // max(1, n // max(_ROWS_AT_ONCE, 2 * r)))))
+    parts = list(slices_of(n, -(-n // max(1, n // max(_ROWS_AT_ONCE, 2 * r)))))
     triangles = []
     for part in parts:
         basis[part], triangle = np.linalg.qr(columns[part].astype(basis.dtype))
@@ -384,7 +384,7 @@ def rotated(columns: NDArray[Any], rotation: NDArray[Any], dtype: np.dtype[Any])
     (n, k) array, C-contiguous
     """
     product = np.empty((len(columns), rotation.shape[1]), dtype)
-    for part in row_blocks(len(columns), _ROWS_AT_ONCE):
+    for part in slices_of(len(columns), _ROWS_AT_ONCE):
         product[part] = columns[part] @ rotation
     return product
 

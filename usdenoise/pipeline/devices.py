@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import is_of_library, namespace
-from usdenoise.linalg.tall_matrices import row_blocks
+from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Frames, Recording
 
 HOST = "cpu"
@@ -83,7 +83,7 @@ def to_device(x: Any, device: str) -> Any:
     if not hasattr(_threads, "pinned"):
         _threads.pinned = [cupy.cuda.alloc_pinned_memory(PINNED_BYTES) for _ in range(2)]
     copied: list[Any] = []
-    for part in row_blocks(values.size, PINNED_BYTES // values.itemsize):
+    for part in slices_of(values.size, PINNED_BYTES // values.itemsize):
         # A part is copied into pinned memory while the one before is copied to the device.
         if len(copied) > 1:
             copied[-2].synchronize()

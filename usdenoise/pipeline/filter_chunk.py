@@ -23,7 +23,7 @@ from usdenoise.linalg.array_library import (
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
 from usdenoise.linalg.low_rank import fit_gapped_rows
-from usdenoise.linalg.tall_matrices import column_squared_norms, row_blocks
+from usdenoise.linalg.tall_matrices import column_squared_norms, slices_of
 from usdenoise.pipeline.measures import Clutter, Measures
 from usdenoise.pipeline.recording import Chunk, Here, map_chunks
 from usdenoise.stack.arrays import pack
@@ -212,7 +212,7 @@ def filtered_tiles(x: Any, u: Any, a: Any, v: Any, observed: Any = None) -> Iter
     is_copied, width = isinstance(x, np.ndarray), max(DEVICE_TILE_ENTRIES // x.shape[0], 1)
     if is_copied:
         width = min(max(TILE_ENTRIES // len(x), 32), 512)
-    for pixels in row_blocks(x.shape[1], width):
+    for pixels in slices_of(x.shape[1], width):
         y, tile_u = x[:, pixels], u[:, pixels]
         if is_copied:
             y = y.copy()

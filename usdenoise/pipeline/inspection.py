@@ -18,8 +18,8 @@ from usdenoise.linalg.array_library import columns, dtype_of, namespace, to_host
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.tall_matrices import (
     envelope,
-    row_blocks,
     row_squared_norms,
+    slices_of,
     squared_norms,
     third_difference_norms,
 )
@@ -228,7 +228,7 @@ def inspect_chunk(chunk: Chunk, gathering: Gathering, into: Here) -> tuple[Inspe
             np.empty((n, len(gathering.middle)), np.float32),
         )
     # Some frames at a time take less memory.
-    for part in row_blocks(n, PICKED_FRAMES):
+    for part in slices_of(n, PICKED_FRAMES):
         at = slice(frames.start + part.start, frames.start + part.stop)
         values.sample[:, at] = columns(x[part, :], gathering.sample).T
         values.envelopes[at] = envelope(columns(x[part, :], gathering.middle))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import fit_gapped_rows
-from usdenoise.linalg.tall_matrices import block_rows, gram, third_difference_norms
+from usdenoise.linalg.tall_matrices import gram, row_parts, third_difference_norms
 from usdenoise.stack.arrays import pack, unpack
 from usdenoise.stack.sampling import spread_rows
 
@@ -212,7 +212,7 @@ class PixelSample:
         return left, squares, moments
 
     def _map(self, function: Callable[[slice], Result]) -> Iterator[Result]:
-        return self.executor.map(function, block_rows(self.shape))
+        return self.executor.map(function, row_parts(self.shape))
 
     def _fit_block(self, rows: slice, right: NDArray[Any], ridge: NDArray[np.float64] | None) -> NDArray[Any]:
         projected: NDArray[Any] = self.values[rows] @ right

@@ -1,4 +1,4 @@
-"""Row blocks cover a matrix once, and energies are the textbook's."""
+"""Parts of the rows cover a matrix once, and energies are the textbook's."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usdenoise.linalg.tall_matrices import (
-    block_rows,
     column_squared_norms,
+    row_parts,
     row_squared_norms,
     squared_norm,
     squared_norms,
@@ -16,10 +16,10 @@ from usdenoise.linalg.tall_matrices import (
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 5000), st.integers(1, 1 << 21))
-def test_blocks_cover_a_matrix_once_and_are_of_equal_size(n_rows, n_columns):
-    blocks = block_rows((n_rows, n_columns))
-    sizes = [block.stop - block.start for block in blocks]
-    assert np.array_equal(np.concatenate([np.arange(n_rows)[block] for block in blocks]), np.arange(n_rows))
+def test_parts_cover_a_matrix_once_and_are_of_equal_size(n_rows, n_columns):
+    parts = row_parts((n_rows, n_columns))
+    sizes = [part.stop - part.start for part in parts]
+    assert np.array_equal(np.concatenate([np.arange(n_rows)[part] for part in parts]), np.arange(n_rows))
     assert len(set(sizes[:-1])) <= 1
     assert 0 < sizes[-1] <= sizes[0] <= 1024
     assert sizes[0] * n_columns <= max(1 << 20, 16 * n_columns)
