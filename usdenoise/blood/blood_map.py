@@ -1,11 +1,12 @@
 """The blood map: blood power without the noise, compensated for the part that the clutter filter removed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection
+from usdenoise.blood.metrics import correlation_of
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import (
     CELL_SIGMA,
@@ -92,13 +93,13 @@ def map_blood(
     white = projection.white if is_complex else projection.white.real
 
     def channels(halves: slice) -> NDArray[np.float64]:
-        lags = lag_sums.mean(halves, projection.n_frames)
-        lags -= noise.power[:, None] * white
+        lags = lag_sums.mean(halves, projection.n_frames) - noise.power[:, None] * white
         return to_channels(lags, is_complex)
 
     pixel = channels(_ALL)
     average = grid.average(pixel, CELL_SIGMA)
-    noise = noise.at_least(max(NEGLIGIBLE * float(np.mean(pixel**2)), TINY))
+    least = max(NEGLIGIBLE * float(np.mean(pixel**2)), TINY)
+    noise = replace(noise, pixel=np.maximum(noise.pixel, least), average=np.maximum(noise.average, least))
     tissue = remaining_tissue(average, noise, to_channels(projection.remaining_tissue, is_complex), grid)
 
     # No power is negative, so a pixel has at most its average over the pixel's weight in it.
@@ -108,8 +109,9 @@ def map_blood(
         if halves == _ALL:
             return _pixel_estimate(pixel, average, noise, tissue, projection, most)
         half = channels(halves)
-        around = grid.average(half, CELL_SIGMA)
-        return _pixel_estimate(half, around, noise.for_half(), tissue, projection, most)
+        # The noise of half of the frames has twice the variance.
+        of_half = replace(noise, pixel=2 * noise.pixel, average=2 * noise.average)
+        return _pixel_estimate(half, grid.average(half, CELL_SIGMA), of_half, tissue, projection, most)
 
     (power, evidence, kept_share), *halves = executor.map(estimate, (_ALL, *(HALVES if with_halves else ())))
     agreement = correlation_of(*(half[0] for half in halves)) if with_halves else None
@@ -155,10 +157,3 @@ def _evidence(average: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArr
     rounded = (excess + np.hypot(excess, deviation)) / 2
     evidence: NDArray[np.float64] = np.minimum(rounded, energy) / np.maximum(energy, TINY)
     return evidence
-
-
-def correlation_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
-    """Return the correlation of two maps; None if one of them is constant."""
-    a, b = a - a.mean(), b - b.mean()
-    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / scale if scale > 0 else None

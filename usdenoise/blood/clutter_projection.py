@@ -66,8 +66,7 @@ class ClutterProjection:
             Lags 0 to L, after subtraction of the white noise.
         """
         negative = lags[..., :0:-1].conj() @ self.recovery[: self.n_lags - 1]
-        power: NDArray[np.float64] = (negative + lags @ self.recovery[self.n_lags - 1 :]).real
-        return power
+        return (negative + lags @ self.recovery[self.n_lags - 1 :]).real
 
     @property
     def remaining_tissue(self) -> NDArray[np.complex128]:
@@ -89,7 +88,7 @@ class ClutterProjection:
             Share of white noise that the other filter removes, from :func:`removed_by`.
         """
         both = 1 - (1 - self.removed) * (1 - removed)
-        return _projection(self.n_frames, both, _gaps(np.ones(self.n_frames, bool)), self.n_lags)
+        return _projection(self.n_frames, both, n_lags=self.n_lags)
 
     def white_followed_by(self, removed: NDArray[np.float64]) -> NDArray[np.complex128]:
         """Return `white` of :meth:`followed_by` alone."""
@@ -129,7 +128,7 @@ def clutter_projection(
         With L at least 1, and at most 12 and an eighth of the frames.
     """
     n = len(right)
-    return _projection(n, removed_by(right, n), _gaps(np.ones(n, bool) if used is None else used))
+    return _projection(n, removed_by(right, n), used)
 
 
 def blocks_projection(rights: Sequence[NDArray[np.inexact]]) -> ClutterProjection:
@@ -151,7 +150,7 @@ def blocks_projection(rights: Sequence[NDArray[np.inexact]]) -> ClutterProjectio
     for right in rights:
         removed += np.sum(np.abs(np.fft.fft(right, 4 * n, axis=0)) ** 2, axis=1)
     removed /= sum(len(right) for right in rights)
-    return _projection(n, removed, _gaps(np.ones(n, bool)))
+    return _projection(n, removed)
 
 
 def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
@@ -173,21 +172,24 @@ def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
     removed = np.ones(4 * n)
     for rows in slices_of(n, FILTER_ROWS):
         removed -= np.sum(np.abs(np.fft.fft(kept[rows], 4 * n)) ** 2, axis=0) / n
-    return _projection(n, removed, _gaps(np.ones(n, bool)))
+    return _projection(n, removed)
 
 
 def _projection(
     n: int,
     removed: NDArray[np.float64],
-    gaps: NDArray[np.float64],
+    used: NDArray[np.bool_] | None = None,
     n_lags: int | None = None,
 ) -> ClutterProjection:
     """Return the projection for the share of white noise that is removed, at 4 n frequencies.
 
-    By default it has as many lags as are well solved. With more lags, the additional ones have weight 0 in the recovery.
+    By default all frames are used, and it has as many lags as are well solved. With more lags, the additional ones have
+    weight 0 in the recovery.
     """
     most = min(MOST_LAGS, n // 8) if n_lags is None else n_lags - 1
-    shares = np.fft.ifft(removed) * gaps
+    shares = np.fft.ifft(removed)
+    if used is not None:
+        shares *= _gaps(used)
     lags, recovery = _recovery(shares, most)
     if n_lags is not None:
         recovery, lags = np.pad(recovery, most - lags), most
@@ -209,17 +211,13 @@ def _gaps(used: NDArray[np.bool_]) -> NDArray[np.float64]:
 
 def _recovery(removed: NDArray[np.complex128], most: int) -> tuple[int, NDArray[np.complex128]]:
     """Return the number of lags L, and the weights of the lags -L to L, for q at the lags 0, 1, ... and -1 at the end."""
-    lags = 1
-    recovery = np.array([1 / max(_system(removed, 0)[0, 0].real, LEAST_EIGENVALUE)], complex)
-    for tried in range(1, most + 1):
-        values, vectors = np.linalg.eigh(_system(removed, tried))
-        if values[0] < LEAST_EIGENVALUE:
+    lags, recovery = 0, np.zeros(1, complex)
+    for more in range(most + 1):
+        numbers = np.arange(-more, more + 1)
+        system = np.eye(2 * more + 1) - removed[numbers[:, None] - numbers]
+        values, vectors = np.linalg.eigh(system)
+        if more and values[0] < LEAST_EIGENVALUE:
             break
-        lags, recovery = tried, (vectors[tried] / values) @ vectors.conj().T
-    return lags, np.pad(recovery, lags - len(recovery) // 2)
-
-
-def _system(removed: NDArray[np.complex128], lags: int) -> NDArray[np.complex128]:
-    numbers = np.arange(-lags, lags + 1)
-    system: NDArray[np.complex128] = np.eye(2 * lags + 1) - removed[numbers[:, None] - numbers]
-    return system
+        # Without lags above 0, the loss is compensated as far as it is known.
+        lags, recovery = more, (vectors[more] / np.maximum(values, LEAST_EIGENVALUE)) @ vectors.conj().T
+    return max(lags, 1), np.pad(recovery, max(lags, 1) - lags)

@@ -3,13 +3,12 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.linalg.array_library import on_host
+from usdenoise.linalg.array_library import Array, on_host, squared_magnitudes
 from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.stack.acquisition import Acquisition
@@ -36,7 +35,7 @@ POWER_IMAGES = {
 
 
 def power_doppler(
-    stack: Acquisition | NDArray[Any], axis: int | None = None, *, axes: str | None = None
+    stack: Acquisition | NDArray[np.inexact], axis: int | None = None, *, axes: str | None = None
 ) -> NDArray[np.float32]:
     """Return the power Doppler image: the mean power over frames, mean_t |s(t)|^2.
 
@@ -77,14 +76,12 @@ def power_doppler(
     frames = np.moveaxis(np.asarray(values), time, 0)
     total = np.zeros(frames.shape[1:], np.float64)
     for frame in frames:
-        total += frame.real.astype(np.float64) ** 2
-        if np.iscomplexobj(frame):
-            total += frame.imag.astype(np.float64) ** 2
+        total += squared_magnitudes(frame.astype(np.result_type(frame, np.float64)))
     return (total / len(frames)).astype(np.float32)
 
 
 def decibels(
-    power: NDArray[Any], factor: float = 10.0, reference: float | None = None
+    power: NDArray[np.inexact], factor: float = 10.0, reference: float | None = None
 ) -> NDArray[np.float32]:
     """Return a power in decibels, `factor` log10(power / reference).
 
@@ -105,11 +102,10 @@ def decibels(
         everywhere.
     """
     peak = float(power.max()) if reference is None else reference
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scaled = factor * np.log10(power.astype(np.float64) / peak) if peak > 0 else None
-    if scaled is None:
+    if not peak > 0:
         return np.full(power.shape, -np.inf, np.float32)
-    return scaled.astype(np.float32)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (factor * np.log10(power.astype(np.float64) / peak)).astype(np.float32)
 
 
 FLOW_PRODUCTS = frozenset({"directional", "signed", "velocity"})
@@ -142,7 +138,7 @@ class FlowImage:
 
 
 def directional_power(
-    stack: Acquisition | NDArray[Any],
+    stack: Acquisition | NDArray[np.inexact],
     axis: int | None = None,
     *,
     axes: str | None = None,
@@ -192,7 +188,7 @@ def directional_power(
 
 
 def _directional_power(
-    iq: NDArray[Any], time: int, left_out: NDArray[np.bool_] | None
+    iq: NDArray[np.inexact], time: int, left_out: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     n_frames = iq.shape[time]
     n_used = n_frames - (0 if left_out is None else int(np.count_nonzero(left_out)))
@@ -202,8 +198,8 @@ def _directional_power(
     if n_frames % 2 == 0:
         share[n_frames // 2] = 0.5
 
-    def halves(block: NDArray[np.complex128]) -> NDArray[np.float64]:
-        spectrum = np.abs(np.fft.fft(block, axis=1)) ** 2 / (n_frames * n_used)
+    def halves(pixels: NDArray[np.complex128]) -> NDArray[np.float64]:
+        spectrum = np.abs(np.fft.fft(pixels, axis=1)) ** 2 / (n_frames * n_used)
         return np.stack([spectrum @ share, spectrum @ (1 - share)])
 
     positive, negative = _by_pixel(halves, iq, time, "directional power", left_out).astype(np.float32)
@@ -211,7 +207,7 @@ def _directional_power(
 
 
 def doppler_frequency(
-    stack: Acquisition | NDArray[Any],
+    stack: Acquisition | NDArray[np.inexact],
     axis: int | None = None,
     *,
     axes: str | None = None,
@@ -247,18 +243,15 @@ def doppler_frequency(
     return _doppler_frequency(*time_axis_of(stack, axis, axes), left_out)
 
 
-def _doppler_frequency(iq: Any, time: int, left_out: NDArray[np.bool_] | None) -> NDArray[np.float32]:
-    def lag_one(block: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        lagged: NDArray[np.complex128] = lag_sums(block, 2, n_halves=1)[0, :, 1]
-        return lagged
+def _doppler_frequency(iq: Array, time: int, left_out: NDArray[np.bool_] | None) -> NDArray[np.float32]:
+    def lag_one(pixels: NDArray[np.complex128]) -> NDArray[np.inexact]:
+        return lag_sums(pixels, 2, n_halves=1)[0, :, 1]
 
     if is_dask_array(iq) and np.iscomplexobj(iq):
         frames = np.moveaxis(iq, time, -1)
         if left_out is not None:
             frames = np.where(left_out, 0, frames)
-        lagged: NDArray[np.complex128] = (frames[..., 1:] * frames[..., :-1].conj()).sum(
-            axis=-1, dtype=np.complex128
-        )
+        lagged = (frames[..., 1:] * frames[..., :-1].conj()).sum(axis=-1, dtype=np.complex128)
     else:
         lagged = _by_pixel(lag_one, iq, time, "axial velocity", left_out)
     cycles: NDArray[np.float32] = (np.angle(lagged) / (2 * np.pi)).astype(np.float32)
@@ -350,7 +343,7 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
     return _signed_power(on_host(acquisition.iq), acquisition.axes.index("t"), left_out)
 
 
-def _signed_power(iq: NDArray[Any], time: int, left_out: NDArray[np.bool_] | None) -> FlowImage:
+def _signed_power(iq: NDArray[np.inexact], time: int, left_out: NDArray[np.bool_] | None) -> FlowImage:
     formula = f"({POWER_FORMULA}) sign(arg(sum_t s(t+1) conj(s(t))))"
     positive, negative = _directional_power(iq, time, left_out)
     sign = np.sign(_doppler_frequency(iq, time, left_out))
@@ -358,7 +351,10 @@ def _signed_power(iq: NDArray[Any], time: int, left_out: NDArray[np.bool_] | Non
 
 
 def flow_images(
-    iq: NDArray[Any], stack: GriddedStack, names: Sequence[str], left_out: NDArray[np.bool_] | None = None
+    iq: NDArray[np.inexact],
+    stack: GriddedStack,
+    names: Sequence[str],
+    left_out: NDArray[np.bool_] | None = None,
 ) -> dict[str, FlowImage]:
     """Return the flow images in `names`.
 
@@ -398,18 +394,18 @@ def flow_images(
 
 
 def _by_pixel(
-    function: Callable[[NDArray[np.complex128]], NDArray[Any]],
-    iq: Any,
+    function: Callable[[NDArray[np.complex128]], NDArray[np.inexact]],
+    iq: Array,
     axis: int,
     quantity: str,
     left_out: NDArray[np.bool_] | None,
-) -> NDArray[Any]:
+) -> NDArray[np.inexact]:
     """Return the values of `function` for every pixel of a complex stack, the spatial axes last.
 
     Parameters
     ----------
     function : callable
-        Maps a block of pixels, an (n, n_frames) array in double precision, to an array whose last axis has
+        Maps some pixels, an (n, n_frames) array in double precision, to an array whose last axis has
         length n.
     iq : complex array
         Filtered stack.
@@ -427,16 +423,11 @@ def _by_pixel(
         )
     # All frames of some lines of the image at a time: the whole stack may be in a file.
     frames_last = np.moveaxis(np.asarray(iq), axis, -1)
-    shape = frames_last.shape
-    lines = max(1, _PIXELS_TOGETHER // max(1, math.prod(shape[1:-1])))
-    blocks = (frames_last[rows] for rows in slices_of(len(frames_last), lines))
-
-    def without_excluded(block: NDArray[Any]) -> NDArray[np.complex128]:
-        wide = block.reshape(-1, shape[-1]).astype(np.complex128)
+    shape, values = frames_last.shape, []
+    for lines in slices_of(len(frames_last), max(1, _PIXELS_TOGETHER // max(1, math.prod(shape[1:-1])))):
+        pixels = frames_last[lines].reshape(-1, shape[-1]).astype(np.complex128)
         if left_out is not None:
-            wide[:, left_out] = 0
-        return wide
-
-    values = np.concatenate([function(without_excluded(block)) for block in blocks], axis=-1)
-    by_pixel: NDArray[Any] = values.reshape(*values.shape[:-1], *shape[:-1])
-    return by_pixel
+            pixels[:, left_out] = 0
+        values.append(function(pixels))
+    together = np.concatenate(values, axis=-1)
+    return together.reshape(*together.shape[:-1], *shape[:-1])

@@ -3,8 +3,6 @@
 All functions take linear power. Each docstring names the scale (linear or dB) on which the figure is defined.
 """
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +17,7 @@ any number of bins from 10 to 447 agrees with the exact value within 0.0002.
 """
 
 
-def correlation(power: NDArray[Any], truth: NDArray[Any]) -> float:
+def correlation(power: NDArray[np.number], truth: NDArray[np.number]) -> float:
     """Return the Pearson correlation of two power images over their pixels, on the linear power scale.
 
     Parameters
@@ -39,14 +37,17 @@ def correlation(power: NDArray[Any], truth: NDArray[Any]) -> float:
     >>> round(usdenoise.metrics.correlation(power, 3 * power + 1), 6)
     1.0
     """
-    a = power.astype(np.float64).reshape(-1)
-    b = truth.astype(np.float64).reshape(-1)
+    return correlation_of(power.astype(np.float64).reshape(-1), truth.astype(np.float64).reshape(-1)) or 0.0
+
+
+def correlation_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
+    """Return the correlation of two maps, (n_pixels,); None if one of them is constant."""
     a, b = a - a.mean(), b - b.mean()
     scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / scale if scale > 0 else 0.0
+    return float(a @ b) / scale if scale > 0 else None
 
 
-def contrast_db(power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.bool_]) -> float:
+def contrast_db(power: NDArray[np.number], signal: NDArray[np.bool_], background: NDArray[np.bool_]) -> float:
     """Return the contrast 10 log10(mean_s / mean_b) in dB, with the mean power of signal and of background.
 
     A vessel with ten times the power of the background has 10 dB. With amplitudes and 20 log10 it is called
@@ -83,7 +84,7 @@ def contrast_db(power: NDArray[Any], signal: NDArray[np.bool_], background: NDAr
         return float(10 * np.log10(inside.mean() / outside.mean()))
 
 
-def cnr(power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.bool_]) -> float:
+def cnr(power: NDArray[np.number], signal: NDArray[np.bool_], background: NDArray[np.bool_]) -> float:
     """Return the contrast-to-noise ratio |mean_s - mean_b| / sqrt(var_s + var_b), on the linear power scale.
 
     The formula is from Patterson and Foster, Ultrason. Imaging 5(3), 1983, with population variances. On
@@ -117,7 +118,7 @@ def cnr(power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.b
         return float(abs(inside.mean() - outside.mean()) / np.sqrt(inside.var() + outside.var()))
 
 
-def gcnr(power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.bool_]) -> float:
+def gcnr(power: NDArray[np.number], signal: NDArray[np.bool_], background: NDArray[np.bool_]) -> float:
     """Return the generalized contrast-to-noise ratio: 1 - sum_k min(h_s(k), h_b(k)).
 
     h_s and h_b are the histograms of signal and background, each with sum 1 (Rodriguez-Molares et al., IEEE
@@ -161,7 +162,7 @@ def gcnr(power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.
     return float(1 - np.minimum(*shares).sum())
 
 
-def detection_auc(power: NDArray[Any], mask: NDArray[np.bool_]) -> float:
+def detection_auc(power: NDArray[np.number], mask: NDArray[np.bool_]) -> float:
     """Return the area under the ROC (receiver operating characteristic) curve of power as a vessel detector.
 
     It is the probability that a pixel of the mask has more power than a pixel outside, where a tie counts one
@@ -200,7 +201,7 @@ def detection_auc(power: NDArray[Any], mask: NDArray[np.bool_]) -> float:
 
 
 def _checked_regions(
-    power: NDArray[Any], signal: NDArray[np.bool_], background: NDArray[np.bool_]
+    power: NDArray[np.number], signal: NDArray[np.bool_], background: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     values = []
     for name, region in (("signal", signal), ("background", background)):

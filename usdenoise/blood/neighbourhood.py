@@ -3,11 +3,12 @@
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Entry
 from usdenoise.linalg.tall_matrices import slices_of
 
 DEPTH_WINDOW = 7
@@ -77,7 +78,7 @@ class Neighbourhood:
         """Number of spatial axes."""
         return self.mask.ndim
 
-    def everywhere(self, values: NDArray[Any]) -> NDArray[Any]:
+    def everywhere(self, values: NDArray[Entry]) -> NDArray[Entry]:
         """Return the values of the signal pixels as values of all pixels, with 0 in masked pixels."""
         if self.is_whole:
             return values
@@ -85,7 +86,7 @@ class Neighbourhood:
         whole[self.mask.ravel()] = values
         return whole
 
-    def at_signal(self, values: NDArray[Any]) -> NDArray[Any]:
+    def at_signal(self, values: NDArray[Entry]) -> NDArray[Entry]:
         """Return the values of the signal pixels from values of all pixels, (n_all_pixels, ...)."""
         return values if self.is_whole else values[self.mask.ravel()]
 
@@ -99,10 +100,7 @@ class Neighbourhood:
         sigma : float
             Standard deviation in pixels.
         """
-        averages = self._averaged(values.reshape(len(values), -1), sigma)
-        if not self.is_whole:
-            averages = averages / self._averaged(np.ones((len(values), 1)), sigma)
-        return averages.reshape(values.shape)
+        return self.at_signal(self.average_at_nodes(values, sigma, 1)[0])
 
     def average_at_nodes(
         self, values: NDArray[np.float64], sigma: float, step: int
@@ -132,7 +130,7 @@ class Neighbourhood:
             numbers.append(np.minimum(np.arange(n) // step, len(places) - 1))
             image, weights = (_averaged_along(one, sigma, axis, places) for one in (image, weights))
         n_nodes = image.shape[:-1]
-        averages = image / np.maximum(weights, np.finfo(float).tiny)
+        averages = image if self.is_whole else image / np.maximum(weights, np.finfo(float).tiny)
         nodes = np.ravel_multi_index(np.ix_(*numbers), n_nodes).reshape(-1)
         return averages.reshape(-1, *values.shape[1:]), self.at_signal(nodes)
 
@@ -162,7 +160,12 @@ class Neighbourhood:
         ]
         chosen = windows[np.ix_(*centres)]
         chosen = chosen.reshape(*chosen.shape[: len(sizes)], -1)
-        coarse = np.median(chosen, axis=-1) if self.is_whole else _medians_of_known(chosen)
+        if self.is_whole:
+            coarse = np.median(chosen, axis=-1)
+        else:
+            # A window without any value gets the median of the nearest window.
+            known = np.asarray(~np.isnan(chosen).all(axis=-1))
+            coarse = Neighbourhood(known).filled(np.nanmedian(chosen[known], axis=-1))
         largest = float(coarse.max())
         if largest <= 0:
             return np.zeros(len(values))
@@ -170,7 +173,8 @@ class Neighbourhood:
         for axis, (n, centre) in enumerate(zip(self.shape, centres, strict=True)):
             image = _without_rises(image, centre, n, axis)
         for axis, (n, size, centre) in enumerate(zip(self.shape, sizes, centres, strict=True)):
-            image = _along(_continued(n, centre + (size - 1) / 2, axis), image, axis)
+            matrix = _continued(n, centre + (size - 1) / 2, axis)
+            image = np.moveaxis(np.tensordot(matrix, image, (1, axis)), 0, axis)
         return self.at_signal(largest * np.exp(image).reshape(-1))
 
     def floor_of_depth(self, values: NDArray[np.float64], quantile: float) -> NDArray[np.float64]:
@@ -202,22 +206,10 @@ class Neighbourhood:
         whole: NDArray[np.float64] = self.everywhere(values).reshape(self.shape)[tuple(nearest)]
         return whole.reshape(-1)
 
-    def _averaged(self, values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
-        """Return Gaussian averages in which pixels without a value count as 0."""
-        image = self.everywhere(values).reshape(*self.shape, -1)
-        for axis in range(self.n_axes):
-            image = _averaged_along(image, sigma, axis)
-        return self.at_signal(image.reshape(-1, values.shape[1]))
 
-
-def _medians_of_known(windows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the median of each window, without NaN; a window of NaN alone gets the median of the nearest window."""
-    known: NDArray[np.bool_] = np.asarray(~np.isnan(windows).all(axis=-1))
-    grid = Neighbourhood(known)
-    return grid.filled(np.nanmedian(windows[known], axis=-1))
-
-
-def _without_rises(log: NDArray[np.float64], nodes: NDArray[Any], n: int, axis: int) -> NDArray[np.float64]:
+def _without_rises(
+    log: NDArray[np.float64], nodes: NDArray[np.floating | np.integer], n: int, axis: int
+) -> NDArray[np.float64]:
     """Return logarithms of a level at some nodes along an axis of n pixels, interpolated where they rise and fall again.
 
     They do where they exceed their opening, the maximum of the minima over windows of RISE_SHARE of the axis, by more than
@@ -251,12 +243,7 @@ def _coarse(n: int, step: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n - 1, -(-(n - 1) // step) + 1).round()).astype(np.int64)
 
 
-def _interpolation(positions: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the (positions, nodes) matrix of linear interpolation from nodes to positions, constant beyond the nodes."""
-    return np.stack([np.interp(positions, nodes, column) for column in np.eye(len(nodes))], axis=1)
-
-
-def _continued(n: int, nodes: NDArray[Any], axis: int) -> NDArray[np.float64]:
+def _continued(n: int, nodes: NDArray[np.floating | np.integer], axis: int) -> NDArray[np.float64]:
     """Return the (n, nodes) matrix of interpolation to 0..n-1 and smoothing along an axis.
 
     Beyond the nodes, values in depth have the slope of those near the edge, and values along other axes are constant.
@@ -264,7 +251,8 @@ def _continued(n: int, nodes: NDArray[Any], axis: int) -> NDArray[np.float64]:
     sigma = SMOOTHING_SIGMAS[axis]
     margin = math.ceil(GAUSSIAN_REACH * sigma)
     positions = np.arange(-margin, n + margin)
-    matrix = _interpolation(positions, nodes)
+    # Linear interpolation from nodes to positions, constant beyond the nodes
+    matrix = np.stack([np.interp(positions, nodes, column) for column in np.eye(len(nodes))], axis=1)
     if axis == 0:
         for end, beyond in (
             (0, np.minimum(positions - nodes[0], 0)),
@@ -294,8 +282,3 @@ def _averaged_along(
         weights /= weights.sum(axis=1, keepdims=True)
         np.matmul(weights, lines[:, near[0] : near[-1] + 1], out=averages[:, part])
     return averages.reshape(*image.shape[:axis], len(places), *image.shape[axis + 1 :])
-
-
-def _along(matrix: NDArray[np.float64], image: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """Return the product of a matrix with an image of any number of axes, along one of them."""
-    return np.moveaxis(np.tensordot(matrix, image, (1, axis)), 0, axis)

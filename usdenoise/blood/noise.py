@@ -1,7 +1,6 @@
 """What a pixel has without blood: the power of its noise, and the variance of the noise in its autocorrelation."""
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ PIXELS_TOGETHER = 2048
 hold."""
 
 
-def to_channels(lags: NDArray[Any], is_complex: bool) -> NDArray[np.float64]:
+def to_channels(lags: NDArray[np.inexact], is_complex: bool) -> NDArray[np.float64]:
     """Return the lags as real channels: lag 0 first, then the other lags.
 
     With white noise of power N over n frames, lag 0 has the variance N^2 / n where the stack is complex, and the
@@ -74,7 +73,7 @@ def median_of_chi_square(freedom: float) -> float:
 
 
 def noise_map(
-    halves: NDArray[Any], projection: ClutterProjection, grid: Neighbourhood
+    halves: NDArray[np.inexact], projection: ClutterProjection, grid: Neighbourhood
 ) -> NDArray[np.float64]:
     """Return the noise power before the clutter filter for each pixel.
 
@@ -157,14 +156,6 @@ class NoiseLevels:
     pixel: NDArray[np.float64]
     average: NDArray[np.float64]
 
-    def at_least(self, least: float) -> Self:
-        """Return the noise with variances of at least this value, by which is divided."""
-        return replace(self, pixel=np.maximum(self.pixel, least), average=np.maximum(self.average, least))
-
-    def for_half(self) -> Self:
-        """Return the noise of half of the frames, which has twice the variance."""
-        return replace(self, pixel=2 * self.pixel, average=2 * self.average)
-
 
 def measure_noise(
     lag_sums: LagSums, projection: ClutterProjection, grid: Neighbourhood, executor: Executor
@@ -194,13 +185,11 @@ def measure_noise(
         difference = to_channels(lag_sums.difference(projection.n_frames), lag_sums.is_complex)
         freedom = difference.shape[1] - 1
         middle = freedom * median_of_chi_square(freedom)
-        return tuple(
-            grid.wide_median(np.vecdot(values[:, 1:], values[:, 1:])) / middle
-            for values in (difference, grid.average(difference, CELL_SIGMA))
-        )
+        both = (difference, grid.average(difference, CELL_SIGMA))
+        return tuple(grid.wide_median(np.vecdot(one[:, 1:], one[:, 1:])) / middle for one in both)
 
-    measured = executor.map(lambda task: task(), (power, variances))
-    return NoiseLevels(*(values for part in measured for values in part))
+    (of_power, of_variances) = executor.map(lambda task: task(), (power, variances))
+    return NoiseLevels(*of_power, *of_variances)
 
 
 @dataclass(frozen=True)
@@ -223,10 +212,7 @@ class RemainingTissue:
     ) -> NDArray[np.float64]:
         """Return averages of some pixels in which the tissue has the variance of the noise, as every other direction has."""
         shrink = np.sqrt(noise / (noise + self.energy[rows])) - 1
-        whitened: NDArray[np.float64] = (
-            average + (shrink * (average @ self.direction))[:, None] * self.direction
-        )
-        return whitened
+        return average + (shrink * (average @ self.direction))[:, None] * self.direction
 
 
 def remaining_tissue(

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +62,9 @@ def removed_energy(
     return energy
 
 
-def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighbourhood) -> NDArray[Any]:
+def leaked_tissue(
+    lags: NDArray[np.inexact], speckle: NDArray[np.float64], grid: Neighbourhood
+) -> NDArray[np.inexact]:
     """Return the lags of leaked tissue, (n_signal, L): an image of tissue times a factor for each lag.
 
     Blood is uncorrelated with the speckle of tissue. A regression of the products on the speckle of weak clutter
@@ -83,7 +84,7 @@ def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighb
     first, second = speckle[:, :, None]
     if not (first.any() and second.any()):
         return np.zeros_like(lags)
-    parts: NDArray[np.float64] = lags.view(np.float64) if np.iscomplexobj(lags) else lags
+    parts = lags.view(np.float64)
     tissue = first + second
     wide_first, wide_second, *wide = grid.average(np.hstack([first, second, parts]), WIDE).T
     around, narrow = (wide_first + wide_second)[:, None], parts - np.stack(wide, axis=1)
@@ -93,8 +94,7 @@ def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighb
     def slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> NDArray[np.float64]:
         along = weights * on[:, 0]
         total = float(along @ on[:, 0])
-        sums: NDArray[np.float64] = along @ of / (total if total > TINY else np.inf)
-        return sums
+        return along @ of / (total if total > TINY else np.inf)
 
     factors = slope(narrow, tissue - around)
     likeness = float(slope(second - wide_second[:, None], first - wide_first[:, None])[0])
@@ -102,7 +102,7 @@ def leaked_tissue(lags: NDArray[Any], speckle: NDArray[np.float64], grid: Neighb
     if factors[0] <= 0:
         return np.zeros_like(lags)
     image = tissue + (1 / np.clip(likeness, LEAST_KNOWN_SHARE, 1) - 1) * around
-    leak: NDArray[Any] = (image * factors).view(lags.dtype)
+    leak: NDArray[np.inexact] = (image * factors).view(lags.dtype)
     # If too many components are removed, the weak ones are blood. It is not everywhere, and leaked tissue is.
     power = lags[:, 0].real
     quiet = power <= np.median(power)
@@ -150,7 +150,9 @@ def missing_share(
     return float(np.clip(above - blood_power, 0, None).sum()) / max(float(above.sum()), TINY)
 
 
-def quiet_correlation(lags: NDArray[Any], white: NDArray[Any], floor: NDArray[np.float64]) -> float:
+def quiet_correlation(
+    lags: NDArray[np.inexact], white: NDArray[np.inexact], floor: NDArray[np.float64]
+) -> float:
     """Return how neighbouring frames correlate where least power is left, minus the correlation of white noise there.
 
     It is about 0 where this is noise that is white over frames. It is large if slow flow is everywhere, or if frames were
@@ -300,7 +302,7 @@ def shows_blood(blood: BloodMap, n_frames: int, stack_power: float) -> bool:
     return bool(_brightest(blood) > max(LEAST_STANDARD_ERRORS * standard_error, ROUNDING_POWER * stack_power))
 
 
-def blood_pixels(blood_power: NDArray[Any], noise_power: NDArray[Any]) -> NDArray[np.bool_]:
+def blood_pixels(blood_power: NDArray[np.floating], noise_power: NDArray[np.floating]) -> NDArray[np.bool_]:
     """Return where an image shows blood: more blood than noise, and at most 20 dB below the bright vessels.
 
     Parameters
@@ -308,10 +310,8 @@ def blood_pixels(blood_power: NDArray[Any], noise_power: NDArray[Any]) -> NDArra
     blood_power, noise_power : arrays of one shape
         Linear powers before the clutter filter.
     """
-    visible: NDArray[np.bool_] = (blood_power > noise_power) & (
-        blood_power > _FAINT * np.percentile(blood_power, 99)
-    )
-    return visible
+    bright: NDArray[np.bool_] = blood_power > _FAINT * np.percentile(blood_power, 99)
+    return bright & (blood_power > noise_power)
 
 
 def judge_picture(

@@ -223,7 +223,7 @@ def _medians(lines: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def power_and_coherence(
-    x: NDArray[Any], left: NDArray[Any], shape: tuple[int, ...], used: NDArray[np.bool_]
+    x: NDArray[np.inexact], left: NDArray[np.inexact], shape: tuple[int, ...], used: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the power r(0) of each pixel after the filter, and its correlation with the next frame and with a neighbour.
 

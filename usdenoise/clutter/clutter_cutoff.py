@@ -8,7 +8,6 @@ it is inside the square that tissue makes in the similarity matrix.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,7 +150,7 @@ class _Decision:
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
+def mean_doppler(right: NDArray[np.inexact]) -> NDArray[np.float64]:
     """Return the mean Doppler frequency of temporal vectors, in cycles a frame, by lag-one autocorrelation.
 
     arg(sum_t conj(v[t]) v[t+1]) / (2 pi) of the conjugate vectors: the signal of a component of M = U S V^H runs as
@@ -167,8 +166,7 @@ def mean_doppler(right: NDArray[Any]) -> NDArray[np.float64]:
     (k,) float64 array
     """
     lag_one = lag_sums(np.ascontiguousarray(right.T), 2, n_halves=1)[0, :, 1]
-    frequencies: NDArray[np.float64] = np.angle(lag_one.conj()) / (2 * np.pi)
-    return frequencies
+    return np.angle(lag_one.conj()).astype(np.float64) / (2 * np.pi)
 
 
 def choose_low_cutoff(model: LowRank, noise_rms: float, highest: int, moved: float = 0.0) -> CutoffChoice:

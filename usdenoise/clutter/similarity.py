@@ -1,7 +1,7 @@
 """Spatial similarity of singular vectors, its fall from tissue to blood, and the two squares in it."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ FALL_LENGTH = 5
 """Components over which a fall of the similarity has to last, all but one of them."""
 
 
-def spatial_similarity(left: NDArray[Any]) -> NDArray[np.float64]:
+def spatial_similarity(left: NDArray[np.inexact]) -> NDArray[np.float64]:
     """Return the correlation over the pixels of |u_n| with |u_m| (Baranger et al., IEEE Trans. Med. Imaging 37(7), 2018).
 
     Parameters

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.compiled_lags import COMPILED_SUMS
+from usdenoise.linalg.compiled_loops import COMPILED_SUMS
 
 
 def sweep(

@@ -167,7 +167,7 @@ class Reference:
         return x
 
 
-def completed(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+def completed(x: NDArray[np.inexact]) -> tuple[NDArray[np.inexact], NDArray[np.bool_] | None]:
     """Return frames with values for the entries that are not finite, and which entries these are; None without any.
 
     They are what the leading temporal components of these frames have there: interpolation in space would spread any other
@@ -355,21 +355,21 @@ def _shifted_image(item: tuple[NDArray[np.float32], NDArray[np.float64]]) -> NDA
 
 
 def _interpolated_along(
-    frames: NDArray[Any],
+    frames: NDArray[np.inexact],
     axis: int,
     taps: NDArray[np.float64],
     places: NDArray[np.intp],
     is_compiled: bool,
-) -> NDArray[Any]:
+) -> NDArray[np.inexact]:
     """Return contiguous frames interpolated along an axis, by compiled loops or by a product with a matrix."""
     # Real and imaginary parts are columns of one real problem.
     n, real = frames.shape[axis], frames.real.dtype
     columns = math.prod(frames.shape[axis + 1 :]) * (frames.dtype.itemsize // real.itemsize)
-    result: NDArray[Any] = np.empty(frames.shape, frames.dtype)
+    result: NDArray[np.inexact] = np.empty(frames.shape, frames.dtype)
     values, into = (array.view(real).reshape(-1, n, columns) for array in (frames, result))
     taps = taps.astype(real)
     if is_compiled:
-        from usdenoise.frames.compiled_shift import along_columns, along_rows
+        from usdenoise.linalg.compiled_loops import along_columns, along_rows
 
         (along_rows if columns >= TAPS else along_columns)(values, tuple(taps), places, into)
         return result
@@ -377,7 +377,7 @@ def _interpolated_along(
     return result
 
 
-def _matrix(taps: NDArray[Any], places: NDArray[np.intp]) -> NDArray[Any]:
+def _matrix(taps: NDArray[np.inexact], places: NDArray[np.intp]) -> NDArray[np.inexact]:
     """Return the matrix that interpolates along an axis."""
     n = len(places) - TAPS + 1
     matrix = np.zeros((n, n), taps.dtype)
@@ -386,7 +386,7 @@ def _matrix(taps: NDArray[Any], places: NDArray[np.intp]) -> NDArray[Any]:
     return matrix
 
 
-def _nearest(values: NDArray[Any], shift: NDArray[np.float64], edge: int = 0) -> NDArray[Any]:
+def _nearest(values: NDArray[np.inexact], shift: NDArray[np.float64], edge: int = 0) -> NDArray[np.inexact]:
     """Return the nearest of values, (n, pixels along z, x, y), at the pixels of the reference; 0 outside the image.
 
     Along an axis that is shifted, `edge` pixels at each edge count as outside.

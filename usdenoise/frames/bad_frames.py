@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -323,7 +322,7 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     ]
 
 
-def _alike(values: NDArray[Any], frames: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _alike(values: NDArray[np.inexact], frames: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return which frames are zero, the same in all of some pixels, and copies of the previous frame, (3, n)."""
     shown = values[:, frames]
     copies = (shown == values[:, np.maximum(frames - 1, 0)]).all(axis=0) & (frames > 0)

@@ -6,7 +6,6 @@ Neighbours along time are most alike, and the slices along it have the lowest ra
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +42,7 @@ of the turns of odd and even pairs below which pairs differ. Interleaved I and Q
 1.00 and ratios of -0.73 to 0; RF had ratios of 0.86 to 1."""
 
 
-def value_doubts(frames: NDArray[Any], axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
+def value_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
     """Return why real values may not be RF: a code and a sentence for each reason; none if they may be.
 
     Parameters
@@ -220,7 +219,7 @@ def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
     return spatial + "t" if time_last else "t" + spatial
 
 
-def time_is_last(values: NDArray[Any]) -> bool | None:
+def time_is_last(values: NDArray[np.inexact]) -> bool | None:
     """Return whether the last axis of a stack is time, and not the first one; None if the data are not clear.
 
     Neighbours along time are more alike, and the rank along it is lower; see :func:`unlikeness_and_rank`.
@@ -243,7 +242,7 @@ def time_is_last(values: NDArray[Any]) -> bool | None:
     return False if CLEARLY * first < last and first_rank < last_rank else None
 
 
-def unlikeness_and_rank(values: NDArray[Any], axis: int) -> tuple[float, float]:
+def unlikeness_and_rank(values: NDArray[np.inexact], axis: int) -> tuple[float, float]:
     """Return the unlikeness of neighbours along an axis, and the rank along it.
 
     The unlikeness is 1 - sum |sum_i x[i+1] conj(x[i])| / sum |x|^2, the first sum over the lines along the axis. The rank is
@@ -287,7 +286,9 @@ UNORDERED, LEAST_UNORDERED, ORDER_LAGS, ORDERED_FRAMES = 4.8, 0.5, 12, 64
 which frames have no order, largest number of frames between those that are compared, and least number of frames."""
 
 
-def unordered_doubt(right: NDArray[Any], energy: NDArray[np.float64], noise: float) -> tuple[str, str] | None:
+def unordered_doubt(
+    right: NDArray[np.inexact], energy: NDArray[np.float64], noise: float
+) -> tuple[str, str] | None:
     """Return the doubt that frames are in no order: the tissue moves, and neighbours are no more alike than any two frames.
 
     In frames that are in order, some component of the tissue is alike in frames that are a few apart, be it by a period.
@@ -426,7 +427,7 @@ def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -
     return tuple(doubts)
 
 
-def _unlikeness_at(x: NDArray[Any], lag: int) -> float:
+def _unlikeness_at(x: NDArray[np.inexact], lag: int) -> float:
     """Return the unlikeness of frames, (n, n_pixels), that are some frames apart, as in :func:`unlikeness_and_rank`."""
     together = np.abs(np.sum(x[lag:] * x[:-lag].conj(), axis=0)).sum()
     energy = (np.sum(np.abs(x[lag:]) ** 2) + np.sum(np.abs(x[:-lag]) ** 2)) / 2

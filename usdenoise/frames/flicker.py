@@ -6,7 +6,6 @@ gains: they are the ratio of a frame to its low-rank model, summed along a line.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,7 +55,7 @@ def middle_frames(used: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def find_flicker(
-    values: NDArray[Any], pixels: NDArray[np.intp], shape: tuple[int, ...], right: NDArray[Any]
+    values: NDArray[np.inexact], pixels: NDArray[np.intp], shape: tuple[int, ...], right: NDArray[np.inexact]
 ) -> Flicker | None:
     """Return the flicker of the lines along the axis that has most of it; None if noise and blood explain all gains.
 
@@ -107,7 +106,9 @@ def find_flicker(
     return found
 
 
-def line_gains(x: NDArray[Any], left: NDArray[Any], shape: tuple[int, ...], axis: int) -> NDArray[Any]:
+def line_gains(
+    x: NDArray[np.inexact], left: NDArray[np.inexact], shape: tuple[int, ...], axis: int
+) -> NDArray[np.inexact]:
     """Return the gain of each line of each frame, (n, n_lines): the ratio to the tissue; 1 without tissue.
 
     Parameters
@@ -134,14 +135,18 @@ def line_gains(x: NDArray[Any], left: NDArray[Any], shape: tuple[int, ...], axis
     return np.where(np.abs(gains) > 0.1, gains, 1).astype(x.dtype)
 
 
-def divided(x: NDArray[Any], gains: NDArray[Any], shape: tuple[int, ...], axis: int) -> NDArray[Any]:
+def divided(
+    x: NDArray[np.inexact], gains: NDArray[np.inexact], shape: tuple[int, ...], axis: int
+) -> NDArray[np.inexact]:
     """Return frames, (n, n_pixels), whose lines are divided by their gains, (n, n_lines), in a new array."""
     lines = gains.reshape(-1, *(n if other == axis else 1 for other, n in enumerate(shape)))
-    calibrated: NDArray[Any] = (x.reshape(-1, *shape) / lines).reshape(x.shape)
+    calibrated: NDArray[np.inexact] = (x.reshape(-1, *shape) / lines).reshape(x.shape)
     return calibrated
 
 
-def calibrated(x: NDArray[Any], shape: tuple[int, ...], axis: int, rounds: int = 2) -> NDArray[Any]:
+def calibrated(
+    x: NDArray[np.inexact], shape: tuple[int, ...], axis: int, rounds: int = 2
+) -> NDArray[np.inexact]:
     """Return the frames of a block, (n, n_pixels), without the flicker of the lines along an axis.
 
     Parameters

@@ -1,7 +1,6 @@
 """Quality control of the frames of a scan: the search for bad frames before the estimate, and curves over all frames."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +50,7 @@ class FrameCurves:
 
 
 def frame_curves(
-    sample: PixelSample, clutter: NDArray[Any], displacement: NDArray[np.float64]
+    sample: PixelSample, clutter: NDArray[np.inexact], displacement: NDArray[np.float64]
 ) -> FrameCurves:
     """Return the curves of a stack.
 
@@ -98,8 +97,8 @@ def frame_curves(
     )
 
 
-def _frame_power(values: NDArray[Any]) -> NDArray[Any]:
-    power: NDArray[Any] = values.real**2
+def _frame_power(values: NDArray[np.inexact]) -> NDArray[np.inexact]:
+    power: NDArray[np.inexact] = values.real**2
     if np.iscomplexobj(values):
         power += values.imag**2
     return power

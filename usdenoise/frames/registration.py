@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.tall_matrices import row_squared_norms
+from usdenoise.linalg.tall_matrices import row_squared_norms, slices_of
 
 PEAK_SIGMA = 1.5
 """Standard deviation, in pixels, of the Gaussian peak of a shift. The normalised spectrum is weighted with the Gaussian's
@@ -23,11 +23,11 @@ SPECKLE_PIXELS = 8
 TINY_SINGLE = float(np.finfo(np.float32).tiny)
 
 
-def hann_window(size: tuple[int, ...], dtype: type[np.floating]) -> NDArray[Any]:
+def hann_window(size: tuple[int, ...]) -> NDArray[np.float32]:
     """Return a Hann window, (pixels along each axis...), which is 0 one pixel outside the image."""
-    window = np.ones(size, dtype)
+    window = np.ones(size, np.float32)
     for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
-        window = window * axis.astype(dtype)
+        window *= axis.astype(np.float32)
     return window
 
 
@@ -57,22 +57,14 @@ def shifts(
     (n_images, n_axes) float64 array
         Positive where an image is shifted towards larger indices; 0 where one is the same everywhere.
     """
+    squares = np.asarray(sum(along**2 for along in _frequencies(size)))
+    peak_spectrum = np.exp(-2 * (np.pi * PEAK_SIGMA) ** 2 * squares).astype(np.float32)
     cross = spectra * reference.conj()
-    cross *= _peak_spectrum(size) / np.maximum(np.abs(cross), TINY_SINGLE)
+    cross *= peak_spectrum / np.maximum(np.abs(cross), TINY_SINGLE)
     correlation = np.fft.irfftn(cross, size, axes=tuple(range(1, cross.ndim))).astype(np.float32, copy=False)
-    return _peaks(correlation)
-
-
-def _peak_spectrum(size: tuple[int, ...]) -> NDArray[np.float32]:
-    squares: Any = sum(along**2 for along in _frequencies(size))
-    spectrum: NDArray[np.float32] = np.exp(-2 * (np.pi * PEAK_SIGMA) ** 2 * squares).astype(np.float32)
-    return spectrum
-
-
-def _peaks(correlation: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the position of the largest value of each image, between the pixels, as a signed shift."""
-    n_images, *size = correlation.shape
-    flat = correlation.reshape(n_images, math.prod(size))
+    # The largest value of each image, between the pixels
+    n_images = len(correlation)
+    flat = correlation.reshape(n_images, -1)
     best = np.stack(np.unravel_index(flat.argmax(axis=1), size), axis=1)
     positions = best.astype(np.float64)
     for axis, n in enumerate(size):
@@ -132,7 +124,7 @@ class Registration:
     @classmethod
     def of(cls, reference: NDArray[np.floating]) -> "Registration":
         """Return the prepared reference image, (pixels along each axis...)."""
-        window = hann_window(reference.shape, np.float32)
+        window = hann_window(reference.shape)
         image = _normalised(reference, window)
         gradients = _gradients(np.fft.rfftn(image), image.shape)
         axes = tuple(range(1, gradients.ndim))
@@ -157,8 +149,8 @@ class Registration:
             return Shift(np.zeros(image.ndim), 0.0, math.inf)
         spectrum, frequencies = np.fft.rfftn(moving), _frequencies(size)
 
-        def back() -> NDArray[Any]:
-            shifted: NDArray[Any] = spectrum
+        def back() -> NDArray[np.complexfloating]:
+            shifted = spectrum
             for along, d in zip(frequencies, shift, strict=True):
                 shifted = shifted * np.exp(2j * np.pi * d * along).astype(spectrum.dtype)
             return shifted
@@ -170,20 +162,15 @@ class Registration:
         gradients = _gradients(back(), size)
         weighted = self.window * gradients
         energies = np.sum(weighted * gradients, dtype=np.float64) * np.trace(self.hessian)
-        likeness = (
-            float(np.sum(weighted * self.gradients, dtype=np.float64) / np.sqrt(energies))
-            if energies > 0
-            else 0.0
-        )
+        common = float(np.sum(weighted * self.gradients, dtype=np.float64))
         # Least squares: the variance of the difference, of which neighbouring pixels have the same, over the curvature
-        variance = float(
-            np.sum(difference * difference, dtype=np.float64) / np.sum(self.window**2, dtype=np.float64)
-        )
+        variance = np.sum(difference**2, dtype=np.float64) / np.sum(self.window**2, dtype=np.float64)
         of_axes = np.diag(np.linalg.pinv(self.hessian))
-        return Shift(shift, likeness, float(np.sqrt(SPECKLE_PIXELS * variance * of_axes.max())))
+        error = math.sqrt(SPECKLE_PIXELS * variance * of_axes.max())
+        return Shift(shift, common / math.sqrt(energies) if energies > 0 else 0.0, error)
 
 
-def _gradients(spectrum: NDArray[Any], size: tuple[int, ...]) -> NDArray[np.float32]:
+def _gradients(spectrum: NDArray[np.complexfloating], size: tuple[int, ...]) -> NDArray[np.float32]:
     """Return the gradients along each axis of an image, given by its spectrum."""
     slopes = [(2j * np.pi * along).astype(spectrum.dtype) * spectrum for along in _frequencies(size)]
     return np.stack([np.fft.irfftn(slope, size, axes=range(len(size))) for slope in slopes])
@@ -199,8 +186,8 @@ def _normalised(image: NDArray[np.floating], window: NDArray[np.float32]) -> NDA
 
 def _frequencies(size: tuple[int, ...]) -> list[NDArray[np.float64]]:
     """Return the frequency along each axis of a real transform, in cycles a pixel, of arrays that broadcast."""
-    frequencies: list[Any] = [*map(np.fft.fftfreq, size[:-1]), np.fft.rfftfreq(size[-1])]
-    return list(np.ix_(*frequencies))
+    along = [*map(np.fft.fftfreq, size[:-1]), np.fft.rfftfreq(size[-1])]
+    return list(np.meshgrid(*along, indexing="ij", sparse=True))
 
 
 LARGEST_IMAGE: dict[int, int] = {1: 256, 2: 48, 3: 24}
@@ -227,7 +214,7 @@ def displacements(
     counted : boolean array of the shape of a frame
         Pixels that count.
     executor : Executor
-        Maps over blocks of frames.
+        Maps over groups of frames.
 
     Returns
     -------
@@ -235,10 +222,10 @@ def displacements(
         Positive where the image is displaced towards larger indices. 0 where a frame is the same everywhere.
     """
     n_frames, *size = envelopes.shape
-    window = hann_window(tuple(size), np.float32)
+    window = hann_window(tuple(size))
     window[~counted] = 0
 
-    def spectra(values: NDArray[np.float32]) -> NDArray[Any]:
+    def spectra(values: NDArray[np.float32]) -> NDArray[np.complex64]:
         frames = values.reshape(len(values), -1)
         counting = frames if counted.all() else frames[:, counted.ravel()]
         windowed = (frames - counting.mean(axis=1, keepdims=True)) * window.ravel()
@@ -247,21 +234,17 @@ def displacements(
         windowed /= np.maximum(norms, TINY_SINGLE).astype(np.float32)
         return image_spectra(windowed.reshape(values.shape))
 
-    blocks = [
-        slice(first, first + TRANSFORMED_TOGETHER) for first in range(0, n_frames, TRANSFORMED_TOGETHER)
-    ]
-    step = n_frames // REFERENCE_FRAMES
-    if step < 2:
-        block_spectra = list(executor.map(lambda frames: spectra(envelopes[frames]), blocks))
-        mean = np.sum([spectrum.sum(axis=0) for spectrum in block_spectra], axis=0)
-        return np.concatenate(list(executor.map(lambda one: shifts(one, mean, tuple(size)), block_spectra)))
-    reference = envelopes[::step]
-    parts = executor.map(
-        lambda frames: spectra(reference[frames]).sum(axis=0),
-        blocks[: -(-len(reference) // TRANSFORMED_TOGETHER)],
-    )
-    mean = np.sum(list(parts), axis=0)
-    shifted = executor.map(lambda frames: shifts(spectra(envelopes[frames]), mean, tuple(size)), blocks)
+    step = max(n_frames // REFERENCE_FRAMES, 1)
+    reference, together = envelopes[::step], TRANSFORMED_TOGETHER
+    transformed = executor.map(lambda frames: spectra(reference[frames]), slices_of(len(reference), together))
+    # The spectra of a short scan, all of whose frames are in the reference, are kept.
+    kept = [] if step > 1 else list(transformed)
+    mean = np.sum([one.sum(axis=0) for one in kept or transformed], axis=0)
+    if kept:
+        shifted = executor.map(lambda one: shifts(one, mean, tuple(size)), kept)
+    else:
+        parts = slices_of(n_frames, together)
+        shifted = executor.map(lambda frames: shifts(spectra(envelopes[frames]), mean, tuple(size)), parts)
     return np.concatenate(list(shifted))
 
 
@@ -378,11 +361,8 @@ def _steps(displacement: NDArray[np.float64]) -> tuple[tuple[int, ...], float]:
         near = np.arange(max(frame - width // 2, 1), min(frame + width // 2, n))
         frame = int(near[np.argmax(np.linalg.norm(displacement[near] - displacement[near - 1], axis=1))])
         sudden = displacement[min(frame + 1, n - 1)] - displacement[frame - 1]
-        before, after = (
-            displacement[max(frame - LASTING_FRAMES, 0) : frame],
-            displacement[frame:][:LASTING_FRAMES],
-        )
-        lasting = np.median(after, axis=0) - np.median(before, axis=0)
+        before = np.median(displacement[max(frame - LASTING_FRAMES, 0) : frame], axis=0)
+        lasting = np.median(displacement[frame:][:LASTING_FRAMES], axis=0) - before
         if min(sudden @ jumps[k], lasting @ jumps[k]) >= SUDDEN * sizes[k] ** 2:
             steps.append(frame)
             largest = max(largest, float(sizes[k]))

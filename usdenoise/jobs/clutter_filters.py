@@ -25,7 +25,7 @@ from usdenoise.linalg.array_library import to_host
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.tall_matrices import row_parts, row_squared_norms
+from usdenoise.linalg.tall_matrices import row_squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
 from usdenoise.options.keywords import SharedKeywords
 from usdenoise.pipeline.denoise import denoise
@@ -211,9 +211,7 @@ def _filter_in_time(
     apply(response, executor)
     apply(matrix, executor)
     projection = filter_projection(response)
-    lags = LagSums.joined(
-        LagSums.from_rows(matrix[rows], projection.n_lags) for rows in row_parts(matrix.shape)
-    )
+    lags = LagSums.of_matrix(matrix, projection.n_lags)
     blood = map_blood(lags, projection, grid, executor, with_halves=False)
     power = row_squared_norms(matrix) / n_frames
     return Filtered(matrix=matrix, power=power, blood_power=blood.blood_power)

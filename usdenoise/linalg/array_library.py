@@ -7,7 +7,8 @@ host, the memory of the processor.
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from types import ModuleType
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from array_api_compat import (
@@ -22,6 +23,15 @@ from numpy.typing import NDArray
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Entry = TypeVar("Entry", bound=np.generic)
+Inexact = TypeVar("Inexact", bound=np.inexact)
+
+Array: TypeAlias = Any
+"""An array of any library, NumPy among them: the libraries have no common type. Its operators, `shape` and `dtype` are those
+of the standard, and its functions come from :func:`namespace`."""
+
+HostArray: TypeAlias = NDArray[Any]
+"""An array of NumPy with entries of any type, such as numbers, booleans or positions."""
 
 
 def in_full_precision(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -32,7 +42,7 @@ def in_full_precision(function: Callable[Arguments, Result]) -> Callable[Argumen
 
     @wraps(function)
     def exact(*arguments: Arguments.args, **more: Arguments.kwargs) -> Result:
-        jax: Any = sys.modules.get("jax")
+        jax = sys.modules.get("jax")
         if jax is None:
             return function(*arguments, **more)
         with jax.default_matmul_precision("highest"):
@@ -41,7 +51,7 @@ def in_full_precision(function: Callable[Arguments, Result]) -> Callable[Argumen
     return exact
 
 
-def is_of_library(values: Any) -> bool:
+def is_of_library(values: object) -> bool:
     """Return whether a value is an array of another library than NumPy and Dask."""
     return (
         is_array_api_obj(values)
@@ -50,17 +60,18 @@ def is_of_library(values: Any) -> bool:
     )
 
 
-def namespace(values: Any) -> Any:
+def namespace(values: Array) -> ModuleType:
     """Return the functions of the library of an array."""
-    return np if isinstance(values, np.ndarray) else array_namespace(values)
+    library: ModuleType = np if isinstance(values, np.ndarray) else array_namespace(values)
+    return library
 
 
-def library_of(values: Any) -> tuple[str, str]:
+def library_of(values: Array) -> tuple[str, str]:
     """Return the names of the library and of the device of an array."""
     return namespace(values).__name__, str(device(values))
 
 
-def to_host(values: Any) -> NDArray[Any]:
+def to_host(values: Array) -> HostArray:
     """Return an array as an array of NumPy; itself if it is one."""
     if isinstance(values, np.ndarray):
         return values
@@ -69,30 +80,30 @@ def to_host(values: Any) -> NDArray[Any]:
     elif is_torch_array(values):
         # Conjugates and negatives are views there, which NumPy does not have.
         values = values.detach().cpu().resolve_conj().resolve_neg()
-    host: NDArray[Any] = np.asarray(values)
+    host: HostArray = np.asarray(values)
     return host if host.flags.writeable else host.copy()
 
 
-def to_library(values: NDArray[Any], like: Any) -> Any:
+def to_library(values: NDArray[np.generic], like: Array) -> Array:
     """Return an array of NumPy as an array of the library of another one, and on its device."""
     if isinstance(like, np.ndarray):
         return values
     return namespace(like).asarray(values, device=device(like))
 
 
-def on_host(values: Any) -> Any:
+def on_host(values: Array) -> Array:
     """Return an array of another library than NumPy and Dask as an array of NumPy, and any other value as it is."""
     return to_host(values) if is_of_library(values) else values
 
 
-def columns(values: Any, numbers: NDArray[np.intp]) -> NDArray[Any]:
+def columns(values: Array, numbers: NDArray[np.intp]) -> HostArray:
     """Return some columns of a matrix on the host."""
     if isinstance(values, np.ndarray):
         return values[:, numbers]
     return to_host(namespace(values).take(values, to_library(numbers, values), axis=1))
 
 
-def squared_magnitudes(values: Any) -> Any:
+def squared_magnitudes(values: Array) -> Array:
     """Return |x|^2 of the entries of an array, in its library and precision."""
     xp = namespace(values)
     if not xp.isdtype(values.dtype, "complex floating"):
@@ -100,7 +111,7 @@ def squared_magnitudes(values: Any) -> Any:
     return xp.real(values) ** 2 + xp.imag(values) ** 2
 
 
-def dtype_of(values: Any) -> np.dtype[Any]:
+def dtype_of(values: Array) -> np.dtype[np.inexact]:
     """Return the type of the entries of an array as a type of NumPy.
 
     Raises
@@ -108,6 +119,4 @@ def dtype_of(values: Any) -> np.dtype[Any]:
     TypeError
         If NumPy does not have this type.
     """
-    if isinstance(values.dtype, np.dtype):
-        return values.dtype
     return np.dtype(str(values.dtype).rpartition(".")[2])

@@ -4,16 +4,16 @@
 pairs of columns in two neighbouring chunks. Together they cover all pairs.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Self, cast
+from typing import Self
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from usdenoise.linalg.array_library import dtype_of, namespace, to_library
+from usdenoise.linalg.array_library import Array, dtype_of, namespace, to_library
+from usdenoise.linalg.tall_matrices import row_parts
 
 QUARTERS = 4
 """The columns are cut into four parts. Parts 1 and 3 are half 0, parts 2 and 4 are half 1."""
@@ -32,7 +32,9 @@ def half_parts(n: int, start: int = 0, stop: int | None = None) -> Parts:
     return [(first, last, quarter % 2) for quarter, (first, last) in enumerate(edges) if first < last]
 
 
-def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None, n_halves: int = 2) -> NDArray[Any]:
+def lag_sums(
+    rows: NDArray[np.inexact], n_lags: int, parts: Parts | None = None, n_halves: int = 2
+) -> NDArray[np.inexact]:
     """Return sum_t x[t + l] conj(x[t]) for each row x, lag l and half of the columns.
 
     Parameters
@@ -59,12 +61,12 @@ def lag_sums(rows: NDArray[Any], n_lags: int, parts: Parts | None = None, n_halv
     padded[:, :n] = rows
     if parts is None:
         parts = half_parts(n) if n_halves == 2 else [(0, n, 0)]
-    return _products(padded, n_lags, parts, n_halves)
+    return _products(rows, padded, n_lags, parts, n_halves)
 
 
 def column_lag_sums(
-    values: Any, n_lags: int, parts: Parts, n_halves: int = 2, is_compiled: bool = False
-) -> Any:
+    values: Array, n_lags: int, parts: Parts, n_halves: int = 2, is_compiled: bool = False
+) -> Array:
     """Return the sums of :func:`lag_sums` of columns.
 
     Parameters
@@ -89,7 +91,7 @@ def column_lag_sums(
         return _sums_there(values, n_lags, parts, n_halves)
     if not is_compiled or n_lags == 0:
         return lag_sums(values.T, n_lags, parts, n_halves)
-    from usdenoise.linalg.compiled_lags import complex_lags, real_lags
+    from usdenoise.linalg.compiled_loops import complex_lags, real_lags
 
     sums = np.zeros((n_halves, values.shape[1], n_lags), np.result_type(values.dtype, np.float64))
     add = complex_lags if np.iscomplexobj(values) else real_lags
@@ -97,7 +99,9 @@ def column_lag_sums(
     return sums
 
 
-def boundary_products(before: NDArray[Any], after: NDArray[Any], n_lags: int, parts: Parts) -> NDArray[Any]:
+def boundary_products(
+    before: NDArray[np.inexact], after: NDArray[np.inexact], n_lags: int, parts: Parts
+) -> NDArray[np.inexact]:
     """Return the products of :func:`lag_sums` of pairs of columns in two neighbouring chunks.
 
     Parameters
@@ -115,31 +119,27 @@ def boundary_products(before: NDArray[Any], after: NDArray[Any], n_lags: int, pa
     -------
     (2, m, n_lags) float64 or complex128 array
     """
-    (m, k), wide = before.shape, np.result_type(before.dtype, np.float64)
-    earlier, later = np.ascontiguousarray(before.T).conj(), np.ascontiguousarray(after.T)
-    sums = np.zeros((2, m, n_lags), wide)
-    for first, last, half in parts:
-        for lag in range(1, n_lags):
-            # The columns t before whose pair t + lag is the column t + lag - k after.
-            start, stop = max(first, k - lag), min(last, k - lag + len(later))
-            if start < stop:
-                products = later[start + lag - k : stop + lag - k] * earlier[start:stop]
-                sums[half, :, lag] += products.sum(axis=0, dtype=wide)
-    return sums
+    # Column k + i of the padded matrix is column i after; the columns before have no products with each other.
+    (m, k), n_after = before.shape, after.shape[1]
+    padded = np.zeros((m, k + max(n_after, n_lags)), before.dtype)
+    padded[:, k : k + n_after] = after
+    return _products(before, padded, n_lags, parts, 2)
 
 
-def _products(rows: NDArray[Any], n_lags: int, parts: Parts, n_halves: int) -> NDArray[Any]:
-    """Return sum_t rows[t + l] conj(rows[t]) over each part, by halves, (n_halves, m, n_lags)."""
+def _products(
+    rows: NDArray[np.inexact], later: NDArray[np.inexact], n_lags: int, parts: Parts, n_halves: int
+) -> NDArray[np.inexact]:
+    """Return sum_t later[t + l] conj(rows[t]) over each part, by halves, (n_halves, m, n_lags)."""
     sums = np.zeros((n_halves, len(rows), n_lags), np.result_type(rows.dtype, np.float64))
-    row, column = rows.strides
+    row, column = later.strides
     for first, last, half in parts:
         # All lags in one call: with many short ones, threads would wait for each other.
-        windows = as_strided(rows[:, first:], (len(rows), n_lags, last - first), (row, column, column))
+        windows = as_strided(later[:, first:], (len(rows), n_lags, last - first), (row, column, column))
         sums[half] += np.vecdot(rows[:, None, first:last], windows)
     return sums
 
 
-def _sums_there(values: Any, n_lags: int, parts: Parts, n_halves: int) -> Any:
+def _sums_there(values: Array, n_lags: int, parts: Parts, n_halves: int) -> Array:
     """Return the sums of columns of another library than NumPy in this library, (n_halves, m, n_lags).
 
     They are inverse Fourier transforms of spectra, which a device makes in fewer reads of its memory than products of lags.
@@ -187,7 +187,7 @@ def pair_counts(n_lags: int, used: NDArray[np.bool_], n_halves: int = 2) -> NDAr
     n_halves : int
         1 for the sums over all columns; by default 2.
     """
-    return lag_sums(used[None].astype(np.float64), n_lags, n_halves=n_halves)[:, 0]
+    return lag_sums(used[None].astype(np.float64), n_lags, n_halves=n_halves)[:, 0].real
 
 
 @dataclass(frozen=True)
@@ -206,27 +206,17 @@ class LagSums:
     counts: NDArray[np.float64]
 
     @classmethod
-    def from_rows(cls, rows: NDArray[Any], n_lags: int) -> Self:
-        """Return the lags of some rows, (m, n_frames), all of whose entries are observed; lag 0 is one of n_lags."""
-        return cls(lag_sums(rows, n_lags), pair_counts(n_lags, np.ones(rows.shape[1], bool))[:, None])
-
-    @classmethod
-    def joined(cls, blocks: Iterable[Self]) -> Self:
-        """Return the lags of consecutive row blocks together."""
-        blocks = list(blocks)
-        counts = blocks[0].counts
-        if not all(np.array_equal(block.counts, counts) for block in blocks) or len(counts[0]) > 1:
-            counts = np.concatenate(
-                [np.broadcast_to(block.counts, block.sums.shape) for block in blocks], axis=1
-            )
-        return cls(np.concatenate([block.sums for block in blocks], axis=1), counts)
+    def of_matrix(cls, matrix: NDArray[np.inexact], n_lags: int) -> Self:
+        """Return the lags of a matrix, (n_pixels, n_frames), all of whose entries are observed; lag 0 is one of n_lags."""
+        sums = np.concatenate([lag_sums(matrix[rows], n_lags) for rows in row_parts(matrix.shape)], axis=1)
+        return cls(sums, pair_counts(n_lags, np.ones(matrix.shape[1], bool))[:, None])
 
     @property
     def is_complex(self) -> bool:
         """Whether the stack is complex."""
         return np.iscomplexobj(self.sums)
 
-    def mean(self, halves: slice, n_frames: int) -> NDArray[Any]:
+    def mean(self, halves: slice, n_frames: int) -> NDArray[np.inexact]:
         """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs.
 
         The means have the type of the sums.
@@ -234,16 +224,13 @@ class LagSums:
         chosen = self.sums[halves]
         fade = 1 - np.arange(chosen.shape[-1]) / n_frames
         scale = (fade / np.maximum(self.counts[halves].sum(axis=0), 1)).astype(chosen.real.dtype)
-        if len(chosen) == 1:
-            return cast(NDArray[Any], chosen[0] * scale)
-        means: NDArray[Any] = chosen.sum(axis=0)
-        means *= scale
+        means: NDArray[np.inexact] = chosen[0].copy() if len(chosen) == 1 else chosen.sum(axis=0)
+        means *= scale.astype(means.dtype)
         return means
 
-    def difference(self, n_frames: int) -> NDArray[Any]:
+    def difference(self, n_frames: int) -> NDArray[np.inexact]:
         """Return the scaled difference of the halves, whose noise has the same variance as in the mean."""
-        scaled = self.mean(slice(0, 1), n_frames)
-        scaled -= self.mean(slice(1, 2), n_frames)
         a, b = self.counts
-        scaled *= np.sqrt(a * b) / np.maximum(a + b, 1)
-        return scaled
+        difference = self.mean(slice(0, 1), n_frames) - self.mean(slice(1, 2), n_frames)
+        difference *= (np.sqrt(a * b) / np.maximum(a + b, 1)).astype(difference.dtype)
+        return difference

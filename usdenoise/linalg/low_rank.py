@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,11 +88,11 @@ def marchenko_pastur_quantiles(aspect: float, levels: NDArray[np.float64]) -> ND
 
 
 def fit_gapped_rows(
-    projected: NDArray[Any],
+    projected: NDArray[np.inexact],
     observed: NDArray[np.bool_] | None,
-    right: NDArray[Any],
+    right: NDArray[np.inexact],
     ridge: NDArray[np.float64] | None,
-) -> NDArray[Any]:
+) -> NDArray[np.inexact]:
     """Turn the projections M V of some rows, with 0 for unobserved entries, into least-squares fits U, in place.
 
     U minimises |M - U V^H|^2 over the observed entries plus sum_k ridge_k |u_k|^2, each row on its own. Where all
@@ -109,24 +109,20 @@ def fit_gapped_rows(
     ridge : (r,) float64 array or None
         Weights of the squared coefficients, at least the rounding level; None for that.
     """
-    if observed is not None:
-        weights = np.zeros(right.shape[1]) if ridge is None else ridge
-        for row in np.flatnonzero(~observed.all(axis=1)):
-            projected[row] = _fit_row(projected[row], right[~observed[row]], weights)
+    if observed is None:
+        return projected
+    least = right.shape[1] * np.finfo(right.real.dtype).eps
+    weights = least if ridge is None else np.maximum(ridge, least)
+    for row in np.flatnonzero(~observed.all(axis=1)):
+        # The regressors are orthonormal over all columns, so the normal matrix is I minus the part of the unobserved ones.
+        wide = right[~observed[row]].astype(np.result_type(right.dtype, np.float64))
+        normal = -_normal(wide)
+        normal[np.diag_indices_from(normal)] += 1 + weights
+        projected[row] = np.linalg.solve(normal, projected[row].astype(wide.dtype))
     return projected
 
 
-def _fit_row(projected: NDArray[Any], unobserved: NDArray[Any], ridge: NDArray[np.float64]) -> NDArray[Any]:
-    # The regressors are orthonormal over all columns, so the normal matrix is I minus the part of the unobserved ones.
-    wide = unobserved.astype(np.result_type(unobserved.dtype, np.float64))
-    normal = -_normal(wide)
-    rounding = len(normal) * np.finfo(unobserved.dtype).eps
-    normal[np.diag_indices_from(normal)] += 1 + np.maximum(ridge, rounding)
-    solution: NDArray[Any] = np.linalg.solve(normal, projected.astype(wide.dtype))
-    return solution.astype(projected.dtype)
-
-
-def unobserved_normal(missing: NDArray[np.bool_], right: NDArray[Any]) -> NDArray[Any]:
+def unobserved_normal(missing: NDArray[np.bool_], right: NDArray[np.inexact]) -> NDArray[np.inexact]:
     """Return sum_t v_t v_t^H over the unobserved frames of each row, by which its normal matrix is less than I.
 
     Parameters
@@ -146,14 +142,9 @@ def unobserved_normal(missing: NDArray[np.bool_], right: NDArray[Any]) -> NDArra
     return sums
 
 
-def _normal(rows: NDArray[Any]) -> NDArray[Any]:
+def _normal(rows: NDArray[np.inexact]) -> NDArray[np.inexact]:
     """Return sum_t v_t v_t^H of rows v_t: the fit of m_t = sum_k u_k conj(v_tk) solves sum_t v_t v_t^H u = sum_t m_t v_t."""
-    normal: NDArray[Any] = rows.T @ rows.conj()
-    return normal
-
-
-FactorPair = tuple[NDArray[Any], NDArray[Any]]
-"""The matrix A B^H by its factors: A, (n_pixels, k), and B^H, (k, n_frames)."""
+    return rows.T @ rows.conj()
 
 
 @dataclass(frozen=True)
@@ -170,9 +161,9 @@ class LowRank:
         Temporal singular vectors V.
     """
 
-    left: NDArray[Any]
+    left: NDArray[np.inexact]
     singular_values: NDArray[np.float64]
-    right: NDArray[Any]
+    right: NDArray[np.inexact]
 
     @property
     def rank(self) -> int:
@@ -180,7 +171,7 @@ class LowRank:
         return len(self.singular_values)
 
     @classmethod
-    def from_factors(cls, u: NDArray[Any], v: NDArray[Any]) -> Self:
+    def from_factors(cls, u: NDArray[np.inexact], v: NDArray[np.inexact]) -> Self:
         """Return the singular triplets of U V^H, by two QR factorisations and an r x r SVD in double precision.
 
         Parameters
@@ -202,7 +193,7 @@ class LowRank:
         """Return the `rank` leading components, or all where there are fewer."""
         return type(self)(self.left[:, :rank], self.singular_values[:rank], self.right[:, :rank])
 
-    def band(self, low: int, high: int) -> FactorPair:
+    def band(self, low: int, high: int) -> tuple[NDArray[np.inexact], NDArray[np.inexact]]:
         """Return the factors A and B^H of the components [low, high), whose sum is A B^H.
 
         Parameters

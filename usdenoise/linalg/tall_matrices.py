@@ -1,12 +1,11 @@
 """Tall matrices by parts of their rows: norms of rows, Gram matrices in double precision, orthonormal bases."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.array_library import namespace, squared_magnitudes, to_host
+from usdenoise.linalg.array_library import Array, Inexact, namespace, squared_magnitudes, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.system.resources import blas_on_one_thread
 
@@ -58,7 +57,7 @@ def row_parts(shape: tuple[int, int]) -> list[slice]:
     return list(slices_of(n_rows, -(-n_rows // count)))
 
 
-def row_squared_norms(values: Any) -> NDArray[np.float64]:
+def row_squared_norms(values: Array) -> NDArray[np.float64]:
     """Return the sum of |x|^2 along each row, summed in the precision of the matrix.
 
     Parameters
@@ -78,7 +77,7 @@ def row_squared_norms(values: Any) -> NDArray[np.float64]:
     return norms
 
 
-def squared_norms(values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def squared_norms(values: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the sum of |x|^2 along each row and along each column.
 
     Parameters
@@ -110,7 +109,7 @@ def squared_norms(values: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]
     return of_rows, sums.reshape(values.shape[1], -1).sum(axis=1)
 
 
-def column_squared_norms(values: Any) -> NDArray[np.float64]:
+def column_squared_norms(values: Array) -> NDArray[np.float64]:
     """Return the sum of |x|^2 along each column of a matrix, (n_columns,).
 
     Parts of at most 128 terms are summed in the precision of the matrix, and added up in double precision.
@@ -126,12 +125,12 @@ def column_squared_norms(values: Any) -> NDArray[np.float64]:
     return norms
 
 
-def _norms(values: Any, axis: int) -> NDArray[np.float64]:
+def _norms(values: Array, axis: int) -> NDArray[np.float64]:
     """Return the sum of |x|^2 along an axis of a matrix of any library, in its precision."""
     return to_host(namespace(values).sum(squared_magnitudes(values), axis=axis)).astype(np.float64)
 
 
-def third_difference_norms(values: NDArray[Any]) -> NDArray[np.float64]:
+def third_difference_norms(values: NDArray[np.inexact]) -> NDArray[np.float64]:
     """Return the sum of |x_t - 3 x_(t-1) + 3 x_(t-2) - x_(t-3)|^2 along each row; for white noise 20 times its power a term.
 
     Parameters
@@ -146,12 +145,12 @@ def third_difference_norms(values: NDArray[Any]) -> NDArray[np.float64]:
     return row_squared_norms(np.ascontiguousarray(np.diff(values, n=3, axis=1)))
 
 
-def squared_norm(values: NDArray[Any]) -> float:
+def squared_norm(values: NDArray[np.inexact]) -> float:
     """Return the sum of |x|^2 of a C-contiguous matrix: by rows in its own precision, over rows in float64."""
     return float(row_squared_norms(values).sum()) if values.size else 0.0
 
 
-def envelope(values: Any) -> Any:
+def envelope(values: Array) -> Array:
     """Return the magnitudes of values whose squares single precision holds, as a new array; 0 for those not finite.
 
     Values of another library than NumPy have magnitudes of their own library and precision.
@@ -168,7 +167,7 @@ def envelope(values: Any) -> Any:
     return magnitudes
 
 
-def gram(factor: NDArray[Any]) -> NDArray[Any]:
+def gram(factor: NDArray[np.inexact]) -> NDArray[np.inexact]:
     """Return the Gram matrix F^H F of a tall factor in double precision, whatever the factor's precision.
 
     Parameters
@@ -192,11 +191,13 @@ def gram(factor: NDArray[Any]) -> NDArray[Any]:
     if not is_complex:
         return total
     real, imaginary = slice(0, None, 2), slice(1, None, 2)
-    square: NDArray[Any] = total[real, real] + total[imaginary, imaginary]
+    square: NDArray[np.inexact] = total[real, real] + total[imaginary, imaginary]
     return square + 1j * (total[real, imaginary] - total[imaginary, real])
 
 
-def frame_gram(matrix: NDArray[Any], executor: Executor, dtype: Any) -> NDArray[Any]:
+def frame_gram(
+    matrix: NDArray[np.inexact], executor: Executor, dtype: np.dtype[np.inexact]
+) -> NDArray[np.inexact]:
     """Return the Gram matrix of the frames, M^H M: the inner product of every frame with every other.
 
     Parameters
@@ -213,20 +214,19 @@ def frame_gram(matrix: NDArray[Any], executor: Executor, dtype: Any) -> NDArray[
     (n_frames, n_frames) float64 or complex128 array
     """
 
-    def product(rows: slice) -> NDArray[Any]:
+    def product(rows: slice) -> NDArray[np.inexact]:
         part = matrix[rows].astype(dtype, copy=False)
-        square: NDArray[Any] = part.conj().T @ part
-        return square
+        return part.conj().T @ part
 
     return _sum_in_double(executor.map(product, row_parts(matrix.shape)))
 
 
 def normal_product(
-    read_rows: Callable[[slice], NDArray[Any]],
+    read_rows: Callable[[slice], NDArray[np.inexact]],
     parts: Iterable[slice],
-    right: NDArray[Any],
+    right: NDArray[np.inexact],
     executor: Executor,
-) -> NDArray[Any]:
+) -> NDArray[np.inexact]:
     """Return M^H M Q, reading M once.
 
     Each part B of the rows of M gives (B Q)^H B in its own precision. These are added up in double precision and in the
@@ -248,19 +248,15 @@ def normal_product(
     (n_frames, r) float64 or complex128 array
     """
 
-    def product(rows: slice) -> NDArray[Any]:
+    def product(rows: slice) -> NDArray[np.inexact]:
         part = read_rows(rows)
-        projected: NDArray[Any] = (part @ right).conj().T @ part
-        return projected
+        return (part @ right).conj().T @ part
 
     return _sum_in_double(executor.map(product, parts)).conj().T
 
 
-def _sum_in_double(parts: Iterable[NDArray[Any]]) -> NDArray[Any]:
-    total: Any = 0.0
-    for part in parts:
-        total = total + part.astype(np.result_type(part.dtype, np.float64))
-    return np.asarray(total)
+def _sum_in_double(parts: Iterable[NDArray[np.inexact]]) -> NDArray[np.inexact]:
+    return np.asarray(sum(part.astype(np.result_type(part.dtype, np.float64)) for part in parts))
 
 
 _ROWS_AT_ONCE = 12288
@@ -270,7 +266,7 @@ _LEAST_SINE = 1e-3
 """Sine of the angle between a column and the span of the previous columns from which Q is orthonormal to about 1e-10."""
 
 
-def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
+def orthonormal(columns: NDArray[Inexact]) -> NDArray[Inexact]:
     """Return an orthonormal basis of the span of some columns, computed in double precision.
 
     Parameters
@@ -285,7 +281,9 @@ def orthonormal(columns: NDArray[Any]) -> NDArray[Any]:
     return tall_qr(columns)[0].astype(columns.dtype)
 
 
-def tall_qr(columns: NDArray[Any], in_place: bool = False) -> tuple[NDArray[Any], NDArray[Any]]:
+def tall_qr(
+    columns: NDArray[np.inexact], in_place: bool = False
+) -> tuple[NDArray[np.inexact], NDArray[np.inexact]]:
     """Return the QR factorisation of a tall matrix in double precision.
 
     R is the Cholesky factor of the Gram matrix, and Q = A R^-1, unless the columns are nearly dependent: then Q would not
@@ -308,14 +306,13 @@ def tall_qr(columns: NDArray[Any], in_place: bool = False) -> tuple[NDArray[Any]
     triangle = _cholesky_triangle(columns)
     if triangle is None:
         return _householder(columns, in_place)
-    basis = columns if in_place else np.empty(columns.shape, triangle.dtype)
-    inverse = np.linalg.inv(triangle)
-    for part in slices_of(len(columns), _ROWS_AT_ONCE):
-        basis[part] = columns[part] @ inverse
-    return basis, triangle
+    out = columns if in_place else np.empty(columns.shape, triangle.dtype)
+    return _product(columns, np.linalg.inv(triangle), out), triangle
 
 
-def triangular(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def triangular(
+    columns: NDArray[np.inexact],
+) -> tuple[NDArray[np.inexact], NDArray[np.inexact], NDArray[np.inexact]]:
     """Return B, W and R of the QR factorisation Q = B W and R, as :func:`tall_qr` has it, without the product.
 
     B is the matrix itself and W the inverse of R, unless the columns are nearly dependent: then B is Q and W is 1.
@@ -332,7 +329,7 @@ def triangular(columns: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArr
     return basis, np.eye(len(triangle), dtype=triangle.dtype), triangle
 
 
-def _cholesky_triangle(columns: NDArray[Any]) -> NDArray[Any] | None:
+def _cholesky_triangle(columns: NDArray[np.inexact]) -> NDArray[np.inexact] | None:
     """Return R with R^H R = A^H A; None if a column of A is nearly in the span of the previous columns."""
     square = gram(columns)
     lengths = np.sqrt(np.diagonal(square).real)
@@ -347,7 +344,9 @@ def _cholesky_triangle(columns: NDArray[Any]) -> NDArray[Any] | None:
     return factor.conj().T * lengths if is_independent else None
 
 
-def _householder(columns: NDArray[Any], in_place: bool) -> tuple[NDArray[Any], NDArray[Any]]:
+def _householder(
+    columns: NDArray[np.inexact], in_place: bool
+) -> tuple[NDArray[np.inexact], NDArray[np.inexact]]:
     """Return Q and R by Householder reflections.
 
     A long matrix is factorised by parts, which takes less memory. Its R is the R factor of the stacked R factors of the
@@ -367,7 +366,9 @@ def _householder(columns: NDArray[Any], in_place: bool) -> tuple[NDArray[Any], N
     return basis, triangle
 
 
-def rotated(columns: NDArray[Any], rotation: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def rotated(
+    columns: NDArray[np.inexact], rotation: NDArray[np.inexact], dtype: np.dtype[np.inexact]
+) -> NDArray[np.inexact]:
     """Return the product of a tall matrix with a small one in another precision, without a second one in the first.
 
     Parameters
@@ -383,13 +384,19 @@ def rotated(columns: NDArray[Any], rotation: NDArray[Any], dtype: np.dtype[Any])
     -------
     (n, k) array, C-contiguous
     """
-    product = np.empty((len(columns), rotation.shape[1]), dtype)
+    return _product(columns, rotation, np.empty((len(columns), rotation.shape[1]), dtype))
+
+
+def _product(
+    columns: NDArray[np.inexact], rotation: NDArray[np.inexact], out: NDArray[np.inexact]
+) -> NDArray[np.inexact]:
+    """Set `out`, which may be the tall matrix itself, to the product of a tall matrix with a small one, part by part."""
     for part in slices_of(len(columns), _ROWS_AT_ONCE):
-        product[part] = columns[part] @ rotation
-    return product
+        out[part] = columns[part] @ rotation
+    return out
 
 
-def eigenvectors(gram: NDArray[Any], **subset: Any) -> NDArray[Any]:
+def eigenvectors(gram: NDArray[np.inexact], **subset: Sequence[float]) -> NDArray[np.inexact]:
     """Return eigenvectors of a Hermitian matrix, by decreasing eigenvalue.
 
     Parameters
@@ -408,5 +415,5 @@ def eigenvectors(gram: NDArray[Any], **subset: Any) -> NDArray[Any]:
 
     # SciPy brings a BLAS of its own, which may have been loaded after the executor limited those it found.
     with blas_on_one_thread():
-        vectors: NDArray[Any] = eigh(gram, **subset)[1][:, ::-1]
+        vectors: NDArray[np.inexact] = eigh(gram, **subset)[1][:, ::-1]
     return vectors

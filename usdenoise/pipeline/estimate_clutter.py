@@ -624,7 +624,7 @@ def fit_all_pixels(
         signal = np.flatnonzero(grid.mask)
         gapped = np.flatnonzero(inspection.missing[signal])
         ridge = np.zeros(count) if estimate.prior is None else estimate.prior.ridge[:count]
-        weights = np.maximum(ridge, count * np.finfo(right.dtype).eps)
+        weights = np.maximum(ridge, count * np.finfo(right.real.dtype).eps)
         at_once = max(1, FITTED_ENTRIES // count**2)
         for start in range(0, len(gapped), at_once):
             group = gapped[start : start + at_once]

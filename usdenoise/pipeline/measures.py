@@ -232,7 +232,7 @@ class Measures:
         self.sums += boundary_products(self.ends[1], chunk.ends[0], n_lags, parts)
         if self.counts is not None and chunk.counts is not None:
             self.counts += chunk.counts
-            self.counts += boundary_products(self.ends_seen[1], chunk.ends_seen[0], n_lags, parts)
+            self.counts += boundary_products(self.ends_seen[1], chunk.ends_seen[0], n_lags, parts).real
             self.ends_seen = (
                 self.ends_seen[0],
                 _last_frames(self.ends_seen[1], chunk.ends_seen[1], n_lags - 1),

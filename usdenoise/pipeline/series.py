@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_map import BloodMap, correlation_of, map_blood
+from usdenoise.blood.blood_map import BloodMap, map_blood
 from usdenoise.blood.clutter_projection import ClutterProjection, removed_by
+from usdenoise.blood.metrics import correlation_of
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import HALVES, TINY, noise_map
 from usdenoise.blood.picture_quality import (

@@ -1,0 +1,123 @@
+"""Compiled loops: sums of the lagged products of columns, and interpolation along one axis by a kernel of 12 taps.
+
+Imported only where it is used: loading the compiler takes half a second.
+"""
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Taps = tuple[np.floating, ...]
+"""The 12 factors of a kernel."""
+
+# Sums may be reordered and fused; the order is fixed at compile time, so that results are reproducible.
+COMPILED_SUMS = {"nogil": True, "cache": True, "fastmath": {"contract", "nsz", "reassoc"}}
+
+
+@numba.njit(**COMPILED_SUMS)
+def complex_lags(
+    values: NDArray[np.complexfloating], parts: NDArray[np.int64], sums: NDArray[np.complex128]
+) -> None:
+    """Add sum_t x[t + l] conj(x[t]) of each column x of `values`, over the parts of its rows t, to sums[half, column, l].
+
+    Parameters
+    ----------
+    values : (n, m) complex array
+        The columns.
+    parts : (n_parts, 3) array of int
+        First row of each part, the one after the last, and the half that it belongs to.
+    sums : (2, m, n_lags) complex128 array
+        The sums. Each part is summed in the precision of the values.
+    """
+    n, m = values.shape
+    # The compiler finds vector instructions for real sums alone.
+    real, imaginary = np.empty(n, values.real.dtype), np.empty(n, values.real.dtype)
+    zero = np.zeros(1, values.real.dtype)[0]
+    for p in range(m):
+        for t in range(n):
+            real[t], imaginary[t] = values[t, p].real, values[t, p].imag
+        for q in range(len(parts)):
+            for lag in range(sums.shape[2]):
+                first, length = parts[q, 0], max(min(parts[q, 1], n - lag) - parts[q, 0], 0)
+                a, b = real[first : first + length], imaginary[first : first + length]
+                c, d = real[first + lag : first + lag + length], imaginary[first + lag : first + lag + length]
+                along, across = zero, zero
+                for t in range(length):
+                    along += c[t] * a[t] + d[t] * b[t]
+                    across += d[t] * a[t] - c[t] * b[t]
+                sums[parts[q, 2], p, lag] += along + 1j * across
+
+
+@numba.njit(**COMPILED_SUMS)
+def real_lags(values: NDArray[np.floating], parts: NDArray[np.int64], sums: NDArray[np.float64]) -> None:
+    """Do the same for real columns; the sums are float64."""
+    n, m = values.shape
+    row, zero = np.empty(n, values.dtype), np.zeros(1, values.dtype)[0]
+    for p in range(m):
+        for t in range(n):
+            row[t] = values[t, p]
+        for q in range(len(parts)):
+            for lag in range(sums.shape[2]):
+                first, length = parts[q, 0], max(min(parts[q, 1], n - lag) - parts[q, 0], 0)
+                a, c = row[first : first + length], row[first + lag : first + lag + length]
+                total = zero
+                for t in range(length):
+                    total += c[t] * a[t]
+                sums[parts[q, 2], p, lag] += total
+
+
+@numba.njit(**COMPILED_SUMS)
+def along_rows(
+    images: NDArray[np.floating], taps: Taps, places: NDArray[np.intp], out: NDArray[np.floating]
+) -> None:
+    """Set out[k, i, c] = sum_t taps[t] images[k, places[i + t], c], for real (n, m, columns) arrays.
+
+    Parameters
+    ----------
+    images, out : (n, m, columns) arrays
+        The images, contiguous, and the results.
+    taps : tuple of 12 floats
+        The kernel.
+    places : (m + 11,) array of int
+        Rows of the image that the kernel meets.
+    """
+    # The compiler finds vector instructions for sums that are written out alone.
+    t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11 = taps
+    for k in range(images.shape[0]):
+        for i in range(images.shape[1]):
+            result, p = out[k, i], places[i:]
+            a0, a1, a2, a3 = images[k, p[0]], images[k, p[1]], images[k, p[2]], images[k, p[3]]
+            a4, a5, a6, a7 = images[k, p[4]], images[k, p[5]], images[k, p[6]], images[k, p[7]]
+            a8, a9, a10, a11 = images[k, p[8]], images[k, p[9]], images[k, p[10]], images[k, p[11]]
+            for c in range(len(result)):
+                result[c] = (
+                    (t0 * a0[c] + t1 * a1[c] + t2 * a2[c] + t3 * a3[c])
+                    + (t4 * a4[c] + t5 * a5[c] + t6 * a6[c] + t7 * a7[c])
+                    + (t8 * a8[c] + t9 * a9[c] + t10 * a10[c] + t11 * a11[c])
+                )
+
+
+@numba.njit(**COMPILED_SUMS)
+def along_columns(
+    images: NDArray[np.floating], taps: Taps, places: NDArray[np.intp], out: NDArray[np.floating]
+) -> None:
+    """Do the same where columns are few: one, or two for complex numbers."""
+    t0, t1, t2, t3, t4, t5, t6, t7, t8, t9, t10, t11 = taps
+    n, m, step = images.shape
+    line = np.empty(len(places) * step, images.dtype)
+    flat = np.empty(len(places) * step, np.int64)
+    for j in range(len(flat)):
+        flat[j] = places[j // step] * step + j % step
+    for k in range(n):
+        values, result = images[k].reshape(m * step), out[k].reshape(m * step)
+        for j in range(len(flat)):
+            line[j] = values[flat[j]]
+        a1, a2, a3, a4 = line[step:], line[2 * step :], line[3 * step :], line[4 * step :]
+        a5, a6, a7, a8 = line[5 * step :], line[6 * step :], line[7 * step :], line[8 * step :]
+        a9, a10, a11 = line[9 * step :], line[10 * step :], line[11 * step :]
+        for c in range(m * step):
+            result[c] = (
+                (t0 * line[c] + t1 * a1[c] + t2 * a2[c] + t3 * a3[c])
+                + (t4 * a4[c] + t5 * a5[c] + t6 * a6[c] + t7 * a7[c])
+                + (t8 * a8[c] + t9 * a9[c] + t10 * a10[c] + t11 * a11[c])
+            )
