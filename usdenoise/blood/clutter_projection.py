@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.lag_sums import pair_counts
 from usdenoise.linalg.tall_matrices import slices_of
 
@@ -95,7 +96,7 @@ class ClutterProjection:
         return np.fft.ifft((1 - self.removed) * (1 - removed))[: self.n_lags]
 
 
-def removed_by(right: NDArray[np.inexact], n_frames: int) -> NDArray[np.float64]:
+def removed_by(right: Numbers, n_frames: int) -> NDArray[np.float64]:
     """Return the share of white noise that I - V V^H removes, at each of 4 n frequencies.
 
     Parameters
@@ -110,9 +111,7 @@ def removed_by(right: NDArray[np.inexact], n_frames: int) -> NDArray[np.float64]
     return removed
 
 
-def clutter_projection(
-    right: NDArray[np.inexact], used: NDArray[np.bool_] | None = None
-) -> ClutterProjection:
+def clutter_projection(right: Numbers, used: NDArray[np.bool_] | None = None) -> ClutterProjection:
     """Return the effect of removing components with the given temporal singular vectors.
 
     Parameters
@@ -131,7 +130,7 @@ def clutter_projection(
     return _projection(n, removed_by(right, n), used)
 
 
-def blocks_projection(rights: Sequence[NDArray[np.inexact]]) -> ClutterProjection:
+def blocks_projection(rights: Sequence[Numbers]) -> ClutterProjection:
     """Return the mean effect on blocks of removing their common components.
 
     Parameters
@@ -176,10 +175,7 @@ def filter_projection(kept: NDArray[np.float64]) -> ClutterProjection:
 
 
 def _projection(
-    n: int,
-    removed: NDArray[np.float64],
-    used: NDArray[np.bool_] | None = None,
-    n_lags: int | None = None,
+    n: int, removed: NDArray[np.float64], used: NDArray[np.bool_] | None = None, n_lags: int | None = None
 ) -> ClutterProjection:
     """Return the projection for the share of white noise that is removed, at 4 n frequencies.
 

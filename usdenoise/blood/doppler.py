@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.linalg.array_library import Array, on_host, squared_magnitudes
+from usdenoise.linalg.array_library import Array, Numbers, on_host, squared_magnitudes
 from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.stack.acquisition import Acquisition
@@ -35,7 +35,7 @@ POWER_IMAGES = {
 
 
 def power_doppler(
-    stack: Acquisition | NDArray[np.inexact], axis: int | None = None, *, axes: str | None = None
+    stack: Acquisition | Numbers, axis: int | None = None, *, axes: str | None = None
 ) -> NDArray[np.float32]:
     """Return the power Doppler image: the mean power over frames, mean_t |s(t)|^2.
 
@@ -80,9 +80,7 @@ def power_doppler(
     return (total / len(frames)).astype(np.float32)
 
 
-def decibels(
-    power: NDArray[np.inexact], factor: float = 10.0, reference: float | None = None
-) -> NDArray[np.float32]:
+def decibels(power: Numbers, factor: float = 10.0, reference: float | None = None) -> NDArray[np.float32]:
     """Return a power in decibels, `factor` log10(power / reference).
 
     Parameters
@@ -138,7 +136,7 @@ class FlowImage:
 
 
 def directional_power(
-    stack: Acquisition | NDArray[np.inexact],
+    stack: Acquisition | Numbers,
     axis: int | None = None,
     *,
     axes: str | None = None,
@@ -188,7 +186,7 @@ def directional_power(
 
 
 def _directional_power(
-    iq: NDArray[np.inexact], time: int, left_out: NDArray[np.bool_] | None
+    iq: Numbers, time: int, left_out: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     n_frames = iq.shape[time]
     n_used = n_frames - (0 if left_out is None else int(np.count_nonzero(left_out)))
@@ -207,7 +205,7 @@ def _directional_power(
 
 
 def doppler_frequency(
-    stack: Acquisition | NDArray[np.inexact],
+    stack: Acquisition | Numbers,
     axis: int | None = None,
     *,
     axes: str | None = None,
@@ -244,7 +242,7 @@ def doppler_frequency(
 
 
 def _doppler_frequency(iq: Array, time: int, left_out: NDArray[np.bool_] | None) -> NDArray[np.float32]:
-    def lag_one(pixels: NDArray[np.complex128]) -> NDArray[np.inexact]:
+    def lag_one(pixels: NDArray[np.complex128]) -> Numbers:
         return lag_sums(pixels, 2, n_halves=1)[0, :, 1]
 
     if is_dask_array(iq) and np.iscomplexobj(iq):
@@ -343,7 +341,7 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
     return _signed_power(on_host(acquisition.iq), acquisition.axes.index("t"), left_out)
 
 
-def _signed_power(iq: NDArray[np.inexact], time: int, left_out: NDArray[np.bool_] | None) -> FlowImage:
+def _signed_power(iq: Numbers, time: int, left_out: NDArray[np.bool_] | None) -> FlowImage:
     formula = f"({POWER_FORMULA}) sign(arg(sum_t s(t+1) conj(s(t))))"
     positive, negative = _directional_power(iq, time, left_out)
     sign = np.sign(_doppler_frequency(iq, time, left_out))
@@ -351,10 +349,7 @@ def _signed_power(iq: NDArray[np.inexact], time: int, left_out: NDArray[np.bool_
 
 
 def flow_images(
-    iq: NDArray[np.inexact],
-    stack: GriddedStack,
-    names: Sequence[str],
-    left_out: NDArray[np.bool_] | None = None,
+    iq: Numbers, stack: GriddedStack, names: Sequence[str], left_out: NDArray[np.bool_] | None = None
 ) -> dict[str, FlowImage]:
     """Return the flow images in `names`.
 
@@ -394,12 +389,12 @@ def flow_images(
 
 
 def _by_pixel(
-    function: Callable[[NDArray[np.complex128]], NDArray[np.inexact]],
+    function: Callable[[NDArray[np.complex128]], Numbers],
     iq: Array,
     axis: int,
     quantity: str,
     left_out: NDArray[np.bool_] | None,
-) -> NDArray[np.inexact]:
+) -> Numbers:
     """Return the values of `function` for every pixel of a complex stack, the spatial axes last.
 
     Parameters

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.tall_matrices import slices_of
@@ -16,7 +17,7 @@ PIXELS_TOGETHER = 2048
 hold."""
 
 
-def to_channels(lags: NDArray[np.inexact], is_complex: bool) -> NDArray[np.float64]:
+def to_channels(lags: Numbers, is_complex: bool) -> NDArray[np.float64]:
     """Return the lags as real channels: lag 0 first, then the other lags.
 
     With white noise of power N over n frames, lag 0 has the variance N^2 / n where the stack is complex, and the
@@ -72,9 +73,7 @@ def median_of_chi_square(freedom: float) -> float:
     return (1 - 2 / (9 * max(freedom, 1.0))) ** 3
 
 
-def noise_map(
-    halves: NDArray[np.inexact], projection: ClutterProjection, grid: Neighbourhood
-) -> NDArray[np.float64]:
+def noise_map(halves: Numbers, projection: ClutterProjection, grid: Neighbourhood) -> NDArray[np.float64]:
     """Return the noise power before the clutter filter for each pixel.
 
     Noise is white over frames: its spectrum is N times the known share h of white noise that the filter keeps. In
@@ -216,10 +215,7 @@ class RemainingTissue:
 
 
 def remaining_tissue(
-    average: NDArray[np.float64],
-    noise: NoiseLevels,
-    channels: NDArray[np.float64],
-    grid: Neighbourhood,
+    average: NDArray[np.float64], noise: NoiseLevels, channels: NDArray[np.float64], grid: Neighbourhood
 ) -> RemainingTissue:
     """Measure remaining tissue as the median over a wide window at the depth of each pixel.
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import NEGLIGIBLE, TINY
+from usdenoise.linalg.array_library import Numbers
 
 WEAK_PARTS = (0.4, 0.65, 0.9)
 """Components, as parts of the cutoff, that show where tissue leaks through the filter: weak ones, which are like the
@@ -29,7 +30,7 @@ LEAST_ABOVE = 0.05
 """Power above the noise, over the noise, below which the share of tissue in it is taken to be 0."""
 
 
-def weak_speckle(left: NDArray[np.inexact], low: int) -> NDArray[np.float64]:
+def weak_speckle(left: Numbers, low: int) -> NDArray[np.float64]:
     """Return the sums of |u_k|^2 over two halves of the weak clutter components, (2, n_pixels).
 
     Parameters
@@ -44,9 +45,7 @@ def weak_speckle(left: NDArray[np.inexact], low: int) -> NDArray[np.float64]:
     return np.stack([squares[:, first:last].sum(axis=1) for first, last in pairwise(edges)])
 
 
-def removed_energy(
-    left: NDArray[np.inexact], singular_values: NDArray[np.float64], low: int
-) -> NDArray[np.float64]:
+def removed_energy(left: Numbers, singular_values: NDArray[np.float64], low: int) -> NDArray[np.float64]:
     """Return the energy of the removed components in each pixel, (n_pixels,).
 
     Parameters
@@ -62,9 +61,7 @@ def removed_energy(
     return energy
 
 
-def leaked_tissue(
-    lags: NDArray[np.inexact], speckle: NDArray[np.float64], grid: Neighbourhood
-) -> NDArray[np.inexact]:
+def leaked_tissue(lags: Numbers, speckle: NDArray[np.float64], grid: Neighbourhood) -> Numbers:
     """Return the lags of leaked tissue, (n_signal, L): an image of tissue times a factor for each lag.
 
     Blood is uncorrelated with the speckle of tissue. A regression of the products on the speckle of weak clutter
@@ -102,7 +99,7 @@ def leaked_tissue(
     if factors[0] <= 0:
         return np.zeros_like(lags)
     image = tissue + (1 / np.clip(likeness, LEAST_KNOWN_SHARE, 1) - 1) * around
-    leak: NDArray[np.inexact] = (image * factors).view(lags.dtype)
+    leak: Numbers = (image * factors).view(lags.dtype)
     # If too many components are removed, the weak ones are blood. It is not everywhere, and leaked tissue is.
     power = lags[:, 0].real
     quiet = power <= np.median(power)
@@ -150,9 +147,7 @@ def missing_share(
     return float(np.clip(above - blood_power, 0, None).sum()) / max(float(above.sum()), TINY)
 
 
-def quiet_correlation(
-    lags: NDArray[np.inexact], white: NDArray[np.inexact], floor: NDArray[np.float64]
-) -> float:
+def quiet_correlation(lags: Numbers, white: Numbers, floor: NDArray[np.float64]) -> float:
     """Return how neighbouring frames correlate where least power is left, minus the correlation of white noise there.
 
     It is about 0 where this is noise that is white over frames. It is large if slow flow is everywhere, or if frames were

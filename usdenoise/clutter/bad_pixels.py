@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import TINY
-from usdenoise.linalg.array_library import dtype_of, namespace, to_host
+from usdenoise.linalg.array_library import Numbers, dtype_of, namespace, to_host
 from usdenoise.linalg.lag_sums import column_lag_sums
 
 PIXEL, LINE = 10.0, 5.0
@@ -223,7 +223,7 @@ def _medians(lines: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def power_and_coherence(
-    x: NDArray[np.inexact], left: NDArray[np.inexact], shape: tuple[int, ...], used: NDArray[np.bool_]
+    x: Numbers, left: Numbers, shape: tuple[int, ...], used: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Return the power r(0) of each pixel after the filter, and its correlation with the next frame and with a neighbour.
 

@@ -21,6 +21,7 @@ from usdenoise.clutter.similarity import (
     spatial_similarity,
     two_squares,
 )
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.system.text import CodedEnum
@@ -150,7 +151,7 @@ class _Decision:
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-def mean_doppler(right: NDArray[np.inexact]) -> NDArray[np.float64]:
+def mean_doppler(right: Numbers) -> NDArray[np.float64]:
     """Return the mean Doppler frequency of temporal vectors, in cycles a frame, by lag-one autocorrelation.
 
     arg(sum_t conj(v[t]) v[t+1]) / (2 pi) of the conjugate vectors: the signal of a component of M = U S V^H runs as

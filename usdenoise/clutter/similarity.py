@@ -6,6 +6,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Numbers
+
 CLUTTER_REACH = 0.03
 """Components whose singular value is this close to the largest (-30 dB) are references for tissue speckle."""
 
@@ -43,7 +45,7 @@ FALL_LENGTH = 5
 """Components over which a fall of the similarity has to last, all but one of them."""
 
 
-def spatial_similarity(left: NDArray[np.inexact]) -> NDArray[np.float64]:
+def spatial_similarity(left: Numbers) -> NDArray[np.float64]:
     """Return the correlation over the pixels of |u_n| with |u_m| (Baranger et al., IEEE Trans. Med. Imaging 37(7), 2018).
 
     Parameters

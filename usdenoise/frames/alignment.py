@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.frames.registration import SPECKLE_PIXELS, TINY_SINGLE, Registration, Shift
-from usdenoise.linalg.array_library import dtype_of, in_full_precision, namespace, to_host, to_library
+from usdenoise.linalg.array_library import (
+    Numbers,
+    dtype_of,
+    in_full_precision,
+    namespace,
+    to_host,
+    to_library,
+)
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import fit_gapped_rows
 from usdenoise.linalg.tall_matrices import eigenvectors, envelope, slices_of
@@ -167,7 +174,7 @@ class Reference:
         return x
 
 
-def completed(x: NDArray[np.inexact]) -> tuple[NDArray[np.inexact], NDArray[np.bool_] | None]:
+def completed(x: Numbers) -> tuple[Numbers, NDArray[np.bool_] | None]:
     """Return frames with values for the entries that are not finite, and which entries these are; None without any.
 
     They are what the leading temporal components of these frames have there: interpolation in space would spread any other
@@ -355,17 +362,13 @@ def _shifted_image(item: tuple[NDArray[np.float32], NDArray[np.float64]]) -> NDA
 
 
 def _interpolated_along(
-    frames: NDArray[np.inexact],
-    axis: int,
-    taps: NDArray[np.float64],
-    places: NDArray[np.intp],
-    is_compiled: bool,
-) -> NDArray[np.inexact]:
+    frames: Numbers, axis: int, taps: NDArray[np.float64], places: NDArray[np.intp], is_compiled: bool
+) -> Numbers:
     """Return contiguous frames interpolated along an axis, by compiled loops or by a product with a matrix."""
     # Real and imaginary parts are columns of one real problem.
     n, real = frames.shape[axis], frames.real.dtype
     columns = math.prod(frames.shape[axis + 1 :]) * (frames.dtype.itemsize // real.itemsize)
-    result: NDArray[np.inexact] = np.empty(frames.shape, frames.dtype)
+    result: Numbers = np.empty(frames.shape, frames.dtype)
     values, into = (array.view(real).reshape(-1, n, columns) for array in (frames, result))
     taps = taps.astype(real)
     if is_compiled:
@@ -377,7 +380,7 @@ def _interpolated_along(
     return result
 
 
-def _matrix(taps: NDArray[np.inexact], places: NDArray[np.intp]) -> NDArray[np.inexact]:
+def _matrix(taps: Numbers, places: NDArray[np.intp]) -> Numbers:
     """Return the matrix that interpolates along an axis."""
     n = len(places) - TAPS + 1
     matrix = np.zeros((n, n), taps.dtype)
@@ -386,7 +389,7 @@ def _matrix(taps: NDArray[np.inexact], places: NDArray[np.intp]) -> NDArray[np.i
     return matrix
 
 
-def _nearest(values: NDArray[np.inexact], shift: NDArray[np.float64], edge: int = 0) -> NDArray[np.inexact]:
+def _nearest(values: Numbers, shift: NDArray[np.float64], edge: int = 0) -> Numbers:
     """Return the nearest of values, (n, pixels along z, x, y), at the pixels of the reference; 0 outside the image.
 
     Along an axis that is shifted, `edge` pixels at each edge count as outside.

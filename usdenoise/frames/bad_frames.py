@@ -11,6 +11,7 @@ from usdenoise.blood.noise import TINY
 from usdenoise.errors import OptionError
 from usdenoise.estimate.pixel_subset import SUBSET_PIXELS, SubsetValues, draw_pixel_subset
 from usdenoise.frames.registration import Movement, describe_movement
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import row_parts, row_squared_norms, slices_of
 from usdenoise.stack.pixel_sample import PixelSample
 from usdenoise.stack.sampling import RandomStream, spread_rows
@@ -322,7 +323,7 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     ]
 
 
-def _alike(values: NDArray[np.inexact], frames: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _alike(values: Numbers, frames: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return which frames are zero, the same in all of some pixels, and copies of the previous frame, (3, n)."""
     shown = values[:, frames]
     copies = (shown == values[:, np.maximum(frames - 1, 0)]).all(axis=0) & (frames > 0)

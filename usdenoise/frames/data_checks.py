@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
 from usdenoise.frames.registration import middle_part
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.arrays import offset_of, skewness
 from usdenoise.stack.sampling import spread_rows
 
@@ -42,7 +43,7 @@ of the turns of odd and even pairs below which pairs differ. Interleaved I and Q
 1.00 and ratios of -0.73 to 0; RF had ratios of 0.86 to 1."""
 
 
-def value_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
+def value_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
     """Return why real values may not be RF: a code and a sentence for each reason; none if they may be.
 
     Parameters
@@ -219,7 +220,7 @@ def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
     return spatial + "t" if time_last else "t" + spatial
 
 
-def time_is_last(values: NDArray[np.inexact]) -> bool | None:
+def time_is_last(values: Numbers) -> bool | None:
     """Return whether the last axis of a stack is time, and not the first one; None if the data are not clear.
 
     Neighbours along time are more alike, and the rank along it is lower; see :func:`unlikeness_and_rank`.
@@ -242,7 +243,7 @@ def time_is_last(values: NDArray[np.inexact]) -> bool | None:
     return False if CLEARLY * first < last and first_rank < last_rank else None
 
 
-def unlikeness_and_rank(values: NDArray[np.inexact], axis: int) -> tuple[float, float]:
+def unlikeness_and_rank(values: Numbers, axis: int) -> tuple[float, float]:
     """Return the unlikeness of neighbours along an axis, and the rank along it.
 
     The unlikeness is 1 - sum |sum_i x[i+1] conj(x[i])| / sum |x|^2, the first sum over the lines along the axis. The rank is
@@ -286,9 +287,7 @@ UNORDERED, LEAST_UNORDERED, ORDER_LAGS, ORDERED_FRAMES = 4.8, 0.5, 12, 64
 which frames have no order, largest number of frames between those that are compared, and least number of frames."""
 
 
-def unordered_doubt(
-    right: NDArray[np.inexact], energy: NDArray[np.float64], noise: float
-) -> tuple[str, str] | None:
+def unordered_doubt(right: Numbers, energy: NDArray[np.float64], noise: float) -> tuple[str, str] | None:
     """Return the doubt that frames are in no order: the tissue moves, and neighbours are no more alike than any two frames.
 
     In frames that are in order, some component of the tissue is alike in frames that are a few apart, be it by a period.
@@ -324,7 +323,7 @@ MULTIPLE = 0.02
 """Largest distance from a multiple of the step, over the step, of values that have steps."""
 
 
-def value_step(values: NDArray[np.inexact]) -> float:
+def value_step(values: Numbers) -> float:
     """Return the step of which all real and imaginary parts are multiples; 0 if there is none.
 
     Parameters
@@ -370,7 +369,7 @@ def rounding_doubt(step: float, n_parts: int, noise_power: float) -> tuple[str, 
     return "rounding", sentence
 
 
-def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
+def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
     """Return why consecutive frames may not be what they are read as: a code and a sentence for each reason.
 
     `axes`: another axis is like time, such as blocks or ensembles. `periodic`: frames are like later ones, and unlike the
@@ -427,7 +426,7 @@ def order_doubts(frames: NDArray[np.inexact], axes: str, shape: Sequence[int]) -
     return tuple(doubts)
 
 
-def _unlikeness_at(x: NDArray[np.inexact], lag: int) -> float:
+def _unlikeness_at(x: Numbers, lag: int) -> float:
     """Return the unlikeness of frames, (n, n_pixels), that are some frames apart, as in :func:`unlikeness_and_rank`."""
     together = np.abs(np.sum(x[lag:] * x[:-lag].conj(), axis=0)).sum()
     energy = (np.sum(np.abs(x[lag:]) ** 2) + np.sum(np.abs(x[:-lag]) ** 2)) / 2

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.sampling import spread_rows
 
 TISSUE_COMPONENTS = 6
@@ -55,7 +56,7 @@ def middle_frames(used: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def find_flicker(
-    values: NDArray[np.inexact], pixels: NDArray[np.intp], shape: tuple[int, ...], right: NDArray[np.inexact]
+    values: Numbers, pixels: NDArray[np.intp], shape: tuple[int, ...], right: Numbers
 ) -> Flicker | None:
     """Return the flicker of the lines along the axis that has most of it; None if noise and blood explain all gains.
 
@@ -106,9 +107,7 @@ def find_flicker(
     return found
 
 
-def line_gains(
-    x: NDArray[np.inexact], left: NDArray[np.inexact], shape: tuple[int, ...], axis: int
-) -> NDArray[np.inexact]:
+def line_gains(x: Numbers, left: Numbers, shape: tuple[int, ...], axis: int) -> Numbers:
     """Return the gain of each line of each frame, (n, n_lines): the ratio to the tissue; 1 without tissue.
 
     Parameters
@@ -135,18 +134,14 @@ def line_gains(
     return np.where(np.abs(gains) > 0.1, gains, 1).astype(x.dtype)
 
 
-def divided(
-    x: NDArray[np.inexact], gains: NDArray[np.inexact], shape: tuple[int, ...], axis: int
-) -> NDArray[np.inexact]:
+def divided(x: Numbers, gains: Numbers, shape: tuple[int, ...], axis: int) -> Numbers:
     """Return frames, (n, n_pixels), whose lines are divided by their gains, (n, n_lines), in a new array."""
     lines = gains.reshape(-1, *(n if other == axis else 1 for other, n in enumerate(shape)))
-    calibrated: NDArray[np.inexact] = (x.reshape(-1, *shape) / lines).reshape(x.shape)
+    calibrated: Numbers = (x.reshape(-1, *shape) / lines).reshape(x.shape)
     return calibrated
 
 
-def calibrated(
-    x: NDArray[np.inexact], shape: tuple[int, ...], axis: int, rounds: int = 2
-) -> NDArray[np.inexact]:
+def calibrated(x: Numbers, shape: tuple[int, ...], axis: int, rounds: int = 2) -> Numbers:
     """Return the frames of a block, (n, n_pixels), without the flicker of the lines along an axis.
 
     Parameters

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from usdenoise.estimate.pixel_subset import PixelSubset, least_rank
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment, find_bad_frames
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -49,9 +50,7 @@ class FrameCurves:
     carpet: NDArray[np.float32]
 
 
-def frame_curves(
-    sample: PixelSample, clutter: NDArray[np.inexact], displacement: NDArray[np.float64]
-) -> FrameCurves:
+def frame_curves(sample: PixelSample, clutter: Numbers, displacement: NDArray[np.float64]) -> FrameCurves:
     """Return the curves of a stack.
 
     Parameters
@@ -97,8 +96,8 @@ def frame_curves(
     )
 
 
-def _frame_power(values: NDArray[np.inexact]) -> NDArray[np.inexact]:
-    power: NDArray[np.inexact] = values.real**2
+def _frame_power(values: Numbers) -> Numbers:
+    power: Numbers = values.real**2
     if np.iscomplexobj(values):
         power += values.imag**2
     return power

@@ -30,6 +30,9 @@ Array: TypeAlias = Any
 """An array of any library, NumPy among them: the libraries have no common type. Its operators, `shape` and `dtype` are those
 of the standard, and its functions come from :func:`namespace`."""
 
+Numbers: TypeAlias = NDArray[np.inexact]
+"""An array of NumPy of real or complex numbers, in single or double precision."""
+
 HostArray: TypeAlias = NDArray[Any]
 """An array of NumPy with entries of any type, such as numbers, booleans or positions."""
 

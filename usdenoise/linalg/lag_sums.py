@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from usdenoise.linalg.array_library import Array, dtype_of, namespace, to_library
+from usdenoise.linalg.array_library import Array, Numbers, dtype_of, namespace, to_library
 from usdenoise.linalg.tall_matrices import row_parts
 
 QUARTERS = 4
@@ -32,9 +32,7 @@ def half_parts(n: int, start: int = 0, stop: int | None = None) -> Parts:
     return [(first, last, quarter % 2) for quarter, (first, last) in enumerate(edges) if first < last]
 
 
-def lag_sums(
-    rows: NDArray[np.inexact], n_lags: int, parts: Parts | None = None, n_halves: int = 2
-) -> NDArray[np.inexact]:
+def lag_sums(rows: Numbers, n_lags: int, parts: Parts | None = None, n_halves: int = 2) -> Numbers:
     """Return sum_t x[t + l] conj(x[t]) for each row x, lag l and half of the columns.
 
     Parameters
@@ -99,9 +97,7 @@ def column_lag_sums(
     return sums
 
 
-def boundary_products(
-    before: NDArray[np.inexact], after: NDArray[np.inexact], n_lags: int, parts: Parts
-) -> NDArray[np.inexact]:
+def boundary_products(before: Numbers, after: Numbers, n_lags: int, parts: Parts) -> Numbers:
     """Return the products of :func:`lag_sums` of pairs of columns in two neighbouring chunks.
 
     Parameters
@@ -126,9 +122,7 @@ def boundary_products(
     return _products(before, padded, n_lags, parts, 2)
 
 
-def _products(
-    rows: NDArray[np.inexact], later: NDArray[np.inexact], n_lags: int, parts: Parts, n_halves: int
-) -> NDArray[np.inexact]:
+def _products(rows: Numbers, later: Numbers, n_lags: int, parts: Parts, n_halves: int) -> Numbers:
     """Return sum_t later[t + l] conj(rows[t]) over each part, by halves, (n_halves, m, n_lags)."""
     sums = np.zeros((n_halves, len(rows), n_lags), np.result_type(rows.dtype, np.float64))
     row, column = later.strides
@@ -202,11 +196,11 @@ class LagSums:
         Number of these pairs; one row where it is the same in all pixels.
     """
 
-    sums: NDArray[np.inexact]
+    sums: Numbers
     counts: NDArray[np.float64]
 
     @classmethod
-    def of_matrix(cls, matrix: NDArray[np.inexact], n_lags: int) -> Self:
+    def of_matrix(cls, matrix: Numbers, n_lags: int) -> Self:
         """Return the lags of a matrix, (n_pixels, n_frames), all of whose entries are observed; lag 0 is one of n_lags."""
         sums = np.concatenate([lag_sums(matrix[rows], n_lags) for rows in row_parts(matrix.shape)], axis=1)
         return cls(sums, pair_counts(n_lags, np.ones(matrix.shape[1], bool))[:, None])
@@ -216,7 +210,7 @@ class LagSums:
         """Whether the stack is complex."""
         return np.iscomplexobj(self.sums)
 
-    def mean(self, halves: slice, n_frames: int) -> NDArray[np.inexact]:
+    def mean(self, halves: slice, n_frames: int) -> Numbers:
         """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs.
 
         The means have the type of the sums.
@@ -224,11 +218,11 @@ class LagSums:
         chosen = self.sums[halves]
         fade = 1 - np.arange(chosen.shape[-1]) / n_frames
         scale = (fade / np.maximum(self.counts[halves].sum(axis=0), 1)).astype(chosen.real.dtype)
-        means: NDArray[np.inexact] = chosen[0].copy() if len(chosen) == 1 else chosen.sum(axis=0)
+        means: Numbers = chosen[0].copy() if len(chosen) == 1 else chosen.sum(axis=0)
         means *= scale.astype(means.dtype)
         return means
 
-    def difference(self, n_frames: int) -> NDArray[np.inexact]:
+    def difference(self, n_frames: int) -> Numbers:
         """Return the scaled difference of the halves, whose noise has the same variance as in the mean."""
         a, b = self.counts
         difference = self.mean(slice(0, 1), n_frames) - self.mean(slice(1, 2), n_frames)

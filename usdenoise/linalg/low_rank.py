@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import rotated, triangular
 
 LOW_END = 0.5
@@ -88,11 +89,8 @@ def marchenko_pastur_quantiles(aspect: float, levels: NDArray[np.float64]) -> ND
 
 
 def fit_gapped_rows(
-    projected: NDArray[np.inexact],
-    observed: NDArray[np.bool_] | None,
-    right: NDArray[np.inexact],
-    ridge: NDArray[np.float64] | None,
-) -> NDArray[np.inexact]:
+    projected: Numbers, observed: NDArray[np.bool_] | None, right: Numbers, ridge: NDArray[np.float64] | None
+) -> Numbers:
     """Turn the projections M V of some rows, with 0 for unobserved entries, into least-squares fits U, in place.
 
     U minimises |M - U V^H|^2 over the observed entries plus sum_k ridge_k |u_k|^2, each row on its own. Where all
@@ -122,7 +120,7 @@ def fit_gapped_rows(
     return projected
 
 
-def unobserved_normal(missing: NDArray[np.bool_], right: NDArray[np.inexact]) -> NDArray[np.inexact]:
+def unobserved_normal(missing: NDArray[np.bool_], right: Numbers) -> Numbers:
     """Return sum_t v_t v_t^H over the unobserved frames of each row, by which its normal matrix is less than I.
 
     Parameters
@@ -142,7 +140,7 @@ def unobserved_normal(missing: NDArray[np.bool_], right: NDArray[np.inexact]) ->
     return sums
 
 
-def _normal(rows: NDArray[np.inexact]) -> NDArray[np.inexact]:
+def _normal(rows: Numbers) -> Numbers:
     """Return sum_t v_t v_t^H of rows v_t: the fit of m_t = sum_k u_k conj(v_tk) solves sum_t v_t v_t^H u = sum_t m_t v_t."""
     return rows.T @ rows.conj()
 
@@ -161,9 +159,9 @@ class LowRank:
         Temporal singular vectors V.
     """
 
-    left: NDArray[np.inexact]
+    left: Numbers
     singular_values: NDArray[np.float64]
-    right: NDArray[np.inexact]
+    right: Numbers
 
     @property
     def rank(self) -> int:
@@ -171,7 +169,7 @@ class LowRank:
         return len(self.singular_values)
 
     @classmethod
-    def from_factors(cls, u: NDArray[np.inexact], v: NDArray[np.inexact]) -> Self:
+    def from_factors(cls, u: Numbers, v: Numbers) -> Self:
         """Return the singular triplets of U V^H, by two QR factorisations and an r x r SVD in double precision.
 
         Parameters
@@ -193,7 +191,7 @@ class LowRank:
         """Return the `rank` leading components, or all where there are fewer."""
         return type(self)(self.left[:, :rank], self.singular_values[:rank], self.right[:, :rank])
 
-    def band(self, low: int, high: int) -> tuple[NDArray[np.inexact], NDArray[np.inexact]]:
+    def band(self, low: int, high: int) -> tuple[Numbers, Numbers]:
         """Return the factors A and B^H of the components [low, high), whose sum is A B^H.
 
         Parameters

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.linalg.array_library import Array, Inexact, namespace, squared_magnitudes, to_host
+from usdenoise.linalg.array_library import Array, Inexact, Numbers, namespace, squared_magnitudes, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.system.resources import blas_on_one_thread
 
@@ -130,7 +130,7 @@ def _norms(values: Array, axis: int) -> NDArray[np.float64]:
     return to_host(namespace(values).sum(squared_magnitudes(values), axis=axis)).astype(np.float64)
 
 
-def third_difference_norms(values: NDArray[np.inexact]) -> NDArray[np.float64]:
+def third_difference_norms(values: Numbers) -> NDArray[np.float64]:
     """Return the sum of |x_t - 3 x_(t-1) + 3 x_(t-2) - x_(t-3)|^2 along each row; for white noise 20 times its power a term.
 
     Parameters
@@ -145,7 +145,7 @@ def third_difference_norms(values: NDArray[np.inexact]) -> NDArray[np.float64]:
     return row_squared_norms(np.ascontiguousarray(np.diff(values, n=3, axis=1)))
 
 
-def squared_norm(values: NDArray[np.inexact]) -> float:
+def squared_norm(values: Numbers) -> float:
     """Return the sum of |x|^2 of a C-contiguous matrix: by rows in its own precision, over rows in float64."""
     return float(row_squared_norms(values).sum()) if values.size else 0.0
 
@@ -167,7 +167,7 @@ def envelope(values: Array) -> Array:
     return magnitudes
 
 
-def gram(factor: NDArray[np.inexact]) -> NDArray[np.inexact]:
+def gram(factor: Numbers) -> Numbers:
     """Return the Gram matrix F^H F of a tall factor in double precision, whatever the factor's precision.
 
     Parameters
@@ -191,13 +191,11 @@ def gram(factor: NDArray[np.inexact]) -> NDArray[np.inexact]:
     if not is_complex:
         return total
     real, imaginary = slice(0, None, 2), slice(1, None, 2)
-    square: NDArray[np.inexact] = total[real, real] + total[imaginary, imaginary]
+    square: Numbers = total[real, real] + total[imaginary, imaginary]
     return square + 1j * (total[real, imaginary] - total[imaginary, real])
 
 
-def frame_gram(
-    matrix: NDArray[np.inexact], executor: Executor, dtype: np.dtype[np.inexact]
-) -> NDArray[np.inexact]:
+def frame_gram(matrix: Numbers, executor: Executor, dtype: np.dtype[np.inexact]) -> Numbers:
     """Return the Gram matrix of the frames, M^H M: the inner product of every frame with every other.
 
     Parameters
@@ -214,7 +212,7 @@ def frame_gram(
     (n_frames, n_frames) float64 or complex128 array
     """
 
-    def product(rows: slice) -> NDArray[np.inexact]:
+    def product(rows: slice) -> Numbers:
         part = matrix[rows].astype(dtype, copy=False)
         return part.conj().T @ part
 
@@ -222,11 +220,8 @@ def frame_gram(
 
 
 def normal_product(
-    read_rows: Callable[[slice], NDArray[np.inexact]],
-    parts: Iterable[slice],
-    right: NDArray[np.inexact],
-    executor: Executor,
-) -> NDArray[np.inexact]:
+    read_rows: Callable[[slice], Numbers], parts: Iterable[slice], right: Numbers, executor: Executor
+) -> Numbers:
     """Return M^H M Q, reading M once.
 
     Each part B of the rows of M gives (B Q)^H B in its own precision. These are added up in double precision and in the
@@ -248,14 +243,14 @@ def normal_product(
     (n_frames, r) float64 or complex128 array
     """
 
-    def product(rows: slice) -> NDArray[np.inexact]:
+    def product(rows: slice) -> Numbers:
         part = read_rows(rows)
         return (part @ right).conj().T @ part
 
     return _sum_in_double(executor.map(product, parts)).conj().T
 
 
-def _sum_in_double(parts: Iterable[NDArray[np.inexact]]) -> NDArray[np.inexact]:
+def _sum_in_double(parts: Iterable[Numbers]) -> Numbers:
     return np.asarray(sum(part.astype(np.result_type(part.dtype, np.float64)) for part in parts))
 
 
@@ -281,9 +276,7 @@ def orthonormal(columns: NDArray[Inexact]) -> NDArray[Inexact]:
     return tall_qr(columns)[0].astype(columns.dtype)
 
 
-def tall_qr(
-    columns: NDArray[np.inexact], in_place: bool = False
-) -> tuple[NDArray[np.inexact], NDArray[np.inexact]]:
+def tall_qr(columns: Numbers, in_place: bool = False) -> tuple[Numbers, Numbers]:
     """Return the QR factorisation of a tall matrix in double precision.
 
     R is the Cholesky factor of the Gram matrix, and Q = A R^-1, unless the columns are nearly dependent: then Q would not
@@ -310,9 +303,7 @@ def tall_qr(
     return _product(columns, np.linalg.inv(triangle), out), triangle
 
 
-def triangular(
-    columns: NDArray[np.inexact],
-) -> tuple[NDArray[np.inexact], NDArray[np.inexact], NDArray[np.inexact]]:
+def triangular(columns: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Return B, W and R of the QR factorisation Q = B W and R, as :func:`tall_qr` has it, without the product.
 
     B is the matrix itself and W the inverse of R, unless the columns are nearly dependent: then B is Q and W is 1.
@@ -329,7 +320,7 @@ def triangular(
     return basis, np.eye(len(triangle), dtype=triangle.dtype), triangle
 
 
-def _cholesky_triangle(columns: NDArray[np.inexact]) -> NDArray[np.inexact] | None:
+def _cholesky_triangle(columns: Numbers) -> Numbers | None:
     """Return R with R^H R = A^H A; None if a column of A is nearly in the span of the previous columns."""
     square = gram(columns)
     lengths = np.sqrt(np.diagonal(square).real)
@@ -344,9 +335,7 @@ def _cholesky_triangle(columns: NDArray[np.inexact]) -> NDArray[np.inexact] | No
     return factor.conj().T * lengths if is_independent else None
 
 
-def _householder(
-    columns: NDArray[np.inexact], in_place: bool
-) -> tuple[NDArray[np.inexact], NDArray[np.inexact]]:
+def _householder(columns: Numbers, in_place: bool) -> tuple[Numbers, Numbers]:
     """Return Q and R by Householder reflections.
 
     A long matrix is factorised by parts, which takes less memory. Its R is the R factor of the stacked R factors of the
@@ -366,9 +355,7 @@ def _householder(
     return basis, triangle
 
 
-def rotated(
-    columns: NDArray[np.inexact], rotation: NDArray[np.inexact], dtype: np.dtype[np.inexact]
-) -> NDArray[np.inexact]:
+def rotated(columns: Numbers, rotation: Numbers, dtype: np.dtype[np.inexact]) -> Numbers:
     """Return the product of a tall matrix with a small one in another precision, without a second one in the first.
 
     Parameters
@@ -387,16 +374,14 @@ def rotated(
     return _product(columns, rotation, np.empty((len(columns), rotation.shape[1]), dtype))
 
 
-def _product(
-    columns: NDArray[np.inexact], rotation: NDArray[np.inexact], out: NDArray[np.inexact]
-) -> NDArray[np.inexact]:
+def _product(columns: Numbers, rotation: Numbers, out: Numbers) -> Numbers:
     """Set `out`, which may be the tall matrix itself, to the product of a tall matrix with a small one, part by part."""
     for part in slices_of(len(columns), _ROWS_AT_ONCE):
         out[part] = columns[part] @ rotation
     return out
 
 
-def eigenvectors(gram: NDArray[np.inexact], **subset: Sequence[float]) -> NDArray[np.inexact]:
+def eigenvectors(gram: Numbers, **subset: Sequence[float]) -> Numbers:
     """Return eigenvectors of a Hermitian matrix, by decreasing eigenvalue.
 
     Parameters
@@ -415,5 +400,5 @@ def eigenvectors(gram: NDArray[np.inexact], **subset: Sequence[float]) -> NDArra
 
     # SciPy brings a BLAS of its own, which may have been loaded after the executor limited those it found.
     with blas_on_one_thread():
-        vectors: NDArray[np.inexact] = eigh(gram, **subset)[1][:, ::-1]
+        vectors: Numbers = eigh(gram, **subset)[1][:, ::-1]
     return vectors
