@@ -7,34 +7,36 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from usdenoise.errors import InputError, OptionError, OutputError
+from usdenoise.files.bids import csv_text
 from usdenoise.files.file_state import file_state, is_same_state
 from usdenoise.files.output_folder import remove
 from usdenoise.files.results import output_suffix
 from usdenoise.jobs.batch_table import (
     BatchFile,
-    IndexPage,
     Scan,
     find_scans,
     read_report,
+    scan_image,
     scan_row,
-    write_tables,
+    write_page,
+    write_texts,
 )
 from usdenoise.jobs.job import NoProgress, expected_bytes
-from usdenoise.jobs.scan_process import GRACE_S, scan_workers
+from usdenoise.jobs.scan_process import scan_words, scan_workers
 from usdenoise.jobs.workers import LOOK_S
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.report.pages import WITH_RESULTS, Row, Status, values_of_report
-from usdenoise.system.processes import locked, uninterrupted
-from usdenoise.system.provenance import requested
+from usdenoise.system.processes import GRACE_S, locked, uninterrupted
+from usdenoise.system.provenance import requested, software, to_json
 from usdenoise.system.resources import available_bytes, available_threads
 
 PAGE_S = 0.02
@@ -104,23 +106,23 @@ def _stack_links(folder: Path, scans: Iterable[Scan], output: Output) -> dict[Sc
 
 def _update_link(scan: Scan, link_path: Path, is_done: bool) -> None:
     """Link to the stack of a scan if its results are complete, or copy it on a file system without hard links."""
-    source = scan.folder / f"{link_path.stem}_denoised{link_path.suffix}"
+
+    def link(source: str | Path, target: str | Path) -> None:
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy2(source, target)
+
+    stack = scan.folder / f"{link_path.stem}_denoised{link_path.suffix}"
     if not is_done:
         remove(link_path)
-    elif source.is_dir() or not link_path.exists() or not filecmp.cmp(source, link_path):
+    elif stack.is_dir() or not link_path.exists() or not filecmp.cmp(stack, link_path):
         link_path.parent.mkdir(exist_ok=True)
         remove(link_path)
-        if source.is_dir():
-            shutil.copytree(source, link_path, copy_function=_link)
+        if stack.is_dir():
+            shutil.copytree(stack, link_path, copy_function=link)
         else:
-            _link(source, link_path)
-
-
-def _link(source: str | Path, link_path: str | Path) -> None:
-    try:
-        os.link(source, link_path)
-    except OSError:
-        shutil.copy2(source, link_path)
+            link(stack, link_path)
 
 
 class BatchWatcher(Protocol):
@@ -175,6 +177,32 @@ class BatchReport:
     def all_done(self) -> bool:
         """Whether every scan has complete results."""
         return all(row.status in WITH_RESULTS for row in self.rows)
+
+    def write_tables(self, options: Mapping[str, Any], command: list[str] | None) -> None:
+        """Write batch.csv and batch.json.
+
+        Parameters
+        ----------
+        options : mapping
+            Options of every job, in the form of :func:`usdenoise.system.provenance.requested`.
+        command : list of str or None
+            Command line of the batch, for the record.
+
+        Raises
+        ------
+        OutputError
+            If a file cannot be written.
+        """
+        rows = [asdict(row) for row in self.rows]
+        record = {
+            "summary": self.summary,
+            "rows": rows,
+            "requested": options,
+            "software": software(),
+            "command": command,
+        }
+        table = csv_text([field.name for field in fields(Row)], rows)
+        write_texts(self.folder, {BatchFile.TABLE: table, BatchFile.RECORD: f"{to_json(record, indent=2)}\n"})
 
 
 def plan_batch(
@@ -287,14 +315,16 @@ def run_batch(  # noqa: PLR0913
     began, folder, watcher = time.monotonic(), Path(folder), watcher or NoProgress()
     # The plan: without any scan, no folder is created
     job = _complete(arguments)
+    options = requested(**job)
     rows = plan_batch(paths, folder, arguments=job, patterns=patterns, overwrite=overwrite)
     links = _stack_links(folder, rows, job["output"]) if flat else {}
-    page = IndexPage(folder, list(rows), command, job["display"])
     todo = [scan for scan, row in rows.items() if row.status == Status.NOT_RUN]
     # How many scans run side by side: with Dask, one on each thread of the workers
     n_here, threads = (0, 1) if dask is not None else scans_side_by_side(todo, job, jobs)
     scan_job = {**job, "options": replace(job["options"], threads=threads)}
     running: dict[Future[str | None], Scan] = {}
+    # An image is read once, and shown on many pages.
+    image_of = cache(scan_image)
 
     def finish(scan: Scan, row: Row) -> None:
         rows[scan] = row
@@ -306,11 +336,12 @@ def run_batch(  # noqa: PLR0913
 
     def write(is_over: bool) -> BatchReport:
         report = BatchReport(tuple(rows.values()), time.monotonic() - began, folder)
-        write_tables(folder, report.rows, report.summary, requested(**job), command)
-        page.write(rows, None if is_over else running.values())
+        report.write_tables(options, command)
+        still = None if is_over else running.values()
+        write_page(folder, rows, still, display=job["display"], command=command, image_of=image_of)
         return report
 
-    with locked(folder) as lock, scan_workers(n_here, dask, lock) as (start, n_workers):
+    with locked(folder) as lock, scan_workers(n_here, dask) as (start, n_workers):
         try:
             watcher.planned(rows)
             for scan, row in rows.items():
@@ -319,12 +350,13 @@ def run_batch(  # noqa: PLR0913
                     finish(scan, row)
             is_stale, written = True, -math.inf
             while todo or running:
-                # Start scans on free workers
-                while todo and len(running) < n_workers():
-                    scan = todo.pop(0)
-                    watcher.started(scan)
-                    running[start(scan, scan_job)] = scan
-                    is_stale = True
+                # Start scans on free workers, of which Dask may have none for a moment. It cannot be interrupted safely.
+                with uninterrupted():
+                    while todo and len(running) < max(1, n_workers()):
+                        scan = todo.pop(0)
+                        watcher.started(scan)
+                        running[start(scan_words(scan, scan_job), lock.resolve())] = scan
+                        is_stale = True
                 # Written after each scan, the page of thousands would take longer than the scans.
                 if is_stale and time.monotonic() >= written + PAGE_S * len(rows):
                     # A problem with the folder is reported at the end: the scans matter more than the page.
@@ -342,9 +374,9 @@ def run_batch(  # noqa: PLR0913
             with uninterrupted():
                 # This ends the processes, of which some may have written their results.
                 lock.unlink(missing_ok=True)
-                wait(running, 2 * GRACE_S)
+                wait(running, 3 * GRACE_S)
                 for scan in running.values():
-                    row = decide(scan, requested(**job))
+                    row = decide(scan, options)
                     if row.status == Status.SKIPPED:
                         rows[scan] = replace(row, status=Status.DONE, reason=rows[scan].reason)
                     else:
@@ -396,12 +428,11 @@ def scans_side_by_side(
 
 def _finished_row(scan: Scan, reason: str, future: Future[str | None]) -> Row:
     """Return the row of a scan that was run, from its report or the sentence on why it failed."""
-    try:
+    # If the connection to the Dask scheduler was lost, this raises CancelledError.
+    error = future.exception()
+    if error is None:
         failure = future.result()
-    except CancelledError:
-        # The connection to the Dask scheduler was lost.
-        raise
-    except Exception as error:
+    else:
         failure = (
             f"the Dask worker could not run this scan ({type(error).__name__}: {error}); run the batch again, with "
             "the same version of usdenoise on every worker"
@@ -409,6 +440,6 @@ def _finished_row(scan: Scan, reason: str, future: Future[str | None]) -> Row:
     try:
         if failure is None:
             return scan_row(scan, Status.DONE, reason, **values_of_report(read_report(scan)))
-    except (OSError, ValueError) as error:
-        failure = str(error)
+    except (OSError, ValueError) as unreadable:
+        failure = str(unreadable)
     return scan_row(scan, Status.FAILED, reason, error=failure)

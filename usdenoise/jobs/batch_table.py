@@ -3,10 +3,11 @@
 import json
 import os
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import quote
@@ -15,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import check_path
-from usdenoise.files.bids import csv_text
 from usdenoise.files.images import read_tiff
 from usdenoise.files.known_formats import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
 from usdenoise.files.output_folder import OutputFolder, remove_leftovers
@@ -23,7 +23,7 @@ from usdenoise.options.job_options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
 from usdenoise.report.pages import WITH_RESULTS, Entry, Row, Status, batch_page
 from usdenoise.report.record import Report
-from usdenoise.system.provenance import software, to_json
+from usdenoise.system.provenance import software
 from usdenoise.system.text import alike
 
 
@@ -113,28 +113,17 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     # A folder that cannot be read is a scan itself, with a name like other scans.
     root = os.path.dirname(root) if root in files else root
     names = {os.path.relpath(whole, root): path for whole, path in files.items()}
-    ordered = sorted(names, key=natural_key)
-    folders = _folders(ordered)
-    return [
-        Scan(path=names[name], name=name, folder=output / folder)
-        for name, folder in zip(ordered, folders, strict=True)
-    ]
-
-
-def _folders(names: Iterable[str]) -> list[PurePath]:
-    used_names: set[str] = set(BatchFile)
-    folders = []
-    for name in names:
-        path = PurePath(name)
-        plain = path.with_name(path.stem)
-        spelt = path.with_name(f"{path.stem}-{path.suffix[1:]}")
-        numbered = (spelt.with_name(f"{spelt.name}-{number}") for number in range(2, len(used_names) + 3))
-        folder = next(
-            candidate for candidate in (plain, spelt, *numbered) if alike(str(candidate)) not in used_names
-        )
+    # The folder of each scan: its name without the suffix, with it, or with a number
+    scans, used_names = [], set[str](BatchFile)
+    for name in sorted(names, key=natural_key):
+        below = PurePath(name)
+        spelt = below.with_name(f"{below.stem}-{below.suffix[1:]}")
+        numbered = (spelt.with_name(f"{spelt.name}-{number}") for number in count(2))
+        candidates = chain([below.with_name(below.stem), spelt], numbered)
+        folder = next(candidate for candidate in candidates if alike(str(candidate)) not in used_names)
         used_names.add(alike(str(folder)))
-        folders.append(folder)
-    return folders
+        scans.append(Scan(names[name], name, output / folder))
+    return scans
 
 
 def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
@@ -168,138 +157,95 @@ def read_report(scan: Scan) -> Report:
     return Report.from_json(values)
 
 
-def write_tables(
+def scan_image(scan: Scan) -> NDArray[np.float32] | None:
+    """Return the small image of a scan: its blood map, or its power Doppler where it has none.
+
+    Returns
+    -------
+    (n_rows, n_columns) float32 array or None
+        The image of :func:`usdenoise.report.montages.small_image`, in dB. None if the files of the scan cannot be read.
+    """
+    try:
+        report = read_report(scan)
+        spacing = report.input.spacing_mm
+        name = report.output.get("blood_power_tif") or report.output["power_doppler_tif"]
+        power = read_tiff(scan.folder / Path(name).name)
+    except (OSError, ValueError, KeyError):
+        return None
+    return small_image(power, spacing.get("z", 1.0) / spacing.get("x", spacing.get("z", 1.0)))
+
+
+def write_page(
     folder: Path,
-    rows: Sequence[Row],
-    summary: Mapping[str, Any],
-    options: Mapping[str, Any],
-    command: list[str] | None,
+    rows: Mapping[Scan, Row],
+    running: Collection[Scan] | None = None,
+    *,
+    display: Display | None = None,
+    command: list[str] | None = None,
+    image_of: Callable[[Scan], NDArray[np.float32] | None] = scan_image,
 ) -> None:
-    """Write batch.csv and batch.json.
+    """Write index.html, which shows the rows.
 
     Parameters
     ----------
     folder : Path
         Folder of the batch's results.
-    rows : sequence of Row
-        One row for each scan, in natural order.
-    summary : mapping
-        Numbers of scans by status, seconds, and paths of the batch's own files.
-    options : mapping
-        Options of every job, in the form of :func:`usdenoise.system.provenance.requested`.
-    command : list of str or None
-        Command line of the batch, for the record.
+    rows : mapping from Scan to Row
+        Rows of all scans, in the order of the page.
+    running : collection of Scan, optional
+        Scans that run; None (the default) after the last scan.
+    display : Display, optional
+        Options of the pictures, which thumbnails have as well; by default their defaults.
+    command : list of str, optional
+        Command line of the batch, for the page.
+    image_of : callable, optional
+        Returns the small image of a scan that has results; by default :func:`scan_image`.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written.
+    """
+    with_results = [scan for scan, row in rows.items() if row.status in WITH_RESULTS]
+    images = {scan: image for scan in with_results if (image := image_of(scan)) is not None}
+    scale = common_scale(list(images.values()), display)
+    entries = []
+    for scan, row in rows.items():
+        image, state = images.get(scan), row.status.value
+        if row.status == Status.NOT_RUN and running is not None:
+            state = "running" if scan in running else "waiting"
+        scan_page = scan.folder / f"{scan.path.stem}_report.html"
+        has_page = row.status != Status.NOT_RUN and os.path.isfile(scan_page)
+        below = os.fsencode(os.path.relpath(scan_page, folder))
+        entries.append(
+            Entry(
+                row,
+                state,
+                address=f"./{quote(below)}" if has_page else None,
+                thumbnail=None if image is None else thumbnail_png(image, scale),
+                on_common_scale=image is None or scale.is_near(image),
+            )
+        )
+    version = f"usdenoise {software()['usdenoise']}"
+    page = batch_page(
+        f"{len(entries)} scans in {folder.absolute().name}",
+        entries,
+        is_running=running is not None,
+        scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if images else "",
+        generator=version if command is None else f"{version}: {shlex.join(command)}",
+    )
+    write_texts(folder, {BatchFile.INDEX: page})
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write text files by their names, all at once.
 
     Raises
     ------
     OutputError
         If a file cannot be written.
     """
-    lines = [asdict(row) for row in rows]
-    text = csv_text([field.name for field in fields(Row)], lines)
-    record = {
-        "summary": dict(summary),
-        "rows": lines,
-        "requested": dict(options),
-        "software": dict(software()),
-        "command": command,
-    }
     with OutputFolder(folder, overwrite=True) as outputs:
-        outputs.reserve(BatchFile.TABLE).write_text(text, encoding="utf-8")
-        outputs.reserve(BatchFile.RECORD).write_text(to_json(record, indent=2) + "\n")
+        for name, text in texts.items():
+            outputs.reserve(name).write_text(text, encoding="utf-8")
         outputs.commit()
-
-
-def scan_image(scan: Scan) -> tuple[NDArray[np.float32], float] | None:
-    """Return the blood map of a scan, or its power Doppler where it has none, and the height of a pixel over its width.
-
-    The image is linear power, (n_pages, n_rows, n_columns), from the files of the scan. None if they cannot be read.
-    """
-    try:
-        report = read_report(scan)
-        spacing = report.input.spacing_mm
-        name = report.output.get("blood_power_tif") or report.output["power_doppler_tif"]
-        image = read_tiff(scan.folder / Path(name).name)
-    except (OSError, ValueError, KeyError):
-        return None
-    return image, spacing.get("z", 1.0) / spacing.get("x", spacing.get("z", 1.0))
-
-
-class IndexPage:
-    """The page of a batch.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the batch's results.
-    scans : sequence of Scan
-        All scans, in the order of the page.
-    command : list of str or None
-        Command line of the batch, for the page.
-    display : Display
-        Options of the pictures, which thumbnails have as well; by default their defaults.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        scans: Sequence[Scan],
-        command: list[str] | None,
-        display: Display | None = None,
-    ) -> None:
-        self._folder = folder
-        self._scans = list(scans)
-        self._command = command
-        self._display = display or Display()
-        self._images: dict[Scan, NDArray[np.float32] | None] = {}
-
-    def write(self, rows: Mapping[Scan, Row], running: Collection[Scan] | None = None) -> None:
-        """Write the page.
-
-        Parameters
-        ----------
-        rows : mapping from Scan to Row
-            Rows of the scans; those without one are not run.
-        running : collection of Scan, optional
-            Scans that run; None (the default) after the last scan.
-
-        Raises
-        ------
-        OutputError
-            If it cannot be written.
-        """
-        for scan in [scan for scan, row in rows.items() if row.status in WITH_RESULTS]:
-            if scan not in self._images:
-                full_image = scan_image(scan)
-                self._images[scan] = None if full_image is None else small_image(*full_image)
-        known = {scan: image for scan, image in self._images.items() if image is not None}
-        scale = common_scale(list(known.values()), self._display)
-        entries = []
-        for scan in self._scans:
-            row, image = rows.get(scan) or scan_row(scan, Status.NOT_RUN, ""), known.get(scan)
-            state = row.status.value
-            if row.status == Status.NOT_RUN and running is not None:
-                state = "running" if scan in running else "waiting"
-            scan_page = scan.folder / f"{scan.path.stem}_report.html"
-            has_page = row.status != Status.NOT_RUN and os.path.isfile(scan_page)
-            below = os.path.relpath(scan_page, self._folder)
-            entries.append(
-                Entry(
-                    row=row,
-                    status=state,
-                    address=f"./{quote(os.fsencode(below))}" if has_page else None,
-                    thumbnail=None if image is None else thumbnail_png(image, scale),
-                    on_common_scale=image is None or scale.is_near(image),
-                )
-            )
-        version = f"usdenoise {software()['usdenoise']}"
-        page = batch_page(
-            f"{len(entries)} scans in {self._folder.absolute().name}",
-            entries,
-            is_running=running is not None,
-            scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if known else "",
-            generator=version if self._command is None else f"{version}: {shlex.join(self._command)}",
-        )
-        with OutputFolder(self._folder, overwrite=True) as outputs:
-            outputs.reserve(BatchFile.INDEX).write_text(page, encoding="utf-8")
-            outputs.commit()

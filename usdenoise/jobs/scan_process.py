@@ -1,14 +1,13 @@
 """A scan as a process of ``usdenoise run``, on this machine or on Dask workers: its outcome is its report."""
 
-import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options.declaration import Options
 from usdenoise.options.job_options import ReadOptions
-from usdenoise.system.processes import uninterrupted
+from usdenoise.system.processes import GRACE_S
 
 
 def as_flags(options: Options) -> list[str]:
@@ -52,30 +51,10 @@ def _flag_value(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-GRACE_S = 5.0
-"""Seconds that a process has to remove its temporary files before it is killed."""
-
 _POLL_S = 0.2
 """Seconds between two checks whether the batch has ended."""
 
-_PROGRAM = f"""
-import os, signal, sys, threading, time
-batch = int(sys.argv.pop(1))
-def end_with_batch():
-    while os.getppid() == batch:
-        time.sleep({_POLL_S})
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep({GRACE_S})
-    os._exit(1)
-threading.Thread(target=end_with_batch, daemon=True).start()
-from usdenoise.__main__ import main
-from usdenoise.system import processes
-processes.WAIT_S += {GRACE_S}
-main()
-"""
-"""The program ``usdenoise``, which ends when the batch has ended, also when the batch is killed: its parent is then another.
-The signal lets it remove its temporary files. Should the exception of the signal be lost, or leave a lock behind, the
-process still ends. The process of the same scan in a batch that was killed a moment ago holds the lock until it ends."""
+_PROGRAM = "from usdenoise.__main__ import main_of_batch; main_of_batch()"
 
 
 def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
@@ -104,25 +83,22 @@ def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def run_scan(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None:
+def run_scan(words: Sequence[str], lock: Path) -> str | None:
     """Run ``usdenoise run`` in a process, and return why it failed; None if it did not.
 
     Parameters
     ----------
-    scan : Scan
-        The scan.
-    arguments : mapping
-        Keyword arguments of :func:`usdenoise.run`.
+    words : sequence of str
+        The words that follow ``usdenoise run``.
     lock : Path
-        The locked file of the batch. The process is ended when it is removed.
+        The locked file of the batch, which all workers see. The process is ended when it is removed.
     """
-    if not lock.exists():
-        return "the batch has ended"
     with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _PROGRAM, str(os.getpid()), "run", *scan_words(scan, arguments)],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, "-P", "-c", _PROGRAM, "run", *words],
+                # The process ends when this pipe is closed, also if this process is killed.
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
                 # The Ctrl-C of a terminal is for the batch alone, which then ends its processes.
@@ -130,19 +106,16 @@ def run_scan(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None
             )
         except OSError as error:
             return f"the process of this scan cannot be started ({error.strerror}); run the batch again"
-        # Wait until it has ended, or the batch has
-        code = None
-        while code is None and lock.exists():
+        with process:
+            while process.poll() is None and lock.exists():
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_S)
+            # If the batch has ended, close the pipe. A process that is stopped cannot end itself.
             with suppress(subprocess.TimeoutExpired):
-                code = process.wait(_POLL_S)
-        if code is None:
-            process.terminate()
-            try:
-                code = process.wait(GRACE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                code = process.wait()
+                process.communicate(timeout=2 * GRACE_S)
+            process.kill()
         # Why it failed: the signal, or its last line
+        code = process.returncode
         if code == 0:
             return None
         if code < 0:
@@ -155,23 +128,23 @@ def run_scan(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None
         return lines[-1].removeprefix("usdenoise: ") if lines else f"exit code {code}"
 
 
-def run_scan_on_worker(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None:
+def run_scan_on_worker(words: Sequence[str], lock: Path) -> str | None:
     """Run a scan on a Dask worker, by default with the share of the worker's memory of one thread."""
     from distributed import get_worker
 
     worker = get_worker()
     limit = worker.memory_manager.memory_limit
-    if limit and arguments.get("memory") is None:
-        arguments = {**arguments, "memory": limit // worker.state.nthreads}
-    return run_scan(scan, arguments, lock)
+    if limit and not any(word.startswith("--memory=") for word in words):
+        words = [f"--memory={limit // worker.state.nthreads}", *words]
+    return run_scan(words, lock)
 
 
-StartScan = Callable[[Scan, Mapping[str, Any]], Future[str | None]]
-"""Starts a scan with arguments of :func:`usdenoise.run`; the result is why it failed, or None."""
+StartScan = Callable[[Sequence[str], Path], Future[str | None]]
+"""Starts :func:`run_scan` with the same arguments; the result is why the scan failed, or None."""
 
 
 @contextmanager
-def scan_workers(jobs: int, dask: str | None, lock: Path) -> Iterator[tuple[StartScan, Callable[[], int]]]:
+def scan_workers(jobs: int, dask: str | None) -> Iterator[tuple[StartScan, Callable[[], int]]]:
     """Yield a function that starts a scan, and one that returns the number of scans that can run at a time.
 
     Parameters
@@ -180,27 +153,13 @@ def scan_workers(jobs: int, dask: str | None, lock: Path) -> Iterator[tuple[Star
         Number of scans at a time on this machine.
     dask : str or None
         Dask workers that run the scans instead, one on each of their threads, as for :func:`dask_client`.
-    lock : Path
-        The locked file of the batch, in a folder that the workers see.
     """
     if dask is None:
         with ThreadPoolExecutor(jobs) as threads:
-            yield lambda scan, arguments: threads.submit(run_scan, scan, arguments, lock), lambda: jobs
-        return
-    with dask_client(dask) as client:
-        executor, lock = client.get_executor(pure=False), lock.resolve()
-
-        # Dask cannot be interrupted safely.
-        def start(scan: Scan, arguments: Mapping[str, Any]) -> Future[str | None]:
-            whole = replace(scan, path=scan.path.absolute(), folder=scan.folder.absolute())
-            with uninterrupted():
-                future: Future[str | None] = executor.submit(run_scan_on_worker, whole, arguments, lock)
-            return future
-
-        def n_threads() -> int:
+            yield lambda words, lock: threads.submit(run_scan, words, lock), lambda: jobs
+    else:
+        with dask_client(dask) as client:
+            executor = client.get_executor(pure=False)
             # Workers may come and go.
-            with uninterrupted():
-                n_workers: int = sum(client.nthreads().values())
-            return max(1, n_workers)
-
-        yield start, n_threads
+            start: StartScan = partial(executor.submit, run_scan_on_worker)
+            yield start, lambda: sum(client.nthreads().values())

@@ -108,6 +108,26 @@ def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
+GRACE_S = 5.0
+"""Seconds that a process has to remove its temporary files before it ends."""
+
+
+def end_with_stdin() -> None:
+    """End this process when its stdin is closed, which the kernel does when the process at the other end is killed.
+
+    The signal lets it remove its temporary files. Should the exception of the signal be lost, or leave a lock behind, the
+    process still ends.
+    """
+
+    def watch() -> None:
+        os.read(0, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 LOCK = ".usdenoise.lock"
 """Name of the locked file."""
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -16,12 +16,12 @@ import click
 import pytest
 
 from tests.programs import as_from_a_shell
+from tests.report.reports import Page
 from tests.stacks import low_rank, write_stack
 from usdenoise.cli import main
 from usdenoise.cli.flags import FLAGS
 from usdenoise.errors import UsdenoiseError
 from usdenoise.jobs import scan_process
-from usdenoise.jobs.batch_table import Scan
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
 
@@ -39,8 +39,7 @@ def scans_here() -> Iterator[None]:
     """Within this context, the scans of a batch run in this process, one at a time."""
     one_at_a_time = Lock()
 
-    def run_scan(scan: Scan, arguments: Mapping[str, Any], lock: Path) -> str | None:
-        words = scan_process.scan_words(scan, arguments)
+    def run_scan(words: Sequence[str], lock: Path) -> str | None:
         try:
             with one_at_a_time, main.make_context("usdenoise", ["run", *words]) as context:
                 click.Group.invoke(main, context)
@@ -175,3 +174,13 @@ def rows(out: Path) -> dict[str, dict[str, Any]]:
 def column(out: Path, name: str) -> dict[str, Any]:
     """One value of every row, by scan."""
     return {scan: row[name] for scan, row in rows(out).items()}
+
+
+def page_of(out: Path) -> Page:
+    """The page of a batch."""
+    return Page((out / "index.html").read_text())
+
+
+def values(page: Page, column: str) -> list[str | None]:
+    """The values of a column of the page."""
+    return [cell["data-value"] for cell in page.all("td") if cell.get("data-name") == column]

@@ -16,14 +16,16 @@ import pytest
 
 import usdenoise
 from tests.cli.shared import cli, refused
-from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, column, rows, write_scan
+from tests.jobs.batch.shared import ARGUMENTS, OWN, QUICK, column, page_of, rows, values, write_scan
+from tests.report.reports import Page
 from tests.results import differences
 from tests.stacks import write_stack
 from usdenoise import __version__
+from usdenoise.errors import OutputError
 from usdenoise.jobs import batch
 from usdenoise.jobs.batch import plan_batch, run_batch, scans_side_by_side
 from usdenoise.jobs.batch_table import Scan
-from usdenoise.jobs.job import expected_bytes
+from usdenoise.jobs.job import NoProgress, expected_bytes
 from usdenoise.report import result_pictures
 from usdenoise.report.pages import Row
 
@@ -92,7 +94,8 @@ def test_the_table_and_the_record_agree_with_the_reports(done: tuple[Path, Any])
     report = json.loads((out / "scan2/scan2_report.json").read_text())
     row = rows(out)["scan2.h5"]
     assert list(table) == list(rows(out))
-    for key in ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "verdict", "peak_memory_bytes"):
+    copied = ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "verdict", "peak_memory_bytes")
+    for key in (*copied, "noise_floor", "reproducibility"):
         assert row[key] == report[key]
         assert table["scan2.h5"][key] == str(report[key])
     assert row["seconds"] == report["timings_s"]["total"]
@@ -210,6 +213,57 @@ def test_changed_options_inputs_reports_and_versions_are_run_again(mine: tuple[P
     assert [plan[name] for name in GOOD] == [
         ("run", "new"), ("run", "its report cannot be read"), ("run", "the input changed"),
     ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- while it runs
+
+
+class Look(NoProgress):
+    """A watcher that reads the page and the table when a scan has ended, before they are written again."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self.pages: list[Page] = []
+        self.tables: list[list[str]] = []
+
+    def finished(self, row: Row) -> None:
+        self.pages.append(page_of(self._out))
+        with (self._out / "batch.csv").open(newline="") as table:
+            self.tables.append([line["status"] for line in csv.DictReader(table)])
+
+
+def test_the_page_and_the_table_are_written_after_each_scan_if_these_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_scan(tmp_path / "scans/a.h5")
+    (tmp_path / "scans/b.h5").write_bytes(b"nothing")
+    out, look, later = tmp_path / "out", Look(tmp_path / "out"), Look(tmp_path / "out")
+    done = run_batch(tmp_path / "scans", out, arguments=ARGUMENTS, jobs=1, watcher=look).rows[0]
+    assert [values(page, "Status") for page in look.pages] == [["running", "waiting"], ["done", "running"]]
+    assert look.tables == [["not run", "not run"], ["done", "not run"]]
+    # The browser's reload shows the latest page; the page has no such script.
+    assert "running: reload this page" in look.pages[1].text
+    assert "location.reload" not in (out / "index.html").read_text()
+    page = page_of(out)
+    assert "reload this page" not in page.text
+    assert values(page, "Status") == ["done", "failed"]
+    assert [link["href"] for link in page.all("a")] == ["./a/a_report.html"]
+    # As long as for thousands of scans
+    monkeypatch.setattr(batch, "PAGE_S", 60)
+    again = run_batch(tmp_path / "scans", out, arguments=ARGUMENTS, watcher=later)
+    assert later.tables == [["done", "failed"], ["skipped", "not run"]]
+    assert replace(again.rows[0], status=done.status, reason=done.reason) == done
+    assert values(page_of(out), "Status") == ["skipped", "failed"]
+
+
+def test_a_page_that_cannot_be_written_stops_a_batch_only_at_its_end(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "index.html").mkdir(parents=True)
+    (out / "index.html" / "precious").touch()
+    with pytest.raises(OutputError, match=r"index\.html is a folder that usdenoise did not write"):
+        run_batch(write_scan(tmp_path / "a.h5"), out, arguments=ARGUMENTS)
+    assert (out / "index.html" / "precious").exists()
+    assert column(out, "status") == {"a.h5": "done"}
 
 
 # ---------------------------------------------------------------- as a library

@@ -127,11 +127,10 @@ def test_scan_that_does_not_stop_ends_with_its_batch(tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("import time; time.sleep(60)")
     (tmp_path / "lock").touch()
     program = (
-        "import os, signal, sys; from pathlib import Path; from usdenoise.jobs.batch import _complete\n"
-        "from usdenoise.jobs.scan_process import Scan, run_scan\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN); os.environ['PYTHONPATH'] = sys.argv[1]\n"
-        "scan = Scan(Path('scan.npy'), 'scan.npy', Path('scan'))\n"
-        "run_scan(scan, _complete(None), Path(sys.argv[1], 'lock'))"
+        "import os, signal, sys; from pathlib import Path; from usdenoise.jobs.scan_process import run_scan\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "os.environ['PYTHONPATH'] = sys.argv[1] + os.pathsep + os.environ.get('PYTHONPATH', '')\n"
+        "run_scan(['scan.npy'], Path(sys.argv[1], 'lock'))"
     )
     batch = psutil.Popen([sys.executable, "-c", program, tmp_path])
     wait_for(lambda: bool(batch.children()))

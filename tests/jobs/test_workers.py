@@ -1,4 +1,4 @@
-"""Batches and runs on Dask workers: the same results as without, also when workers are killed."""
+"""Runs, sessions and batches on Dask workers: the same results as here, also when workers or schedulers are killed."""
 
 import json
 import os
@@ -9,7 +9,6 @@ import sys
 import threading
 from contextlib import contextmanager
 from functools import partialmethod
-from pathlib import Path
 
 import dask
 import h5py
@@ -19,6 +18,7 @@ from distributed import Client, LocalCluster
 
 import usdenoise
 from tests.jobs.batch.shared import finish, in_session, start, wait_for
+from tests.results import differences
 from tests.sessions.scans import scan
 from tests.stacks import write_stack
 from usdenoise.errors import OptionError
@@ -52,30 +52,6 @@ def scans(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def undisturbed(scans, tmp_path_factory):
-    """The folder and the rows of a batch without Dask."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    report = usdenoise.run_batch(scans, folder, arguments=NO_PAGE)
-    return folder, {row.scan: row for row in report.rows}
-
-
-def power(folder, scan):
-    with h5py.File(next((folder / Path(scan).stem).glob("*_denoised.h5"))) as file:
-        return file["power_doppler"][...]
-
-
-def check_batch(report, folder, undisturbed):
-    reference, rows = undisturbed
-    for row in report.rows:
-        expected = rows[row.scan]
-        assert row.status == expected.status
-        assert (row.low_cutoff, row.rank) == (expected.low_cutoff, expected.rank)
-        if row.status == "done":
-            assert np.allclose(power(folder, row.scan), power(reference, row.scan), rtol=1e-5)
-    assert not [path for path in folder.rglob("*") if "partial" in path.name]
-
-
 @contextmanager
 def workers_killed(cluster, times):
     """Kill a worker that works on a scan, until that has been done so often; yield the process ids."""
@@ -103,22 +79,19 @@ def workers_killed(cluster, times):
 
 
 @pytest.mark.slow
-def test_scans_on_workers_equal_scans_here(scans, undisturbed, cluster, tmp_path):
-    where = {"arguments": NO_PAGE, "dask": cluster.scheduler_address}
-    paths = [scans / "empty.h5", scans / "scan0.h5"]
-    report = usdenoise.run_batch(paths, tmp_path, **where)
-    assert len(report.rows) == 2
-    check_batch(report, tmp_path, undisturbed)
-    (again,) = usdenoise.run_batch(paths[1], tmp_path, **where).rows
-    assert again.status.key == "skipped"
-
-
-@pytest.mark.slow
-def test_a_scan_whose_worker_is_killed_is_done_again(scans, undisturbed, cluster, tmp_path):
+def test_a_batch_of_which_a_worker_is_killed_equals_one_here(scans, cluster, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    # The workers have one thread for each scan.
+    arguments = {**NO_PAGE, "options": usdenoise.DenoiseOptions(threads=1)}
+    expected = usdenoise.run_batch(scans, here, arguments=arguments)
     with workers_killed(cluster, 1) as killed:
-        report = usdenoise.run_batch(scans, tmp_path, arguments=NO_PAGE, dask=cluster.scheduler_address)
+        found = usdenoise.run_batch(scans, there, arguments=arguments, dask=cluster.scheduler_address)
     assert killed
-    check_batch(report, tmp_path, undisturbed)
+    assert [row.status for row in found.rows] == [row.status for row in expected.rows]
+    assert [row.status.key for row in found.rows] == ["failed", "done", "done"]
+    for name in ("scan0", "scan1"):
+        assert differences(here / name, there / name) == []
+    assert not [path for path in there.rglob("*") if "partial" in path.name]
 
 
 @pytest.mark.slow
@@ -180,20 +153,24 @@ def test_an_interrupted_command_leaves_no_half_results(command, scans, tmp_path)
     assert len(finished) < (N_SCANS if command == "batch" else 1)
 
 
-def test_a_run_on_workers_gives_the_files_of_a_run_here(scans, undisturbed, cluster, tmp_path):
-    report = usdenoise.run(scans / "scan1.h5", tmp_path / "scan1", dask=cluster.scheduler_address, **NO_PAGE)
-    assert report["low_cutoff"] == undisturbed[1]["scan1.h5"].low_cutoff
-    names = {path.name for path in (undisturbed[0] / "scan1").iterdir()}
-    assert {path.name for path in (tmp_path / "scan1").iterdir()} == names
-    with (
-        h5py.File(tmp_path / "scan1" / "scan1_denoised.h5") as found,
-        h5py.File(undisturbed[0] / "scan1" / "scan1_denoised.h5") as expected,
-    ):
-        assert found["iq"].shape == expected["iq"].shape
+def test_a_run_on_workers_gives_the_files_of_a_run_here(scans, cluster, tmp_path):
+    arguments = {
+        "options": usdenoise.DenoiseOptions(precision="double", low_cutoff=6),
+        "reading": {"frames": slice(10, 90, 2)},
+    }
+    here = usdenoise.run(scans / "scan1.h5", tmp_path / "here", **arguments)
+    there = usdenoise.run(
+        scans / "scan1.h5", tmp_path / "there", **arguments, memory=1 << 20, dask=cluster.scheduler_address
+    )
+    # How often the workers read the file is not counted.
+    assert here["input"]["passes_over_file"] == 2
+    assert there["input"] == {**here["input"], "passes_over_file": None}
+    assert there["output"].keys() == here["output"].keys()
+    with h5py.File(there["output"]["denoised"]) as found, h5py.File(here["output"]["denoised"]) as expected:
         assert dict(found["iq"].attrs).keys() == dict(expected["iq"].attrs).keys()
-        for name in ("iq", "power_doppler", "blood_power"):
-            difference = np.linalg.norm(found[name][...] - expected[name][...])
-            assert difference < 1e-3 * np.linalg.norm(expected[name][...])
+        for name, rtol in (("iq", 1e-9), ("power_doppler", 1e-6), ("blood_power", 1e-6)):
+            values = expected[name][...]
+            np.testing.assert_allclose(found[name][...], values, rtol=rtol, atol=rtol * np.abs(values).max())
 
 
 @pytest.mark.parametrize("name", [pytest.param("scan.npz", marks=pytest.mark.slow), "pixels.h5"])
@@ -217,23 +194,6 @@ def test_stacks_that_cannot_be_read_in_chunks_are_sent_to_workers(
         stacks.append(usdenoise.load(report["output"]["denoised"], dataset="iq").iq)
     assert np.abs(stacks[0]).max() > 0
     assert np.allclose(*stacks, rtol=1e-5, atol=1e-5 * np.abs(stacks[0]).max())
-
-
-def test_frames_precision_and_disk_have_the_same_effect_on_workers(scans, cluster, tmp_path):
-    reading = {"frames": slice(10, 90, 2)}
-    options = usdenoise.DenoiseOptions(precision="double", low_cutoff=6)
-    here = usdenoise.run(scans / "scan1.h5", tmp_path / "here", options=options, reading=reading)
-    there = usdenoise.run(
-        scans / "scan1.h5", tmp_path / "there", options=options, reading=reading, memory=1 << 20,
-        dask=cluster.scheduler_address,
-    )  # fmt: skip
-    # How often the workers read the file is not counted.
-    assert here["input"]["passes_over_file"] == 2
-    assert there["input"] == {**here["input"], "passes_over_file": None}
-    stacks = [
-        usdenoise.load(tmp_path / name / "scan1_denoised.h5", dataset="iq").iq for name in ("here", "there")
-    ]
-    assert np.allclose(*stacks, rtol=1e-9, atol=1e-9 * np.abs(stacks[0]).max())
 
 
 SCHEDULER = """
@@ -342,19 +302,9 @@ def test_a_scheduler_without_workers_is_an_error(scans, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_more_workers_than_memory_are_an_error():
-    with (
-        pytest.raises(
-            OptionError,
-            match=r"dask 99999 leaves \d+ MiB of memory for each worker, and a worker requires about 256",
-        ),
-        dask_client("99999"),
-    ):
-        pass
-
-
-def test_a_server_that_is_not_a_scheduler_is_an_error(monkeypatch):
-    monkeypatch.setattr(workers, "CONNECT_S", 3)
+@contextmanager
+def web_server():
+    """Yield the address of a server that is not a scheduler."""
 
     def answer(listener):
         while True:
@@ -366,24 +316,22 @@ def test_a_server_that_is_not_a_scheduler_is_an_error(monkeypatch):
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=answer, args=[listener], daemon=True).start()
-        where = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
-        with (
-            pytest.raises(OptionError, match=f"no Dask scheduler with workers answers at {where}"),
-            dask_client(where),
-        ):
+        yield f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_wrong_or_missing_schedulers_are_errors(monkeypatch):
+    monkeypatch.setattr(workers, "CONNECT_S", 1)
+
+    def check(where, says):
+        with pytest.raises(OptionError, match=says), dask_client(where):
             pass
 
-
-def test_wrong_or_missing_schedulers_are_refused(scans, tmp_path, monkeypatch):
-    scan = scans / "scan0.h5"
-    monkeypatch.setattr(workers, "CONNECT_S", 1)
-    says = r"no Dask scheduler with workers answers at tcp://127.0.0.1:9; start one"
-    with pytest.raises(OptionError, match=says):
-        usdenoise.run(scan, tmp_path / "a", dask="tcp://127.0.0.1:9")
-    for wrong in ("0", " "):
-        with pytest.raises(OptionError, match="must be a number of workers from 1 on"):
-            usdenoise.run(scan, tmp_path / "a", dask=wrong)
+    for where in ("0", " "):
+        check(where, "must be a number of workers from 1 on")
+    check("tcp://127.0.0.1:9", "no Dask scheduler with workers answers at tcp://127.0.0.1:9; start one")
+    check("99999", r"dask 99999 leaves \d+ MiB of memory for each worker, and a worker requires about 256")
+    with web_server() as where:
+        monkeypatch.setattr(workers, "CONNECT_S", 3)
+        check(where, f"no Dask scheduler with workers answers at {where}")
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(OptionError, match=r"run pip install 'usdenoise\[dask\]'"):
-        usdenoise.run(scan, tmp_path / "a", dask="2")
-    assert not list((tmp_path / "a").glob("*"))
+    check("2", r"run pip install 'usdenoise\[dask\]'")
