@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
@@ -105,33 +105,44 @@ def dask_executor(where: str | None, threads: int | None = None) -> Iterator[Das
 def _connected(where: str, stack: ExitStack) -> Any:
     """Return a client of a scheduler, whose workers may still be starting; the stack ends both that are started here."""
     import dask
-    from distributed import Client
+    from distributed import Client, LocalCluster
+    from distributed.system import MEMORY_LIMIT
 
-    scheduler: Any = where
     # A client whose scheduler was lost may remain the default client of all Dask arrays.
     stack.enter_context(dask.config.set(scheduler=dask.config.get("scheduler", None)))
+    scheduler: Any = where
     if where.isdecimal():
+        # A scheduler in this process with worker processes, each with one thread and its share of the memory
+        n_workers = int(where)
+        share = int(min(available_bytes(), MEMORY_LIMIT)) // n_workers
+        if share < PROCESS_BYTES:
+            raise OptionError(
+                f"{n_workers} leaves {share >> 20} MiB of memory for each worker, and a worker requires about "
+                f"{PROCESS_BYTES >> 20} MiB without its part of the stack",
+                option="dask",
+                remedy="give {dask} fewer workers",
+            )
         stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": DEATHS}))
-        scheduler = stack.enter_context(_local_cluster(int(where)))
+        # Workers inherit the mask of the thread that starts them, which the cluster starts.
+        with blocked_in_children([signal.SIGINT]):
+            scheduler = LocalCluster(
+                n_workers=0, threads_per_worker=1, memory_limit=share, silence_logs="CRITICAL"
+            )
+        stack.enter_context(scheduler)
+        scheduler.scale(n_workers)
     try:
         return stack.enter_context(Client(scheduler, timeout=CONNECT_S))
     # Another server, such as the page of a scheduler, is understood as a message of any size.
     except (OSError, ValueError, TypeError, MemoryError) as error:
-        _close_what_failed(Client)
+        # Collected while another client starts, one that did not connect would wait for that one for ever.
+        with suppress(ValueError):
+            client = Client.current()
+            if client.status == "connecting":
+                client.close()
         raise OptionError(
             f"no Dask scheduler with workers answers at {where}",
             remedy="start one with dask scheduler and dask worker, or give {dask} a number of workers",
         ) from error
-
-
-def _close_what_failed(client_class: Any) -> None:
-    """Close a client that did not connect: collected while another one starts, it would wait for that one for ever."""
-    try:
-        client = client_class.current()
-    except ValueError:
-        return
-    if client.status == "connecting":
-        client.close()
 
 
 def _wait_for_workers(client: Any, where: str, signals: Sequence[int]) -> None:
@@ -159,27 +170,3 @@ def _wait_for_workers(client: Any, where: str, signals: Sequence[int]) -> None:
                 f"the Dask scheduler at {where} has no workers",
                 remedy="start one with the program dask worker, or give {dask} a number of workers",
             )
-
-
-@contextmanager
-def _local_cluster(n_workers: int) -> Iterator[Any]:
-    """Yield a scheduler in this process with worker processes, each with one thread and its share of the memory."""
-    from distributed import LocalCluster
-    from distributed.system import MEMORY_LIMIT
-
-    share = int(min(available_bytes(), MEMORY_LIMIT)) // n_workers
-    if share < PROCESS_BYTES:
-        raise OptionError(
-            f"{n_workers} leaves {share >> 20} MiB of memory for each worker, and a worker requires about "
-            f"{PROCESS_BYTES >> 20} MiB without its part of the stack",
-            option="dask",
-            remedy="give {dask} fewer workers",
-        )
-    # Workers inherit the mask of the thread that starts them, which the cluster starts.
-    with blocked_in_children([signal.SIGINT]):
-        new_cluster = LocalCluster(
-            n_workers=0, threads_per_worker=1, memory_limit=share, silence_logs="CRITICAL"
-        )
-    with new_cluster as cluster:
-        cluster.scale(n_workers)
-        yield cluster

@@ -307,21 +307,18 @@ def test_from_python_with_options_of_every_kind(scans: Path, tmp_path: Path) -> 
     }
 
 
-@pytest.mark.parametrize(("n_fit", "most"), [(0.5, 1), (2.5, 2), (9.0, 3)])
-def test_as_many_scans_run_as_fit_into_memory_at_the_start(
-    n_fit: float, most: int, scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_scans_run_side_by_side_as_memory_allows_and_share_the_threads(
+    scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needed = expected_bytes(scans / "scan2.h5", {}, "single")
-    monkeypatch.setattr(batch, "available_bytes", lambda: n_fit * needed)
+    monkeypatch.setattr(batch, "available_bytes", lambda: 2.5 * needed)
     watcher = Told()
     paths = [scans / name for name in GOOD]
-    arguments = {**ARGUMENTS, "options": replace(ARGUMENTS["options"], threads=6)}
-    assert run_batch(paths, tmp_path / "out", arguments=arguments, jobs=3, watcher=watcher).all_done
-    assert watcher.most == most
+    assert run_batch(paths, tmp_path / "out", arguments=other(threads=6), jobs=3, watcher=watcher).all_done
+    assert watcher.most == 2
     assert len(watcher.finished_scans) == 3
-    # They share the threads.
     report = json.loads((tmp_path / "out/scan2/scan2_report.json").read_text())
-    assert report["parameters"]["threads"] == 6 // most
+    assert report["parameters"]["threads"] == 3
 
 
 def test_a_file_without_a_stack_takes_the_memory_of_a_process(tmp_path: Path) -> None:
@@ -342,7 +339,8 @@ def test_a_large_scan_among_small_ones_runs_beside_none_that_does_not_fit(
     job: dict[str, Any] = {**ARGUMENTS, "reading": {}}
     scans = [Scan(path, path.name, tmp_path / path.stem) for path in paths]
     for free, memory, expected in (
-        (large + small - 1, None, 1), (large + small, None, 2), (2 * small, small, 2), (3 * small, small, 3),
+        (0, None, 1), (large + small - 1, None, 1), (large + small, None, 2), (2 * small, small, 2),
+        (3 * small, small, 3),
     ):  # fmt: skip
         monkeypatch.setattr(batch, "available_bytes", lambda free=free: free)
         assert scans_side_by_side(scans, {**job, "memory": memory}, 3)[0] == expected
