@@ -43,7 +43,7 @@ PAGE_S = 0.02
 """Seconds for each scan of a batch between two times that the table and the page are written, which takes 1.2 ms a scan."""
 
 
-def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) -> Row:
+def decide(scan: Scan, requested: Mapping[str, object], overwrite: bool = False) -> Row:
     """Return the row of a scan before a batch: "skipped" with its results, or "not run", and the reason.
 
     Parameters
@@ -73,7 +73,7 @@ def decide(scan: Scan, requested: Mapping[str, Any], overwrite: bool = False) ->
     return scan_row(scan, Status.SKIPPED, "complete", **values_of_report(report))
 
 
-def _changes(before: Any, now: Any, name: str = "") -> Iterator[str]:
+def _changes(before: object, now: object, name: str = "") -> Iterator[str]:
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*before, *now]):
             yield from _changes(before.get(key), now.get(key), str(key))
@@ -178,7 +178,7 @@ class BatchReport:
         """Whether every scan has complete results."""
         return all(row.status in WITH_RESULTS for row in self.rows)
 
-    def write_tables(self, options: Mapping[str, Any], command: list[str] | None) -> None:
+    def write_tables(self, options: Mapping[str, object], command: list[str] | None) -> None:
         """Write batch.csv and batch.json.
 
         Parameters

@@ -44,7 +44,7 @@ def as_flags(options: Options) -> list[str]:
     return words
 
 
-def _flag_value(value: Any) -> str:
+def _flag_value(value: object) -> str:
     if isinstance(value, slice):
         ends = (value.start, value.stop) if value.step is None else (value.start, value.stop, value.step)
         return ":".join("" if end is None else str(end) for end in ends)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from tests.cli.shared import cli
 from tests.jobs.batch.shared import QUICK, column, finish, shell, start, wait_for, write_scan
 from tests.results import differences
 from tests.stacks import low_rank
+from usdenoise.jobs import scan_process
+from usdenoise.jobs.scan_process import run_scan
 from usdenoise.system.processes import locked
 
 N_SCANS = 6
@@ -137,6 +140,24 @@ def test_scan_that_does_not_stop_ends_with_its_batch(tmp_path: Path) -> None:
     scans = batch.children()
     batch.kill()
     assert psutil.wait_procs([*scans, batch], 20)[1] == []
+
+
+def test_scan_that_is_stopped_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan_process, "GRACE_S", 0.1)
+    lock = tmp_path / "lock"
+    lock.touch()
+
+    def scans() -> list[psutil.Process]:
+        return [
+            child for child in psutil.Process().children() if "main_of_batch" in " ".join(child.cmdline())
+        ]
+
+    with ThreadPoolExecutor() as thread:
+        failure = thread.submit(run_scan, ["gone.npy"], lock)
+        wait_for(lambda: bool(scans()))
+        scans()[0].suspend()
+        lock.unlink()
+        assert "ended by signal 9" in str(failure.result(20))
 
 
 def test_two_commands_do_not_write_to_one_folder(scans: Path, tmp_path: Path) -> None:
