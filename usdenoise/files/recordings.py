@@ -205,7 +205,7 @@ class FileFrames:
     first: int
     stop: int
     dtype: np.dtype[Any]
-    source: Here = field(default_factory=Here, compare=False)
+    source: Here[Input] = field(default_factory=Here, compare=False)
 
     @property
     def n_frames(self) -> int:

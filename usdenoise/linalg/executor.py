@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 from usdenoise.system.resources import available_threads, blas_on_one_thread
 
@@ -32,7 +32,7 @@ class Executor(Protocol):
     def local(self) -> "ThreadExecutor": ...  # noqa: D102
 
     def map(
-        self, function: Callable[..., Result], items: Iterable[Item], *constants: Any
+        self, function: Callable[..., Result], items: Iterable[Item], *constants: object
     ) -> Iterator[Result]:
         """Yield function(item, *constants) for each item, in order."""
         ...
@@ -56,7 +56,7 @@ class ThreadExecutor:
         self._limit = ExitStack()
 
     def map(
-        self, function: Callable[..., Result], items: Iterable[Item], *constants: Any
+        self, function: Callable[..., Result], items: Iterable[Item], *constants: object
     ) -> Iterator[Result]:
         """Yield function(item, *constants) for each item, in order, with BLAS on one thread."""
         with blas_on_one_thread():

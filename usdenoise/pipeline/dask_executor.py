@@ -42,7 +42,9 @@ class DaskExecutor:
         """Maps over arrays in the memory of this process."""
         return ThreadExecutor(self.threads)
 
-    def map(self, function: Callable[..., Result], items: Iterable[Any], *constants: Any) -> Iterator[Result]:
+    def map(
+        self, function: Callable[..., Result], items: Iterable[object], *constants: object
+    ) -> Iterator[Result]:
         """Yield function(item, *constants) for each item, in order; an item may hold Dask values."""
         import dask
 
@@ -73,7 +75,7 @@ class LazyExecutor:
 
     local: ThreadExecutor = field(default_factory=lambda: ThreadExecutor(1))
 
-    def map(self, function: Callable[..., Any], items: Iterable[Any], *constants: Any) -> Iterator[Any]:
+    def map(self, function: Callable[..., Any], items: Iterable[object], *constants: object) -> Iterator[Any]:
         """Yield the Dask value of function(item, *constants) for each item, in order."""
         import dask
 
@@ -120,7 +122,7 @@ def lazy_recording(stack: Acquisition, precision: str) -> Recording:
     return Recording.of_chunks(stack.geometry, dtype, chunks)
 
 
-def lazy_stack(filtered: Iterable[Any], stack: Acquisition, dtype: np.dtype[Any]) -> Any:
+def lazy_stack(filtered: Iterable[Any], stack: Acquisition, dtype: np.dtype[np.inexact]) -> Any:
     """Return filtered chunks, (n, n_pixels) Dask values, as a Dask array with the axes and chunks of a stack."""
     import dask.array as da
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import OptionError
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import interpolated
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @shows_options
 def denoise(
-    acquisition: Acquisition | NDArray[Any],
+    acquisition: Acquisition | Numbers,
     *,
     preset: str | None = None,
     options: DenoiseOptions | None = None,
@@ -146,7 +146,7 @@ def denoise_frames(
     recording: Recording,
     options: DenoiseOptions,
     start: Factors | None = None,
-    target: NDArray[Any] | None = None,
+    target: Numbers | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_progress: Callable[[str, int, int], None] | None = None,
     executor: Executor | None = None,

@@ -13,13 +13,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.linalg.array_library import is_of_library, namespace
+from usdenoise.linalg.array_library import Array, Numbers, is_of_library, namespace
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Frames, Recording
 
@@ -39,7 +40,7 @@ PINNED_BYTES = 8 << 20
 _threads = threading.local()
 
 
-def cupy_on(device: str) -> Any:
+def cupy_on(device: str) -> ModuleType:
     """Return the module CuPy with a device as the current one of this thread.
 
     Parameters
@@ -68,10 +69,11 @@ def cupy_on(device: str) -> Any:
     if threading.current_thread() is not threading.main_thread() and not hasattr(_threads, "stream"):
         _threads.stream = cupy.cuda.Stream()
         _threads.stream.use()
-    return cupy
+    module: ModuleType = cupy
+    return module
 
 
-def to_device(x: Any, device: str) -> Any:
+def to_device(x: Array, device: str) -> Array:
     """Return a chunk on a device; an array of another library than NumPy stays where it is."""
     if device == HOST or is_of_library(x):
         return x
@@ -98,7 +100,7 @@ def to_device(x: Any, device: str) -> Any:
     return there
 
 
-def free_entries(device: str, dtype: np.dtype[Any]) -> int:
+def free_entries(device: str, dtype: np.dtype[np.inexact]) -> int:
     """Return the number of entries that fit into the free memory of a GPU."""
     cupy = cupy_on(device)
     cupy.get_default_memory_pool().free_all_blocks()
@@ -106,7 +108,7 @@ def free_entries(device: str, dtype: np.dtype[Any]) -> int:
     return int(free) // dtype.itemsize
 
 
-def most_blocks(device: str, dtype: np.dtype[Any], entries: int) -> float:
+def most_blocks(device: str, dtype: np.dtype[np.inexact], entries: int) -> float:
     """Return the largest number of blocks of some entries that are filtered side by side; infinite on the processor.
 
     One block is filtered in any case, and fails if it does not fit.
@@ -148,9 +150,9 @@ class HeldFrames:
     def __init__(self, device: str, most: int) -> None:
         self.device, self._most = device, most
         self._lock = threading.Lock()
-        self._held: OrderedDict[Hashable, tuple[int, Future[Any]]] = OrderedDict()
+        self._held: OrderedDict[Hashable, tuple[int, Future[Array]]] = OrderedDict()
 
-    def read(self, key: Hashable, frames: Frames) -> Any:
+    def read(self, key: Hashable, frames: Frames) -> Array:
         """Return all of some frames as a chunk on the device; `key` says which they are."""
         # A thread begins on the first device.
         cupy_on(self.device)
@@ -198,7 +200,7 @@ class DeviceFrames:
         """Number of frames."""
         return self.frames.n_frames
 
-    def read(self) -> Any:
+    def read(self) -> Array:
         """Return all frames as a chunk on the device."""
         if self.held is None:
             return to_device(self.frames.read(), self.device)
@@ -210,7 +212,7 @@ class DeviceFrames:
         cupy_on(self.device).cuda.get_current_stream().synchronize()
         return x
 
-    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+    def pick(self, numbers: NDArray[np.intp]) -> Numbers:
         """Return some frames as a chunk on the host."""
         return self.frames.pick(numbers)
 

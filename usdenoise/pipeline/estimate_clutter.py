@@ -7,7 +7,8 @@ the frames of its blocks. The cutoff of both is raised by one rule, :func:`first
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ from usdenoise.frames.data_checks import rounding_doubt, time_axis, unordered_do
 from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
 from usdenoise.frames.registration import displacements, middle_part
-from usdenoise.linalg.array_library import columns, in_full_precision, namespace, to_host, to_library
+from usdenoise.linalg.array_library import Numbers, columns, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, unobserved_normal
 from usdenoise.linalg.tall_matrices import envelope, row_squared_norms, squared_norms
@@ -389,7 +390,7 @@ def _estimated(
     )
 
 
-def gains_of_chunk(chunk: Chunk, left: NDArray[Any], shape: tuple[int, ...], axis: int) -> NDArray[Any]:
+def gains_of_chunk(chunk: Chunk, left: Numbers, shape: tuple[int, ...], axis: int) -> Numbers:
     """Return the gains of the lines of a chunk, (n, n_lines); see :func:`usdenoise.frames.flicker.line_gains`."""
     return line_gains(to_host(chunk.read()), left, shape, axis)
 
@@ -455,7 +456,7 @@ def energy_of_frames(chunk: Chunk, frames: NDArray[np.bool_]) -> NDArray[np.floa
 
 
 def filtered_power(
-    chunk: Chunk, left: NDArray[Any], shape: tuple[int, ...], excluded: NDArray[np.bool_]
+    chunk: Chunk, left: Numbers, shape: tuple[int, ...], excluded: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], ...]:
     """Return the power of each pixel in a filtered chunk and its correlations, as :func:`power_and_coherence` does."""
     return power_and_coherence(to_host(chunk.read()), left, shape, ~excluded[chunk.first : chunk.stop])
@@ -508,7 +509,7 @@ def _signal_mask(
     energy, least = inspection.energy, np.count_nonzero(inspection.frame_energy) / 2
     n_nonzero = np.count_nonzero(sample.values, axis=1)
     if ((n_nonzero > 0) & (n_nonzero < least)).any():
-        counts: Any = sum(map_chunks(nonzero_counts, recording.chunks, executor))
+        counts = reduce(np.add, map_chunks(nonzero_counts, recording.chunks, executor))
         energy = np.where(counts < least, 0, energy)
     return find_signal_pixels(sample, energy, least_rank(options), lambda: fast_power(recording, executor))
 
@@ -619,7 +620,7 @@ def fit_all_pixels(
     """
     right = estimate.model.right[:, :count]
     # M V, (n_pixels, count), with 0 for unobserved entries
-    left: Any = grid.at_signal(sum(map_chunks(projected, recording.chunks, executor, right)))
+    left = grid.at_signal(reduce(np.add, map_chunks(projected, recording.chunks, executor, right)))
     if has_gaps(inspection, grid, excluded):
         signal = np.flatnonzero(grid.mask)
         gapped = np.flatnonzero(inspection.missing[signal])
@@ -629,13 +630,13 @@ def fit_all_pixels(
         for start in range(0, len(gapped), at_once):
             group = gapped[start : start + at_once]
             parts = map_chunks(unobserved_part, recording.chunks, executor, right, signal[group], ~excluded)
-            normal: Any = np.diag(1 + weights) - sum(parts)
+            normal = np.diag(1 + weights) - reduce(np.add, parts)
             left[group] = np.linalg.solve(normal, left[group][..., None])[..., 0]
     return LowRank.from_factors(left, right)
 
 
 @in_full_precision
-def projected(chunk: Chunk, right: NDArray[Any]) -> NDArray[Any]:
+def projected(chunk: Chunk, right: Numbers) -> Numbers:
     """Return M V over the frames of a chunk, (n_pixels, r), with 0 for unobserved entries."""
     x, v = chunk.read(), right[chunk.first : chunk.stop]
     xp, v = namespace(x), to_library(v, x)
@@ -647,8 +648,8 @@ def projected(chunk: Chunk, right: NDArray[Any]) -> NDArray[Any]:
 
 
 def unobserved_part(
-    chunk: Chunk, right: NDArray[Any], pixels: NDArray[np.intp], used: NDArray[np.bool_]
-) -> NDArray[Any]:
+    chunk: Chunk, right: Numbers, pixels: NDArray[np.intp], used: NDArray[np.bool_]
+) -> Numbers:
     """Return sum_t v_t v_t^H over the unobserved frames of some pixels in a chunk, (n, r, r)."""
     frames = slice(chunk.first, chunk.stop)
     missing = ~np.isfinite(columns(chunk.read(), pixels)) & used[frames, None]

@@ -6,13 +6,14 @@ in either memory order. It needs no other chunk, so chunks may be filtered in an
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.linalg.array_library import (
+    Array,
+    Numbers,
     columns,
     dtype_of,
     in_full_precision,
@@ -49,12 +50,12 @@ components above this bound 0.94 to 1.03 times, and with a bound of 3 1.04 to 1.
 
 @in_full_precision
 def filter_chunk(
-    x: Any,
+    x: Array,
     clutter: Clutter,
     excluded: NDArray[np.bool_],
     place: tuple[int, int] | None = None,
     usual: float | None = None,
-    out: NDArray[Any] | None = None,
+    out: Numbers | None = None,
     is_kept: bool = False,
 ) -> Measures:
     """Filter a chunk, and measure the filtered frames.
@@ -186,12 +187,12 @@ class FilteredTile:
     """
 
     pixels: slice
-    measured: Any
-    kept: Any
-    counted: Any = None
+    measured: Array
+    kept: Array
+    counted: Array = None
 
 
-def filtered_tiles(x: Any, u: Any, a: Any, v: Any, observed: Any = None) -> Iterator[FilteredTile]:
+def filtered_tiles(x: Array, u: Array, a: Array, v: Array, observed: Array = None) -> Iterator[FilteredTile]:
     """Yield Y = (I - V V^H) (X - A U^T) by tiles of pixels: the filter, which needs no other chunk.
 
     Parameters
@@ -229,9 +230,9 @@ def filtered_tiles(x: Any, u: Any, a: Any, v: Any, observed: Any = None) -> Iter
 def _filled_tiles(
     tiles: Iterable[FilteredTile],
     clutter: Clutter,
-    a: Any,
-    used: Any,
-    observed: Any,
+    a: Array,
+    used: Array,
+    observed: Array,
 ) -> Iterator[FilteredTile]:
     """Yield tiles with 0 for unobserved entries and excluded frames in what is measured, and with what is kept.
 
@@ -250,17 +251,17 @@ def _filled_tiles(
 class _Columns:
     """Values of tiles, whose axis 1 is the pixels: written into an array of NumPy, or joined at the end on a device."""
 
-    def __init__(self, into: NDArray[Any] | None) -> None:
-        self._into, self._tiles = into, list[Any]()
+    def __init__(self, into: Numbers | None) -> None:
+        self._into, self._tiles = into, list[Array]()
 
-    def put(self, pixels: slice, values: Any) -> None:
+    def put(self, pixels: slice, values: Array) -> None:
         """Add the values of the pixels that follow."""
         if self._into is None:
             self._tiles.append(values)
         else:
             self._into[:, pixels] = values
 
-    def joined(self) -> Any:
+    def joined(self) -> Array:
         """Return the values of all pixels."""
         if self._into is not None:
             return self._into
@@ -273,7 +274,7 @@ def filter_frames(
     chunk: Chunk,
     clutter: Clutter,
     excluded: NDArray[np.bool_],
-    target: Here,
+    target: Here[Numbers],
     is_kept: bool,
 ) -> Measures:
     """Read and filter a chunk of a block. The filtered frames go to the target, or into the measures if they are kept.
@@ -296,7 +297,7 @@ def filter_frames(
     return filter_chunk(x, clutter, excluded[frames], place, out=out, is_kept=is_kept and out is None)
 
 
-def filtered_frames(chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_]) -> NDArray[Any]:
+def filtered_frames(chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_]) -> Numbers:
     """Return the filtered frames of a chunk of a block, (n, n_pixels)."""
     filtered = filter_frames(chunk, clutter, excluded, Here(), True).filtered
     assert filtered is not None
@@ -304,11 +305,11 @@ def filtered_frames(chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_])
 
 
 def filter_chunks(
-    chunks: Iterable[Any],
+    chunks: Iterable[Chunk],
     clutter: Clutter,
     excluded: NDArray[np.bool_],
     executor: Executor,
-    target: NDArray[Any] | None = None,
+    target: Numbers | None = None,
     is_kept: bool = False,
 ) -> Measures:
     """Filter all chunks of a block, and return the measures of the block.
@@ -349,8 +350,8 @@ def filter_chunks(
 
 
 def _coefficients(
-    x: Any, clutter: Clutter, excluded: NDArray[np.bool_], frames: slice, mask: NDArray[np.bool_]
-) -> tuple[Any, NDArray[Any], NDArray[np.uint8] | None, NDArray[np.bool_] | None]:
+    x: Array, clutter: Clutter, excluded: NDArray[np.bool_], frames: slice, mask: NDArray[np.bool_]
+) -> tuple[Array, Numbers, NDArray[np.uint8] | None, NDArray[np.bool_] | None]:
     """Return frames with 0 for entries that are not finite, their coefficients, and which entries are finite and observed.
 
     The finite entries are bits, or None if all are. The observed ones are None if all that count are; pixels outside of the
@@ -384,13 +385,13 @@ def _coefficients(
 
 
 def _temporal(
-    x: Any,
-    a: NDArray[Any],
+    x: Array,
+    a: Numbers,
     clutter: Clutter,
     excluded: NDArray[np.bool_],
     observed: NDArray[np.bool_] | None,
     usual: float | None,
-) -> tuple[NDArray[Any], float]:
+) -> tuple[Numbers, float]:
     """Return the temporal components that are removed from a block, and the power of the next one if it is looked for.
 
     They are the q leading left singular vectors of the coefficients A of the clutter, or fewer if these have a lower rank,
@@ -401,7 +402,7 @@ def _temporal(
         return leading, 0.0
     signal = np.flatnonzero(clutter.grid.mask)
     pixels = signal[:: max(1, len(signal) // OWN_PIXELS)]
-    y: NDArray[Any] = columns(x, pixels) - a @ clutter.components(a).removed[:, pixels]
+    y: Numbers = columns(x, pixels) - a @ clutter.components(a).removed[:, pixels]
     if observed is not None:
         y *= observed[:, pixels]
     y[excluded] = 0
@@ -413,7 +414,7 @@ def _temporal(
     return np.concatenate([leading, own], axis=1), float(powers[-1 - n_own])
 
 
-def leading_temporal(a: NDArray[Any], q: int, excluded: NDArray[np.bool_]) -> NDArray[Any]:
+def leading_temporal(a: Numbers, q: int, excluded: NDArray[np.bool_]) -> Numbers:
     """Return the q leading left singular vectors of the coefficients of the clutter, or fewer if these have a lower rank.
 
     Parameters

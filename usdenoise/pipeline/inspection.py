@@ -4,7 +4,6 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
 from usdenoise.frames.data_checks import order_doubts, value_doubts, value_step
 from usdenoise.frames.registration import displacements, middle_part
-from usdenoise.linalg.array_library import columns, dtype_of, namespace, to_host, to_library
+from usdenoise.linalg.array_library import Array, Numbers, columns, dtype_of, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.tall_matrices import (
     envelope,
@@ -82,7 +81,7 @@ class Gathering:
 class Gathered:
     """Values of some pixels in n frames, (n_sampled, n), and envelopes of the middle of the image, (n, n_middle)."""
 
-    sample: NDArray[np.inexact]
+    sample: Numbers
     envelopes: NDArray[np.float32]
 
 
@@ -192,7 +191,9 @@ def inspect(
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def inspect_chunk(chunk: Chunk, gathering: Gathering, into: Here) -> tuple[Inspection, Gathered | None]:
+def inspect_chunk(
+    chunk: Chunk, gathering: Gathering, into: Here[Gathered]
+) -> tuple[Inspection, Gathered | None]:
     """Look at one chunk; return what is found, and the values that it gathers where it cannot write them into `into`."""
     x = chunk.read()
     xp, n, middle = namespace(x), x.shape[0], gathering.middle_frame - chunk.first
@@ -235,7 +236,9 @@ def inspect_chunk(chunk: Chunk, gathering: Gathering, into: Here) -> tuple[Inspe
     return found, None if into.value is not None else values
 
 
-def inspect_block(x: Any, clutter: Clutter, options: DenoiseOptions, name: str) -> tuple[Any, FrameSearch]:
+def inspect_block(
+    x: Array, clutter: Clutter, options: DenoiseOptions, name: str
+) -> tuple[Array, FrameSearch]:
     """Look at a block of a session: return it without its dead and bad pixels, and its bad frames and motion.
 
     Parameters
@@ -292,7 +295,7 @@ def inspect_block(x: Any, clutter: Clutter, options: DenoiseOptions, name: str) 
     return x, search
 
 
-def dead_pixels(x: Any) -> NDArray[np.bool_]:
+def dead_pixels(x: Array) -> NDArray[np.bool_]:
     """Return the pixels of a block, (n_pixels,), that are 0 in more than half of the frames.
 
     Interference in a few frames does not count as a signal.
@@ -316,7 +319,7 @@ def fast_power(recording: Recording, executor: Executor) -> NDArray[np.float64]:
     return power
 
 
-def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
+def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], Numbers, Numbers]:
     """Return the sum of the squared third differences of each pixel in a chunk, and its first and last three frames."""
     x = to_host(chunk.read())
     finite = np.isfinite(x)
@@ -330,7 +333,7 @@ def largest_in_chunk(chunk: Chunk) -> float:
     return largest_part(to_host(chunk.read()))
 
 
-def largest_part(x: NDArray[Any]) -> float:
+def largest_part(x: Numbers) -> float:
     """Return the largest finite magnitude of a real or imaginary part; NaN without any finite entry."""
     parts = (x.real, x.imag) if np.iscomplexobj(x) else (x,)
     finite = np.isfinite(x)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.alignment import Alignment, Reference
-from usdenoise.linalg.array_library import library_of, to_library
+from usdenoise.linalg.array_library import Array, Entry, Numbers, library_of, to_library
 from usdenoise.linalg.lag_sums import LagSums, boundary_products, half_parts, pair_counts
 from usdenoise.stack.arrays import unpack
 
@@ -31,9 +31,9 @@ class Components:
         The transpose of the components that are removed.
     """
 
-    left: Any
-    conjugate: Any
-    removed: Any
+    left: Array
+    conjugate: Array
+    removed: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +80,13 @@ class Clutter:
         Whether lags are summed by compiled loops: in a recording of COMPILED_ENTRIES entries or more. By default not.
     """
 
-    left: NDArray[Any]
+    left: Numbers
     low: int
     high: int
     keeps_residual: bool = True
     projection: ClutterProjection | None = None
     grid: Neighbourhood
-    model: NDArray[Any] | None = None
+    model: Numbers | None = None
     is_given: bool = False
     has_gaps: bool = False
     n_temporal: int = 0
@@ -104,10 +104,10 @@ class Clutter:
         return 0 if self.projection is None else self.projection.n_lags
 
     @cached_property
-    def _components(self) -> dict[Any, Components]:
+    def _components(self) -> dict[tuple[str, str], Components]:
         return {}
 
-    def components(self, x: Any) -> Components:
+    def components(self, x: Array) -> Components:
         """Return the components in the library of a chunk and on its device, made once for all chunks."""
         found = self._components.get(library := library_of(x))
         if found is None:
@@ -173,11 +173,11 @@ class Measures:
     excluded: NDArray[np.bool_]
     power: NDArray[np.float64]
     kept_power: NDArray[np.float64]
-    coefficients: NDArray[Any]
-    temporal: NDArray[Any]
-    sums: NDArray[Any]
+    coefficients: Numbers
+    temporal: Numbers
+    sums: Numbers
     counts: NDArray[np.float64] | None
-    ends: tuple[NDArray[Any], NDArray[Any]]
+    ends: tuple[Numbers, Numbers]
     ends_seen: tuple[NDArray[np.float32], NDArray[np.float32]]
     observed: NDArray[np.uint8] | None = None
     n_unobserved: int = 0
@@ -185,7 +185,7 @@ class Measures:
     n_first: int = 0
     strongest: float = 0.0
     alignment: Alignment | None = None
-    filtered: NDArray[Any] | None = None
+    filtered: Numbers | None = None
 
     @property
     def n_frames(self) -> int:
@@ -228,11 +228,11 @@ class Measures:
         """
         n_lags, first = self.sums.shape[2], self.n_frames - self.ends[1].shape[1]
         parts = half_parts(n_frames, first, self.n_frames)
-        self.sums += chunk.sums
-        self.sums += boundary_products(self.ends[1], chunk.ends[0], n_lags, parts)
+        for sums in (chunk.sums, boundary_products(self.ends[1], chunk.ends[0], n_lags, parts)):
+            np.add(self.sums, sums, out=self.sums)
         if self.counts is not None and chunk.counts is not None:
             self.counts += chunk.counts
-            self.counts += boundary_products(self.ends_seen[1], chunk.ends_seen[0], n_lags, parts).real
+            self.counts += boundary_products(self.ends_seen[1], chunk.ends_seen[0], n_lags, parts).real.real
             self.ends_seen = (
                 self.ends_seen[0],
                 _last_frames(self.ends_seen[1], chunk.ends_seen[1], n_lags - 1),
@@ -254,6 +254,6 @@ class Measures:
         self.excluded = np.concatenate([self.excluded, chunk.excluded])
 
 
-def _last_frames(before: NDArray[Any], last: NDArray[Any], count: int) -> NDArray[Any]:
+def _last_frames(before: NDArray[Entry], last: NDArray[Entry], count: int) -> NDArray[Entry]:
     """Return the last frames of two neighbouring chunks; a short chunk has fewer than `count`."""
     return last if last.shape[1] >= count else np.concatenate([before, last], axis=1)[:, -count:]

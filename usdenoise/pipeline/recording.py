@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from array_api_compat import is_cupy_array
@@ -16,11 +16,21 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.flicker import calibrated, divided
-from usdenoise.linalg.array_library import dtype_of, is_of_library, namespace, to_host, to_library
-from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.array_library import (
+    Array,
+    Numbers,
+    dtype_of,
+    is_of_library,
+    namespace,
+    to_host,
+    to_library,
+)
+from usdenoise.linalg.executor import Executor, Item, Result
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import checked_conversion
 from usdenoise.stack.geometry import Geometry, GriddedStack, as_frames
+
+Value = TypeVar("Value")
 
 CHUNK_ENTRIES = 1 << 22
 """Entries of a chunk of a long block, about: 32 MB in complex64."""
@@ -44,11 +54,11 @@ class Frames(Protocol):
     @property
     def n_frames(self) -> int: ...  # noqa: D102
 
-    def read(self) -> Any:
+    def read(self) -> Array:
         """Return all frames as a chunk, which must not be changed; of NumPy, or of the library of its device."""
         ...
 
-    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+    def pick(self, numbers: NDArray[np.intp]) -> Numbers:
         """Return some frames as a chunk on the host; `numbers` increase from 0."""
         ...
 
@@ -75,9 +85,9 @@ class ArrayFrames:
         Whether a copy is read, because the filtered frames overwrite the array while it is used; by default not.
     """
 
-    values: Any
+    values: Array
     axes: str
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.inexact]
     name: str
     is_copied: bool = False
 
@@ -86,7 +96,7 @@ class ArrayFrames:
         """Number of frames."""
         return int(self.values.shape[self.axes.index("t")])
 
-    def read(self) -> Any:
+    def read(self) -> Array:
         """Return all frames as a chunk: a view if memory has them in this order and type."""
         if is_of_library(self.values):
             return self._read_there()
@@ -94,13 +104,13 @@ class ArrayFrames:
         with checked_conversion(values, self.dtype, self.name):
             return as_frames(values, self.axes).astype(self.dtype, order="K", copy=self.is_copied)
 
-    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+    def pick(self, numbers: NDArray[np.intp]) -> Numbers:
         """Return some frames as a chunk on the host."""
         at = self.axes.index("t")
         picked = namespace(self.values).take(self.values, to_library(numbers, self.values), axis=at)
         return to_host(replace(self, values=picked).read())
 
-    def _read_there(self) -> Any:
+    def _read_there(self) -> Array:
         """Return the frames of another library than NumPy."""
         if is_cupy_array(self.values):
             # A thread begins on the first device.
@@ -150,24 +160,24 @@ class CalibratedFrames:
     frames: Frames
     shape: tuple[int, ...]
     axis: int
-    gains: NDArray[Any] | None
+    gains: Numbers | None
 
     @property
     def n_frames(self) -> int:
         """Number of frames."""
         return self.frames.n_frames
 
-    def read(self) -> Any:
+    def read(self) -> Array:
         """Return all frames as a chunk on the host."""
         x = to_host(self.frames.read())
         if self.gains is None:
             return calibrated(x, self.shape, self.axis)
         return divided(x, self.gains, self.shape, self.axis)
 
-    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+    def pick(self, numbers: NDArray[np.intp]) -> Numbers:
         """Return some frames as a chunk on the host."""
         if self.gains is None:
-            picked: NDArray[Any] = self.read()[numbers]
+            picked: Numbers = self.read()[numbers]
             return picked
         return divided(self.frames.pick(numbers), self.gains[numbers], self.shape, self.axis)
 
@@ -197,7 +207,7 @@ class Chunk:
         """Number of the frame after the last one."""
         return self.first + self.frames.n_frames
 
-    def read(self) -> Any:
+    def read(self) -> Array:
         """Return the frames, (n_frames, n_pixels)."""
         return self.frames.read()
 
@@ -250,7 +260,7 @@ class Block:
         Why it cannot be read, in words; empty (the default) if it can.
     """
 
-    chunks: Sequence[Any]
+    chunks: Sequence[Chunk]
     window: Window
     start_s: float = 0.0
     name: str = ""
@@ -262,15 +272,15 @@ class Block:
         """Number of frames."""
         return self.window.n_frames
 
-    def read(self) -> Any:
+    def read(self) -> Array:
         """Return the frames of a block of one chunk, (n_frames, n_pixels)."""
         (chunk,) = self.chunks
         return chunk.read()
 
-    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+    def pick(self, numbers: NDArray[np.intp]) -> Numbers:
         """Return some frames of a block of one chunk on the host; `numbers` increase from 0."""
         (chunk,) = self.chunks
-        frames: NDArray[Any] = chunk.frames.pick(numbers)
+        frames: Numbers = chunk.frames.pick(numbers)
         return frames
 
 
@@ -291,16 +301,18 @@ class Recording:
     """
 
     geometry: Geometry
-    dtype: np.dtype[Any]
+    dtype: np.dtype[np.inexact]
     blocks: list[Block]
     frame_time: float = 1.0
 
     @classmethod
-    def of_chunks(cls, geometry: Geometry, dtype: np.dtype[Any], chunks: Sequence[Any]) -> "Recording":
+    def of_chunks(
+        cls, geometry: Geometry, dtype: np.dtype[np.inexact], chunks: Sequence[Chunk]
+    ) -> "Recording":
         """Return the recording of a scan, whose only block has these chunks."""
         return cls(geometry, dtype, [Block(chunks=chunks, window=Window(0, geometry.n_frames, True))])
 
-    def calibrated(self, axis: int, gains: NDArray[Any] | None) -> "Recording":
+    def calibrated(self, axis: int, gains: Numbers | None) -> "Recording":
         """Return the recording without the flicker of its lines along an axis; itself if its chunks are Dask values.
 
         `gains` are those of the only block, (n_frames, n_lines); None if each block is measured when it is read.
@@ -311,24 +323,30 @@ class Recording:
                 return self
             chunks = []
             for chunk in block.chunks:
-                frames: Any = chunk.frames
+                frames = chunk.frames
                 own = None if gains is None else gains[chunk.first : chunk.stop]
-                if isinstance(frames, CalibratedFrames) and frames.axis == axis and own is not None:
-                    frames, own = frames.frames, own * frames.gains
+                if (
+                    isinstance(frames, CalibratedFrames)
+                    and frames.axis == axis
+                    and frames.gains is not None
+                    and own is not None
+                ):
+                    # Measured again on what was calibrated by these gains
+                    own, frames = own * frames.gains, frames.frames
                 chunks.append(replace(chunk, frames=CalibratedFrames(frames, shape, axis, own)))
             blocks.append(replace(block, chunks=chunks))
         return replace(self, blocks=blocks)
 
     @property
-    def chunks(self) -> Sequence[Any]:
+    def chunks(self) -> Sequence[Chunk]:
         """The chunks of the only block."""
         (block,) = self.blocks
         return block.chunks
 
 
 def map_chunks(
-    function: Callable[..., Any], chunks: Iterable[Any], executor: Executor, *constants: Any
-) -> Iterator[Any]:
+    function: Callable[..., Result], chunks: Iterable[Item], executor: Executor, *constants: object
+) -> Iterator[Result]:
     """Yield function(chunk, *constants) for each chunk, in order: the one loop over the frames of a recording.
 
     Results do not depend on the executor, as they come in the order of the chunks.
@@ -347,17 +365,17 @@ def map_chunks(
     return executor.map(function, chunks, *constants)
 
 
-class Here:
+class Here(Generic[Value]):
     """A value for this process alone. A copy in another process, such as a worker, has None."""
 
-    def __init__(self, value: Any = None) -> None:
+    def __init__(self, value: Value | None = None) -> None:
         self.value = value
 
-    def __reduce__(self) -> tuple[type["Here"], tuple[()]]:
+    def __reduce__(self) -> tuple[type["Here[Value]"], tuple[()]]:
         return Here, ()
 
 
-def working_type(stack: GriddedStack, precision: str) -> np.dtype[Any]:
+def working_type(stack: GriddedStack, precision: str) -> np.dtype[np.inexact]:
     """Return the type in which a stack is filtered, for a precision "single" or "double"."""
     return np.dtype(STORAGE[precision, stack.is_complex])
 
@@ -388,7 +406,7 @@ def chunk_edges(n_frames: int, n_pixels: int, firsts: NDArray[np.intp] | None = 
 
 def array_recording(
     stack: Acquisition, precision: str, in_place: bool = False
-) -> tuple[Recording, NDArray[Any] | None]:
+) -> tuple[Recording, Numbers | None]:
     """Return the recording of an array in memory, and memory for the filtered frames, (n_frames, n_pixels).
 
     An array of another library than NumPy has no such memory: its filtered frames are new arrays of this library.
@@ -407,7 +425,7 @@ def array_recording(
     recording = Recording.of_chunks(stack.geometry, dtype, chunks)
     if is_of_library(stack.iq):
         return recording, None
-    own: NDArray[Any] = as_frames(stack.iq, stack.axes)
+    own: Numbers = as_frames(stack.iq, stack.axes)
     if not (
         in_place
         and stack.iq.dtype == dtype

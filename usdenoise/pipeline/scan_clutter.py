@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
-
-from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import clutter_projection
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
 from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, interpolated
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -109,7 +107,7 @@ def components_only(found: ClutterEstimate, options: DenoiseOptions) -> Clutter:
     )
 
 
-def model_coefficients(model: LowRank) -> NDArray[Any]:
+def model_coefficients(model: LowRank) -> Numbers:
     """Return the coefficients of the components in each frame, (n_frames, r)."""
-    a: NDArray[Any] = model.right.conj() * model.singular_values.astype(model.right.real.dtype)
+    a: Numbers = model.right.conj() * model.singular_values.astype(model.right.real.dtype)
     return a

@@ -29,6 +29,7 @@ from usdenoise.blood.picture_quality import (
     speckle_likeness,
 )
 from usdenoise.clutter.bad_pixels import COHERENT, share_of_noise
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.pipeline.measures import Clutter, Measures
@@ -71,9 +72,9 @@ class BlockLags:
         known.
     """
 
-    lags: NDArray[np.inexact]
+    lags: Numbers
     observed: NDArray[np.floating]
-    temporal: NDArray[Any]
+    temporal: Numbers
     has_own_noise: bool = False
     sums: LagSums | None = None
     halves: NDArray[np.float64] | None = None
@@ -115,9 +116,9 @@ class SeriesMaps:
 class _Mean:
     """Corrected mean lags, (n_signal, L), their noise power, (n_signal,), and the part of them that leaked tissue has."""
 
-    lags: NDArray[np.inexact]
+    lags: Numbers
     noise: NDArray[np.float64]
-    leak: NDArray[np.inexact]
+    leak: Numbers
 
 
 @dataclass(frozen=True)
@@ -140,11 +141,11 @@ class SeriesModel:
         Contribution of the mean of the blocks to this sum.
     """
 
-    weights: NDArray[np.inexact]
+    weights: Numbers
     offset: NDArray[np.float64]
     maps: SeriesMaps
     of_noise: NDArray[np.float64]
-    quiet: NDArray[np.inexact]
+    quiet: Numbers
     of_quiet: NDArray[np.float64]
 
     def blood_power(self, block: BlockLags) -> tuple[NDArray[np.float64], float]:
@@ -191,21 +192,19 @@ class Spectra:
             parts = np.stack([self._transform.real, -self._transform.imag], axis=1) / self._divisor
             self._of_parts = parts.reshape(2 * n_lags, -1)
 
-    def corrected(self, lags: NDArray[np.inexact]) -> NDArray[np.inexact]:
+    def corrected(self, lags: Numbers) -> Numbers:
         """Return lags, (n_signal, L), as if the filter took the same share of noise in all pixels."""
         return lags / self._share[:, None]
 
-    def of(self, lags: NDArray[np.inexact]) -> NDArray[np.float64]:
+    def of(self, lags: Numbers) -> NDArray[np.float64]:
         """Return the spectra, (n_signal, 2 L), of corrected lags; their mean over the bands is the power."""
-        parts: Any = lags.view(np.float64) if np.iscomplexobj(lags) else lags
+        parts = lags.view(np.float64)
         spectra: NDArray[np.float64] = parts @ self._of_parts
         return spectra
 
-    def weights_of_lags(self, weights: NDArray[np.float64]) -> NDArray[np.inexact]:
+    def weights_of_lags(self, weights: NDArray[np.float64]) -> Numbers:
         """Return a, (n_signal, L), so that Re sum_l conj(a_l) r_l of lags r is the weighted sum of the bands."""
-        lag_weights: NDArray[Any] = ((weights / self._divisor) @ self._transform.T.conj()) / self._share[
-            :, None
-        ]
+        lag_weights: Numbers = ((weights / self._divisor) @ self._transform.T.conj()) / self._share[:, None]
         return lag_weights if np.iscomplexobj(self.white_lags) else lag_weights.real
 
 
@@ -398,7 +397,7 @@ class Series:
     def _mean(self, clutter: Clutter, noise: NDArray[np.float64] | None = None) -> _Mean:
         """Return the mean of the blocks; its noise is by default from both halves."""
         sums, n_frames = self._halves(clutter), _projection_of(clutter).n_frames
-        lags: Any = sums.mean(slice(None), n_frames)
+        lags = sums.mean(slice(None), n_frames)
         if noise is None:
             # A pixel that only one half has counts in both.
             halves = [np.where(sums.counts[half] > 0, sums.mean(half, n_frames), lags) for half in HALVES]
@@ -463,12 +462,12 @@ def signal_image(
     return np.ascontiguousarray(geometry.image(grid.everywhere(values)), np.float32)
 
 
-def _leak(above_noise: NDArray[Any], clutter: Clutter) -> NDArray[Any]:
+def _leak(above_noise: Numbers, clutter: Clutter) -> Numbers:
     speckle = np.stack([clutter.grid.at_signal(half) for half in clutter.speckle])
     return leaked_tissue(above_noise, speckle, clutter.grid)
 
 
-def _share_of_white(lags: NDArray[Any], grid: Neighbourhood) -> float:
+def _share_of_white(lags: Numbers, grid: Neighbourhood) -> float:
     """Return the share of pixels whose neighbouring frames are uncorrelated in the power that stands out."""
     power = lags[:, 0].real
     return share_of_noise(power, np.abs(lags[:, 1]) < COHERENT * power, grid)

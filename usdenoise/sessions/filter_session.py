@@ -7,7 +7,7 @@ combination of their measures.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.errors import InputError
-from usdenoise.linalg.array_library import to_host
+from usdenoise.linalg.array_library import Numbers, to_host
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
@@ -62,7 +62,7 @@ Progress = tuple[Callable[..., None] | None, Callable[[int, int], None] | None]
 class FrameSink(Protocol):
     """Where filtered blocks go."""
 
-    def write(self, number: int, frames: NDArray[Any]) -> None:
+    def write(self, number: int, frames: Numbers) -> None:
         """Write a filtered block, (n, n_pixels)."""
 
     def has(self, number: int) -> bool:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames
 from usdenoise.pipeline.fit_result import FitResult
@@ -190,7 +191,7 @@ class SampledFrames:
 
     block: Block
     numbers: NDArray[np.intp]
-    values: NDArray[Any]
+    values: Numbers
     missing: NDArray[np.bool_]
 
     def share(self, share: float) -> "SampledFrames":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from usdenoise.blood.doppler import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch
-from usdenoise.linalg.array_library import to_host
+from usdenoise.linalg.array_library import Numbers, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
@@ -85,7 +85,7 @@ class MeasuredBlock:
     power: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     images: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     strongest: float = 0.0
-    frames: NDArray[Any] | None = None
+    frames: Numbers | None = None
 
 
 class BlockStore(Protocol):
@@ -100,7 +100,7 @@ class BlockStore(Protocol):
     def lags(self, number: int) -> BlockLags:
         """Return what the series adds up of a stored block."""
 
-    def array(self, number: int, name: str) -> NDArray[Any]:
+    def array(self, number: int, name: str) -> NDArray[np.floating]:
         """Return an array of a stored block: "power", "observed", or a flow image."""
 
     def findings(self, number: int) -> BlockFindings:
@@ -127,10 +127,10 @@ class BlocksInMemory:
         assert lags is not None
         return lags
 
-    def array(self, number: int, name: str) -> NDArray[Any]:
+    def array(self, number: int, name: str) -> NDArray[np.floating]:
         """Return an array of a stored block: "power", "observed", or a flow image."""
         block = self._blocks[number]
-        arrays: dict[str, NDArray[Any]] = {**block.images, "power": block.power}
+        arrays: dict[str, NDArray[np.float32]] = {**block.images, "power": block.power}
         return self.lags(number).observed if name == "observed" else arrays[name]
 
     def findings(self, number: int) -> BlockFindings:

@@ -7,12 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
@@ -112,7 +113,7 @@ class OnlineSession:
         n_blocks = len(self._state.lengths)
         return min(self._most_in_memory, delay_blocks(n_blocks)) if self._state.estimates.known else 1
 
-    def add(self, block: Acquisition | NDArray[Any], name: str = "") -> SessionUpdate:
+    def add(self, block: Acquisition | Numbers, name: str = "") -> SessionUpdate:
         """Filter a block, and return the update after it.
 
         Parameters

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, reference_of
-from usdenoise.linalg.array_library import dtype_of, to_host
+from usdenoise.linalg.array_library import Entry, Numbers, dtype_of, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
@@ -66,7 +65,7 @@ class Sample:
     blocks: list[Block]
     numbers: list[int]
     frames: list[NDArray[np.intp]]
-    values: NDArray[np.inexact]
+    values: Numbers
     missing: NDArray[np.bool_]
     consecutive: ConsecutiveFrames
 
@@ -76,11 +75,11 @@ class Sample:
         return np.cumsum([0, *map(len, self.frames)])
 
     @property
-    def parts(self) -> list[NDArray[np.inexact]]:
+    def parts(self) -> list[Numbers]:
         """The frames of each block, (n, n_pixels), views of `values`."""
         return self.parts_of(self.values)
 
-    def parts_of(self, values: NDArray[Any]) -> list[NDArray[Any]]:
+    def parts_of(self, values: NDArray[Entry]) -> list[NDArray[Entry]]:
         """Return views of the entries of each block."""
         return [values[first:stop] for first, stop in pairwise(self.edges.tolist())]
 
@@ -216,7 +215,7 @@ def _first_look(recording: Recording, options: DenoiseOptions, executor: Executo
 
 
 def look_at_block(
-    x: NDArray[Any], geometry: Geometry, options: DenoiseOptions, executor: Executor
+    x: Numbers, geometry: Geometry, options: DenoiseOptions, executor: Executor
 ) -> ConsecutiveFrames:
     """Return what the frames of a block show, by its estimate as a scan.
 
@@ -246,7 +245,7 @@ def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.i
     return np.flatnonzero(bad), Neighbourhood(~bad).filled(good)[bad.ravel()].astype(np.intp)
 
 
-def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[NDArray[np.inexact], NDArray[np.bool_]]:
+def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[Numbers, NDArray[np.bool_]]:
     """Return some frames of a block with values for missing entries, and which of these do not count, (n, n_pixels).
 
     Frames without data do not count, nor do pixels that miss more than MOST_MISSING of the others. The other values count
@@ -267,7 +266,7 @@ def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[NDArray[np.
 
 def picked_frames(
     item: tuple[Block, NDArray[np.intp]],
-) -> tuple[NDArray[np.inexact], NDArray[np.bool_]] | InputError:
+) -> tuple[Numbers, NDArray[np.bool_]] | InputError:
     """Return some frames of a block with values for missing entries, and which these are.
 
     It returns the error if they cannot be read, or if their power does not fit in single precision.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate
 from usdenoise.sessions.bad_blocks import (
     FEWEST_BLOCKS,
@@ -87,7 +88,7 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
     return np.ones(len(levels), bool)
 
 
-def _have_artefacts(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.bool_]:
+def _have_artefacts(found: ClutterEstimate, parts: Sequence[Numbers]) -> NDArray[np.bool_]:
     """Return the blocks whose sampled frames have unusual power that is in no component."""
     powers = _powers_beyond_rank(found, parts)
     if not powers.shape[1]:
@@ -96,7 +97,7 @@ def _have_artefacts(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> ND
     return np.array([bool(why) for why in find_bad_blocks(blocks)[0]], bool)
 
 
-def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[Numbers]) -> NDArray[np.float64]:
     """Return the power in the frames of each block that no component has, (n_blocks, n), in some of the pixels.
 
     Blocks without frames have NaN, and pixels with a missing entry in a frame that counts are excluded.
