@@ -12,7 +12,7 @@ from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.cli import console
 from usdenoise.cli.console import Console
-from usdenoise.cli.run import ProgressView
+from usdenoise.cli.job_view import JobView
 from usdenoise.errors import OptionError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -65,7 +65,7 @@ def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
     shown: list[str] = []
     monkeypatch.setattr(Console, "advance", lambda self, done, text="": shown.append(text))
-    narrator = ProgressView(Console(), 10)
+    narrator = JobView(Console(), 10)
     now[0] += 30
     narrator.blocks(1, 5)
     assert shown == ["1 of 5  about 2 min 0 s left"]

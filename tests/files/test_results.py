@@ -27,9 +27,9 @@ from usdenoise.files.file_state import sha256
 from usdenoise.files.matlab_writing import write_v73
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.jobs import run_job as job
-from usdenoise.jobs.job import NoProgress
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output
+from usdenoise.progress import Progress
 
 OPTIONS = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, seed=11)
 
@@ -330,7 +330,7 @@ def test_an_existing_result_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert all((out / name).read_bytes() != b"precious" for name in RESULTS)
 
 
-class AtStage(NoProgress):
+class AtStage(Progress):
     """A watcher that does something when a stage begins."""
 
     def __init__(self, stage: str, action: Callable[[], Any]) -> None:

@@ -13,8 +13,8 @@ from tests.cli.shared import QUICK, cli, refused
 from tests.jobs.inputs import WRITERS, write_npy
 from usdenoise.errors import InputError
 from usdenoise.files import open_input
-from usdenoise.jobs.job import NoProgress
 from usdenoise.jobs.run_job import run
+from usdenoise.progress import Progress
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -80,7 +80,7 @@ def test_a_file_of_an_input_that_changes_while_it_is_read(
 def test_a_stack_that_changes_while_it_is_read_is_not_filtered(tmp_path: Path) -> None:
     path, stages = write_npy(tmp_path), []
 
-    class Changing(NoProgress):
+    class Changing(Progress):
         def stage(self, name: str) -> None:
             stages.append(name)
 

@@ -9,7 +9,7 @@ import pytest
 import usdenoise.jobs.run_job as run_job
 from tests.jobs.inputs import stack, write_npy
 from usdenoise.errors import OutputError
-from usdenoise.jobs.job import NoProgress
+from usdenoise.progress import Progress
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -18,7 +18,7 @@ def test_a_second_run_of_the_same_results_is_refused_and_another_one_is_not(tmp_
     np.save(other, stack(seed=1))
     arguments: dict[str, Any] = {"reading": {"axes": "tzx"}, "overwrite": True}
 
-    class Second(NoProgress):
+    class Second(Progress):
         def stage(self, name: str) -> None:
             if name == "write":
                 with pytest.raises(OutputError, match=f"another .* '{path.stem}' is writing to the folder"):

@@ -22,11 +22,11 @@ from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.jobs import live_files, live_job, session_job
-from usdenoise.jobs.job import NoProgress
 from usdenoise.jobs.session_inputs import block_files
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output, SessionOptions
+from usdenoise.progress import LiveBlock, Progress
 from usdenoise.sessions import live_state
 from usdenoise.sessions.regions import WHOLE_IMAGE
 
@@ -323,9 +323,9 @@ def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_p
         drop(folder, number, made.blocks[number])
     changed: list[Path] = []
 
-    class Watch(NoProgress):
-        def live(self, update: SessionUpdate, blocks: live_files.LiveBlocks) -> None:
-            if update.number == 1:
+    class Watch(Progress):
+        def live(self, block: LiveBlock) -> None:
+            if block.number == 1:
                 changed.append(drop(folder, 1, made.blocks[9]))
 
     live = SessionOptions(live=True, until_idle_s=0.4)
@@ -419,10 +419,10 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
     (folder / "block 5.h5").write_bytes((folder / "block 4.h5").read_bytes()[:-5000])
     seen: list[Any] = []
 
-    class Watch(NoProgress):
-        def live(self, update: SessionUpdate, blocks: live_files.LiveBlocks) -> None:
-            seen.append((update.number, blocks.n_waiting, iio.imread(out / "latest.png").shape[2:]))
-            if update.number == 4:
+    class Watch(Progress):
+        def live(self, block: LiveBlock) -> None:
+            seen.append((block.number, block.n_waiting, iio.imread(out / "latest.png").shape[2:]))
+            if block.number == 4:
                 # As Ctrl-C does.
                 raise KeyboardInterrupt
 
@@ -479,9 +479,9 @@ def test_wrong_events_are_reported_at_once_and_change_no_series(made: Scan, tmp_
         drop(folder, number, made.blocks[number])
     remarks: list[list[str]] = []
 
-    class Watch(NoProgress):
-        def live(self, update: SessionUpdate, blocks: live_files.LiveBlocks) -> None:
-            remarks.append(blocks.remarks)
+    class Watch(Progress):
+        def live(self, block: LiveBlock) -> None:
+            remarks.append(list(block.remarks))
 
     live = SessionOptions(live=True, until_idle_s=0.3, events=str(events))
     quick: dict[str, Any] = {"options": FOUR, "output": BARE}

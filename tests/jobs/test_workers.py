@@ -23,12 +23,12 @@ from tests.sessions.scans import scan
 from tests.stacks import write_stack
 from usdenoise.errors import OptionError
 from usdenoise.jobs import scan_process, workers
-from usdenoise.jobs.job import NoProgress
 from usdenoise.jobs.session_job import run_session
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.jobs.workers import DEATHS, dask_client
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline import recording
+from usdenoise.progress import Progress
 
 N_SCANS = 2
 NO_PAGE = {"output": usdenoise.Output()}
@@ -262,7 +262,7 @@ def test_a_session_whose_scheduler_is_killed_goes_on(tmp_path, monkeypatch):
         write_stack(tmp_path / f"mouse/{number}.h5", block, frame_rate_hz=500.0)
     out, seen = tmp_path / "out", []
 
-    class Watch(NoProgress):
+    class Watch(Progress):
         def blocks(self, n_done, n_blocks):
             seen.append(n_done)
             if n_done == 4:

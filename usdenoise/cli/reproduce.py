@@ -9,6 +9,7 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, print_json, print_lines, two_columns, typed_command
 from usdenoise.cli.flags import GroupedCommand
+from usdenoise.cli.job_view import JobView
 from usdenoise.options import DenoiseOptions, JobOptions, ReproduceOptions
 
 
@@ -56,25 +57,13 @@ def command(
             f"unknown experiment '{unknown[0]}'; give all, or names of {', '.join(EXPERIMENTS)}"
         )
     chosen = list(EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
-    console.begin("experiments", len(chosen))
-    finished: list[str] = []
-
-    def advance(name: str) -> None:
-        finished.append(name)
-        console.advance(len(finished), f"{len(finished)}/{len(chosen)}")
-
-    try:
-        summary = reproduce(
-            chosen,
-            output,
-            Setup(values["n_seeds"], values["quick"], threads, console.say),
-            overwrite=values["overwrite"],
-            command=typed_command(),
-            on_done=advance,
-        )
-    except KeyboardInterrupt as error:
-        error.add_note(f"{len(finished)} of {len(chosen)} experiments are written")
-        raise
+    summary = reproduce(
+        chosen,
+        output,
+        Setup(values["n_seeds"], values["quick"], threads, JobView(console)),
+        overwrite=values["overwrite"],
+        command=typed_command(),
+    )
     console.show(summary, lambda: [*_claims(summary), f"the results are in {output}"])
 
 

@@ -8,7 +8,7 @@ import click
 from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, two_columns, typed_command
 from usdenoise.cli.flags import GroupedCommand, PathType
-from usdenoise.cli.run import ProgressView, show_summary
+from usdenoise.cli.job_view import JobView, show_summary
 from usdenoise.cli.shared_options import config_option
 from usdenoise.options import DenoiseOptions, Display, JobOptions, Output, SessionOptions
 
@@ -64,7 +64,7 @@ def command(paths: tuple[Path, ...], output: Path, console: Console, **values: A
         **arguments,
         session_options=session_options,
         command=typed_command(),
-        watcher=ProgressView(console, arguments["options"].iterations),
+        watcher=JobView(console, arguments["options"].iterations),
     )
     if "sequence" in report:
         show_summary(console, report)

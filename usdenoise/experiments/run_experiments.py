@@ -1,7 +1,7 @@
 """Repeat experiments of the paper and write a figure, the curves and a record for each."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
@@ -44,7 +44,6 @@ def reproduce(
     *,
     overwrite: bool = False,
     command: list[str] | None = None,
-    on_done: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Repeat experiments of the paper and write the results of each as soon as it is done.
 
@@ -56,13 +55,11 @@ def reproduce(
         Folder for ``<name>.png`` (the figure), ``<name>.csv`` (median and quartiles of the curves),
         ``<name>.json`` (the record with the claims), and for ultrasound ``<name>_power_doppler.png``.
     setup : Setup
-        Seeds, size and threads of the experiments.
+        Seeds, size and threads of the experiments, and what gets their progress.
     overwrite : bool
         Whether existing files may be replaced; by default they are refused.
     command : list of str, optional
         Command line that is written to the records; by default none is.
-    on_done : callable, optional
-        Function that is called with the name of each experiment once it is written.
 
     Returns
     -------
@@ -80,22 +77,28 @@ def reproduce(
         outputs = {name: stack.enter_context(OutputFolder(Path(folder), overwrite)) for name in names}
         paths = {name: _reserve(outputs[name], name) for name in names}
         done: dict[str, Any] = {}
-        for name in names:
-            began = time.perf_counter()
-            setup.say(f"{name}: {EXPERIMENTS[name].title}")
-            result = EXPERIMENTS[name].run(setup)
-            finals = {key: str(path) for key, path in zip(paths[name], outputs[name].finals, strict=True)}
-            done[name] = {
-                "title": result.title,
-                "claims": [claim.as_dict() for claim in result.claims],
-                "seconds": time.perf_counter() - began,
-                "output": finals,
-            }
-            provenance = record(command, dict(result.parameters), None)
-            _write_experiment(result, paths[name], {"name": name, **done[name], "provenance": provenance})
-            outputs[name].commit()
-            if on_done is not None:
-                on_done(name)
+        setup.progress.experiments(0, len(names))
+        n_written = 0
+        try:
+            for name in names:
+                began = time.perf_counter()
+                setup.progress.message(f"{name}: {EXPERIMENTS[name].title}")
+                result = EXPERIMENTS[name].run(setup)
+                finals = {key: str(path) for key, path in zip(paths[name], outputs[name].finals, strict=True)}
+                done[name] = {
+                    "title": result.title,
+                    "claims": [claim.as_dict() for claim in result.claims],
+                    "seconds": time.perf_counter() - began,
+                    "output": finals,
+                }
+                provenance = record(command, dict(result.parameters), None)
+                _write_experiment(result, paths[name], {"name": name, **done[name], "provenance": provenance})
+                outputs[name].commit()
+                n_written += 1
+                setup.progress.experiments(n_written, len(names))
+        except KeyboardInterrupt as error:
+            error.add_note(f"{n_written} of {len(names)} experiments are written")
+            raise
     claims = [claim for one in done.values() for claim in one["claims"]]
     held = sum(claim["held"] for claim in claims)
     return {"experiments": done, "claims": len(claims), "held": held}

@@ -1,6 +1,5 @@
 """What the user chooses for all experiments, and the clutter-filtered stack of the ultrasound experiments."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.tall_matrices import orthonormal, row_parts
 from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.progress import Progress
 from usdenoise.stack.acquisition import Acquisition
 
 LARGEST_SINGULAR_VALUE = 1e4
@@ -136,8 +136,8 @@ class Setup:
         default not.
     threads : int or None
         Number of threads of the ultrasound experiments; by default all processors.
-    say : callable
-        Function that is called with a message before each longer step; by default messages are dropped.
+    progress : Progress
+        Gets a message before each longer step, and the number of experiments that are done; by default nothing happens.
     outcomes : dict
         Results of the ultrasound runs so far, by method and sampling; at first none.
     """
@@ -145,7 +145,7 @@ class Setup:
     n_seeds: int | None = None
     quick: bool = False
     threads: int | None = None
-    say: Callable[[str], None] = lambda message: None
+    progress: Progress = field(default_factory=Progress)
     outcomes: dict[tuple[str, float], Any] = field(default_factory=dict)
 
     @property
@@ -157,6 +157,6 @@ class Setup:
     def stack(self) -> FilteredStack:
         """The stack of the ultrasound experiments, simulated once. Its number of components is the search rank."""
         shape = QUICK_SHAPE if self.quick else PAPER_SHAPE
-        self.say("drawing the phantom")
+        self.progress.message("drawing the phantom")
         with ThreadExecutor(self.threads) as executor:
             return draw_filtered_stack(shape, round(RANK * shape[-1] / PAPER_SHAPE[-1]), executor)

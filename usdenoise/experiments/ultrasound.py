@@ -145,7 +145,7 @@ def method_options(stack: FilteredStack) -> dict[str, dict[str, Any]]:
 def _outcome_of(setup: Setup, name: str, sampling: float) -> Outcome:
     # The two experiments share the runs at sampling 0.5.
     if (name, sampling) not in setup.outcomes:
-        setup.say(f"ultrasound: {name} at {100 * sampling:g} %")
+        setup.progress.message(f"ultrasound: {name} at {100 * sampling:g} %")
         setup.outcomes[name, sampling] = _solved(setup, name, sampling)
     outcome: Outcome = setup.outcomes[name, sampling]
     return outcome

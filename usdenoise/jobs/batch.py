@@ -29,7 +29,7 @@ from usdenoise.jobs.batch_table import (
     write_page,
     write_texts,
 )
-from usdenoise.jobs.job import NoProgress, expected_bytes
+from usdenoise.jobs.job import expected_bytes
 from usdenoise.jobs.scan_process import scan_words, scan_workers
 from usdenoise.jobs.workers import LOOK_S
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -136,6 +136,19 @@ class BatchWatcher(Protocol):
 
     def finished(self, row: Row) -> None:
         """Take the row of a scan that is done, failed, or skipped."""
+
+
+class Unwatched:
+    """A watcher of a batch that does nothing."""
+
+    def planned(self, rows: Mapping[Scan, Row]) -> None:
+        """Ignore the scans."""
+
+    def started(self, scan: Scan) -> None:
+        """Ignore a scan that is started."""
+
+    def finished(self, row: Row) -> None:
+        """Ignore the row of a scan."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +325,7 @@ def run_batch(  # noqa: PLR0913
     >>> report.all_done, report.rows[0].scan, str(report.rows[0].status)
     (True, 'scan.h5', 'done')
     """
-    began, folder, watcher = time.monotonic(), Path(folder), watcher or NoProgress()
+    began, folder, watcher = time.monotonic(), Path(folder), watcher or Unwatched()
     # The plan: without any scan, no folder is created
     job = _complete(arguments)
     options = requested(**job)

@@ -1,17 +1,16 @@
-"""A job: one acquisition, the folder of its results, the options between them, its progress and its memory."""
+"""A job: one acquisition, the folder of its results, the options between them, its times and its memory."""
 
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.files.bids import BidsName, tsv_text
 from usdenoise.files.file_state import files_of_report, size_on_disk
@@ -24,42 +23,8 @@ from usdenoise.options.job_options import Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
-from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.provenance import to_json
 from usdenoise.system.resources import HELD_CHUNKS, PROCESS_BYTES, available_bytes, held_bytes
-
-if TYPE_CHECKING:
-    from usdenoise.jobs.live_files import LiveBlocks
-    from usdenoise.sessions.live_state import SessionUpdate
-
-
-class Watcher(Protocol):
-    """An object whose methods a job calls while it runs."""
-
-    def stage(self, name: str) -> None:
-        """Note that a stage begins: "load", "solve" or "write"."""
-
-    def read(self, done: int, total: int) -> None:
-        """Note how many bytes of the acquisition are read, of how many."""
-
-    def loaded(self, stack: GriddedStack) -> None:
-        """Note that the acquisition was read, or the geometry of a session."""
-
-    def iteration(self, line: Iteration) -> None:
-        """Note that the solver made a step."""
-
-    def blocks(self, done: int, total: int) -> None:
-        """Note how many blocks of a session are done, of how many."""
-
-    def live(self, update: "SessionUpdate", blocks: "LiveBlocks") -> None:
-        """Note the state of a live session after a block, and the blocks that are still to come."""
-
-
-class NoProgress:
-    """A watcher of any job or batch that does nothing."""
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *event: None
 
 
 @dataclass(frozen=True, kw_only=True)

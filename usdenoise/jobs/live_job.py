@@ -16,9 +16,9 @@ from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import write_result
-from usdenoise.jobs.job import Watcher
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.options.job_options import Display
+from usdenoise.progress import LiveBlock, Progress
 from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
 from usdenoise.report.pictures import activation_picture, power_doppler_picture
@@ -49,7 +49,7 @@ MOST_LATE_S, LEAST_PAGE_S, PAGE_SHARE = 1.0, 1.0, 0.1
 time that pages may take."""
 
 
-def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watcher: Watcher) -> "LivePages":
+def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watcher: Progress) -> "LivePages":
     """Show the blocks of a session as they come, until it ends or SIGINT comes.
 
     Parameters
@@ -62,7 +62,7 @@ def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watche
         Folder of the results. It gets the picture of the last block, the page, and the file of the series so far.
     display : Display
         How pictures look.
-    watcher : Watcher
+    watcher : Progress
         Its method `live` is called after each block.
 
     Returns
@@ -77,7 +77,19 @@ def follow(blocks: LiveBlocks, stem: str, folder: Path, display: Display, watche
     try:
         for update in blocks:
             pages.show(update, blocks)
-            watcher.live(update, blocks)
+            watcher.live(
+                LiveBlock(
+                    number=update.number,
+                    name=update.name,
+                    why=update.why,
+                    motion=update.motion[-1],
+                    blood_to_noise_db=update.blood_to_noise_db,
+                    unsteadiness=update.unsteadiness,
+                    n_waiting=blocks.n_waiting,
+                    seconds=blocks.seconds,
+                    remarks=blocks.remarks,
+                )
+            )
             pages.write_if_due(update, blocks)
     except KeyboardInterrupt as error:
         if isinstance(error, Terminated) and error.number != signal.SIGINT:

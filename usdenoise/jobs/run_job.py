@@ -17,7 +17,7 @@ from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import file_recording, lines_recording
 from usdenoise.files.results import write_result
-from usdenoise.jobs.job import Job, NoProgress, Results, StageClock, Watcher, scratch_folder
+from usdenoise.jobs.job import Job, Results, StageClock, scratch_folder
 from usdenoise.jobs.main_file import check_stack_names, main_content, main_files
 from usdenoise.jobs.products import PRODUCTS, activations_on_page, pictures_on_page, product_files
 from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_spectra, was_stopped
@@ -26,6 +26,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
 from usdenoise.pipeline.denoise import denoise_frames
 from usdenoise.pipeline.recording import array_recording
+from usdenoise.progress import Progress
 from usdenoise.report.page_content import page_of
 from usdenoise.report.panels import load_libraries
 from usdenoise.report.record import InputRecord
@@ -36,7 +37,7 @@ from usdenoise.system.provenance import requested, software
 from usdenoise.system.resources import release_freed_memory
 
 
-def filter_acquisition(job: Job, watcher: Watcher, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
+def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
     """Read and filter an acquisition, and return its images and the record of its file.
 
     A stack that does not fit into memory, or that workers filter, is read chunk by chunk in each pass, if the file has
@@ -46,7 +47,7 @@ def filter_acquisition(job: Job, watcher: Watcher, clock: StageClock) -> tuple[R
     ----------
     job : Job
         The job.
-    watcher : Watcher
+    watcher : Progress
         Its methods are called as the work proceeds.
     clock : StageClock
         Gets the seconds of the stages.
@@ -82,7 +83,7 @@ def filter_acquisition(job: Job, watcher: Watcher, clock: StageClock) -> tuple[R
                 # A change of the file while it was read is reported before the filtering, which does not use the file.
                 source.check_unchanged()
                 source.close()
-            watcher.loaded(recording.geometry)
+            watcher.assumed(recording.geometry.assumptions)
         watcher.stage("solve")
         with dask_executor(job.dask, job.options.threads) as executor:
             result = denoise_frames(
@@ -122,7 +123,7 @@ def run(  # noqa: PLR0913
     dask: str | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
-    watcher: Watcher | None = None,
+    watcher: Progress | None = None,
 ) -> dict[str, Any]:
     """Denoise one acquisition file and write the results.
 
@@ -155,7 +156,7 @@ def run(  # noqa: PLR0913
         Whether existing results may be replaced; by default False.
     command : list of str, optional
         The command line, for the record.
-    watcher : Watcher, optional
+    watcher : Progress, optional
         Its methods are called as the job proceeds; by default nothing is called.
 
     Returns
@@ -195,10 +196,10 @@ def run(  # noqa: PLR0913
     )
     # Other acquisitions may be filtered into the same folder at the same time.
     with locked(job.folder, job.stem):
-        return carry_out(job, overwrite, watcher or NoProgress())
+        return carry_out(job, overwrite, watcher or Progress())
 
 
-def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
+def carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
     """Filter an acquisition or a session, and write its results, all of them or none.
 
     Parameters
@@ -207,7 +208,7 @@ def carry_out(job: Job, overwrite: bool, watcher: Watcher) -> dict[str, Any]:
         The job.
     overwrite : bool
         Whether existing results may be replaced.
-    watcher : Watcher
+    watcher : Progress
         Its methods are called as the job proceeds.
 
     Returns

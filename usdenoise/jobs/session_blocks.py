@@ -15,7 +15,7 @@ from usdenoise.files.file_state import sha256
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.jobs.job import Job, StageClock, Watcher
+from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.main_file import block_file_name, write_block
 from usdenoise.jobs.session_inputs import BlocksOfFiles
 from usdenoise.jobs.workers import dask_executor
@@ -23,6 +23,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
+from usdenoise.progress import Progress
 from usdenoise.report.record import BlockRecord, InputRecord
 from usdenoise.report.result_record import input_record
 from usdenoise.report.series import (
@@ -42,7 +43,7 @@ from usdenoise.system.provenance import requested, software, to_json
 from usdenoise.system.resources import run_in_background
 
 
-def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
+def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
     """Filter the blocks of a session, and return their series and the record of the files.
 
     The measurements of a block are stored beside the results at once, so that the same command resumes after it was
@@ -52,7 +53,7 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
     ----------
     job : Job
         The job.
-    watcher : Watcher
+    watcher : Progress
         Its methods are called as the work proceeds.
     clock : StageClock
         Gets the seconds of the stages.
@@ -70,8 +71,8 @@ def filter_blocks(job: Job, watcher: Watcher, clock: StageClock) -> tuple[Result
     with blocks:
         # Times without starts are no note, but a doubt, if there are events.
         is_doubt = {NO_STARTS} if events else set[str]()
-        notes = tuple(note for note in recording.geometry.assumptions if note not in is_doubt)
-        watcher.loaded(replace(recording.geometry, assumptions=notes))
+        notes = [note for note in recording.geometry.assumptions if note not in is_doubt]
+        watcher.assumed(notes)
         one = len(job.paths) == 1
         digest = run_in_background(lambda: sha256(job.path)) if one else None
         paths = [str(path) for path in job.paths]

@@ -8,7 +8,7 @@ from typing import Any
 from usdenoise.errors import InputError, OptionError, cause_of
 from usdenoise.files.bids import bids_name
 from usdenoise.files.output_folder import OutputFolder
-from usdenoise.jobs.job import Job, NoProgress, Watcher
+from usdenoise.jobs.job import Job
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import LivePages, follow
 from usdenoise.jobs.run_job import carry_out
@@ -16,6 +16,7 @@ from usdenoise.jobs.session_call import live_session
 from usdenoise.jobs.session_inputs import block_files, check_apart, only_folder, with_own_window
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output, SessionOptions
+from usdenoise.progress import Progress
 from usdenoise.system.processes import locked
 
 
@@ -34,7 +35,7 @@ def run_session(  # noqa: PLR0913
     reading: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
-    watcher: Watcher | None = None,
+    watcher: Progress | None = None,
 ) -> dict[str, Any]:
     """Filter a session, and write its series and what belongs to it.
 
@@ -70,7 +71,7 @@ def run_session(  # noqa: PLR0913
     """
     root, session_options = Path(folder), session_options or SessionOptions()
     options, display, output = options or DenoiseOptions(), display or Display(), output or Output()
-    watcher, live_pages = watcher or NoProgress(), None
+    watcher, live_pages = watcher or Progress(), None
     how: dict[str, Any] = {
         "root": root,
         "options": options,
@@ -128,7 +129,7 @@ def run_session(  # noqa: PLR0913
         return _final_series(job, overwrite, watcher, live_pages)
 
 
-def _final_series(job: Job, overwrite: bool, watcher: Watcher, live_pages: LivePages) -> dict[str, Any]:
+def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: LivePages) -> dict[str, Any]:
     """Return the report of the final series of a live session, or its live results if its files are removed meanwhile.
 
     Events that are wrong take no series: it is then without activation maps.

@@ -25,7 +25,7 @@ from usdenoise.errors import OutputError
 from usdenoise.jobs import batch
 from usdenoise.jobs.batch import plan_batch, run_batch, scans_side_by_side
 from usdenoise.jobs.batch_table import Scan
-from usdenoise.jobs.job import NoProgress, expected_bytes
+from usdenoise.jobs.job import expected_bytes
 from usdenoise.report import result_pictures
 from usdenoise.report.pages import Row
 
@@ -218,7 +218,7 @@ def test_changed_options_inputs_reports_and_versions_are_run_again(mine: tuple[P
 # ---------------------------------------------------------------- while it runs
 
 
-class Look(NoProgress):
+class Look(batch.Unwatched):
     """A watcher that reads the page and the table when a scan has ended, before they are written again."""
 
     def __init__(self, out: Path) -> None:

@@ -1,0 +1,77 @@
+"""The events by which long work reports its progress, each a method of :class:`Progress`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from usdenoise.completion.solve import Iteration
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveBlock:
+    """A live session after a block.
+
+    Attributes
+    ----------
+    number : int
+        Number of the block, counted from 0.
+    name : str
+        Name of the block.
+    why : str
+        Why the block is bad, in words; empty if it is good.
+    motion : float
+        Largest displacement of the image in the block, in pixels.
+    blood_to_noise_db : float or None
+        Blood over noise; None without blood.
+    unsteadiness : float or None
+        Relative variation of the blood power so far; None if it is not known yet.
+    n_waiting : int
+        Files that are there and not yet filtered.
+    seconds : float
+        Seconds from when the file of the block had changed for the last time until it was shown.
+    remarks : sequence of str
+        Sentences on the files and maps so far.
+    """
+
+    number: int
+    name: str
+    why: str
+    motion: float
+    blood_to_noise_db: float | None
+    unsteadiness: float | None
+    n_waiting: int
+    seconds: float
+    remarks: Sequence[str]
+
+
+class Progress:
+    """The progress of a job, a session or experiments: work calls a method for each event, and nothing happens.
+
+    A subclass overrides the events that it shows. A function that reports a single event takes a callable, such as the
+    method `iteration` of an object.
+    """
+
+    def stage(self, name: str) -> None:
+        """Begin a stage: "load", "solve" or "write"."""
+
+    def read(self, done: int, total: int) -> None:
+        """Report how many bytes of the acquisition are read, of how many."""
+
+    def assumed(self, assumptions: Sequence[str]) -> None:
+        """Report what is assumed about the acquisition, or the session, that was read, in sentences."""
+
+    def iteration(self, line: "Iteration") -> None:
+        """Report a step of the solver."""
+
+    def blocks(self, done: int, total: int) -> None:
+        """Report how many blocks of a session are done, of how many."""
+
+    def live(self, block: LiveBlock) -> None:
+        """Report a block of a live session."""
+
+    def experiments(self, done: int, total: int) -> None:
+        """Report how many experiments are done, of how many."""
+
+    def message(self, text: str) -> None:
+        """Report the next longer step in words."""
