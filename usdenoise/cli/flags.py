@@ -2,25 +2,14 @@
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from usdenoise.options import (
-    BatchOptions,
-    CompareOptions,
-    DenoiseOptions,
-    Display,
-    JobOptions,
-    Output,
-    PhantomSettings,
-    ReadOptions,
-    ReproduceOptions,
-    SessionOptions,
-)
+from usdenoise import options
 from usdenoise.options.declaration import NAMES, NUMBER, PATH, TEXT, WHOLE, Group, Option, flag
 
 
@@ -31,21 +20,13 @@ class _Flags(dict[str, str]):
         return flag(name)
 
 
-_CLASSES = (
-    PhantomSettings,
-    SessionOptions,
-    ReadOptions,
-    BatchOptions,
-    CompareOptions,
-    ReproduceOptions,
-    JobOptions,
-    DenoiseOptions,
-    Output,
-    Display,
-)
-
 FLAGS: Mapping[str, str] = _Flags(
-    {declared.name: declared.flag for options in _CLASSES for declared in options.declared.values()}
+    {
+        declared.name: declared.flag
+        # A setting of a phantom comes first: its flag is the one of another option of the same name.
+        for name in sorted(options.__all__, key=lambda name: name != "PhantomSettings")
+        for declared in vars(options)[name].declared.values()
+    }
 )
 """Flags by the names of their parameters."""
 
@@ -97,7 +78,7 @@ class ValueType(click.ParamType):  # type: ignore[type-arg]
         several = self._declared.kind is NAMES
         before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
         words = (*self._declared.words, *self._declared.choices)
-        return _items(before + comma + word for word in words if word.startswith(last))
+        return [CompletionItem(before + comma + word) for word in words if word.startswith(last)]
 
 
 class KeyType(click.ParamType):  # type: ignore[type-arg]
@@ -131,7 +112,7 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the keys that begin so."""
-        return _items(f"{key}=" for key in self._keys if key.startswith(incomplete))
+        return [CompletionItem(f"{key}=") for key in self._keys if key.startswith(incomplete)]
 
 
 def type_of(declared: Option) -> click.ParamType:  # type: ignore[type-arg]
@@ -149,10 +130,6 @@ def type_of(declared: Option) -> click.ParamType:  # type: ignore[type-arg]
         least = 0 if declared.positive else declared.least
         return click.FloatRange(least, declared.most, min_open=declared.positive)
     return ValueType(declared)
-
-
-def _items(texts: Iterable[str]) -> list[CompletionItem]:
-    return [CompletionItem(text) for text in texts]
 
 
 _SHORT_DEFAULT = re.compile(r"\[default: [^]]{1,20}\]")

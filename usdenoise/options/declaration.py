@@ -6,7 +6,7 @@ import numbers
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import KW_ONLY, Field, dataclass, field
+from dataclasses import KW_ONLY, Field, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -23,7 +23,7 @@ class Kind:
     form : str
         What a text has to be, in words.
     parse : callable
-        Turns a text into a value of Python. Raises a ValueError if it cannot.
+        Turns a text into a value of Python. Raises a ValueError or a LookupError if it cannot.
     accept : callable
         Returns a value of Python in its one form. Raises a ValueError or a TypeError for a value of another kind.
     metavar : str
@@ -33,49 +33,50 @@ class Kind:
     """
 
     form: str
-    parse: Callable[[str], Any]
+    parse: Callable[[str], object]
     accept: Callable[[Any], Any]
     metavar: str = ""
     python_form: str = ""
 
 
-def _accept_text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
-def _parse_truth(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError
-    return text.lower() == "true"
-
-
-def _accept_truth(value: Any) -> bool:
+def _truth(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError
     return value
 
 
-def _accept_whole(value: Any) -> int:
+def _whole(value: Any) -> int:
     if isinstance(value, bool):
         raise TypeError
     return operator.index(value)
 
 
-def _accept_real(value: Any) -> float:
+def _real(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError
     return float(value)
 
 
-TEXT = Kind("text", str, _accept_text, "TEXT")
-SWITCH = Kind("true or false", _parse_truth, _accept_truth, "true|false", "True or False")
-WHOLE = Kind("a whole number", int, _accept_whole, "N")
-NUMBER = Kind("a number", float, _accept_real, "X")
+TEXT = Kind("text", str, _text, "TEXT")
+SWITCH = Kind(
+    "true or false",
+    lambda text: {"true": True, "false": False}[text.lower()],
+    _truth,
+    "true|false",
+    "True or False",
+)
+WHOLE = Kind("a whole number", int, _whole, "N")
+NUMBER = Kind("a number", float, _real, "X")
+PATH = Kind("a path", Path, Path, "FILE")
 
-KINDS = {str: TEXT, bool: SWITCH, int: WHOLE, float: NUMBER}
-"""Kinds by the type of a field."""
+KINDS = {int: WHOLE, float: NUMBER, bool: SWITCH, str: TEXT}
+"""Kinds by the type of a field; the first one that a field can have is its kind."""
 
 
 SCALES = (1e-6, 1e12)
@@ -83,25 +84,24 @@ SCALES = (1e-6, 1e12)
 hand, and no library draws their pictures and times."""
 
 
-def _parse_names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",")]
-
-
-def _accept_names(value: Any) -> tuple[str, ...]:
+def _names(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not value:
         raise TypeError
-    return tuple(_accept_text(name) for name in value)
+    return tuple(map(_text, value))
 
 
-def _accept_device(value: Any) -> str:
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", _accept_text(value)):
+NAMES = Kind(
+    "names with commas", lambda text: [name.strip() for name in text.split(",")], _names, "NAME[,NAME]"
+)
+
+
+def _device(value: object) -> str:
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name := _text(value)):
         raise ValueError
-    return str(value)
+    return name
 
 
-DEVICE = Kind("cpu, cuda or cuda:N", str, _accept_device, "DEVICE")
-
-NAMES = Kind("names with commas", _parse_names, _accept_names, "NAME[,NAME]")
+DEVICE = Kind("cpu, cuda or cuda:N", str, _device, "DEVICE")
 
 
 def positive_numbers(
@@ -129,20 +129,22 @@ def positive_numbers(
     words = "positive numbers" + ("" if within is None else f" from {within[0]:g} to {within[1]:g}")
     least, most = within or (0, math.inf)
 
-    def parse(text: str) -> list[Any]:
-        return [element.parse(part) for part in text.lower().split(separator)]
-
-    def accept(value: Any) -> tuple[Any, ...]:
+    def accept(value: Any) -> tuple[float, ...]:
         values = [value] if isinstance(value, numbers.Real) else value
-        accepted = tuple(element.accept(number) for number in values)
+        accepted: tuple[float, ...] = tuple(map(element.accept, values))
         if len(accepted) not in counts or not all(
             0 < number < math.inf and least <= number <= most for number in accepted
         ):
             raise ValueError
         return accepted
 
-    in_python = f"{' or '.join(map(str, counts))} {words}"
-    return Kind(f"{form} in {words}", parse, accept, form, in_python)
+    return Kind(
+        f"{form} in {words}",
+        lambda text: list(map(element.parse, text.lower().split(separator))),
+        accept,
+        form,
+        f"{' or '.join(map(str, counts))} {words}",
+    )
 
 
 def tagged_number(
@@ -162,12 +164,12 @@ def tagged_number(
         Names without a number; none by default.
     """
 
-    def accept(value: Any) -> str:
+    def accept(value: object) -> str:
+        name, colon, text = _text(value).partition(":")
         if value in names:
-            return str(value)
-        name, colon, text = _accept_text(value).partition(":")
+            return name
         least, most = bounds.get(name, (math.inf, -math.inf))
-        number = element.parse(text)
+        number = element.accept(element.parse(text))
         if not (colon and least <= number <= most):
             raise ValueError
         return f"{name}:{number:g}"
@@ -175,25 +177,24 @@ def tagged_number(
     return Kind(form, str, accept, form)
 
 
-def _parse_frames(text: str) -> slice:
-    numbers_or_none = [int(part) if part else None for part in text.split(":")]
-    if len(numbers_or_none) not in (2, 3):
+def _frames_of_text(text: str) -> slice:
+    ends = [int(part) if part else None for part in text.split(":")]
+    if len(ends) not in (2, 3):
         raise ValueError
-    return slice(*numbers_or_none)
+    return slice(*ends)
 
 
-def _accept_frames(value: Any) -> slice:
+def _frames(value: object) -> slice:
     if not isinstance(value, slice):
         raise TypeError
-    return slice(
-        *(None if part is None else _accept_whole(part) for part in (value.start, value.stop, value.step))
-    )
+    ends = (value.start, value.stop, value.step)
+    return slice(*(None if end is None else _whole(end) for end in ends))
 
 
 FRAMES = Kind(
     "A:B or A:B:S, for example 0:400",
-    _parse_frames,
-    _accept_frames,
+    _frames_of_text,
+    _frames,
     "A:B[:S]",
     "a slice of whole numbers, such as slice(0, 400)",
 )
@@ -203,76 +204,59 @@ _MOST_FRAMES = 10_000_000
 """Most frames that a list may name: an hour at 2.8 kHz. The numbers of more would take gigabytes."""
 
 
-def _parse_frame_numbers(text: str) -> list[int]:
+def _frame_numbers_of_text(text: str) -> list[int]:
     frame_numbers: list[int] = []
     for part in text.split(","):
         first, colon, stop = part.partition(":")
-        numbers = range(int(first), int(stop) if colon else int(first) + 1)
-        if numbers.stop > _MOST_FRAMES:
+        end = int(stop) if colon else int(first) + 1
+        if end > _MOST_FRAMES:
             raise ValueError
-        frame_numbers += numbers
+        frame_numbers += range(int(first), end)
     return frame_numbers
 
 
-def _accept_frame_numbers(value: Any) -> tuple[int, ...]:
-    frame_numbers = {
-        _accept_whole(number) for number in ([value] if isinstance(value, numbers.Real) else value)
-    }
+def _frame_numbers(value: Any) -> tuple[int, ...]:
+    frame_numbers = set(map(_whole, [value] if isinstance(value, numbers.Real) else value))
     if not frame_numbers or min(frame_numbers) < 0:
         raise ValueError
     return tuple(sorted(frame_numbers))
 
 
-FRAME_NUMBERS = Kind("frame numbers such as 3,17,40:45", _parse_frame_numbers, _accept_frame_numbers, "LIST")
+FRAME_NUMBERS = Kind("frame numbers such as 3,17,40:45", _frame_numbers_of_text, _frame_numbers, "LIST")
 """Frame numbers, counted from 0; the end of a range is excluded."""
 
 
-def _parse_levels(text: str) -> float | tuple[float, ...]:
-    levels = tuple(float(part) for part in text.split(","))
-    return levels[0] if len(levels) == 1 else levels
-
-
-def _accept_levels(value: Any) -> float | tuple[float, float]:
-    if isinstance(value, numbers.Real):
-        level = _accept_real(value)
-        if not 0 < level < math.inf:
-            raise ValueError
-        return level
-    low, high = (_accept_real(level) for level in value)
+def _levels(value: Any) -> float | tuple[float, float]:
+    is_range = isinstance(value, numbers.Real)
+    low, high = map(_real, (0.0, value) if is_range else value)
     if not -math.inf < low < high < math.inf:
         raise ValueError
-    return low, high
+    return high if is_range else (low, high)
 
 
 LEVELS = Kind(
     "a positive number, or MIN,MAX with MIN below MAX",
-    _parse_levels,
-    _accept_levels,
+    lambda text: tuple(map(float, text.split(","))) if "," in text else float(text),
+    _levels,
     "DB|MIN,MAX",
     "a positive number, or (low, high) with low below high",
 )
 """A range below the maximum in dB, or two levels in dB."""
 
-
-FILM = Kind("gif, which programs such as ffmpeg convert to MP4", str, _accept_text, "gif")
-
-
-PATH = Kind("a path", Path, Path, "FILE")
+FILM = replace(TEXT, form="gif, which programs such as ffmpeg convert to MP4", metavar="gif")
 
 
-def _parse_size(text: str) -> int:
+def _size(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
         raise ValueError
     return int(float(match[1]) * 1024 ** " KMGT".index(match[2].upper() or " "))
 
 
-BYTES = Kind(
-    "a size, for example 600M or 2.5G", _parse_size, _accept_whole, "BYTES", "a whole number of bytes"
-)
+BYTES = Kind("a size, for example 600M or 2.5G", _size, _whole, "BYTES", "a whole number of bytes")
 
 
-def _parse_pair(text: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     if not (name and value):
         raise ValueError
@@ -280,11 +264,7 @@ def _parse_pair(text: str) -> tuple[str, str]:
 
 
 NAMED_REGION = Kind(
-    "NAME=REGION, for example cortex=rect:10,20,30,60",
-    _parse_pair,
-    tuple,
-    "NAME=REGION",
-    "a name and a region",
+    "NAME=REGION, for example cortex=rect:10,20,30,60", _pair, tuple, "NAME=REGION", "a name and a region"
 )
 
 
@@ -356,7 +336,7 @@ class Option:
 
     name: str
     kind: Kind
-    default: Any
+    default: object
     _: KW_ONLY
     group: Group
     help: str
@@ -395,7 +375,7 @@ class Option:
         """What a value of Python has to be, in words."""
         return self.form(self.kind.python_form or self.kind.form)
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> object:
         """Return the value of a text of the command line.
 
         Raises
@@ -405,7 +385,7 @@ class Option:
         """
         try:
             return self._accepted(text if text in self.words else self.kind.parse(text))
-        except TypeError as error:
+        except (TypeError, LookupError) as error:
             raise ValueError from error
 
     def checked(self, value: Any) -> Any:
@@ -426,22 +406,19 @@ class Option:
             problem = f"{value!r} is not valid; it must be {self.python_form}"
             raise OptionError(problem, option=self.name) from None
 
-    def _accepted(self, value: Any) -> Any:
+    def _accepted(self, value: object) -> object:
         if isinstance(value, str) and value in self.words:
             return value
         accepted = self.kind.accept(value)
         if self.choices and not set(accepted if self.kind is NAMES else [accepted]) <= set(self.choices):
             raise ValueError
-        if isinstance(accepted, int | float) and not self._is_in_range(accepted):
-            raise ValueError
-        return accepted
-
-    def _is_in_range(self, number: float) -> bool:
         is_bounded = self.positive or self.least is not None or self.most is not None
-        low = -math.inf if self.least is None else self.least
-        high = math.inf if self.most is None else self.most
-        is_inside = low <= number <= high and math.isfinite(number) and not (self.positive and number <= 0)
-        return is_inside or not is_bounded
+        if is_bounded and isinstance(accepted, int | float):
+            low = -math.inf if self.least is None else self.least
+            high = math.inf if self.most is None else self.most
+            if not (low <= accepted <= high and math.isfinite(accepted)) or (self.positive and accepted <= 0):
+                raise ValueError
+        return accepted
 
 
 def option(default: Any, help: str, **settings: Any) -> Any:
@@ -487,11 +464,18 @@ class Options:
 
     def __init_subclass__(cls, group: Group) -> None:
         super().__init_subclass__()
-        cls.declared = {
-            name: _declared(name, cls.__annotations__[name], group, value)
-            for name, value in vars(cls).items()
-            if isinstance(value, Field)
-        }
+        fields = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
+        declared: dict[str, Option] = {}
+        for name, entry in fields.items():
+            settings: dict[str, Any] = {"group": group, **entry.metadata}
+            annotation = cls.__annotations__[name]
+            types = get_args(annotation) or (annotation,)
+            kind = settings.pop("kind", None) or next(KINDS[each] for each in KINDS if each in types)
+            if settings["group"] in KEY_FLAGS:
+                settings["flag"] = f"{KEY_FLAGS[settings['group']][0]} {name}"
+            settings.setdefault("flag", flag(f"no_{name}" if entry.default is True else _UNIT.sub("", name)))
+            declared[name] = Option(name, kind, entry.default, **settings)
+        cls.declared = declared
         # The fields document themselves, so that help() shows the same as the command line.
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nAttributes\n----------\n" + "\n".join(
             f"{entry.name} : {entry.python_form}; by default {entry.default!r}\n"
@@ -512,19 +496,6 @@ class Options:
         OptionError
             If they contradict each other.
         """
-
-
-def _declared(name: str, annotation: Any, group: Group, declared: "Field[Any]") -> Option:
-    settings = {"group": group, **declared.metadata}
-    types = get_args(annotation) or (annotation,)
-    kind = settings.pop("kind", None) or next(
-        KINDS[kind] for kind in (int, float, bool, str) if kind in types
-    )
-    if settings["group"] in KEY_FLAGS:
-        settings["flag"] = f"{KEY_FLAGS[settings['group']][0]} {name}"
-    default_flag = f"no_{name}" if declared.default is True else _UNIT.sub("", name)
-    settings.setdefault("flag", flag(default_flag))
-    return Option(name, kind, declared.default, **settings)
 
 
 def flag(name: str) -> str:
