@@ -47,6 +47,13 @@ PAPER_TAU = 0.32
 alpha, tau fits stacks of every size."""
 
 
+Matrix = NDArray[np.inexact]
+"""The Casorati matrix of a stack, (n_pixels, n_frames), real or complex."""
+
+Image = NDArray[np.floating]
+"""An image, or its values in the pixels with a signal."""
+
+
 @dataclass(frozen=True)
 class Filtered:
     """Output of one clutter filter: the filtered stack, its images, and numbers on how it was computed.
@@ -70,9 +77,9 @@ class Filtered:
         Why the filter stopped, or which filter it is.
     """
 
-    matrix: NDArray[Any]
-    power: NDArray[Any]
-    blood_power: NDArray[Any]
+    matrix: Matrix
+    power: Image
+    blood_power: Image
     rank: int | None = None
     low_cutoff: int | None = None
     held_out_rmse: float | None = None
@@ -85,14 +92,8 @@ def run_filter(name: str, stack: Acquisition, options: DenoiseOptions) -> Filter
     """Filter a stack, which stays unchanged, by one of :data:`CLUTTER_FILTERS` with the shared options."""
     if name in BASELINES:
         return _run_baseline(BASELINES[name], stack, options)
-    return _run_denoise(stack, options, **_DENOISE[name])
-
-
-def _run_denoise(
-    stack: Acquisition, options: DenoiseOptions, preset: str | None = None, **changed: Any
-) -> Filtered:
-    shared = {name: getattr(options, name) for name in SHARED}
-    result = denoise(stack, options=make_options(preset, **shared, **changed))
+    shared = {option: getattr(options, option) for option in SHARED}
+    result = denoise(stack, options=make_options(**{**shared, **_DENOISE[name]}))
     solution, low = result.solution, result.options.low_cutoff
     return Filtered(
         matrix=result.acquisition.frames.T,
@@ -107,7 +108,7 @@ def _run_denoise(
     )
 
 
-Baseline = Callable[[NDArray[Any], Neighbourhood, DenoiseOptions, Executor], Filtered]
+Baseline = Callable[[Matrix, Neighbourhood, DenoiseOptions, Executor], Filtered]
 """A filter of the pixels with a signal, (n_pixels, n_frames). It may overwrite their rows."""
 
 
@@ -141,20 +142,20 @@ def _required_number(options: DenoiseOptions, name: str) -> int:
     return value
 
 
-def _rsvd(matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
+def _rsvd(matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     rng = RandomStream.RANGE_FINDER.generator(options.seed)
     rank = min(_required_number(options, "rank"), *matrix.shape)
     return keep_band(matrix, grid, options, executor, randomized_svd(matrix, rank, executor, rng))
 
 
-def _rpca(matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
+def _rpca(matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     low_rank, iterations, mismatch = robust_pca(matrix, executor)
     filtered = keep_band(matrix, grid, options, executor, low_rank)
     return replace(filtered, iterations=iterations, note=f"mismatch {mismatch:.1e}")
 
 
 def keep_band(
-    matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor, model: LowRank
+    matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, executor: Executor, model: LowRank
 ) -> Filtered:
     """Keep the shared band of some components, as `usdenoise run` does."""
     low, high = _required_number(options, "low_cutoff"), options.high_cutoff
@@ -183,27 +184,23 @@ def keep_band(
     )
 
 
-def _highpass(
-    matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor
-) -> Filtered:
+def _highpass(matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     cutoff = end_of_clutter(matrix, _required_number(options, "low_cutoff"))
     filtered = _filter_in_time(matrix, grid, executor, partial(highpass, cutoff=cutoff))
     return replace(filtered, note=f"order 4, {cutoff:.3g} cycles per frame, where the clutter ends")
 
 
-def _polynomial(
-    matrix: NDArray[Any], grid: Neighbourhood, options: DenoiseOptions, executor: Executor
-) -> Filtered:
+def _polynomial(matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     order = _required_number(options, "low_cutoff") - 1
     filtered = _filter_in_time(matrix, grid, executor, partial(polynomial, order=order))
     return replace(filtered, note=f"order {order}")
 
 
 def _filter_in_time(
-    matrix: NDArray[Any],
+    matrix: Matrix,
     grid: Neighbourhood,
     executor: Executor,
-    apply: Callable[[NDArray[Any], Executor], None],
+    apply: Callable[[Matrix, Executor], None],
 ) -> Filtered:
     """Filter every pixel by `apply`, which filters the rows of a matrix in place, and map the remaining blood."""
     n_frames = matrix.shape[1]

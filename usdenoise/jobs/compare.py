@@ -34,6 +34,7 @@ from usdenoise.jobs.clutter_filters import (
     SHARED,
     USUAL_FILTERS,
     Filtered,
+    Matrix,
     run_filter,
 )
 from usdenoise.options.denoise_options import DenoiseOptions, make_options
@@ -54,7 +55,7 @@ FIGURES = ("contrast_db", "cnr", "gcnr", "correlation", "auc")
 
 
 def figures_of_merit(
-    image: NDArray[Any],
+    image: NDArray[np.floating],
     signal: NDArray[np.bool_] | None,
     background: NDArray[np.bool_] | None,
     truth: Truth | None,
@@ -81,7 +82,7 @@ def figures_of_merit(
     return figures
 
 
-def relative_distance(matrix: NDArray[Any], reference: NDArray[Any]) -> float:
+def relative_distance(matrix: Matrix, reference: Matrix) -> float:
     """Return the relative distance |A - B| / |B| of two matrices in the Frobenius norm, summed in double precision.
 
     Parameters
@@ -103,6 +104,9 @@ def relative_distance(matrix: NDArray[Any], reference: NDArray[Any]) -> float:
     return float(np.sqrt(difference / total)) if total > 0 else float("nan")
 
 
+Row = dict[str, Any]
+"""Values of a method and an image, by the names that :class:`Comparison` lists."""
+
 _METRIC_COLUMNS = {
     "seconds": ("s", "{:.2f}"),
     "held_out_rmse": ("held", "{:.2g}"),
@@ -115,7 +119,7 @@ _METRIC_COLUMNS = {
 }
 
 
-def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+def table_of(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Return the headings and the cells of a comparison as text, without columns that are empty everywhere.
 
     Parameters
@@ -127,12 +131,8 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[st
     cells = []
     for row in rows:
         is_map = row["picture"] == BLOOD_MAP
-        texts = [
-            ""
-            if row[key] is None or (is_map and key not in FIGURES)
-            else _METRIC_COLUMNS[key][1].format(row[key])
-            for key in shown
-        ]
+        hidden = {key for key in shown if row[key] is None or (is_map and key not in FIGURES)}
+        texts = ["" if key in hidden else _METRIC_COLUMNS[key][1].format(row[key]) for key in shown]
         if row["status"] != "done":
             texts[0] = row["status"]
         if any(texts):
@@ -142,9 +142,6 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[st
 
 NUMBERS = ("rank", "low_cutoff", "iterations", "passes", "held_out_rmse")
 """Columns with a number of the filter."""
-
-Images = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""Power Doppler and blood map of a method."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,7 @@ class Comparison:
         of the first method that succeeded. None if all failed.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     images: list[NDArray[np.float32] | None]
     low_cutoff: str | int
     reference: NDArray[np.float32] | None
@@ -241,18 +238,32 @@ def compare(
     check_names(requested_options, SHARED)
     options = make_options(**requested_options)
     names = _checked_names(methods)
-    signal, background = _both_regions(acquisition, signal, background, truth)
-    exact: NDArray[Any] | None = None
+    # The regions, both or none
+    if truth is not None:
+        signal = truth.vessel_mask if signal is None else signal
+        background = ~truth.vessel_mask if background is None else background
+    if (signal is None) != (background is None):
+        raise OptionError(
+            "is one of two regions, which a contrast requires",
+            option="background" if signal is None else "signal",
+            remedy="give {signal} and {background}",
+        )
+    # Regions that do not fit the images are refused before the first method runs.
+    if signal is not None and background is not None:
+        metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)
+
+    # The methods, the full SVD first: it gives the rank of the baselines and the cutoff of all
+    exact: Matrix | None = None
     reference: NDArray[np.float32] | None = None
     reference_rank = options.rank
-    done: dict[str, tuple[dict[str, Any], Images | None]] = {}
+    done: dict[str, tuple[Row, list[NDArray[np.float32] | None]]] = {}
     for name in dict.fromkeys(["svd", *names]):
         if on_start is not None:
             on_start(name)
         rank = reference_rank if name in BASELINES else options.rank
         row, filtered = _run(name, acquisition, replace(options, rank=rank))
         if filtered is None:
-            done[name] = row, None
+            done[name] = row, [None]
             continue
         if exact is not None:
             row["distance_to_svd"] = relative_distance(filtered.matrix, exact)
@@ -263,22 +274,22 @@ def compare(
                 options = replace(options, low_cutoff=filtered.low_cutoff)
         if name == "svd":
             exact = filtered.matrix
-        done[name] = row, (filtered.power, filtered.blood_power)
+        done[name] = row, [filtered.power, filtered.blood_power]
+
+    # A row for each image
     result = Comparison(rows=[], images=[], low_cutoff=options.low_cutoff, reference=reference)
     for name in names:
         row, images = done[name]
-        for picture, image in zip(COMPARED_IMAGES, images or (None,), strict=False):
+        for picture, image in zip(COMPARED_IMAGES, images, strict=False):
             figures = {} if image is None else figures_of_merit(image, signal, background, truth)
             result.rows.append({**row, "picture": picture, **figures})
             result.images.append(image)
     return result
 
 
-def _run(
-    name: str, acquisition: Acquisition, options: DenoiseOptions
-) -> tuple[dict[str, Any], Filtered | None]:
+def _run(name: str, acquisition: Acquisition, options: DenoiseOptions) -> tuple[Row, Filtered | None]:
     """Run a method, and return its row without metrics; the filtered stack is None if it failed."""
-    row: dict[str, Any] = {
+    row: Row = {
         "method": name,
         "picture": "",
         "status": "failed",
@@ -295,15 +306,13 @@ def _run(
             filtered = run_filter(name, acquisition, options)
         if not np.isfinite(filtered.power).all():
             raise DivergedError("the filtered stack is not finite")
-    except UsdenoiseError as error:
-        status = "diverged" if isinstance(error, DivergedError) else "failed"
-        return {**row, "status": status, "message": str(error)}, None
     except Exception as error:
-        text = OUT_OF_MEMORY if is_out_of_memory(error) else f"{type(error).__name__}: {error}"
-        return {**row, "message": text}, None
-    row["seconds"] = time.perf_counter() - began
-    row.update({column: getattr(filtered, column) for column in (*NUMBERS, "note")})
-    return {**row, "status": "done"}, filtered
+        message = str(error) if isinstance(error, UsdenoiseError) else f"{type(error).__name__}: {error}"
+        row["message"] = OUT_OF_MEMORY if is_out_of_memory(error) else message
+        row["status"] = "diverged" if isinstance(error, DivergedError) else "failed"
+        return row, None
+    numbers = {column: getattr(filtered, column) for column in (*NUMBERS, "note")}
+    return {**row, **numbers, "status": "done", "seconds": time.perf_counter() - began}, filtered
 
 
 def _checked_names(methods: Sequence[str] | None) -> list[str]:
@@ -317,27 +326,6 @@ def _checked_names(methods: Sequence[str] | None) -> list[str]:
             known = ", ".join(CLUTTER_FILTERS)
             raise OptionError(f"unknown method '{name}'; {hint}the methods are {known}")
     return names
-
-
-def _both_regions(
-    acquisition: Acquisition,
-    signal: NDArray[np.bool_] | None,
-    background: NDArray[np.bool_] | None,
-    truth: Truth | None,
-) -> tuple[NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
-    """Return both regions or none, by default the regions of the truth, and check that they fit."""
-    if truth is not None:
-        signal = truth.vessel_mask if signal is None else signal
-        background = ~truth.vessel_mask if background is None else background
-    if (signal is None) != (background is None):
-        raise OptionError(
-            "is one of two regions, which a contrast requires",
-            option="background" if signal is None else "signal",
-            remedy="give {signal} and {background}",
-        )
-    if signal is not None and background is not None:
-        metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)
-    return signal, background
 
 
 FILES = ("comparison.csv", "comparison.png", "comparison.html", "comparison.json")
@@ -394,63 +382,65 @@ def compare_file(
     check_path(path)
     path, display = Path(path), display or Display()
     folder = Path(f"{path.stem}-comparison") if folder is None else Path(folder)
+    regions = regions or {}
     with OutputFolder(folder, overwrite) as outputs:
         paths = {name: outputs.reserve(name) for name in FILES}
+        # The acquisition with its regions and its truth
         with open_input(path, reading, requested_options.get("precision", "single")) as source:
             digest = source.digest_in_background()
             acquisition = source.read()
             source.check_unchanged()
-        shape = acquisition.shape_in(acquisition.spatial_axes)
-        masks: dict[str, Any] = {
-            name: region(text, shape, acquisition.spatial_axes, acquisition.spacing_mm)
-            for name, text in (regions or {}).items()
-        }
+        axes, pitches = acquisition.spatial_axes, acquisition.spacing_mm
+        shape = acquisition.shape_in(axes)
+        masks = {name: region(text, shape, axes, pitches) for name, text in regions.items()}
         source_record = plain(input_record(path, acquisition, acquisition.iq.shape, digest.result()))
         truth = read_truth(path, acquisition)
-        outcome = compare(acquisition, truth=truth, **masks, **requested_options)
-        montage = _montage(outcome, acquisition, path.stem, display)
+
+        outcome = compare(acquisition, truth=truth, **{**requested_options, **masks})
+
+        # Table, pictures and page
+        title = shortened(path.stem, 40)
+        removed = "their own" if isinstance(outcome.low_cutoff, str) else outcome.low_cutoff
+        shared = f"the low-rank methods remove {removed} clutter components"
+        montage = _montage(outcome, acquisition, f"{title}: power Doppler and blood map; {shared}", display)
         if montage is None:
             outputs.release("comparison.png")
         else:
             paths["comparison.png"].write_bytes(montage)
-        report: dict[str, Any] = {
+        notes = [
+            ", ".join(filter(None, (row["method"], row["message"] or row["note"], row["citation"])))
+            for row in outcome.rows
+            if row["picture"] == POWER_DOPPLER
+        ]
+        page = comparison_page(path.stem, shared, montage, table_of(outcome.rows), notes)
+        paths["comparison.html"].write_text(page, "utf-8")
+        paths["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows), "utf-8")
+
+        # The report, with the bytes of the other files
+        output = {final.name: str(folder / final.name) for final in outputs.finals}
+        report = {
             "rows": outcome.rows,
             "low_cutoff": outcome.low_cutoff,
             "settings": {
                 name: requested_options.get(name, DenoiseOptions.declared[name].default) for name in SHARED
             },
-            "regions": dict(regions or {}),
+            "regions": dict(regions),
             "input": source_record,
-            "output": {final.name: str(folder / final.name) for final in outputs.finals},
+            "output": output,
             "software": dict(software()),
             "command": command,
+            "output_bytes": {name: size_on_disk(paths[name]) for name in list(output)[:-1]},
         }
-        paths["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows), "utf-8")
-        paths["comparison.html"].write_text(_page(outcome, path.stem, montage), "utf-8")
-        report["output_bytes"] = {name: size_on_disk(paths[name]) for name in list(report["output"])[:-1]}
         paths["comparison.json"].write_text(to_json(report, indent=2) + "\n")
         outputs.commit(files_of_report(outputs.finals[-1]))
     return report
 
 
-def _page(outcome: Comparison, stem: str, montage: bytes | None) -> str:
-    notes = [
-        ", ".join(part for part in (row["method"], row["message"] or row["note"], row["citation"]) if part)
-        for row in outcome.rows
-        if row["picture"] == POWER_DOPPLER
-    ]
-    return comparison_page(stem, _removed(outcome), montage, table_of(outcome.rows), notes)
-
-
-def _removed(outcome: Comparison) -> str:
-    removed = "their own" if isinstance(outcome.low_cutoff, str) else outcome.low_cutoff
-    return f"the low-rank methods remove {removed} clutter components"
-
-
-def _montage(outcome: Comparison, acquisition: Acquisition, stem: str, display: Display) -> bytes | None:
+def _montage(outcome: Comparison, acquisition: Acquisition, title: str, display: Display) -> bytes | None:
     """Return a PNG of the images of all rows on one scale, None if no row has an image.
 
-    0 dB is the brightest pixel of the reference, or of the first image without a reference.
+    0 dB is the brightest pixel of the reference, or of the first image without a reference. A line of power Doppler images
+    is above the line of their blood maps.
     """
     images = [image for image in outcome.images if image is not None]
     if not images:
@@ -459,18 +449,6 @@ def _montage(outcome: Comparison, acquisition: Acquisition, stem: str, display: 
     is_absolute = isinstance(display.dynamic_range, tuple)
     peak = 1.0 if is_absolute else max(float(reference.max()), float(np.finfo(np.float32).tiny))
     suitable = suitable_range_db(decibels(reference, reference=peak))
-    return montage_png(
-        _grid(outcome, peak),
-        acquisition.spatial_axes,
-        dynamic_range_db=suitable if display.dynamic_range is None else display.dynamic_range,
-        spacing_mm=acquisition.spacing_mm,
-        color_map=display.color_map,
-        title=f"{shortened(stem, 40)}: power Doppler and blood map; {_removed(outcome)}",
-    )
-
-
-def _grid(outcome: Comparison, peak: float) -> list[list[tuple[str, NDArray[Any]]]]:
-    """Return the images in dB with their labels: a line of power Doppler images above the line of their blood maps."""
     cells = [
         (f"{row['method']}, {row['picture']}", decibels(image, reference=peak))
         for row, image in zip(outcome.rows, outcome.images, strict=True)
@@ -480,4 +458,11 @@ def _grid(outcome: Comparison, peak: float) -> list[list[tuple[str, NDArray[Any]
     for start in range(0, len(cells), 2 * MOST_IN_A_ROW):
         line = cells[start : start + 2 * MOST_IN_A_ROW]
         grid += [line[::2], line[1::2]]
-    return grid
+    return montage_png(
+        grid,
+        acquisition.spatial_axes,
+        dynamic_range_db=suitable if display.dynamic_range is None else display.dynamic_range,
+        spacing_mm=acquisition.spacing_mm,
+        color_map=display.color_map,
+        title=title,
+    )

@@ -122,11 +122,10 @@ class Job:
         OptionError
             If they do not, or if a package for NIfTI is missing.
         """
-        output = self.output
-        if self.bids is not None and not output.nifti:
-            raise OptionError("requires NIfTI files", option="bids", remedy="add {nifti}")
-        if output.nifti:
+        if self.output.nifti:
             import_nibabel()
+        elif self.bids is not None:
+            raise OptionError("requires NIfTI files", option="bids", remedy="add {nifti}")
 
 
 class StageClock:
@@ -173,12 +172,12 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
     int
         Bytes; for an unreadable file, the bytes of a job on an empty file.
     """
-    chosen = None
+    stack = 0
     # What is wrong with the file is reported when it is read.
     with suppress(UsdenoiseError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        chosen = describe(path, **reading).chosen
-    stack = 0 if chosen is None else _array_bytes(chosen.shape, np.dtype(chosen.dtype), precision)
+        if (chosen := describe(path, **reading).chosen) is not None:
+            stack = _array_bytes(chosen.shape, np.dtype(chosen.dtype), precision)
     return int(PROCESS_BYTES + held_bytes(stack=stack))
 
 
@@ -209,23 +208,21 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
     stack = _array_bytes(stored.shape, stored.dtype, precision)
     if PROCESS_BYTES + held_bytes(stack=stack) <= most:
         return None
+    too_large = f"{source.path} does not fit into {most / 2**20:.0f} MiB"
     if source.is_read_whole:
         raise InputError(
-            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and "
-            f"{source.container} files cannot be read in blocks",
+            f"{too_large} of memory, and {source.container} files cannot be read in blocks",
             remedy="save it as HDF5, MATLAB 7.3 or Zarr, or raise {memory}",
         )
     chunk = _array_bytes(stored.chunks or (), stored.dtype, precision)
     if job.dask is None and held_bytes(chunk=chunk) > max(most, PROCESS_BYTES):
         raise InputError(
-            f"{source.path} does not fit into {most / 2**20:.0f} MiB of memory, and {HELD_CHUNKS} of "
-            f"its chunks of {chunk / 2**20:.0f} MiB are held at a time",
+            f"{too_large} of memory, and {HELD_CHUNKS} of its chunks of {chunk / 2**20:.0f} MiB are held at a time",
             remedy="save it in smaller chunks, or raise {memory}",
         )
     if job.options.method == "svd":
         raise OptionError(
-            f"svd requires the whole stack in memory, and {source.path} does not fit into "
-            f"{most / 2**20:.0f} MiB",
+            f"svd requires the whole stack in memory, and {too_large}",
             option="method",
             remedy="choose another method, or raise {memory}",
         )

@@ -1,6 +1,6 @@
 """Simulate a phantom: settings in, a file with the stack and its truth out, or a file for each block of a session."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,10 @@ FRAMES_A_PART = 32
 
 ONE_FILE = (".h5", ".hdf5")
 """Suffixes of a path to which a session is written as one long file."""
+
+
+Arrays = dict[str, NDArray[Any]]
+"""Arrays by their names in the file, of images, numbers or truth values."""
 
 
 def simulate_to_file(
@@ -86,11 +90,11 @@ def simulate_to_file(
     return {"path": str(path), **asdict(settings), "vessel_fraction": float(np.mean(phantom.mask))}
 
 
-def _truth(phantom: Phantom, blocks: Sequence[int]) -> dict[str, NDArray[Any]]:
+def _truth(phantom: Phantom, blocks: Sequence[int]) -> Arrays:
     """Return the truth of some blocks; the powers of their blood are filled while their frames are made."""
     settings = phantom.settings
     image, length = settings.shape[:-1], settings.frames_a_block
-    truth: dict[str, NDArray[Any]] = {
+    truth: Arrays = {
         "vessel_mask": phantom.mask,
         "blood_power": np.zeros(image, np.float32),
         "velocity": phantom.velocity_mm_s,
@@ -115,9 +119,9 @@ def _truth(phantom: Phantom, blocks: Sequence[int]) -> dict[str, NDArray[Any]]:
 def _parts(
     phantom: Phantom,
     blocks: Sequence[int],
-    truth: Mapping[str, NDArray[Any]],
+    truth: Arrays,
     on_frames: Callable[[int], None] | None,
-) -> Iterator[dict[str, NDArray[Any]]]:
+) -> Iterator[Arrays]:
     """Yield the arrays of the frames of some blocks, a few frames at a time, and sum up the power of their blood."""
     length = phantom.settings.frames_a_block
     for index, block in enumerate(blocks):
@@ -133,9 +137,9 @@ def _parts(
                 on_frames(done)
 
 
-def _truth_attributes(settings: PhantomSettings, first_block: int) -> dict[str, Any]:
+def _truth_attributes(settings: PhantomSettings, first_block: int) -> dict[str, object]:
     spatial = "zxy"[: len(settings.shape) - 1]
-    attributes: dict[str, Any] = {
+    attributes: dict[str, object] = {
         "axes": "t" + spatial,
         "frame_rate_hz": settings.frame_rate_hz,
         "spacing_mm": [settings.wavelength_mm] * len(spatial),
