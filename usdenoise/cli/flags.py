@@ -64,7 +64,7 @@ class ValueType(click.ParamType):  # type: ignore[type-arg]
     def __init__(self, declared: Option) -> None:
         self._declared = declared
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         """Return the value of a text, or fail with the form that it must have."""
         try:
             return self._declared.read(str(value))
@@ -95,7 +95,7 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
     def __init__(self, keys: Mapping[str, Option]) -> None:
         self._keys = keys
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> object:
         """Return the key and its value, or fail with the known keys."""
         key, equals, text = str(value).partition("=")
         name = key.strip().replace("-", "_")
@@ -172,7 +172,13 @@ def with_default(text: str, default: str) -> str:
     return f"{text}  [default: {default}]" if default else text
 
 
-def flag_option(group: Group, *names: str, **settings: Any) -> Callable[[Any], Any]:
+Command = Callable[..., None]
+"""A function with the parameters of a command, or the command that is made of it."""
+
+Decorator = Callable[[Command], Command]
+
+
+def flag_option(group: Group, *names: str, **settings: Any) -> Decorator:
     """Return the decorator that adds an option of a group to a command; settings are as for click.option."""
     return click.option(*names, cls=GroupedOption, group=group, **settings)
 

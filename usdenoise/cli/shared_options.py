@@ -3,14 +3,14 @@
 import difflib
 import functools
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from usdenoise.cli.console import Console
-from usdenoise.cli.flags import FLAGS, KeyType, flag_option, type_of, with_default
+from usdenoise.cli.flags import FLAGS, Command, Decorator, KeyType, flag_option, type_of, with_default
 from usdenoise.options import DenoiseOptions, Display, JobOptions, Output, ReadOptions
 from usdenoise.options.declaration import KEY_FLAGS, NAMES, Group, Option, Options, flag
 from usdenoise.options.denoise_options import with_preset
@@ -25,7 +25,7 @@ def _use_config(ctx: click.Context, parameter: click.Parameter, paths: tuple[Pat
         for name in option.opts
         if name.startswith("--")
     }
-    defaults: dict[str, Any] = {}
+    defaults: dict[str, object] = {}
     for path in paths:
         try:
             content = tomllib.loads(path.read_text("utf-8"))
@@ -43,7 +43,7 @@ def _use_config(ctx: click.Context, parameter: click.Parameter, paths: tuple[Pat
     ctx.default_map = defaults
 
 
-def _as_typed(option: click.Option, value: Any) -> Any:
+def _as_typed(option: click.Option, value: object) -> object:
     """Return a value of a TOML file in the form of the command line."""
     if option.multiple:
         return [str(item) for item in (value if isinstance(value, list) else [value])]
@@ -52,20 +52,11 @@ def _as_typed(option: click.Option, value: Any) -> Any:
     return value if isinstance(value, bool) else str(value)
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-Decorator = Callable[[Command], Command]
+Values = Mapping[str, Any]
+"""Values of a command by the names of its parameters, as click has converted them."""
 
 
-def _stack(decorators: Iterable[Decorator[Any]]) -> Decorator[Any]:
-    def apply(command: Command) -> Command:
-        for decorator in reversed(list(decorators)):
-            command = decorator(command)
-        return command
-
-    return apply
-
-
-def flags_of(options: type[Options], *names: str, **settings: Any) -> Decorator[Any]:
+def flags_of(options: type[Options], *names: str, **settings: object) -> Decorator:
     """Return the decorator that adds the flags of an option class to a command.
 
     Parameters
@@ -78,12 +69,17 @@ def flags_of(options: type[Options], *names: str, **settings: Any) -> Decorator[
         Settings of click.option, which win over those that follow from the options.
     """
     unnamed = [name for name, declared in options.declared.items() if declared.group not in KEY_FLAGS]
-    return _stack([_flag_of(options.declared[name], settings) for name in names or unnamed])
+
+    def add_flags(command: Command) -> Command:
+        # The option that is added last is the first one of the help.
+        for name in reversed(names or unnamed):
+            command = _flag_of(options.declared[name], settings)(command)
+        return command
+
+    return add_flags
 
 
-def keys_of(
-    options: type[Options], keys: Group, help_text: str, *, lists_keys: bool = True
-) -> Decorator[Any]:
+def keys_of(options: type[Options], keys: Group, help_text: str, *, lists_keys: bool = True) -> Decorator:
     """Return the decorator that adds the flag of which the options of a group are the keys.
 
     Parameters
@@ -114,21 +110,19 @@ def keys_of(
     )
 
 
-def _flag_of(declared: Option, settings: Mapping[str, Any]) -> Decorator[Any]:
+def _flag_of(declared: Option, settings: Mapping[str, object]) -> Decorator:
     """Return the decorator of an option. A value is None unless given, so that a preset can set it."""
     name = f"no_{declared.name}" if declared.default is True else declared.name
-    group, names = declared.group, [declared.short] if declared.short else []
+    group, names = declared.group, list(filter(None, (declared.short, declared.flag)))
     if group in KEY_FLAGS:
         names, group = [flag(name)], KEY_FLAGS[group][1]
-    else:
-        names.append(declared.flag)
-    given: dict[str, Any] = {"help": declared.help.format_map(FLAGS), "multiple": declared.repeated}
+    follow: dict[str, object] = {"help": declared.help.format_map(FLAGS), "multiple": declared.repeated}
     if isinstance(declared.default, bool):
-        given["is_flag"] = True
+        follow["is_flag"] = True
     else:
-        given |= {"type": type_of(declared), "metavar": _metavar(declared)}
-        given["show_default"] = declared.default_text or False
-    return flag_option(group, *names, name, **{**given, **settings})
+        follow |= {"type": type_of(declared), "metavar": _metavar(declared)}
+        follow["show_default"] = declared.default_text or False
+    return flag_option(group, *names, name, **{**follow, **settings})
 
 
 def _metavar(declared: Option) -> str:
@@ -138,7 +132,7 @@ def _metavar(declared: Option) -> str:
     return "|".join((*declared.words, value))
 
 
-def requested(options: type[Options], values: Mapping[str, Any]) -> dict[str, Any]:
+def requested(options: type[Options], values: Values) -> dict[str, Any]:
     """Return the options of a class that were given, by the values of a command."""
     option_values: dict[str, Any] = {}
     for name, declared in options.declared.items():
@@ -149,7 +143,7 @@ def requested(options: type[Options], values: Mapping[str, Any]) -> dict[str, An
     return option_values
 
 
-def job_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+def job_arguments(values: Values) -> dict[str, Any]:
     """Return the keyword arguments of a job, as of :func:`usdenoise.jobs.run_job.run`, for the values of a command.
 
     Raises
@@ -192,25 +186,27 @@ json_option = flag_option(
 )
 
 
-def messages(command: Callable[..., None]) -> Any:
+_quiet_option = flag_option(
+    Group.MESSAGES,
+    "-q",
+    "--quiet",
+    count=True,
+    help="Print no summary and no notes; twice, no warnings either.",
+)
+_verbose_option = flag_option(
+    Group.MESSAGES, "-v", "--verbose", count=True, help="Print more on stderr while working."
+)
+
+
+def messages(command: Command) -> Command:
     """Add -q, -v and --json to a command, which gets a console for them as its parameter `console`."""
 
     @functools.wraps(command)
-    def with_console(quiet: int, verbose: int, as_json: bool, **values: Any) -> None:
+    def with_console(quiet: int, verbose: int, as_json: bool, **values: object) -> None:
         with Console(quiet, verbose, as_json) as console:
             command(console=console, **values)
 
-    flags = (
-        json_option,
-        flag_option(
-            Group.MESSAGES,
-            "-q",
-            "--quiet",
-            count=True,
-            help="Print no summary and no notes; twice, no warnings either.",
-        ),
-        flag_option(
-            Group.MESSAGES, "-v", "--verbose", count=True, help="Print more on stderr while working."
-        ),
-    )
-    return _stack(flags)(with_console)
+    wrapped: Command = with_console
+    for add_flag in (_verbose_option, _quiet_option, json_option):
+        wrapped = add_flag(wrapped)
+    return wrapped
