@@ -63,11 +63,11 @@ class More(Options, group=Group.RARE):
     """Options with one more field."""
 
     strength_db: float | str = option(
-        "auto", "Raise it against {haze}.", group=Group.CUTOFFS, words=("auto",), least=0, most=9
+        "auto", "Raise it against {haze}.", group=Group.CUTOFFS, words=("auto",), bounds=(0, 9)
     )
     haze: bool = option(True, "Leave out the haze.")
     marks: tuple[str, ...] = option(("a",), "Marks.", kind=NAMES, choices=("a", "b"))
-    depth: int = option(3, "Depth.", group=Group.ESTIMATOR_KEYS, least=0)
+    depth: int = option(3, "Depth.", group=Group.ESTIMATOR_KEYS, bounds=(0, None))
     tone: str = option("low", "Tone.", group=Group.ESTIMATOR_KEYS, choices=("low", "high"))
 
 

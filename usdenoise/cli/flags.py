@@ -124,11 +124,11 @@ def type_of(declared: Option) -> click.ParamType:  # type: ignore[type-arg]
     if declared.kind is PATH:
         return PathType()
     if declared.kind is WHOLE:
-        lowest, highest = (None if bound is None else int(bound) for bound in (declared.least, declared.most))
+        lowest, highest = (None if bound is None else int(bound) for bound in declared.bounds)
         return click.IntRange(lowest, highest)
     if declared.kind is NUMBER:
-        least = 0 if declared.positive else declared.least
-        return click.FloatRange(least, declared.most, min_open=declared.positive)
+        least, most = declared.bounds
+        return click.FloatRange(0 if declared.positive else least, most, min_open=declared.positive)
     return ValueType(declared)
 
 

@@ -322,8 +322,8 @@ class Option:
         Words that stand for a value, such as "auto".
     positive : bool
         Whether the value must be above 0.
-    least, most : float or None
-        Smallest and largest value. A number without a largest value must be finite.
+    bounds : (float or None, float or None)
+        Smallest and largest value; None for none. A number with one bound must be finite.
     flag : str
         Flag of the command line; by default the name without its unit, and --no-NAME for options that are on by default.
     shown : str
@@ -344,8 +344,7 @@ class Option:
     choices: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     positive: bool = False
-    least: float | None = None
-    most: float | None = None
+    bounds: tuple[float | None, float | None] = (None, None)
     flag: str = ""
     shown: str = ""
     repeated: bool = False
@@ -365,10 +364,11 @@ class Option:
         if len(self.choices) > 1:
             return f"one{' or more' if self.kind is NAMES else ''} of {', '.join(self.choices)}"
         form = f"{', '.join(self.words)} or {kind_form}" if self.words else kind_form
-        bounds = ["above 0"] if self.positive else []
-        bounds += [] if self.least is None else [f"at least {self.least:g}"]
-        bounds += [] if self.most is None else [f"at most {self.most:g}"]
-        return ", ".join([form, *bounds])
+        least, most = self.bounds
+        above = "above 0" if self.positive else ""
+        at_least = "" if least is None else f"at least {least:g}"
+        at_most = "" if most is None else f"at most {most:g}"
+        return ", ".join(filter(None, (form, above, at_least, at_most)))
 
     @property
     def python_form(self) -> str:
@@ -412,11 +412,10 @@ class Option:
         accepted = self.kind.accept(value)
         if self.choices and not set(accepted if self.kind is NAMES else [accepted]) <= set(self.choices):
             raise ValueError
-        is_bounded = self.positive or self.least is not None or self.most is not None
-        if is_bounded and isinstance(accepted, int | float):
-            low = -math.inf if self.least is None else self.least
-            high = math.inf if self.most is None else self.most
-            if not (low <= accepted <= high and math.isfinite(accepted)) or (self.positive and accepted <= 0):
+        least, most = self.bounds
+        if isinstance(accepted, int | float) and (self.positive or self.bounds != (None, None)):
+            is_inside = (least is None or accepted >= least) and (most is None or accepted <= most)
+            if not (is_inside and math.isfinite(accepted)) or (self.positive and accepted <= 0):
                 raise ValueError
         return accepted
 

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import DEVICE, FRAME_NUMBERS, Group, Options, option
+
+_key = partial(option, group=Group.ESTIMATOR_KEYS)
 
 
 @dataclass(frozen=True)
@@ -40,76 +43,69 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         "last one.",
         group=Group.CUTOFFS,
         words=("auto",),
-        least=1,
+        bounds=(1, None),
     )
     """ "auto" takes the components above the noise and 16 more, at most 100 or what the sample determines, and as many
     as given cutoffs need. If the residual is kept, components far beyond the tissue are excluded."""
-    sampling: float = option(
+    sampling: float = _key(
         0.5,
         "Fraction of the entries to sample in each sampled pixel. It matters most without the refit.",
-        group=Group.ESTIMATOR_KEYS,
         metavar="P",
-        least=1e-6,
-        most=1,
+        bounds=(1e-6, 1),
     )
     """With `refit` "all" the entries are sampled from a random subset of the pixels that determines the temporal
     components; the refit then uses all entries."""
-    seed: int = option(0, "Seed of every random choice. The same seed gives the same result.", least=0)
-    iterations: int = option(10, "Largest number of iterations.", group=Group.ESTIMATOR_KEYS, least=0)
-    decay: float = option(
+    seed: int = option(
+        0, "Seed of every random choice. The same seed gives the same result.", bounds=(0, None)
+    )
+    iterations: int = _key(10, "Largest number of iterations.", bounds=(0, None))
+    decay: float = _key(
         0.5,
         "Ratio of each damping to the previous one; 1 keeps the damping constant.",
-        group=Group.ESTIMATOR_KEYS,
         metavar="BETA",
         positive=True,
-        most=1,
+        bounds=(None, 1),
     )
-    damping: float | None = option(
+    damping: float | None = _key(
         None,
         "First damping (eta-decay), sigma_hat (precgd) or lambda (scaledgd-lambda).",
-        group=Group.ESTIMATOR_KEYS,
         metavar="ETA0",
-        least=0,
+        bounds=(0, None),
         shown="from the data",
     )
     """In the units of the singular values. By default it is sqrt(f) at the start for eta-decay, the noise level for
     precgd, and the noise edge for scaledgd-lambda."""
-    step: float | None = option(
+    step: float | None = _key(
         None,
         "Step size tau, relative to the objective. Lower it if the solver diverges.",
-        group=Group.ESTIMATOR_KEYS,
         metavar="TAU",
         positive=True,
     )
     """For the sum-of-squares objective divided by the sampling fraction."""
-    alpha: float | None = option(
+    alpha: float | None = _key(
         None,
         "Step size of the paper, tau n_pixels n_frames / 2, instead of step.",
-        group=Group.ESTIMATOR_KEYS,
         positive=True,
     )
-    ridge: float | str = option(
+    ridge: float | str = _key(
         "auto",
         "Penalty on the factors, in units of the noise edge. It shrinks weak components.",
-        group=Group.ESTIMATOR_KEYS,
         words=("auto",),
-        least=0,
+        bounds=(0, None),
     )
     """On the squared norms of the factors. It decays with the damping to this value. "auto" is 0.5, and for the start
     "pixels" the noise variance over the variance of each component."""
-    init: str = option(
+    init: str = _key(
         "pixels",
         "Start: a subset of the pixels with all frames (pixels), the paper's (spectral), or random factors of the size of "
         "the data (random) or near zero (small).",
-        group=Group.ESTIMATOR_KEYS,
         choices=("pixels", "spectral", "random", "small"),
         metavar="NAME",
     )
-    patience: int = option(
+    patience: int = _key(
         1,
         "Stop after N iterations without a lower held-out error; 0 does all iterations.",
-        group=Group.ESTIMATOR_KEYS,
-        least=0,
+        bounds=(0, None),
     )
     """The best factors are kept; 0 keeps the last ones."""
     low_cutoff: int | str = option(
@@ -118,7 +114,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         "fade.",
         group=Group.CUTOFFS,
         words=("auto",),
-        least=0,
+        bounds=(0, None),
     )
     """The band [low, high) is kept, counted from 0."""
     high_cutoff: int | str = option(
@@ -128,12 +124,11 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         group=Group.CUTOFFS,
         words=("rank", "none"),
         # A band that ends at component 0 would keep nothing.
-        least=1,
+        bounds=(1, None),
     )
-    refit: str = option(
+    refit: str = _key(
         "all",
         "Fit the factors to all observed entries at the end (all), or use the sample alone as the paper does (none).",
-        group=Group.ESTIMATOR_KEYS,
         choices=("all", "none"),
     )
     """The refit is one step of subspace iteration."""
@@ -147,10 +142,9 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         metavar="LIST",
     )
     """Counted from 0 in the frames that were read. "auto" excludes a fifth of the frames at most."""
-    precision: str = option(
+    precision: str = _key(
         "single",
         "Precision of the stored values; double takes twice the memory.",
-        group=Group.ESTIMATOR_KEYS,
         choices=("single", "double"),
     )
     """Sums are in double precision either way."""
@@ -158,7 +152,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         None,
         "Number of threads. Lower it to spare processors for other programs; the result stays the same.",
         group=Group.RESOURCES,
-        least=1,
+        bounds=(1, None),
         shown="all processors",
     )
     device: str = option(

@@ -61,8 +61,7 @@ class ReadOptions(Options, group=Group.INPUT):
         None,
         "Frames per second. Use it if the file has no frame rate, or a wrong one.",
         metavar="HZ",
-        least=SCALES[0],
-        most=SCALES[1],
+        bounds=SCALES,
     )
     """After compounding."""
     spacing_mm: tuple[float, ...] | None = option(
@@ -76,8 +75,7 @@ class ReadOptions(Options, group=Group.INPUT):
         None,
         "Centre frequency of the received signal, for velocities in mm/s. Use it if the file has none, or a wrong one.",
         metavar="HZ",
-        least=SCALES[0],
-        most=SCALES[1],
+        bounds=SCALES,
     )
 
     @property
@@ -200,8 +198,7 @@ class Display(Options, group=Group.OUTPUTS):
         10.0,
         "Scale of the pictures: 10 log10 of the power, or 20 log10 as in the paper, which {preset} sets.",
         group=Group.RARE,
-        least=10,
-        most=20,
+        bounds=(10, 20),
     )
     color_map: str = option(
         COLOR_MAPS[0],
@@ -253,14 +250,14 @@ class SessionOptions(Options, group=Group.SESSION):
     window: int | None = option(
         None,
         "Cut a long file into blocks of N frames. Frames at its end make a shorter block; a few join the last one.",
-        least=2,
+        bounds=(2, None),
         shown="a file is a block",
     )
     stride: int | None = option(
         None,
         "Frames from one block to the next. Fewer than the window make blocks overlap.",
         metavar="M",
-        least=1,
+        bounds=(1, None),
         shown="the window",
     )
     block_interval_s: float | None = option(
@@ -309,7 +306,7 @@ class SessionOptions(Options, group=Group.SESSION):
         0.0,
         "Smooth the series for the activation map by a Gaussian of this full width at half maximum.",
         metavar="MM",
-        least=0,
+        bounds=(0, None),
     )
     stacks: bool = option(False, "Write every filtered block too, for example for localisation.")
     zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
@@ -426,7 +423,7 @@ class BatchOptions(Options, group=Group.BATCH):
     jobs: int | None = option(
         None,
         "Scans to work on at a time, without {dask}. Fewer run when memory is short.",
-        least=1,
+        bounds=(1, None),
         shown="one for each processor",
     )
     dry_run: bool = option(False, "Show what would be done with each scan, and why; write nothing.")
@@ -482,7 +479,7 @@ class ReproduceOptions(Options, group=Group.EXPERIMENTS):
         None,
         "Number of random seeds for each 10 x 10 experiment.",
         flag="--seeds",
-        least=1,
+        bounds=(1, None),
         shown="10, or 2 with --quick",
     )
     quick: bool = option(

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from usdenoise.errors import OptionError
 from usdenoise.options.declaration import (
@@ -40,8 +40,6 @@ MOST_ENTRIES = 10**12
 # The pixel pitch of a lower centre frequency would be more than a metre.
 LEAST_FREQUENCY_HZ = 1e3
 
-UNBOUNDED = (None, None)
-
 OF_SESSIONS = (
     "block_interval_s",
     "activation",
@@ -55,10 +53,7 @@ OF_SESSIONS = (
 """Settings that need a session."""
 
 
-def _key(default: Any, bounds: tuple[float | None, float | None], text: str, **settings: Any) -> Any:
-    """Declare a key of --set with its smallest and largest value."""
-    least, most = bounds
-    return option(default, text, group=Group.PHANTOM_KEYS, least=least, most=most, **settings)
+_key = partial(option, group=Group.PHANTOM_KEYS)
 
 
 @dataclass(frozen=True)
@@ -77,20 +72,19 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         kind=positive_numbers("ZxX[xY]xT", "x", WHOLE, range(3, 5)),
         shown="128x96x400",
     )
-    frame_rate_hz: float = option(1000.0, "Frames per second.", metavar="HZ", least=SCALES[0], most=SCALES[1])
+    frame_rate_hz: float = option(1000.0, "Frames per second.", metavar="HZ", bounds=SCALES)
     """Unless `max_speed_mm_s` is given, the speed of the blood in vessels scales with it, so that no vessel aliases."""
     center_frequency_hz: float = _key(
         15e6,
-        (LEAST_FREQUENCY_HZ, SCALES[1]),
         "Centre frequency of the pulse. The pixel pitch is its wavelength.",
+        bounds=(LEAST_FREQUENCY_HZ, SCALES[1]),
         shown="15e6",
     )
     clutter_to_blood_db: float = option(
         40.0,
         "Ratio of the mean powers of tissue and blood. Raise it for a harder phantom.",
         metavar="DB",
-        least=-MOST_DB,
-        most=MOST_DB,
+        bounds=(-MOST_DB, MOST_DB),
     )
     """In dB (10 log10), of the tissue over all pixels and the blood in the vessels, both without the attenuation."""
     blood_to_noise_db: float = option(
@@ -100,65 +94,68 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     )
     """In dB (10 log10). Blood is with the attenuation at the bottom: the ratio at the top is larger by
     `noise_gain_db + attenuation_db`."""
-    seed: int = option(0, "Seed of the phantom. The same seed gives the same phantom.", least=0)
-    real: bool = _key(False, UNBOUNDED, "Simulate real RF instead of complex IQ.")
+    seed: int = option(0, "Seed of the phantom. The same seed gives the same phantom.", bounds=(0, None))
+    real: bool = _key(False, "Simulate real RF instead of complex IQ.")
     sound_speed_m_s: float = _key(
-        1540.0, SCALES, "Speed of sound, by default the usual value for soft tissue."
+        1540.0, "Speed of sound, by default the usual value for soft tissue.", bounds=SCALES
     )
     noise_gain_db: float = option(
         0.0,
         "How much stronger the noise is at the bottom than at the top, as after a time-gain compensation.",
         metavar="DB",
-        least=0,
-        most=MOST_DEPTH_GAIN_DB,
+        bounds=(0, MOST_DEPTH_GAIN_DB),
     )
     """20 log10 of amplitudes, linear in dB over the depth."""
     noise_correlation_pixels: float = _key(
         0.0,
-        (0, MOST_CORRELATION),
         "Standard deviation of the Gaussian that smooths the noise in space. Its power stays the same.",
+        bounds=(0, MOST_CORRELATION),
     )
     """Two pixels at the distance d are then correlated at exp(-d^2 / (4 s^2)). In a real phantom this is the
     correlation of the complex noise that is modulated."""
     attenuation_db: float = _key(
         0.0,
-        (0, MOST_DEPTH_GAIN_DB),
         "Loss of tissue and blood from the top of the image to the bottom, linear in dB.",
+        bounds=(0, MOST_DEPTH_GAIN_DB),
     )
     max_speed_mm_s: float | None = _key(
         None,
-        SCALES,
         "Speed on the axis of the fastest vessel in mm/s. Flow may then alias. By default speeds scale with "
         "the frame rate so that none does.",
+        bounds=SCALES,
     )
     """Averaged over the heartbeat; the peak of the pulse is 30 % faster. The speeds of all vessels are scaled to it.
     Axial velocities alias beyond wavelength_mm * frame_rate_hz / 4: 6.4 mm/s at 250 Hz and 15 MHz."""
     thin_vessels: int = _key(
-        0, (0, MOST_THIN_VESSELS), "Number of additional vessels that are 1 to 2 pixels wide."
+        0, "Number of additional vessels that are 1 to 2 pixels wide.", bounds=(0, MOST_THIN_VESSELS)
     )
     """Levels refer to the other vessels alone, and a thin vessel has their scatterers a volume. Its pixels are darker,
     as it fills only a part of the point-spread function."""
     capillary_db: float | None = _key(
         None,
-        (-MOST_DB, MOST_DB),
         "Add a region with slow flow in all directions (0.5 to 2 mm/s), and its blood power relative to the "
         "vessels. By default there is none.",
+        bounds=(-MOST_DB, MOST_DB),
     )
-    bad_frames: int = _key(0, (0, None), "Number of frames with electrical interference, at random times.")
+    bad_frames: int = _key(
+        0, "Number of frames with electrical interference, at random times.", bounds=(0, None)
+    )
     bad_frame_level: float = _key(
-        3.0, (None, MOST_LEVEL), "Rms of the interference over the rms of tissue and blood.", positive=True
+        3.0,
+        "Rms of the interference over the rms of tissue and blood.",
+        bounds=(None, MOST_LEVEL),
+        positive=True,
     )
     jerk_pixels: float = _key(
         0.0,
-        (-MOST_MOTION, MOST_MOTION),
         "Largest displacement of the image by a jerk, out and back in a tenth of the scan.",
+        bounds=(-MOST_MOTION, MOST_MOTION),
     )
     drift_pixels: float = _key(
-        0.0, (-MOST_MOTION, MOST_MOTION), "Displacement of the image from the first frame to the last."
+        0.0, "Displacement of the image from the first frame to the last.", bounds=(-MOST_MOTION, MOST_MOTION)
     )
     breathing: tuple[float, float] | None = _key(
         None,
-        UNBOUNDED,
         "Amplitude and rate of a periodic displacement of the image. By default there is none.",
         kind=positive_numbers("PIXELS@HZ", "@", NUMBER, range(2, 3), SCALES),
     )
@@ -169,32 +166,29 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         "By default it is a single acquisition.",
         group=Group.SESSION,
         metavar="BLOCKS",
-        least=1,
+        bounds=(1, None),
     )
     """Tissue then drifts back and forth, so that the vessels stay in the image however long the session is."""
     block_interval_s: float | None = _key(
         None,
-        UNBOUNDED,
         "Time from the beginning of a block to the next one. By default blocks follow without a gap.",
         positive=True,
     )
     activation: float = _key(
         0.0,
-        (-100, MOST_ACTIVATION),
         "Rise of the blood power in the left half of the image, in five of every ten blocks.",
+        bounds=(-100, MOST_ACTIVATION),
         metavar="PERCENT",
     )
     """The first five blocks are at rest."""
     burst_blocks: tuple[int, ...] | None = _key(
         None,
-        UNBOUNDED,
         "Blocks in which the image moves out and back by {jerk_pixels}, for example 7,19. By default none does.",
         kind=FRAME_NUMBERS,
         metavar="LIST",
     )
     locked_motion: tuple[float, float] | None = _key(
         None,
-        UNBOUNDED,
         "Displacement of the image out and back within this many seconds from each onset of the activation. By default "
         "there is none.",
         kind=positive_numbers("PIXELS@S", "@", NUMBER, range(2, 3), SCALES),
@@ -202,25 +196,27 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     """The activation itself may be 0."""
     gain_drift_db: float = _key(
         0.0,
-        (0, MOST_GAIN_DRIFT_DB),
         "Rise and fall of tissue and blood over the session, from the lowest to the highest gain.",
+        bounds=(0, MOST_GAIN_DRIFT_DB),
     )
 
     gain_step_db: float = _key(
         0.0,
-        (-MOST_GAIN_DRIFT_DB, MOST_GAIN_DRIFT_DB),
         "Change of the gain of tissue and blood in the middle of the session.",
+        bounds=(-MOST_GAIN_DRIFT_DB, MOST_GAIN_DRIFT_DB),
     )
     jump_pixels: float = _key(
-        0.0, (-MOST_MOTION, MOST_MOTION), "Displacement of the image from the middle of the session on."
+        0.0,
+        "Displacement of the image from the middle of the session on.",
+        bounds=(-MOST_MOTION, MOST_MOTION),
     )
     jitter_pixels: float = _key(
         0.0,
-        (0, MOST_MOTION),
         "Standard deviation, in depth and lateral, of the displacement of the image in each block.",
+        bounds=(0, MOST_MOTION),
     )
 
-    terms: bool = _key(False, UNBOUNDED, "Store tissue, blood and noise too, each as a stack.")
+    terms: bool = _key(False, "Store tissue, blood and noise too, each as a stack.")
 
     def check(self) -> None:
         """Check what depends on several settings, and the two numbers without a range."""
@@ -240,19 +236,12 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         self._require(
             self.bad_frames <= self.n_frames, "bad_frames", f"must be at most {self.n_frames}, all frames"
         )
-        self._require(
-            self.breathing is None or self.breathing[0] <= MOST_MOTION,
-            "breathing",
-            f"must have an amplitude of at most {MOST_MOTION} pixels",
-        )
-        self._require(
-            self.locked_motion is None or self.locked_motion[0] <= MOST_MOTION,
-            "locked_motion",
-            f"must have an amplitude of at most {MOST_MOTION} pixels",
-        )
-        self._check_session()
-
-    def _check_session(self) -> None:
+        for name in ("breathing", "locked_motion"):
+            amplitude, _ = getattr(self, name) or (0.0, 0.0)
+            self._require(
+                amplitude <= MOST_MOTION, name, f"must have an amplitude of at most {MOST_MOTION} pixels"
+            )
+        # What needs a session
         for name in OF_SESSIONS:
             is_used = bool(getattr(self, name))
             self._require(
