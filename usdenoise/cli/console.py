@@ -7,7 +7,7 @@ import textwrap
 import time
 from collections.abc import Callable, Hashable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -114,7 +114,7 @@ class Console:
         if self._progress is not None and key in self._tasks:
             self._progress.remove_task(self._tasks.pop(key))
 
-    def show(self, report: Any, lines: Callable[[], Iterable[str]]) -> None:
+    def show(self, report: object, lines: Callable[[], Iterable[str]]) -> None:
         """Print the result on stdout: the report as JSON, or lines for people unless -q is given."""
         self._stop()
         if self.as_json:
@@ -158,7 +158,7 @@ def print_lines(lines: Iterable[str]) -> None:
         print_line(line)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print one JSON object on one line of stdout."""
     from usdenoise.system.provenance import to_json
 

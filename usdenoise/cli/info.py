@@ -15,6 +15,7 @@ from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
 
 if TYPE_CHECKING:
+    from usdenoise.files.contents import Candidate
     from usdenoise.files.recordings import FileDescription
 
 
@@ -64,6 +65,7 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
 
 def _list_folder(folder: Path, as_json: bool, reading: dict[str, Any]) -> None:
     """List the stacks that would be read from the files of a folder."""
+    from usdenoise.files import describe
     from usdenoise.files.contents import readable
     from usdenoise.files.known_formats import acquisition_files, natural_key
 
@@ -72,28 +74,25 @@ def _list_folder(folder: Path, as_json: bool, reading: dict[str, Any]) -> None:
         paths = sorted(acquisition_files(folder, folder, ()), key=lambda path: natural_key(str(path)))
     if not paths:
         raise InputError(f"{folder} contains no file of a known format", remedy="check the path")
-    stacks = {str(path.relative_to(folder)): _stack_of(path, reading) for path in paths}
-    rows = [(name, entry["problem"] or _words(entry["stack"])) for name, entry in stacks.items()]
+    stacks: dict[str, dict[str, object]] = {}
+    rows: list[tuple[str, str]] = []
+    for path in paths:
+        name, chosen, problem = str(path.relative_to(folder)), None, ""
+        try:
+            description = describe(path, **reading)
+        except InputError as error:
+            problem = error.worded(FLAGS)
+        else:
+            chosen = description.chosen
+            if description.problem is not None:
+                problem = description.problem.worded(FLAGS).replace(f"{path} ", "")
+        stacks[name] = {"stack": chosen and asdict(chosen), "problem": problem or None}
+        rows.append((name, problem if chosen is None else problem or _stack_text(chosen)))
     Console(as_json=as_json).show({"files": stacks}, lambda: two_columns(rows))
 
 
-def _stack_of(path: Path, reading: dict[str, Any]) -> dict[str, Any]:
-    """Return the stack that would be read from a file, and why none would be."""
-    from usdenoise.files import describe
-
-    try:
-        description = describe(path, **reading)
-    except InputError as error:
-        return {"stack": None, "problem": error.worded(FLAGS)}
-    problem, chosen = description.problem, description.chosen
-    return {
-        "stack": None if chosen is None else asdict(chosen),
-        "problem": None if problem is None else problem.worded(FLAGS).replace(f"{path} ", ""),
-    }
-
-
-def _words(stack: Any) -> str:
-    return f"{stack['name']}  {' x '.join(map(str, stack['shape']))}  {stack['dtype']}"
+def _stack_text(stack: "Candidate") -> str:
+    return f"{stack.name}  {' x '.join(map(str, stack.shape))}  {stack.dtype}"
 
 
 def _description_rows(description: "FileDescription") -> Iterator[tuple[str, str]]:
@@ -101,12 +100,15 @@ def _description_rows(description: "FileDescription") -> Iterator[tuple[str, str
     yield "container", description.container
     chosen = None if description.chosen is None else description.chosen.name
     for candidate in description.candidates:
-        shape = " x ".join(str(n) for n in candidate.shape)
         mark = "  <- read" if candidate.name == chosen else ""
         layout = f"  ({candidate.layout})" if candidate.layout else ""
-        yield "candidate", f"{candidate.name}  {shape}  {candidate.dtype}{layout}{mark}"
+        yield "candidate", f"{_stack_text(candidate)}{layout}{mark}"
     for name, value in description.metadata.values.items():
-        yield name, f"{_value_text(value)}  ({description.metadata.sources[name]})"
+        if isinstance(value, dict):
+            text = ", ".join(f"{letter} {pitch:g}" for letter, pitch in value.items())
+        else:
+            text = value if isinstance(value, str) else f"{value:g}"
+        yield name, f"{text}  ({description.metadata.sources[name]})"
     for name, flag in (("frame_rate_hz", "--frame-rate"), ("spacing_mm", "--spacing")):
         is_known = name in description.metadata.values or name in description.metadata.ignored
         if description.chosen is not None and not is_known:
@@ -115,9 +117,3 @@ def _description_rows(description: "FileDescription") -> Iterator[tuple[str, str
         yield name, reason
     for note in description.notes:
         yield "note", note
-
-
-def _value_text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{letter} {pitch:g}" for letter, pitch in value.items())
-    return value if isinstance(value, str) else f"{value:g}"

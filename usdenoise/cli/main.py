@@ -82,7 +82,10 @@ class LazyGroup(click.Group, GroupedCommand):
             notes = getattr(error, "__notes__", [])
             code, message = exit_code(error), f"interrupted; {notes[0]}" if notes else INTERRUPTED
         except BrokenPipeError:
-            _forget_streams()
+            # The reader of stdout has ended; without a new target the interpreter fails when it flushes at exit.
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError, AttributeError):
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
             ctx.exit(BROKEN_PIPE)
         except Exception as error:
             if not is_out_of_memory(error):
@@ -90,13 +93,6 @@ class LazyGroup(click.Group, GroupedCommand):
             code, message = FAILED, OUT_OF_MEMORY
         click.echo(f"usdenoise: {printable(message)}", err=True)
         ctx.exit(code)
-
-
-def _forget_streams() -> None:
-    # The reader of stdout has ended; without a new target the interpreter fails when it flushes at exit.
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(

@@ -9,7 +9,6 @@ from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, typed_command
 from usdenoise.cli.flags import GroupedCommand, PathType
 from usdenoise.cli.job_view import JobView, show_summary
-from usdenoise.cli.shared_options import config_option
 from usdenoise.options import DenoiseOptions, Display, JobOptions, Output
 
 
@@ -30,7 +29,7 @@ from usdenoise.options import DenoiseOptions, Display, JobOptions, Output
 )
 @click.argument("acquisition", type=PathType(readable=False))
 @shared.reading_flags
-@config_option
+@shared.config_option
 @shared.flags_of(
     DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed", "threads", "device"
 )

@@ -9,7 +9,6 @@ from usdenoise.cli import shared_options as shared
 from usdenoise.cli.console import Console, two_columns, typed_command
 from usdenoise.cli.flags import GroupedCommand, PathType
 from usdenoise.cli.job_view import JobView, show_summary
-from usdenoise.cli.shared_options import config_option
 from usdenoise.options import DenoiseOptions, Display, JobOptions, Output, SessionOptions
 
 
@@ -27,7 +26,7 @@ from usdenoise.options import DenoiseOptions, Display, JobOptions, Output, Sessi
 )
 @click.argument("paths", nargs=-1, required=True, type=PathType(), metavar="PATH...")
 @shared.reading_flags
-@config_option
+@shared.config_option
 @shared.flags_of(JobOptions, "patterns")
 @shared.flags_of(SessionOptions)
 @shared.flags_of(JobOptions, "regions")

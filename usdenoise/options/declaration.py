@@ -5,11 +5,11 @@ import math
 import numbers
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, Field, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, SupportsIndex, get_args
 
 from usdenoise.errors import OptionError, in_python
 
@@ -51,7 +51,7 @@ def _truth(value: object) -> bool:
     return value
 
 
-def _whole(value: Any) -> int:
+def _whole(value: SupportsIndex) -> int:
     if isinstance(value, bool):
         raise TypeError
     return operator.index(value)
@@ -84,7 +84,7 @@ SCALES = (1e-6, 1e12)
 hand, and no library draws their pictures and times."""
 
 
-def _names(value: Any) -> tuple[str, ...]:
+def _names(value: Iterable[object]) -> tuple[str, ...]:
     if isinstance(value, str) or not value:
         raise TypeError
     return tuple(map(_text, value))
@@ -129,7 +129,7 @@ def positive_numbers(
     words = "positive numbers" + ("" if within is None else f" from {within[0]:g} to {within[1]:g}")
     least, most = within or (0, math.inf)
 
-    def accept(value: Any) -> tuple[float, ...]:
+    def accept(value: numbers.Real | Iterable[object]) -> tuple[float, ...]:
         values = [value] if isinstance(value, numbers.Real) else value
         accepted: tuple[float, ...] = tuple(map(element.accept, values))
         if len(accepted) not in counts or not all(
@@ -226,12 +226,11 @@ FRAME_NUMBERS = Kind("frame numbers such as 3,17,40:45", _frame_numbers_of_text,
 """Frame numbers, counted from 0; the end of a range is excluded."""
 
 
-def _levels(value: Any) -> float | tuple[float, float]:
-    is_range = isinstance(value, numbers.Real)
-    low, high = map(_real, (0.0, value) if is_range else value)
+def _levels(value: numbers.Real | Iterable[object]) -> float | tuple[float, float]:
+    low, high = map(_real, (0.0, value) if isinstance(value, numbers.Real) else value)
     if not -math.inf < low < high < math.inf:
         raise ValueError
-    return high if is_range else (low, high)
+    return high if isinstance(value, numbers.Real) else (low, high)
 
 
 LEVELS = Kind(

@@ -210,7 +210,7 @@ PAPER = MappingProxyType(
 )
 """The ultrasound experiment of Zhang, Chiu and Zhang (AISTATS 2024)."""
 
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"paper": PAPER})
+PRESETS: Mapping[str, Mapping[str, object]] = MappingProxyType({"paper": PAPER})
 
 
 def make_options(preset: str | None = None, **requested_options: Any) -> DenoiseOptions:
@@ -233,7 +233,7 @@ def make_options(preset: str | None = None, **requested_options: Any) -> Denoise
     return DenoiseOptions(**{name: values[name] for name in DenoiseOptions.declared if name in values})
 
 
-def with_preset(preset: str | None, requested_options: Mapping[str, Any]) -> dict[str, Any]:
+def with_preset(preset: str | None, requested_options: Mapping[str, object]) -> dict[str, Any]:
     """Return given values, and the values of a preset for all other options, including options of the pictures.
 
     Parameters

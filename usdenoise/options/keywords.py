@@ -6,14 +6,13 @@ A function takes ``**keywords: Unpack[SomeKeywords]``; type checkers and editors
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar, get_args
 
 from usdenoise.errors import check_names
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SCALE_NAMES, ReadOptions, SessionOptions
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class StackKeywords(TypedDict, total=False):
@@ -97,14 +96,11 @@ class SessionKeywords(StackKeywords, SeriesKeywords, DenoiseKeywords, total=Fals
     """The options of :func:`usdenoise.session`."""
 
 
-_DEFAULTS = MappingProxyType(
-    {
-        name: declared.default
-        for options in (ReadOptions, SessionOptions, DenoiseOptions)
-        for name, declared in options.declared.items()
-    }
-    | dict.fromkeys(SCALE_NAMES)
-)
+_DEFAULTS: Mapping[str, object] = dict.fromkeys(SCALE_NAMES) | {
+    name: declared.default
+    for options in (ReadOptions, SessionOptions, DenoiseOptions)
+    for name, declared in options.declared.items()
+}
 
 
 def shows_options(function: Function) -> Function:
@@ -125,7 +121,7 @@ def shows_options(function: Function) -> Function:
     return function
 
 
-def parted(keywords: Mapping[str, Any], *parts: type) -> list[dict[str, Any]]:
+def parted(keywords: Mapping[str, object], *parts: type) -> list[dict[str, Any]]:
     """Return keyword arguments by the classes that have their names.
 
     Raises
