@@ -10,9 +10,6 @@ from tests.cli.shared import cli, refused
 from tests.sessions.scans import RATE_HZ, scan
 from tests.stacks import write_stack
 from usdenoise import Session, session
-from usdenoise.cli import console
-from usdenoise.cli.console import Console
-from usdenoise.cli.job_view import JobView
 from usdenoise.errors import OptionError
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -58,14 +55,3 @@ def test_a_session_of_a_folder_lists_its_files(folder: Path, tmp_path: Path) -> 
     page = (tmp_path / "mouse_report.html").read_text()
     assert "tSNR" in page
     assert "several files; the JSON report has their sizes and times" in page
-
-
-def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [50.0]
-    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    shown: list[str] = []
-    monkeypatch.setattr(Console, "advance", lambda self, done, text="": shown.append(text))
-    narrator = JobView(Console(), 10)
-    now[0] += 30
-    narrator.blocks(1, 5)
-    assert shown == ["1 of 5  about 2 min 0 s left"]
