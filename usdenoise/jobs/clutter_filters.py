@@ -17,7 +17,6 @@ from usdenoise.baselines import end_of_clutter, highpass, polynomial, randomized
 from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import clutter_projection, filter_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.clutter.clutter_cutoff import Band
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.errors import InputError, OptionError
 from usdenoise.estimate.pixel_subset import least_rank
@@ -159,14 +158,13 @@ def keep_band(
 ) -> Filtered:
     """Keep the shared band of some components, as `usdenoise run` does."""
     low, high = _required_number(options, "low_cutoff"), options.high_cutoff
-    band = Band(low, model.rank if isinstance(high, str) else high, high == "none")
     n_pixels, n_frames = matrix.shape
     projection = clutter_projection(model.right[:, :low])
     clutter = Clutter(
         left=model.left,
         low=low,
-        high=band.high,
-        keeps_residual=band.keeps_residual,
+        high=model.rank if isinstance(high, str) else high,
+        keeps_residual=high == "none",
         projection=projection,
         grid=Neighbourhood.whole((n_pixels,)),
         model=model_coefficients(model),
@@ -186,14 +184,13 @@ def keep_band(
 
 def _highpass(matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     cutoff = end_of_clutter(matrix, _required_number(options, "low_cutoff"))
-    filtered = _filter_in_time(matrix, grid, executor, partial(highpass, cutoff=cutoff))
-    return replace(filtered, note=f"order 4, {cutoff:.3g} cycles per frame, where the clutter ends")
+    note = f"order 4, {cutoff:.3g} cycles per frame, where the clutter ends"
+    return _filter_in_time(matrix, grid, executor, partial(highpass, cutoff=cutoff), note)
 
 
 def _polynomial(matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
     order = _required_number(options, "low_cutoff") - 1
-    filtered = _filter_in_time(matrix, grid, executor, partial(polynomial, order=order))
-    return replace(filtered, note=f"order {order}")
+    return _filter_in_time(matrix, grid, executor, partial(polynomial, order=order), f"order {order}")
 
 
 def _filter_in_time(
@@ -201,6 +198,7 @@ def _filter_in_time(
     grid: Neighbourhood,
     executor: Executor,
     apply: Callable[[Matrix, Executor], None],
+    note: str,
 ) -> Filtered:
     """Filter every pixel by `apply`, which filters the rows of a matrix in place, and map the remaining blood."""
     n_frames = matrix.shape[1]
@@ -211,7 +209,7 @@ def _filter_in_time(
     lags = LagSums.of_matrix(matrix, projection.n_lags)
     blood = map_blood(lags, projection, grid, executor, with_halves=False)
     power = row_squared_norms(matrix) / n_frames
-    return Filtered(matrix=matrix, power=power, blood_power=blood.blood_power)
+    return Filtered(matrix=matrix, power=power, blood_power=blood.blood_power, note=note)
 
 
 BASELINES: Mapping[str, Baseline] = MappingProxyType(
