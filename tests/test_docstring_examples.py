@@ -44,7 +44,7 @@ OTHERS = {
     "usdenoise.blood.metrics",
     "usdenoise.xarray",
     "usdenoise.stack.given_stack",
-    "usdenoise.stack.pixel_sample",
+    "usdenoise.stack.sampling",
     "usdenoise.files.open_input",
 }
 """Modules that have examples, apart from those of the public names."""

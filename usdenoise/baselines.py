@@ -1,13 +1,12 @@
 """Clutter filters from the literature that `usdenoise compare` runs beside the methods of :func:`usdenoise.denoise`."""
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.errors import DivergedError
 from usdenoise.estimate.estimate import truncated_svd
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import eigenvectors, frame_gram, normal_product, orthonormal, row_parts
@@ -20,7 +19,7 @@ _HIGHEST_CUTOFF = 0.45
 """Highest cutoff that :func:`end_of_clutter` returns, in cycles per frame: below half the frame rate."""
 
 
-def end_of_clutter(matrix: NDArray[Any], low: int) -> float:
+def end_of_clutter(matrix: Numbers, low: int) -> float:
     """Return the frequency above which clutter has less power than the residual, in cycles per frame.
 
     Clutter is the projection onto the leading components of a subset of the pixels. The spectra are means over these
@@ -45,7 +44,7 @@ def end_of_clutter(matrix: NDArray[Any], low: int) -> float:
     return float(min(above.max(initial=0) + 1 / n_frames, _HIGHEST_CUTOFF))
 
 
-def highpass(matrix: NDArray[Any], executor: Executor, cutoff: float) -> None:
+def highpass(matrix: Numbers, executor: Executor, cutoff: float) -> None:
     """Filter every pixel along time by a zero-phase Butterworth high-pass of order 4, in place.
 
     The filter runs forwards and then backwards, so that it shifts no phase [1]_.
@@ -76,7 +75,7 @@ def highpass(matrix: NDArray[Any], executor: Executor, cutoff: float) -> None:
         pass
 
 
-def polynomial(matrix: NDArray[Any], executor: Executor, order: int) -> None:
+def polynomial(matrix: Numbers, executor: Executor, order: int) -> None:
     """Subtract the least-squares polynomial over time from every pixel, in place (regression wall filter).
 
     The fit minimises |x - B c|^2 over c for each pixel x, B being an orthonormal basis of the polynomials, so the result
@@ -101,8 +100,7 @@ def polynomial(matrix: NDArray[Any], executor: Executor, order: int) -> None:
     basis = np.linalg.qr(legendre)[0][:, : order + 1].astype(matrix.dtype)
 
     def filtered(rows: slice) -> None:
-        block = matrix[rows]
-        block -= (block @ basis) @ basis.T
+        np.subtract(matrix[rows], (matrix[rows] @ basis) @ basis.T, out=matrix[rows])
 
     for _ in executor.map(filtered, row_parts(matrix.shape)):
         pass
@@ -115,7 +113,7 @@ POWER_ITERATIONS = 6
 """Number of products with M^H M. Each one reads the matrix once."""
 
 
-def randomized_svd(matrix: NDArray[Any], rank: int, executor: Executor, rng: np.random.Generator) -> LowRank:
+def randomized_svd(matrix: Numbers, rank: int, executor: Executor, rng: np.random.Generator) -> LowRank:
     """Return the leading singular triplets of a matrix, by a randomized range finder with power iterations.
 
     The result approximates the L of the given rank that minimises |M - L|_F [1]_. The range finder works on the frames:
@@ -179,7 +177,7 @@ MISMATCH = 1e-6
 MOST_ITERATIONS = 100
 
 
-def robust_pca(matrix: NDArray[Any], executor: Executor) -> tuple[LowRank, int, float]:
+def robust_pca(matrix: Numbers, executor: Executor) -> tuple[LowRank, int, float]:
     """Split a matrix into a low-rank and a sparse part, by principal component pursuit.
 
     It minimises |L|_* + weight |S|_1 subject to L + S = M, with weight = 1 / sqrt(max(n_pixels, n_frames)) [1]_, by inexact
@@ -245,14 +243,14 @@ def robust_pca(matrix: NDArray[Any], executor: Executor) -> tuple[LowRank, int, 
     return model, number, mismatch
 
 
-def shrunk(values: NDArray[Any], threshold: float) -> NDArray[Any]:
+def shrunk(values: Numbers, threshold: float) -> Numbers:
     """Return values whose moduli are reduced by `threshold`, to 0 at least, with their phases."""
     moduli = np.abs(values)
-    kept: NDArray[Any] = values * (np.maximum(moduli - threshold, 0) / np.maximum(moduli, LEAST_DIVISOR))
+    kept: Numbers = values * (np.maximum(moduli - threshold, 0) / np.maximum(moduli, LEAST_DIVISOR))
     return kept
 
 
-def threshold_singular_values(matrix: NDArray[Any], threshold: float, executor: Executor) -> LowRank:
+def threshold_singular_values(matrix: Numbers, threshold: float, executor: Executor) -> LowRank:
     """Subtract `threshold` from the singular values of a matrix, and keep the components above it.
 
     This is the proximal map of the nuclear norm: the L that minimises |L - M|_F^2 / 2 + threshold |L|_*. The

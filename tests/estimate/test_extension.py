@@ -11,7 +11,7 @@ from usdenoise.completion.starts import gaussian
 from usdenoise.estimate.sample_fit import Prior, _whitening, refit
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.stack.pixel_sample import PixelSample
+from usdenoise.stack.sampling import PixelSample
 
 FLAT = Prior(np.ones(6), 0.0)
 """No prior at all."""

@@ -9,7 +9,7 @@ from usdenoise.frames.registration import displacements, middle_part
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import envelope
 from usdenoise.stack.arrays import pack
-from usdenoise.stack.pixel_sample import PixelSample
+from usdenoise.stack.sampling import PixelSample
 
 SERIAL = ThreadExecutor(1)
 
@@ -27,9 +27,11 @@ def low_rank_and_noise(
 def casorati_matrix(values: Any, missing: Any = None) -> PixelSample:
     """A Casorati matrix without the entries that are missing, worked through on one thread."""
     if missing is None:
-        return PixelSample(values, None, np.arange(len(values)), SERIAL)
+        return PixelSample(values, None, np.arange(len(values)), SERIAL, np.zeros(values.shape[1], bool))
     filled = np.where(missing, 0, values).astype(values.dtype)
-    return PixelSample(filled, pack(~missing), np.arange(len(values)), SERIAL)
+    return PixelSample(
+        filled, pack(~missing), np.arange(len(values)), SERIAL, np.zeros(values.shape[1], bool)
+    )
 
 
 def with_gaps(stack: Any, seed: int) -> Any:

@@ -67,7 +67,7 @@ def geometries(draw: Callable[..., Any]) -> Geometry:
     """Geometries of any axis order; axes may have the length 1."""
     axes = draw(st.sampled_from(ORDERS))
     shape = tuple(draw(st.integers(2 if letter == "t" else 1, 4)) for letter in axes)
-    return Geometry(axes, shape, np.dtype(np.float64))
+    return Geometry(axes, shape=shape, dtype=np.dtype(np.float64))
 
 
 def numbers_of_pixels(geometry: Geometry) -> NDArray[np.intp]:

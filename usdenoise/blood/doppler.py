@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from array_api_compat import is_dask_array
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
@@ -12,7 +13,6 @@ from usdenoise.linalg.array_library import Array, Numbers, on_host, squared_magn
 from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.arrays import is_dask_array
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.given_stack import time_axis_of
 from usdenoise.stack.metadata import SOUND_SPEED_M_S

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.completion.problem import Factors
 from usdenoise.errors import OptionError
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.low_rank import noise_edge
 from usdenoise.linalg.tall_matrices import gram
 
@@ -66,16 +66,17 @@ def damped_gram(factors: Factors, gradients: Factors, damping: float) -> Factors
     return tuple(gradient @ inverse for gradient, inverse in zip(gradients, inverses, strict=True))
 
 
-def damped_inverse(matrix: NDArray[Any], damping: float, dtype: Any) -> NDArray[Any]:
+def damped_inverse(matrix: Numbers, damping: float, dtype: np.dtype) -> Numbers:
     """Return (G + eta I)^-1 of a Hermitian (r, r) matrix G, as `dtype`.
 
     Eigenvalues that are zero within the storage precision of the factors are raised to the smallest one that is not
     zero. So a factor without full column rank gives a large direction, not a failure.
     """
     values, vectors = np.linalg.eigh(matrix)
-    floor = len(values) * np.finfo(dtype).eps * max(values[-1], 0.0) + np.finfo(dtype).tiny
+    precision = np.finfo(dtype)
+    floor = len(values) * precision.eps * max(values[-1], 0.0) + precision.tiny
     inverse = (vectors / np.maximum(values + damping, floor)) @ vectors.conj().T
-    result: NDArray[Any] = inverse.astype(dtype)
+    result: Numbers = inverse.astype(dtype)
     return result
 
 

@@ -1,7 +1,7 @@
 """The completion problem: the mean squared residual on sampled entries, its gradients, and rows fitted to a factor.
 
-Let R be the residual U V^H - M on the sampled entries of the block, and zero elsewhere. Both return sum |R|^2, R V
-and U^H R. The sums are not divided by the number of entries.
+Let R be the residual U V^H - M on the sampled entries of a row block, and zero elsewhere. The dense and the sparse
+evaluation of a row block both return sum |R|^2, R V and U^H R, not divided by the number of entries.
 
 The inner product of matrices is <A, B> = Re tr(A^H B), for complex and real factors alike. With it the
 gradients of f(U, V) = 1/|O| sum_{(i,j) in O} |(U V^H)_ij - M_ij|^2 are (2/|O|) R V and (2/|O|) R^H U,
@@ -10,13 +10,15 @@ R being the sampled residual.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.tall_matrices import row_parts, slices_of, squared_norm
+from usdenoise.stack.sampling import EntrySample
 
 SPARSE_BELOW_DENSITY = 0.12
 """Density up to which the sparse evaluation is used: above it the kept entries would take too much memory, and the
@@ -45,8 +47,8 @@ class BlockSums(NamedTuple):
     """
 
     loss: float
-    residual_v: NDArray[Any]
-    u_residual: NDArray[Any]
+    residual_v: Numbers
+    u_residual: Numbers
     held_out: float
 
 
@@ -70,12 +72,12 @@ class Entries(NamedTuple):
 
     starts: NDArray[np.int64]
     columns: NDArray[np.int32]
-    values: NDArray[Any]
-    held_out: tuple[NDArray[np.int32], NDArray[np.int32], NDArray[Any]]
+    values: Numbers
+    held_out: tuple[NDArray[np.int32], NDArray[np.int32], Numbers]
 
 
 def gather(
-    values: NDArray[Any],
+    values: Numbers,
     mask: NDArray[np.bool_],
     held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
 ) -> Entries:
@@ -103,30 +105,12 @@ def gather(
     )
 
 
-def prefers_sparse(density: float, n_entries: int, rank: int) -> bool:
-    """Return whether the sparse evaluation is preferred to the dense one.
-
-    The dense evaluation costs the same at any density. The sparse one costs two to four times the dense cost of an
-    entry, for each sampled entry, and stores the position and the value of each.
-
-    Parameters
-    ----------
-    density : float
-        Number of fitted entries over the number of all entries.
-    n_entries : int
-        Number of all entries of the matrix.
-    rank : int
-        Number of columns of the factors.
-    """
-    return density <= SPARSE_BELOW_DENSITY and density * n_entries * rank >= SPARSE_FROM_WORK
-
-
 @np.errstate(over="ignore", invalid="ignore")
 def dense_block(
-    u: NDArray[Any],
-    v: NDArray[Any],
-    v_h: NDArray[Any],
-    values: NDArray[Any],
+    u: Numbers,
+    v: Numbers,
+    v_h: Numbers,
+    values: Numbers,
     mask: NDArray[np.bool_],
     held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
 ) -> BlockSums:
@@ -155,7 +139,7 @@ def dense_block(
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def sparse_block(u: NDArray[Any], v: NDArray[Any], entries: Entries) -> BlockSums:
+def sparse_block(u: Numbers, v: Numbers, entries: Entries) -> BlockSums:
     """Return the sums of a row block over its sampled entries, by a compiled sweep.
 
     Parameters
@@ -179,7 +163,7 @@ SPARSE_BLOCKS = 8
 _FRAMES_AT_ONCE = 4096
 """Frames of the gradient by V that are written at a time."""
 
-Factors = tuple[NDArray[Any], ...]
+Factors = tuple[Numbers, ...]
 
 
 @dataclass(frozen=True)
@@ -209,28 +193,6 @@ class Problem(Protocol):
         ...
 
 
-class SampledEntries(Protocol):
-    """The fitted and the held-out entries of a matrix, by row blocks."""
-
-    @property
-    def n_fitted(self) -> int:
-        """Number of fitted entries."""
-        ...
-
-    @property
-    def n_held_out(self) -> int:
-        """Number of held-out entries."""
-        ...
-
-    def mask(self, rows: slice) -> NDArray[np.bool_]:
-        """Return the mask of the fitted entries of some rows, (n_rows, n_columns)."""
-        ...
-
-    def held_out(self, rows: slice) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return rows and columns of the held-out entries of some rows, rows counted from the first of them."""
-        ...
-
-
 class CompletionProblem:
     """The objective of matrix completion and its gradients, by a map over row blocks and a sum.
 
@@ -238,7 +200,7 @@ class CompletionProblem:
     ----------
     matrix : (m, n) array, or anything that gives its rows for a slice
         The matrix M; entries outside the sample are read but never used, and must be finite.
-    sample : SampledEntries
+    sample : EntrySample
         The fitted and the held-out entries.
     executor : Executor
         Maps over the row blocks.
@@ -248,7 +210,7 @@ class CompletionProblem:
     """
 
     def __init__(
-        self, matrix: NDArray[Any], sample: SampledEntries, executor: Executor, kernel: str = "auto"
+        self, matrix: Numbers, sample: EntrySample, executor: Executor, kernel: str = "auto"
     ) -> None:
         self.matrix = matrix
         self.sample = sample
@@ -265,12 +227,16 @@ class CompletionProblem:
     @property
     def density(self) -> float:
         """Number of fitted entries over the number of all entries."""
-        return self.sample.n_fitted / (self.shape[0] * self.shape[1])
+        return self.sample.density
 
     def is_sparse(self, rank: int) -> bool:
-        """Return whether factors of this rank are evaluated entry by entry."""
+        """Return whether factors of this rank are evaluated entry by entry.
+
+        The dense evaluation costs the same at any density. The sparse one costs two to four times the dense cost of an
+        entry, for each sampled entry, and stores the position and the value of each.
+        """
         if self.kernel == "auto":
-            return prefers_sparse(self.density, self.shape[0] * self.shape[1], rank)
+            return self.density <= SPARSE_BELOW_DENSITY and self.sample.n_fitted * rank >= SPARSE_FROM_WORK
         return self.kernel == "sparse"
 
     def evaluate(self, factors: Factors) -> Evaluation:
@@ -299,14 +265,18 @@ class CompletionProblem:
             float(np.sqrt(held_out / n_held_out)) if n_held_out else None,
         )
 
-    def _map(self, u: NDArray[Any], v: NDArray[Any]) -> Iterator[tuple[slice, BlockSums]]:
+    def _map(self, u: Numbers, v: Numbers) -> Iterator[tuple[slice, BlockSums]]:
         if self.is_sparse(v.shape[1]):
             # Each block costs a sum of the size of V, and its entries need not fit a cache.
             n_rows = len(u)
             larger = list(slices_of(n_rows, max(1, -(-n_rows // SPARSE_BLOCKS))))
 
             def by_entries(rows: slice) -> tuple[slice, BlockSums]:
-                return rows, sparse_block(u[rows], v, self._sampled(rows))
+                # The sparse evaluation is used where entries are few, so they are kept between passes.
+                if rows.start not in self._entries:
+                    held_out = self.sample.held_out(rows)
+                    self._entries[rows.start] = gather(self.matrix[rows], self.sample.mask(rows), held_out)
+                return rows, sparse_block(u[rows], v, self._entries[rows.start])
 
             return self.executor.map(by_entries, larger)
         v_h = np.ascontiguousarray(v.conj().T)
@@ -316,13 +286,6 @@ class CompletionProblem:
             return rows, dense_block(u[rows], v, v_h, self.matrix[rows], self.sample.mask(rows), held_out)
 
         return self.executor.map(by_block, self.blocks)
-
-    def _sampled(self, rows: slice) -> Entries:
-        # The sparse evaluation is used where entries are few, so they are kept between passes.
-        if rows.start not in self._entries:
-            held_out = self.sample.held_out(rows)
-            self._entries[rows.start] = gather(self.matrix[rows], self.sample.mask(rows), held_out)
-        return self._entries[rows.start]
 
 
 MAX_STEPS = 200
@@ -336,8 +299,8 @@ and without a refit, the correlation fell by up to 0.19 on phantoms of 64 x 64 x
 
 
 def fit_rows(
-    problem: CompletionProblem, right: NDArray[Any], ridge: NDArray[np.float64], noise_variance: float
-) -> tuple[NDArray[Any], float]:
+    problem: CompletionProblem, right: Numbers, ridge: NDArray[np.float64], noise_variance: float
+) -> tuple[Numbers, float]:
     """Return the posterior means X of the rows' coefficients for a known right factor V.
 
     X minimises
@@ -369,7 +332,7 @@ def fit_rows(
     weights, inverse = ridge.astype(real), (1 / (problem.density + ridge)).astype(real)
     enough = TOLERANCE * len(ridge) * noise_variance
 
-    def solve_block(rows: slice) -> tuple[NDArray[Any], int]:
+    def solve_block(rows: slice) -> tuple[Numbers, int]:
         mask = problem.sample.mask(rows)
         work = problem.matrix[rows] * mask
         residual = work @ right
@@ -408,6 +371,6 @@ def _ratio(
     return ratio[:, None]
 
 
-def _row_products(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+def _row_products(a: Numbers, b: Numbers) -> NDArray[np.float64]:
     products: NDArray[np.float64] = np.vecdot(a, b).real.astype(np.float64)
     return products

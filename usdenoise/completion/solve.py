@@ -180,7 +180,7 @@ def solve(  # noqa: PLR0913
     progress = _Progress(stopping, on_iteration, start)
     factors, current, passes = start, problem.evaluate(start), 1
     first = current.value
-    rounding = _ROUNDING_UNITS * float(np.finfo(start[0].dtype).eps)
+    rounding = _ROUNDING_UNITS * float(np.finfo(start[0].real.dtype).eps)
     reason = progress.accept(start, current) if _is_finite(current) else StopReason.DIVERGED
     while reason is None:
         number = len(progress.trace) - 1

@@ -8,22 +8,21 @@ into real and imaginary parts, since the compiler finds vector instructions for 
 Imported only where the sparse evaluation is used: loading the compiler takes half a second.
 """
 
-from typing import Any
-
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.compiled_loops import COMPILED_SUMS
 
 
 def sweep(
     starts: NDArray[np.int64],
     columns: NDArray[np.int32],
-    values: NDArray[Any],
-    u: NDArray[Any],
-    v: NDArray[Any],
-) -> tuple[float, NDArray[Any], NDArray[Any]]:
+    values: Numbers,
+    u: Numbers,
+    v: Numbers,
+) -> tuple[float, Numbers, Numbers]:
     """Return the sum of |R|^2 in double precision, R V and R^H U for the residual R on the sampled entries.
 
     Parameters
@@ -64,7 +63,13 @@ def sweep(
 
 @numba.njit(**COMPILED_SUMS)
 def _real_rows(
-    starts: Any, columns: Any, values: Any, u: Any, v: Any, residual_v: Any, residual_u: Any
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: NDArray[np.floating],
+    u: NDArray[np.floating],
+    v: NDArray[np.floating],
+    residual_v: NDArray[np.floating],
+    residual_u: NDArray[np.floating],
 ) -> float:
     loss, rank = 0.0, u.shape[1]
     for tile, i in np.ndindex(starts.shape[0], u.shape[0]):
@@ -82,7 +87,13 @@ def _real_rows(
 
 
 @numba.njit(**COMPILED_SUMS)
-def _complex_rows(starts: Any, columns: Any, values: Any, factors: Any, sums: Any) -> float:
+def _complex_rows(
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: NDArray[np.complexfloating],
+    factors: tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]],
+    sums: tuple[NDArray[np.floating], NDArray[np.floating], NDArray[np.floating]],
+) -> float:
     # Rows [Re u, Im u], [Im u, -Re u] and [Re v, Im v]; sums of Re(R) and of Im(R) times the last, and R^H U.
     own, turned, other_factors = factors
     by_real, by_imaginary, sums_u = sums

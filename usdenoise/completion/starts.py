@@ -1,13 +1,13 @@
 """The first factors: spectral, random, small random, or given ones (a warm start)."""
 
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike
 
 from usdenoise.completion.problem import CompletionProblem, Factors
 from usdenoise.errors import OptionError
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import gram, normal_product, orthonormal, squared_norm
 
 OVERSAMPLING = 10
@@ -45,8 +45,10 @@ def spectral(problem: CompletionProblem, rank: int, rng: np.random.Generator) ->
     width = min(rank + OVERSAMPLING, n, m)
     basis = orthonormal(gaussian(rng, (n, width), problem.matrix.dtype))
     for _ in range(POWER_PASSES):
-        basis = orthonormal(_normal_product(problem, basis))
-    images = _product(problem, basis)
+        product = normal_product(partial(_masked, problem), problem.blocks, basis, problem.executor)
+        basis = orthonormal(product.astype(problem.matrix.dtype))
+    products = problem.executor.map(lambda rows: _masked(problem, rows) @ basis, problem.blocks)
+    images = np.concatenate(list(products))
     # B = A Q is tall: its small Gram matrix gives its right singular vectors and its singular values.
     squares, rotation = np.linalg.eigh(gram(images))
     squares, rotation = squares[::-1][:rank], rotation[:, ::-1][:, :rank]
@@ -113,28 +115,16 @@ def warm(problem: CompletionProblem, rank: int, rng: np.random.Generator, factor
     )
 
 
-def gaussian(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
+def gaussian(rng: np.random.Generator, shape: tuple[int, int], dtype: DTypeLike) -> Numbers:
     """Return a standard Gaussian array; a complex one is circular and has a total variance of 1."""
     if np.issubdtype(dtype, np.complexfloating):
         pairs = rng.standard_normal((*shape, 2)) / np.sqrt(2)
-        values: NDArray[Any] = pairs.view(np.complex128)[..., 0]
+        values: Numbers = pairs.view(np.complex128)[..., 0]
     else:
         values = rng.standard_normal(shape)
     return values.astype(dtype)
 
 
-def _masked(problem: CompletionProblem, rows: slice) -> NDArray[Any]:
-    block: NDArray[Any] = problem.matrix[rows] * problem.sample.mask(rows)
+def _masked(problem: CompletionProblem, rows: slice) -> Numbers:
+    block: Numbers = problem.matrix[rows] * problem.sample.mask(rows)
     return block
-
-
-def _product(problem: CompletionProblem, basis: NDArray[Any]) -> NDArray[Any]:
-    """Return P_O(M) Q, (m, width)."""
-    parts = problem.executor.map(lambda rows: _masked(problem, rows) @ basis, problem.blocks)
-    return np.concatenate(list(parts))
-
-
-def _normal_product(problem: CompletionProblem, basis: NDArray[Any]) -> NDArray[Any]:
-    """Return P_O(M)^H P_O(M) Q, (n, width), in the precision of the matrix."""
-    product = normal_product(partial(_masked, problem), problem.blocks, basis, problem.executor)
-    return product.astype(problem.matrix.dtype)

@@ -1,16 +1,14 @@
 """Estimate the leading components of a pixel sample: from a random sample of its entries, or by its SVD.
 
-The estimate is a chain of three: a start from a subset of pixels (pixel_subset.py), the completion of sampled entries
-(sample_fit.py), and the refit to all entries of the sample (extension.py).
+The estimate is a chain of three: a start from a subset of pixels (pixel_subset.py), the completion of sampled entries, and
+the refit to all entries of the sample (both in sample_fit.py).
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.completion.descent_methods import check_rank_fits
 from usdenoise.completion.problem import Factors
@@ -18,15 +16,16 @@ from usdenoise.completion.solve import Iteration, Solution
 from usdenoise.errors import InputError
 from usdenoise.estimate.pixel_subset import PixelSubset, choose_rank, least_rank, sufficient_subset
 from usdenoise.estimate.sample_fit import Prior, extend, fit_sample
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import eigenvectors, frame_gram, row_parts
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.pixel_sample import PixelSample
+from usdenoise.stack.sampling import PixelSample
 from usdenoise.system.resources import release_freed_memory
 
 
-def truncated_svd(matrix: NDArray[Any], rank: int, executor: Executor) -> LowRank:
+def truncated_svd(matrix: Numbers, rank: int, executor: Executor) -> LowRank:
     """Return the leading singular triplets of a matrix.
 
     They give the L of the given rank that minimises |M - L|_F, as the clutter filter of Demene et al. uses it. The

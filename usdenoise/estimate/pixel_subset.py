@@ -5,7 +5,7 @@ It gives the noise level, the rank, and a first temporal subspace.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from usdenoise.clutter.similarity import BLOOD_BELOW, SimilarityProfile, noise_energy, spatial_similarity
 from usdenoise.completion.descent_methods import highest_rank
 from usdenoise.errors import OptionError
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import noise_edge, noise_from_spectrum
 from usdenoise.linalg.tall_matrices import gram, row_squared_norms, slices_of
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.pixel_sample import PixelSample
-from usdenoise.stack.sampling import RandomStream
+from usdenoise.stack.sampling import PixelSample, RandomStream
 
 SUBSET_PIXELS = 256
 """Enough pixels for the spectrum of a hundred components (RANK_LIMIT) and of the noise below them."""
@@ -70,8 +70,8 @@ class PixelSubset:
     n_pixels: int
     n_used_frames: int
     singular_values: NDArray[np.float64]
-    left: NDArray[Any]
-    right: NDArray[Any]
+    left: Numbers
+    right: Numbers
     noise_rms: float
 
     @property
@@ -140,7 +140,7 @@ class SubsetValues:
         Maps over parts of the products.
     """
 
-    values: NDArray[Any]
+    values: Numbers
     shape: tuple[int, int]
     filled: NDArray[np.float64]
     executor: Executor
@@ -217,7 +217,11 @@ def draw_pixel_subset(
     mask = chosen.observed_mask(slice(None))
     if mask is not None:
         filled = 1 - mask.mean(axis=0)
-        values = _interpolated(values, mask)
+        # By interpolation over time, before the subset's own model fills them.
+        values, frames = values.copy(), np.arange(rows.n_frames)
+        for row, seen in zip(values, mask, strict=True):
+            if seen.any() and not seen.all():
+                row[~seen] = np.interp(frames[~seen], frames[seen], row[seen])
     if excluded.any():
         values = np.where(excluded, 0, values)
     drawn = SubsetValues(values, chosen.used_shape, filled, rows.executor)
@@ -231,9 +235,7 @@ def draw_pixel_subset(
     return drawn
 
 
-def _spectrum(
-    rows: NDArray[Any], executor: Executor
-) -> tuple[NDArray[Any], NDArray[np.float64], NDArray[Any]]:
+def _spectrum(rows: Numbers, executor: Executor) -> tuple[Numbers, NDArray[np.float64], Numbers]:
     """Return the singular triplets, through the smaller Gram matrix in double precision.
 
     A part of the longer side is worked on at a time: long stacks have tens of thousands of frames. Values are right down to
@@ -242,11 +244,11 @@ def _spectrum(
     is_tall, length = rows.shape[0] > rows.shape[1], max(rows.shape)
     parts = list(slices_of(length, min(-(-length // _PRODUCT_PARTS), _MOST_IN_PART)))
 
-    def adjoint(part: slice) -> NDArray[Any]:
+    def adjoint(part: slice) -> Numbers:
         entries = rows[part] if is_tall else rows[:, part].conj().T
         return entries.astype(np.result_type(rows.dtype, np.float64))
 
-    total: Any = sum(executor.map(lambda part: gram(adjoint(part)), parts))
+    total = np.asarray(sum(executor.map(lambda part: gram(adjoint(part)), parts)))
     values, vectors = np.linalg.eigh(total)
     vectors = vectors[:, ::-1]
     projected = np.empty((length, len(vectors)), rows.dtype)
@@ -256,20 +258,11 @@ def _spectrum(
         projected[part] = block
         return row_squared_norms(np.ascontiguousarray(block.T))
 
-    norms: Any = np.sqrt(sum(executor.map(project, parts)))
+    norms = np.sqrt(sum(executor.map(project, parts)))
     projected /= np.maximum(norms, np.finfo(projected.dtype).tiny).astype(projected.real.dtype)
     singular = np.sqrt(np.maximum(values[::-1], 0))
     vectors = vectors.astype(rows.dtype)
     return (projected, singular, vectors) if is_tall else (vectors, singular, projected)
-
-
-def _interpolated(rows: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:
-    frames = np.arange(rows.shape[1])
-    filled = rows.copy()
-    for row, observed in zip(filled, mask, strict=True):
-        if observed.any() and not observed.all():
-            row[~observed] = np.interp(frames[~observed], frames[observed], row[observed])
-    return filled
 
 
 MORE_LIKE_TISSUE, COMPONENTS_BEYOND_TISSUE = 2, 8

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +25,11 @@ from usdenoise.completion.descent_methods import (
 from usdenoise.completion.problem import CompletionProblem, Factors, fit_rows
 from usdenoise.completion.solve import Iteration, Solution, solve
 from usdenoise.estimate.pixel_subset import PixelSubset, choose_rank
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.low_rank import LowRank, noise_edge
 from usdenoise.linalg.tall_matrices import gram, rotated, tall_qr
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.pixel_sample import PixelSample
-from usdenoise.stack.sampling import RandomStream, draw_entries
+from usdenoise.stack.sampling import PixelSample, RandomStream, draw_entries
 
 PRIOR_FLOOR = 1e-3
 """Smallest prior variance of a component, in units of the noise variance."""
@@ -90,7 +89,7 @@ def extend(rows: PixelSample, sampled: LowRank, noise_rms: float) -> tuple[LowRa
 
 
 def refit(
-    rows: PixelSample, right: NDArray[Any], prior: Prior, rotate_again: bool = False
+    rows: PixelSample, right: Numbers, prior: Prior, rotate_again: bool = False
 ) -> tuple[LowRank, float, Prior]:
     """Return the singular triplets of a matrix near an approximate temporal subspace.
 
@@ -145,7 +144,7 @@ def refit(
     return LowRank(left @ (white @ rotation).astype(rows.dtype), singular, better), gained, prior
 
 
-def _whitening(squares: NDArray[Any]) -> NDArray[Any]:
+def _whitening(squares: Numbers) -> Numbers:
     """Return W with W^H G W = I for a Gram matrix G; directions that are zero within rounding become zero."""
     size = np.sqrt(np.maximum(squares.diagonal().real, 0))
     # A component that is not there is not scaled up: its rounding errors would overflow in single precision.
@@ -154,7 +153,7 @@ def _whitening(squares: NDArray[Any]) -> NDArray[Any]:
     # The scaled columns have length one, so small eigenvalues mean that columns depend on each other.
     with np.errstate(divide="ignore"):
         inverse = np.where(values > len(values) * np.finfo(np.float32).eps, 1 / np.sqrt(np.abs(values)), 0.0)
-    white: NDArray[Any] = vectors * inverse * scale[:, None]
+    white: Numbers = vectors * inverse * scale[:, None]
     return white
 
 
@@ -290,7 +289,11 @@ def complete(
     method = METHODS[options.method]
     rng = RandomStream.START.generator(options.seed)
     if warm_start is None:
-        prior = _prior(subset, rank)
+        # The noise is at least the rounding of float32, also in double precision: steps below it would amplify rounding.
+        rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
+        # The noise level is 0 where all pixels of the subset are zero.
+        noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
+        prior = Prior(subset.signal_variances(rank), noise)
         start, passes = _start(problem, subset, prior, options, rng)
         penalty = _penalty(problem, subset, options, start, prior)
     else:
@@ -311,14 +314,6 @@ def complete(
     )
     solution.check_finite()
     return replace(solution, passes=solution.passes + passes)
-
-
-def _prior(subset: PixelSubset, rank: int) -> Prior:
-    # The noise is at least the rounding of float32, also in double precision: steps below it would amplify rounding.
-    rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
-    # The noise level is 0 where all pixels of the subset are zero.
-    noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
-    return Prior(subset.signal_variances(rank), noise)
 
 
 def _start(

@@ -8,10 +8,10 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from usdenoise.completion.descent_methods import METHODS, StoppingRule, StopReason
 from usdenoise.completion.problem import Evaluation, Factors
@@ -19,6 +19,7 @@ from usdenoise.completion.solve import solve
 from usdenoise.completion.starts import gaussian
 from usdenoise.experiments.record import Claim, Curve, CurvePanel, ExperimentResult
 from usdenoise.experiments.setup import Setup
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import orthonormal
 
@@ -29,11 +30,11 @@ START_DISTANCE, SMALL = 0.1, 1e-12
 class Loss(Protocol):
     """A loss of an (n, n) matrix M."""
 
-    def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+    def evaluate(self, matrix: Numbers) -> tuple[float, Numbers]:
         """Return L(M) and its gradient G."""
         ...
 
-    def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+    def residuals(self, matrix: Numbers) -> NDArray[np.float64]:
         """Return numbers whose squares add up to L(M) less its smallest possible value."""
         ...
 
@@ -51,31 +52,31 @@ class SensingLoss:
         Measurements y_i.
     """
 
-    def __init__(self, matrices: NDArray[Any], measurements: NDArray[Any]) -> None:
+    def __init__(self, matrices: Numbers, measurements: NDArray[np.float64]) -> None:
         self.matrices = matrices
         self.measurements = measurements
         self._rows = matrices.reshape(len(matrices), -1)
         self._conjugates = self._rows.conj()
 
-    def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+    def evaluate(self, matrix: Numbers) -> tuple[float, Numbers]:
         """Return L(M) and its gradient G."""
         off = self._errors(matrix)
         by_matrix = (off @ self._rows).reshape(self.matrices.shape[1:])
         return float(off @ off) / len(off), (2 / len(off)) * by_matrix
 
-    def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+    def residuals(self, matrix: Numbers) -> NDArray[np.float64]:
         """Return (<A_i, M> - y_i) / sqrt(m)."""
         off = self._errors(matrix)
         return off / math.sqrt(len(off))
 
-    def spectral_estimate(self) -> NDArray[Any]:
+    def spectral_estimate(self) -> Numbers:
         """Return 1/m sum_i y_i A_i, which estimates M* for Gaussian A_i of mean 0 and variance 1."""
         weighted = (self.measurements @ self._rows).reshape(self.matrices.shape[1:])
         return np.asarray(weighted / len(self.measurements))
 
-    def _errors(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
-        off: NDArray[np.float64] = (self._conjugates @ matrix.reshape(-1)).real - self.measurements
-        return off
+    def _errors(self, matrix: Numbers) -> NDArray[np.float64]:
+        products: NDArray[np.complexfloating] = self._conjugates @ matrix.reshape(-1)
+        return np.asarray(products.real - self.measurements)
 
 
 class OneBitLoss:
@@ -91,16 +92,16 @@ class OneBitLoss:
         Log-odds log(alpha / (1 - alpha)) of the fractions.
     """
 
-    def __init__(self, log_odds: NDArray[Any]) -> None:
+    def __init__(self, log_odds: Numbers) -> None:
         self.log_odds = log_odds
         self._ones = _logistic(log_odds)
 
-    def evaluate(self, matrix: NDArray[Any]) -> tuple[float, NDArray[Any]]:
+    def evaluate(self, matrix: Numbers) -> tuple[float, Numbers]:
         """Return L(M) and its gradient G."""
         value = np.sum(np.logaddexp(0, matrix) - self._ones * matrix)
         return float(value), _logistic(matrix) - self._ones
 
-    def residuals(self, matrix: NDArray[Any]) -> NDArray[np.float64]:
+    def residuals(self, matrix: Numbers) -> NDArray[np.float64]:
         """Return the square root of what each entry adds to the entropy, with the sign of its error."""
         off = matrix - self.log_odds
         # The difference of two likelihoods would lose its digits near the fit, and the exponential of a large positive
@@ -111,7 +112,7 @@ class OneBitLoss:
         return signed.reshape(-1)
 
 
-def _logistic(entries: NDArray[Any]) -> NDArray[Any]:
+def _logistic(entries: Numbers) -> Numbers:
     return np.asarray(np.exp(-np.logaddexp(0, -entries)))
 
 
@@ -129,7 +130,7 @@ class PlantedProblem:
         Planted matrix M*, which is never fitted. The error against it is reported as the held-out error.
     """
 
-    def __init__(self, loss: Loss, truth: NDArray[Any]) -> None:
+    def __init__(self, loss: Loss, truth: Numbers) -> None:
         self.loss = loss
         self.truth = truth
         self._per_entry = 1 / math.sqrt(truth.size)
@@ -162,14 +163,14 @@ class Instance:
     """
 
     loss: Loss
-    factor: NDArray[Any]
-    start: Callable[[], NDArray[Any]]
-    small_start: NDArray[Any]
+    factor: Numbers
+    start: Callable[[], Numbers]
+    small_start: Numbers
 
     @property
-    def truth(self) -> NDArray[Any]:
+    def truth(self) -> Numbers:
         """The planted matrix M*."""
-        planted: NDArray[Any] = self.factor @ self.factor.conj().T
+        planted: Numbers = self.factor @ self.factor.conj().T
         return planted
 
 
@@ -228,7 +229,7 @@ def draw_phase(rng: np.random.Generator, *, rank: int, measurements: int, sigma:
     return Instance(loss, planted, lambda: planted + START_DISTANCE * noise, SMALL * noise)
 
 
-def leading_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
+def leading_factor(matrix: Numbers, rank: int) -> Numbers:
     """Return X with X X^H the nearest positive semidefinite matrix of a rank to the Hermitian part of a matrix.
 
     X has columns of zeros where the Hermitian part has fewer positive eigenvalues than the rank.
@@ -241,27 +242,27 @@ def leading_factor(matrix: NDArray[Any], rank: int) -> NDArray[Any]:
         Number of columns of X.
     """
     values, vectors = np.linalg.eigh((matrix + matrix.conj().T) / 2)
-    factor: NDArray[Any] = vectors[:, -rank:] * np.sqrt(np.maximum(values[-rank:], 0))
+    factor: Numbers = vectors[:, -rank:] * np.sqrt(np.maximum(values[-rank:], 0))
     return factor
 
 
-def _standard(rng: np.random.Generator, shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
+def _standard(rng: np.random.Generator, shape: tuple[int, int], dtype: DTypeLike) -> Numbers:
     """Return a standard Gaussian array; real and imaginary parts of a complex one are standard Gaussian."""
     parts = 2 if np.issubdtype(dtype, np.complexfloating) else 1
     return gaussian(rng, shape, dtype) * math.sqrt(parts)
 
 
 def _planted_factor(
-    rng: np.random.Generator, scales: Sequence[float], dtype: Any = np.float64
-) -> NDArray[Any]:
+    rng: np.random.Generator, scales: Sequence[float], dtype: DTypeLike = np.float64
+) -> Numbers:
     """Return Q S^(1/2) for random orthonormal columns Q, an (n, r) factor of M* = Q S Q^H."""
     basis = orthonormal(gaussian(rng, (SIZE, len(scales)), dtype))
-    factor: NDArray[Any] = basis * np.sqrt(np.asarray(scales))
+    factor: Numbers = basis * np.sqrt(np.asarray(scales))
     return factor
 
 
 def _noisy_measurements(
-    rng: np.random.Generator, matrices: NDArray[Any], factor: NDArray[Any], sigma: float
+    rng: np.random.Generator, matrices: Numbers, factor: Numbers, sigma: float
 ) -> NDArray[np.float64]:
     """Return linear measurements of a planted matrix with noise."""
     noise = sigma * rng.standard_normal(len(matrices))
@@ -270,7 +271,7 @@ def _noisy_measurements(
     return exact + noise
 
 
-def _padded(rng: np.random.Generator, factor: NDArray[Any], rank: int) -> tuple[NDArray[Any], NDArray[Any]]:
+def _padded(rng: np.random.Generator, factor: Numbers, rank: int) -> tuple[Numbers, Numbers]:
     """Return the planted factor with columns of zeros up to the search rank, and Gaussian noise of its shape."""
     noise = _standard(rng, (SIZE, rank), factor.dtype)
     planted = np.zeros_like(noise)
@@ -343,14 +344,14 @@ class PlantedSetting:
 
     name: str
     draw: Callable[..., Instance]
-    problem: Mapping[str, Any]
+    problem: Mapping[str, object]
     variants: Sequence[Variant]
     step: float
     iterations: int
     claims: Sequence[Claim] = ()
     seconds: float | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the setting as it is written to the record."""
         methods = {variant.label: asdict(variant) for variant in self.variants}
         return {**self.problem, "step": self.step, "iterations": self.iterations, "methods": methods}

@@ -6,7 +6,6 @@ experiment against wall time, which are the same as in the first one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from usdenoise.experiments.planted import (
     SIZE,
@@ -106,8 +105,7 @@ AGAINST_SCALEDGD = PlantedExperiment(
             300,
             _CONSTANT,
             Claim(MINE, TIME, FLOOR, at_most=MANY),
-            Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
-            Claim("ScaledGD(0.0001)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
+            *Claim.each(("ScaledGD(0.01)", "ScaledGD(0.0001)"), FINAL, FLOOR, ABOVE_FLOOR),
             Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
         ),
     ],
@@ -122,9 +120,7 @@ AGAINST_PRECGD = PlantedExperiment(
             [precgd(proxy) for proxy in (0.0, 1e-6, 1e-4, 1e-2)],
             Claim(MINE, TIME, CONVERGED, at_most=300),
             Claim("PrecGD(0)", TIME, CONVERGED, at_most=300),
-            Claim("PrecGD(1e-06)", FINAL, "PrecGD(0)", at_least=WORSE),
-            Claim("PrecGD(0.0001)", FINAL, "PrecGD(0)", at_least=WORSE),
-            Claim("PrecGD(0.01)", FINAL, "PrecGD(0)", at_least=WORSE),
+            *Claim.each(("PrecGD(1e-06)", "PrecGD(0.0001)", "PrecGD(0.01)"), FINAL, "PrecGD(0)", WORSE),
         ),
         _sensing(
             SIGMA,
@@ -133,9 +129,7 @@ AGAINST_PRECGD = PlantedExperiment(
             Claim(MINE, TIME, FLOOR, at_most=MANY),
             Claim("PrecGD(1e-06)", TIME, FLOOR, at_most=MANY),
             Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
-            Claim("PrecGD(1e-05)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
-            Claim("PrecGD(0.0001)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
-            Claim("PrecGD(0.01)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
+            *Claim.each(("PrecGD(1e-05)", "PrecGD(0.0001)", "PrecGD(0.01)"), FINAL, FLOOR, ABOVE_FLOOR),
         ),
     ],
 )
@@ -150,18 +144,14 @@ FROM_SMALL_START = PlantedExperiment(
             0.0,
             500,
             [_COARSE, _FINE, _GD],
-            Claim("ScaledGD(0.01)", FINAL, MINE, at_least=WORSE),
-            Claim("ScaledGD(0.0001)", FINAL, MINE, at_least=WORSE),
-            Claim("GD", FINAL, MINE, at_least=WORSE),
+            *Claim.each(("ScaledGD(0.01)", "ScaledGD(0.0001)", "GD"), FINAL, MINE, WORSE),
             Claim("ScaledGD(0.0001)", DELAY, 1e-3, at_least=SLOWER),
         ),
         _sensing(
             SIGMA,
             500,
             [_COARSE, _FINE, _GD],
-            Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
-            Claim("ScaledGD(0.0001)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
-            Claim("GD", FINAL, FLOOR, at_least=ABOVE_FLOOR),
+            *Claim.each(("ScaledGD(0.01)", "ScaledGD(0.0001)", "GD"), FINAL, FLOOR, ABOVE_FLOOR),
             Claim("ScaledGD(0.0001)", DELAY, 1e-3, at_least=SLOWER),
             Claim("ScaledGD(0.0001)", DELAY, FLOOR, at_least=SLOWER),
         ),
@@ -181,9 +171,7 @@ HIGH_NOISE = PlantedExperiment(
             claims=[
                 Claim(MINE, TIME, FLOOR, at_most=500, is_run=True),
                 Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
-                Claim("PrecGD(1)", FINAL, MINE, at_least=AS_ACCURATE),
-                Claim("PrecGD(0.7)", FINAL, MINE, at_least=AS_ACCURATE),
-                Claim("PrecGD(0.5)", FINAL, MINE, at_least=AS_ACCURATE),
+                *Claim.each(("PrecGD(1)", "PrecGD(0.7)", "PrecGD(0.5)"), FINAL, MINE, AS_ACCURATE),
             ],
         )
     ],
@@ -198,8 +186,7 @@ WALL_TIME = PlantedExperiment(
             10_000,
             [_COARSE, _GD],
             Claim(MINE, TIME, FLOOR, at_most=0.5, is_run=True),
-            Claim("ScaledGD(0.01)", DELAY, FLOOR, at_least=SLOWER),
-            Claim("GD", DELAY, FLOOR, at_least=SLOWER),
+            *Claim.each(("ScaledGD(0.01)", "GD"), DELAY, FLOOR, SLOWER),
             Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
             seconds=0.5,
         )
@@ -210,7 +197,7 @@ WALL_TIME = PlantedExperiment(
 def _exact_and_over(
     title: str,
     draw: Callable[..., Instance],
-    problem: Mapping[str, Any],
+    problem: Mapping[str, object],
     *,
     ranks: tuple[int, int],
     step: float,
@@ -247,8 +234,7 @@ def _exact_and_over(
         claims=[
             Claim(MINE, TIME, FLOOR, at_most=iterations, is_run=True),
             Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
-            Claim("ScaledGD(0.01)", DELAY, FLOOR, at_least=SLOWER),
-            Claim("GD", DELAY, FLOOR, at_least=SLOWER),
+            *Claim.each(("ScaledGD(0.01)", "GD"), DELAY, FLOOR, SLOWER),
         ],
     )
     return PlantedExperiment(title, [clean, noisy])

@@ -7,12 +7,12 @@ curve alone.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.acquisition import Acquisition
 
 
@@ -31,7 +31,7 @@ class Curve:
     """
 
     label: str
-    x: NDArray[Any]
+    x: Numbers
     errors: NDArray[np.float64]
 
     @property
@@ -81,7 +81,7 @@ class CurvePanel:
     def __getitem__(self, label: str) -> Curve:
         return next(curve for curve in self.curves if curve.label == label)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the panel as it is written to the record, with the last errors of its curves."""
         return {
             "setting": self.setting,
@@ -136,6 +136,13 @@ class Claim:
     at_most: float = math.inf
     is_run: bool = False
 
+    @classmethod
+    def each(
+        cls, labels: Sequence[str], quantity: Quantity, reference: ReferenceLevel, at_least: float
+    ) -> "list[Claim]":
+        """Return the claim that a number of each of some curves is at least a bound."""
+        return [cls(label, quantity, reference, at_least=at_least) for label in labels]
+
     def check(self, setting: str, panels: Sequence[CurvePanel]) -> "CheckedClaim":
         """Return the claim with the worst number of the panels of a setting."""
         numbers = [self.quantity.measure(panel, self.label, self.reference) for panel in panels]
@@ -183,7 +190,7 @@ class CheckedClaim:
             return f"{self.measured:.3g}"
         return "other never" if math.isinf(self.claim.at_most) else "never"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the claim as it is written to the record."""
         names = ("statement", "bound", "measured", "number", "held")
         return {name: getattr(self, name) for name in names}
@@ -216,7 +223,7 @@ class ExperimentResult:
     """
 
     title: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     panels: tuple[CurvePanel, ...]
     claims: tuple[CheckedClaim, ...]
     y_label: str = "relative error"

@@ -75,7 +75,13 @@ def reproduce(
     with ExitStack() as stack:
         # Existing results are refused before the first experiment, since all of them can take an hour.
         outputs = {name: stack.enter_context(OutputFolder(Path(folder), overwrite)) for name in names}
-        paths = {name: _reserve(outputs[name], name) for name in names}
+        paths = {}
+        for name in names:
+            files = {"figure": f"{name}.png", "curves": f"{name}.csv"}
+            if name.startswith("ultrasound"):
+                files["power_doppler"] = f"{name}_power_doppler.png"
+            files["record"] = f"{name}.json"
+            paths[name] = {key: outputs[name].reserve(file) for key, file in files.items()}
         done: dict[str, Any] = {}
         setup.progress.experiments(0, len(names))
         n_written = 0
@@ -102,14 +108,6 @@ def reproduce(
     claims = [claim for one in done.values() for claim in one["claims"]]
     held = sum(claim["held"] for claim in claims)
     return {"experiments": done, "claims": len(claims), "held": held}
-
-
-def _reserve(outputs: OutputFolder, name: str) -> dict[str, Path]:
-    files = {"figure": f"{name}.png", "curves": f"{name}.csv"}
-    if name.startswith("ultrasound"):
-        files["power_doppler"] = f"{name}_power_doppler.png"
-    files["record"] = f"{name}.json"
-    return {key: outputs.reserve(file) for key, file in files.items()}
 
 
 def _write_experiment(result: ExperimentResult, paths: dict[str, Path], more: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ is undone and halved, as `run` does. There is one seed: sampled entries and star
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,8 @@ from usdenoise.experiments.record import (
     ReferenceLevel,
     Rows,
 )
-from usdenoise.experiments.setup import PAPER_SHAPE, FilteredStack, Setup
+from usdenoise.experiments.setup import PAPER_SHAPE, FilteredStack, Outcome, Setup
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import row_parts
 from usdenoise.options.denoise_options import make_options
 from usdenoise.pipeline.denoise import denoise
@@ -41,7 +42,7 @@ PICTURE_DB = 40.0
 NEAR_NOISE, HALF, SIGNIFICANT, TWICE, PERFECT = 1.5, 0.5, 1.1, 2.0, 0.95
 
 
-def _ratio_of(number: str) -> Any:
+def _ratio_of(number: str) -> Callable[[CurvePanel, str, ReferenceLevel], float]:
     """Return the function that measures a number of a method, or its ratio to the number of another method."""
 
     def measure(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
@@ -56,27 +57,6 @@ HELD_OUT_RATIO = Quantity("{label}, held-out rms / {reference}", _ratio_of("held
 NOISE_LEFT = Quantity("{label}, noise left", _ratio_of("noise_left"))
 NOISE_RATIO = Quantity("{label}, noise left / {reference}", _ratio_of("noise_left"))
 CORRELATION = Quantity("{label}, correlation with the noise-free picture", _ratio_of("correlation"))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Result of one method on the stack.
-
-    Attributes
-    ----------
-    picture : array
-        Power Doppler in dB, cut off 40 dB below its maximum, with the spatial axes of the stack.
-    curve : Curve
-        Rms residual of the held-out entries over the rms of the noise, at the start and after each iteration.
-    numbers : dict
-        "held_out_rms" is the last value of the curve. "noise_left" is the distance of the filtered stack to the
-        noise-free one over the distance of the measured stack. "correlation" compares the picture with the noise-free
-        one.
-    """
-
-    picture: NDArray[np.float32]
-    curve: Curve
-    numbers: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -107,7 +87,15 @@ class UltrasoundExperiment:
             sampling: {name: _outcome_of(setup, name, sampling) for name in self.methods}
             for sampling in self.samplings
         }
-        panels = {sampling: _panel(sampling, by_name) for sampling, by_name in outcomes.items()}
+        panels = {
+            sampling: CurvePanel(
+                setting=f"sampling {100 * sampling:g} %",
+                curves=tuple(one.curve for one in by_name.values()),
+                noise_floor=1.0,
+                numbers={name: one.numbers for name, one in by_name.items()},
+            )
+            for sampling, by_name in outcomes.items()
+        }
         checked = [
             claim.check(setting, [panel for sampling, panel in panels.items() if sampling >= smallest])
             for setting, (smallest, claims) in self.claims.items()
@@ -144,21 +132,16 @@ def method_options(stack: FilteredStack) -> dict[str, dict[str, Any]]:
 
 def _outcome_of(setup: Setup, name: str, sampling: float) -> Outcome:
     # The two experiments share the runs at sampling 0.5.
-    if (name, sampling) not in setup.outcomes:
-        setup.progress.message(f"ultrasound: {name} at {100 * sampling:g} %")
-        setup.outcomes[name, sampling] = _solved(setup, name, sampling)
-    outcome: Outcome = setup.outcomes[name, sampling]
-    return outcome
-
-
-def _solved(setup: Setup, name: str, sampling: float) -> Outcome:
+    if (name, sampling) in setup.outcomes:
+        return setup.outcomes[name, sampling]
+    setup.progress.message(f"ultrasound: {name} at {100 * sampling:g} %")
     stack = setup.stack
     options = make_options("paper", sampling=sampling, threads=setup.threads, **method_options(stack)[name])
     result = denoise(stack.acquisition, options=options)
     assert result.solution is not None
     trace = result.solution.trace
     held_out = np.array([line.held_out_rmse for line in trace], np.float64) / result.noise_floor
-    curve = Curve(name, np.arange(len(trace)), held_out[None])
+    curve = Curve(name, np.arange(len(trace), dtype=np.float64), held_out[None])
     filtered, measured = result.acquisition.frames.T, stack.acquisition.frames.T
     noise_free = stack.blood.reshape(measured.shape)
     picture = np.maximum(decibels(result.power_doppler), np.float32(-PICTURE_DB))
@@ -167,16 +150,8 @@ def _solved(setup: Setup, name: str, sampling: float) -> Outcome:
         "noise_left": _rms_difference(filtered, noise_free) / _rms_difference(measured, noise_free),
         "correlation": correlation(picture, _picture(stack.blood)),
     }
-    return Outcome(picture, curve, numbers)
-
-
-def _panel(sampling: float, by_name: Mapping[str, Outcome]) -> CurvePanel:
-    return CurvePanel(
-        setting=f"sampling {100 * sampling:g} %",
-        curves=tuple(one.curve for one in by_name.values()),
-        noise_floor=1.0,
-        numbers={name: one.numbers for name, one in by_name.items()},
-    )
+    setup.outcomes[name, sampling] = Outcome(picture, curve, numbers)
+    return setup.outcomes[name, sampling]
 
 
 def _pictures(stack: FilteredStack, outcomes: Mapping[float, Mapping[str, Outcome]]) -> Rows:
@@ -191,11 +166,11 @@ def _pictures(stack: FilteredStack, outcomes: Mapping[float, Mapping[str, Outcom
     return ((("original", measured), *((name, one.picture) for name, one in first.items())),)
 
 
-def _picture(frames: NDArray[Any]) -> NDArray[np.float32]:
+def _picture(frames: Numbers) -> NDArray[np.float32]:
     return np.maximum(decibels(power_doppler(frames, axis=-1)), np.float32(-PICTURE_DB))
 
 
-def _rms_difference(first: NDArray[Any], second: NDArray[Any]) -> float:
+def _rms_difference(first: Numbers, second: Numbers) -> float:
     """Return the root mean square of the difference."""
     total = 0.0
     for rows in row_parts(first.shape):
@@ -214,8 +189,7 @@ SINGLE = UltrasoundExperiment(
                 Claim(MINE, HELD_OUT, at_most=NEAR_NOISE),
                 Claim("GD", HELD_OUT_RATIO, MINE, at_least=TWICE),
                 Claim(MINE, NOISE_LEFT, at_most=HALF),
-                Claim("PrecGD", NOISE_RATIO, MINE, at_least=SIGNIFICANT),
-                Claim("GD", NOISE_RATIO, MINE, at_least=SIGNIFICANT),
+                *Claim.each(("PrecGD", "GD"), NOISE_RATIO, MINE, SIGNIFICANT),
             ],
         )
     },
@@ -236,9 +210,7 @@ GRID = UltrasoundExperiment(
         "every sampling": (
             0.0,
             [
-                Claim("PrecGD", NOISE_RATIO, MINE, at_least=SIGNIFICANT),
-                Claim("GD", NOISE_RATIO, MINE, at_least=SIGNIFICANT),
-                Claim("ScaledGD(0.05)", NOISE_RATIO, MINE, at_least=SIGNIFICANT),
+                *Claim.each(("PrecGD", "GD", "ScaledGD(0.05)"), NOISE_RATIO, MINE, SIGNIFICANT),
             ],
         ),
     },

@@ -21,7 +21,7 @@ from usdenoise.files.stored import Index, StoredArray
 from usdenoise.options.job_options import ReadOptions
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray
-from usdenoise.stack.data_arrays import DIMENSIONS, grid_attributes, grid_labels, with_slice
+from usdenoise.stack.data_arrays import DIMENSIONS, confusius_scales, grid_attributes, grid_labels, with_slice
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
 from usdenoise.system.provenance import PROVENANCE
@@ -234,7 +234,7 @@ def _write_stack(create: Callable[..., Any], content: ResultFile, stack: Acquisi
     slab = slab_shape(values.shape, array.chunks, letters, SLAB_BYTES // dtype.itemsize)
     for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
         array[index] = np.asarray(values[index], dtype)
-    attributes = _json({**content.stack_attributes, **_scales(stack)})
+    attributes = _json({**content.stack_attributes, **confusius_scales(stack)})
     array.attrs.update(attributes | _grid_attributes(stack, letters))
 
 
@@ -276,16 +276,6 @@ def _grid_attributes(stack: GriddedStack, letters: str) -> dict[str, Any]:
     labels = grid_labels(stack, letters)
     coordinates = " ".join(name for name in WORLD.values() if name in labels)
     return {**_json(grid_attributes(stack)), "coordinates": coordinates}
-
-
-def _scales(stack: GriddedStack) -> dict[str, float]:
-    """Return the scales of a stack by the names that ConfUSIus has for them."""
-    scales = {
-        "compound_sampling_frequency": stack.frame_rate_hz,
-        "transmit_frequency": stack.center_frequency_hz,
-        "beamforming_sound_velocity": stack.sound_speed_m_s,
-    }
-    return {name: value for name, value in scales.items() if value is not None}
 
 
 def is_our_group(folder: Path) -> bool:

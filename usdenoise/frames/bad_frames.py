@@ -13,8 +13,7 @@ from usdenoise.estimate.pixel_subset import SUBSET_PIXELS, SubsetValues, draw_pi
 from usdenoise.frames.registration import Movement, describe_movement
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import row_parts, row_squared_norms, slices_of
-from usdenoise.stack.pixel_sample import PixelSample
-from usdenoise.stack.sampling import RandomStream, spread_rows
+from usdenoise.stack.sampling import PixelSample, RandomStream, spread_rows
 
 LARGEST_SHARE = 0.2
 """Largest share of the frames that is excluded. Above it the scan is bad as a whole, and no frame is excluded."""

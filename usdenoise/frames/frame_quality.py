@@ -11,8 +11,7 @@ from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.pixel_sample import PixelSample
-from usdenoise.stack.sampling import spread_rows
+from usdenoise.stack.sampling import PixelSample, spread_rows
 
 CARPET_BANDS = 64
 """Bands of pixels of the carpet. A mean over 16 of 1024 pixels has a standard deviation of 1.1 dB in speckle."""

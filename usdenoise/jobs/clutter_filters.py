@@ -35,8 +35,7 @@ from usdenoise.pipeline.recording import ArrayFrames, working_type
 from usdenoise.pipeline.scan_clutter import model_coefficients
 from usdenoise.pipeline.series import signal_image
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.pixel_sample import PixelSample
-from usdenoise.stack.sampling import RandomStream
+from usdenoise.stack.sampling import PixelSample, RandomStream
 
 SHARED = tuple(SharedKeywords.__annotations__)
 """Options of the denoiser that all compared filters share."""

@@ -2,11 +2,12 @@
 
 import math
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.options.phantom_settings import PhantomSettings
 
 
@@ -89,7 +90,7 @@ class DisplacementField(NamedTuple):
         Position (z, x) of the first node, and distance of the nodes in z and x, in wavelengths.
     """
 
-    nodes: NDArray[Any]
+    nodes: Numbers
     origin: tuple[float, float]
     pitch: tuple[float, float]
 
@@ -156,9 +157,9 @@ def session_drift(seconds: float) -> NDArray[np.float64]:
     return drift
 
 
-def _pulse(seconds: NDArray[Any], phases: NDArray[Any]) -> NDArray[Any]:
+def _pulse(seconds: Numbers, phases: Numbers) -> Numbers:
     angles = 2 * np.pi * HEART_RATE_HZ * seconds[..., None] * np.arange(1, len(HARMONICS) + 1) + phases
-    pulse: NDArray[Any] = np.sin(angles) @ HARMONICS
+    pulse: Numbers = np.sin(angles) @ HARMONICS
     return pulse
 
 
@@ -265,7 +266,7 @@ def interference_frames(settings: PhantomSettings) -> NDArray[np.int64]:
     return np.sort(rng.permutation(settings.n_frames)[: settings.bad_frames]).astype(np.int64)
 
 
-def interference(settings: PhantomSettings, number: int) -> NDArray[Any]:
+def interference(settings: PhantomSettings, number: int) -> Numbers:
     """Return the interference of one frame, of unit mean power, complex64.
 
     Parameters
@@ -283,7 +284,7 @@ def interference(settings: PhantomSettings, number: int) -> NDArray[Any]:
     white = rng.standard_normal((n_z, *lines, 2)) @ [1, 1j]
     pattern = math.sqrt(1 - WHITE_SHARE) * np.exp(1j * tone * depth) * amplitude
     pattern = pattern + math.sqrt(WHITE_SHARE) * white
-    unit: NDArray[Any] = (pattern / np.sqrt(np.mean(np.abs(pattern) ** 2))).astype(np.complex64)
+    unit: Numbers = (pattern / np.sqrt(np.mean(np.abs(pattern) ** 2))).astype(np.complex64)
     return unit
 
 
@@ -343,7 +344,7 @@ class NoiseField:
             for axis in np.ix_(*(_axis_filter(n, settings.noise_correlation_pixels) for n in shape)):
                 self._filter *= axis
 
-    def frame(self, number: int) -> NDArray[Any]:
+    def frame(self, number: int) -> Numbers:
         """Return the noise of one frame, complex64.
 
         Parameters
@@ -356,14 +357,14 @@ class NoiseField:
         rng = np.random.Generator(np.random.SFC64([self._settings.seed, Stream.NOISE, number]))
         shape = self._settings.shape[:-1]
         pairs = rng.standard_normal((*shape, 2), np.float32) * np.float32(np.sqrt(0.5))
-        noise: NDArray[Any] = pairs.view(np.complex64)[..., 0]
+        noise: NDArray[np.complexfloating] = pairs.view(np.complex64)[..., 0]
         if self._filter is not None:
             noise = fft.ifftn(fft.fftn(noise) * self._filter)
         noise *= self._amplitude
         return noise
 
 
-def _axis_filter(n: int, sigma: float) -> NDArray[Any]:
+def _axis_filter(n: int, sigma: float) -> NDArray[np.float64]:
     """Return the amplitude response, one value a DFT frequency, that gives white noise its correlation on an axis.
 
     It is the root of the DFT of the periodic autocorrelation, so that the correlation is right for a `sigma` below
@@ -376,5 +377,5 @@ def _axis_filter(n: int, sigma: float) -> NDArray[Any]:
         autocorrelation = np.exp(-((distance / (2 * sigma)) ** 2)).sum(axis=0)
     spectrum = np.fft.fft(autocorrelation / autocorrelation[0]).real
     # Where the spectrum is zero, rounding can leave a little less.
-    response: NDArray[Any] = np.sqrt(np.maximum(spectrum, 0.0))
+    response: NDArray[np.float64] = np.sqrt(np.maximum(spectrum, 0.0))
     return response

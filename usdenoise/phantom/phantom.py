@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.phantom_settings import PhantomSettings
 from usdenoise.phantom.motion_and_noise import (
@@ -58,10 +58,10 @@ class Terms:
         and in the perfused region.
     """
 
-    iq: NDArray[Any]
-    tissue: NDArray[Any]
-    blood: NDArray[Any]
-    noise: NDArray[Any]
+    iq: Numbers
+    tissue: Numbers
+    blood: Numbers
+    noise: Numbers
 
 
 class Phantom:
@@ -172,7 +172,8 @@ class Phantom:
         for index in np.flatnonzero(np.isin(numbers, self.bad_frames)):
             noise[index] += interference(self.settings, int(numbers[index])) * self._interference_level
         if self.settings.real:
-            tissue, blood, noise = (self._modulated(term) for term in (tissue, blood, noise))
+            real = [self._modulated(term) for term in (tissue, blood, noise)]
+            return Terms(real[0] + real[1] + real[2], *real)
         return Terms(tissue + blood + noise, tissue, blood, noise)
 
     @property
@@ -202,20 +203,20 @@ class Phantom:
         level = 10 ** ((self.settings.capillary_db or 0.0) / 20)
         return np.float32(level / _rms_of(frames[:, self.capillary_mask]))
 
-    def _tissue(self, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    def _tissue(self, numbers: NDArray[np.int64]) -> Numbers:
         from usdenoise.phantom.scatterers import tissue_frame
 
-        def add(field: DisplacementField, seconds: float, image: NDArray[Any]) -> None:
+        def add(field: DisplacementField, seconds: float, image: Numbers) -> None:
             tissue_frame(self._tissue_rest, self._tissue_amplitude, field, self._sigma_y, image)
 
         return self._drawn(numbers, add)
 
-    def _flow(self, numbers: NDArray[np.int64], *kinds: str) -> NDArray[Any]:
+    def _flow(self, numbers: NDArray[np.int64], *kinds: str) -> Numbers:
         from usdenoise.phantom.scatterers import blood_frame
 
         parts = [self.scatterers[kind] for kind in kinds if kind in self.scatterers]
 
-        def add(field: DisplacementField, seconds: float, image: NDArray[Any]) -> None:
+        def add(field: DisplacementField, seconds: float, image: Numbers) -> None:
             for part in parts:
                 flow_seconds = flow_time(seconds, part.pulsatility, self._flow_phase)
                 blood_frame(part, flow_seconds, field, self._sigma_y, image)
@@ -223,11 +224,11 @@ class Phantom:
         return self._drawn(numbers, add)
 
     def _drawn(
-        self, numbers: NDArray[np.int64], add: Callable[[DisplacementField, float, NDArray[Any]], None]
-    ) -> NDArray[Any]:
+        self, numbers: NDArray[np.int64], add: Callable[[DisplacementField, float, Numbers], None]
+    ) -> Numbers:
         """Return frames to which a function adds scatterers, with the displacement and the time of each."""
 
-        def frame(number: int) -> NDArray[Any]:
+        def frame(number: int) -> Numbers:
             seconds = self.settings.seconds(number)
             field = self._motion.displacement(seconds, image_motion(self.settings, number))
             image = np.zeros(self.settings.grid, np.complex64)
@@ -236,16 +237,16 @@ class Phantom:
 
         return np.stack(list(self._executor.map(frame, [int(number) for number in numbers])))
 
-    def _modulated(self, term: NDArray[Any]) -> NDArray[Any]:
+    def _modulated(self, term: Numbers) -> Numbers:
         # Two-way, the carrier has two cycles a wavelength, which pixels a wavelength apart sample as a constant. A
         # real phantom has a carrier of a quarter of a cycle a pixel, as in a scanner that samples its RF below
         # the carrier. The first eighth of a cycle gives I and Q equal weights in every pixel, and the factor
         # sqrt(2) keeps the mean power.
         depth = np.arange(self.settings.shape[0]).reshape((-1,) + (1,) * (len(self.settings.shape) - 2))
         carrier = np.exp(2j * np.pi * (0.125 + 0.25 * depth)).astype(np.complex64)
-        real: NDArray[Any] = np.sqrt(2).astype(np.float32) * (term * carrier).real
+        real: Numbers = np.sqrt(2).astype(np.float32) * (term * carrier).real
         return real
 
 
-def _rms_of(values: NDArray[Any]) -> float:
+def _rms_of(values: Numbers) -> float:
     return float(np.sqrt(np.mean(np.abs(values) ** 2, dtype=np.float64)))

@@ -1,12 +1,11 @@
 """Compiled kernels that add scatterers to one frame. Lengths and positions are in wavelengths."""
 
 import math
-from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.phantom.motion_and_noise import DisplacementField
 from usdenoise.phantom.vessels import BloodScatterers
 
@@ -41,7 +40,7 @@ def _displaced(z: float, x: float, field: DisplacementField) -> tuple[float, flo
 
 
 @numba.njit(**_COMPILED)
-def _taps(center: float, sigma: float, n: int, weights: NDArray[Any]) -> tuple[int, int]:
+def _taps(center: float, sigma: float, n: int, weights: Numbers) -> tuple[int, int]:
     """Write the Gaussian weights of the pixels around `center` into `weights`; return the first and last pixel."""
     first = max(math.ceil(center - REACH * sigma), 0)
     last = min(math.floor(center + REACH * sigma), n - 1)
@@ -58,8 +57,8 @@ def _add(
     y: float,
     amplitude: complex,
     sigma_y: float,
-    image: NDArray[Any],
-    weights: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    image: Numbers,
+    weights: tuple[Numbers, Numbers, Numbers],
 ) -> None:
     """Add one scatterer to a (n_z, n_x, n_y) frame, with the phase -4 pi z of its two-way path.
 
@@ -81,11 +80,11 @@ def _add(
 
 @numba.njit(**_COMPILED)
 def tissue_frame(
-    positions_at_rest: NDArray[Any],
-    amplitude: NDArray[Any],
+    positions_at_rest: Numbers,
+    amplitude: Numbers,
     field: DisplacementField,
     sigma_y: float,
-    image: NDArray[Any],
+    image: Numbers,
 ) -> None:
     """Add tissue scatterers to one frame, each displaced from its rest position.
 
@@ -135,7 +134,7 @@ def _fresh_phase(scatterer: int, passage: int) -> float:
 
 @numba.njit(**_COMPILED)
 def blood_frame(
-    blood: BloodScatterers, flow_seconds: float, field: DisplacementField, sigma_y: float, image: NDArray[Any]
+    blood: BloodScatterers, flow_seconds: float, field: DisplacementField, sigma_y: float, image: Numbers
 ) -> None:
     """Add blood scatterers to one frame: they flow along their streamline, and the tissue carries them.
 

@@ -1,11 +1,12 @@
 """The vessels of the phantom, straight tubes with parabolic flow, the perfused region, and the scatterers in both."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.options.phantom_settings import PhantomSettings
 from usdenoise.phantom.motion_and_noise import Stream
 
@@ -63,13 +64,13 @@ class Vessel:
         axis.
     """
 
-    center: NDArray[Any]
-    direction: NDArray[Any]
+    center: Numbers
+    direction: Numbers
     radius: float
     length: float
     mean_speed: float
 
-    def radial_distance(self, points: NDArray[Any]) -> NDArray[Any]:
+    def radial_distance(self, points: Numbers) -> Numbers:
         """Return the distance of points from the axis, in wavelengths.
 
         Parameters
@@ -79,7 +80,7 @@ class Vessel:
         """
         offset = points - self.center
         along = offset @ self.direction
-        distance: NDArray[Any] = np.linalg.norm(offset - along[..., None] * self.direction, axis=-1)
+        distance: Numbers = np.linalg.norm(offset - along[..., None] * self.direction, axis=-1)
         return distance
 
 
@@ -108,13 +109,13 @@ class BloodScatterers(NamedTuple):
         Whether a scatterer fades in at the beginning of its streamline and out at the end, as a half sine.
     """
 
-    origin: NDArray[Any]
-    direction: NDArray[Any]
-    start: NDArray[Any]
-    length: NDArray[Any]
-    speed: NDArray[Any]
-    amplitude: NDArray[Any]
-    number: NDArray[Any]
+    origin: Numbers
+    direction: Numbers
+    start: Numbers
+    length: Numbers
+    speed: Numbers
+    amplitude: Numbers
+    number: NDArray[np.int64]
     pulsatility: float = PULSATILITY
     fades: bool = False
 
@@ -226,7 +227,7 @@ def fill(
         parts.append((origin, direction, start, length, 2 * vessel.mean_speed * (1 - fraction)))
     origin, direction, start, length, speed = (np.concatenate(part) for part in zip(*parts, strict=True))
     magnitude = np.full(len(start), 1 / np.sqrt(density))
-    numbers = first_number + np.arange(len(start))
+    numbers = first_number + np.arange(len(start), dtype=np.int64)
     return BloodScatterers(origin, direction, start, length, speed, magnitude, numbers)
 
 
@@ -273,7 +274,7 @@ def _length(extent: NDArray[np.float64]) -> float:
     return float(np.linalg.norm(extent)) * DIAGONALS + ADDED_LENGTH
 
 
-def _direction(angle: float, settings: PhantomSettings, rng: np.random.Generator) -> NDArray[Any]:
+def _direction(angle: float, settings: PhantomSettings, rng: np.random.Generator) -> Numbers:
     """Return the direction of flow of a vessel with an angle to the beam, to one of its two ends."""
     # In radians out of the plane of depth and lateral: a volume needs flow in elevation too.
     tilt = rng.uniform(-0.5, 0.5) if settings.is_volume else 0.0
@@ -282,7 +283,7 @@ def _direction(angle: float, settings: PhantomSettings, rng: np.random.Generator
     return direction
 
 
-def _normals(direction: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _normals(direction: Numbers) -> tuple[Numbers, Numbers]:
     """Return two unit vectors that are orthogonal to each other and to a direction."""
     helper = np.eye(3)[np.argmin(np.abs(direction))]
     first = np.cross(direction, helper)
@@ -350,7 +351,7 @@ def draw_capillaries(
         speed=rng.uniform(SLOWEST_MM_S, FASTEST_MM_S, n) / settings.wavelength_mm,
         # The magnitudes of circular complex Gaussian amplitudes; the phase is another one on every way.
         amplitude=rng.rayleigh(np.sqrt(0.5), n),
-        number=np.arange(n) + (Stream.CAPILLARIES << 32),
+        number=np.arange(n, dtype=np.int64) + (Stream.CAPILLARIES << 32),
         pulsatility=0.0,
         fades=True,
     )

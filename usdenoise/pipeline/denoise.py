@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
+from array_api_compat import is_dask_array
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.completion.problem import Factors
@@ -34,7 +35,7 @@ from usdenoise.pipeline.result import DenoiseResult, LabelledResult
 from usdenoise.pipeline.scan_clutter import scan_clutter
 from usdenoise.pipeline.series import BlockLags, Series, SeriesMaps, signal_image
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.arrays import is_dask_array, pack
+from usdenoise.stack.arrays import pack
 from usdenoise.stack.given_stack import as_acquisition
 
 logger = logging.getLogger(__name__)

@@ -45,7 +45,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Recording, map_chunks
-from usdenoise.stack.pixel_sample import PixelSample
+from usdenoise.stack.sampling import PixelSample
 
 Tried = TypeVar("Tried")
 

@@ -25,8 +25,7 @@ from usdenoise.linalg.tall_matrices import (
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Here, Recording, map_chunks
-from usdenoise.stack.pixel_sample import THIRD_DIFFERENCE_GAIN, PixelSample
-from usdenoise.stack.sampling import spread_rows
+from usdenoise.stack.sampling import THIRD_DIFFERENCE_GAIN, PixelSample, spread_rows
 
 SAMPLE_PIXELS = (1000, 4000)
 """Least and largest number of pixels, about, whose values the estimate looks at. The cutoff is chosen by the components in
@@ -389,7 +388,7 @@ def find_signal_pixels(
     """Return the signal pixels, (n_pixels,); all pixels if fewer than `n_least` have a signal.
 
     A pixel without any energy is masked. So are pixels below a gap of 40 dB in the noise of the image (see
-    :meth:`usdenoise.stack.pixel_sample.PixelSample.fast_power`): all pixels of a scan have noise, whatever
+    :meth:`usdenoise.stack.sampling.PixelSample.fast_power`): all pixels of a scan have noise, whatever
     tissue and blood they have, but those that were multiplied by next to nothing have next to none.
 
     Parameters

@@ -1,19 +1,25 @@
 """An ultrafast acquisition: the beamformed stack, the meaning of its axes, and its physical scales."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Self, cast
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from array_api_compat import is_dask_array
 
-from usdenoise.linalg.array_library import dtype_of, is_of_library, on_host
-from usdenoise.stack.arrays import check_library, is_dask_array
-from usdenoise.stack.geometry import Coordinate, GriddedStack, StoredForm, as_frames
+from usdenoise.linalg.array_library import Numbers, dtype_of, is_of_library, on_host
+from usdenoise.stack.arrays import check_library
+from usdenoise.stack.geometry import GriddedStack, as_frames
 
 
 @dataclass(frozen=True)
-class Acquisition(GriddedStack):
+class _Values:
+    """The first field of an acquisition, before the fields of its geometry."""
+
+    iq: Numbers
+
+
+@dataclass(frozen=True)
+class Acquisition(GriddedStack, _Values):
     """A beamformed ultrafast Doppler stack, its axes and its physical scales.
 
     Attributes
@@ -52,7 +58,8 @@ class Acquisition(GriddedStack):
     Raises
     ------
     InputError
-        If `iq` cannot be a stack (see :func:`check_stack`), `axes` does not fit it, or it holds one frame.
+        If `iq` cannot be a stack (see :func:`usdenoise.stack.geometry.check_stack`), `axes` does not fit it, or it
+        holds one frame.
 
     Examples
     --------
@@ -63,21 +70,8 @@ class Acquisition(GriddedStack):
     (200, 3072, 'zx')
     """
 
-    iq: NDArray[Any]
-    axes: str
-    frame_rate_hz: float | None = None
-    spacing_mm: Mapping[str, float] = field(default_factory=dict)
-    center_frequency_hz: float | None = None
-    sound_speed_m_s: float | None = None
-    name: str = "iq"
-    stored_dtype: np.dtype[Any] | None = None
-    assumptions: tuple[str, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
-    labels: Any = None
-    form: StoredForm = field(default_factory=StoredForm)
     shape: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    dtype: np.dtype[Any] = field(init=False, repr=False, compare=False)
+    dtype: np.dtype = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "iq", without_mask(self.iq))
@@ -86,7 +80,7 @@ class Acquisition(GriddedStack):
         self._check()
 
     @classmethod
-    def of(cls, geometry: GriddedStack, iq: NDArray[Any]) -> Self:
+    def of(cls, geometry: GriddedStack, iq: Numbers) -> Self:
         """Return an acquisition with the axes and scales of a geometry, also of another number of frames.
 
         Parameters
@@ -96,15 +90,12 @@ class Acquisition(GriddedStack):
         iq : array
             The values, axes in the order of the geometry.
         """
-        geometry_fields = {
-            one.name: getattr(geometry, one.name) for one in fields(cls) if one.init and one.name != "iq"
-        }
-        return cls(iq, **geometry_fields)
+        return cls(iq, **geometry.scales)
 
     @property
-    def frames(self) -> NDArray[Any]:
+    def frames(self) -> Numbers:
         """The frames, (n_frames, n_pixels), pixels in the order z, x, y: the transpose of the Casorati matrix."""
-        frames: NDArray[Any] = as_frames(self.iq, self.axes)
+        frames: Numbers = as_frames(self.iq, self.axes)
         return frames
 
     def __repr__(self) -> str:
@@ -124,12 +115,16 @@ class Acquisition(GriddedStack):
         OptionError
             If xarray is not installed.
         """
-        from usdenoise.stack.data_arrays import stack_to_data_array
+        from usdenoise.stack.data_arrays import confusius_scales, to_data_array
 
-        return stack_to_data_array(on_host(self.iq), self)
+        attributes = {
+            **(self.attributes if self.labels is None else self.labels.attrs),
+            **confusius_scales(self),
+        }
+        return to_data_array(on_host(self.iq), self, self.axes, self.name, attributes)
 
 
-def without_mask(values: Any) -> NDArray[Any]:
+def without_mask(values: Any) -> Numbers:
     """Return a masked array as a plain one with NaN for the masked entries, and any other as it is.
 
     One of Dask or of another library stays what it is.
@@ -139,12 +134,12 @@ def without_mask(values: Any) -> NDArray[Any]:
     values : array or masked array
         Masked integers become float64.
     """
-    lazy: Any = values
-    if is_dask_array(values):
-        return cast(NDArray[Any], lazy)
+    unchanged: Numbers = values
     if is_of_library(values):
         check_library(values)
-        return cast(NDArray[Any], lazy)
+        return unchanged
+    if is_dask_array(values):
+        return unchanged
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
     kept = np.array(values.data, dtype=None if values.dtype.kind in "fc" else np.float64)

@@ -1,16 +1,15 @@
 """Arrays of values: of a result by name, lazy ones, their precision, whether they are power, and masks as bits."""
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.linalg.array_library import namespace
+from usdenoise.linalg.array_library import Numbers, namespace
 
 HALF_PRECISION = ("float16", "bfloat16", "complex32")
 """Types of other libraries that have fewer digits than the tissue is above the blood."""
@@ -42,12 +41,6 @@ class NamedArray:
     dimensions: tuple[str, ...] = ()
 
 
-def is_dask_array(value: Any) -> TypeGuard[Any]:
-    """Return whether a value is a Dask array. Nothing is imported: who has one has imported Dask."""
-    arrays = sys.modules.get("dask.array")
-    return arrays is not None and isinstance(value, arrays.Array)
-
-
 def check_library(values: Any) -> None:
     """Check that an array of another library than NumPy has a type in which it can be filtered.
 
@@ -65,7 +58,7 @@ def check_library(values: Any) -> None:
 
 
 @contextmanager
-def checked_conversion(values: NDArray[Any], dtype: Any, name: str) -> Iterator[None]:
+def checked_conversion(values: Numbers, dtype: np.dtype, name: str) -> Iterator[None]:
     """Check that a conversion within the context makes no finite value infinite.
 
     An infinite entry would count as unobserved.
@@ -100,7 +93,7 @@ def checked_conversion(values: NDArray[Any], dtype: Any, name: str) -> Iterator[
         ) from error
 
 
-def is_power(slabs: Iterable[NDArray[Any]]) -> bool:
+def is_power(slabs: Iterable[Numbers]) -> bool:
     """Return whether the finite values of some slabs of a stack are real and not negative, and not all 0.
 
     Parameters
@@ -133,7 +126,7 @@ def skewness(values: NDArray[np.floating]) -> float:
     return float((low + high - 2 * middle) / max(high - low, np.finfo(float).tiny))
 
 
-def offset_of(values: NDArray[Any]) -> float | None:
+def offset_of(values: Numbers) -> float | None:
     """Return the offset of unsigned RF: the value about which the finite values are symmetric; None if they are not.
 
     Parameters

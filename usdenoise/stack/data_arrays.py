@@ -3,13 +3,13 @@
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import ATTRIBUTES, Coordinate, GriddedStack
 from usdenoise.stack.labels import VOXELS, WORLD, Label, voxel_matrix
@@ -30,30 +30,8 @@ DIMENSIONS = {"t": "time", **{letter: name for name, letter in VOXELS.items()}}
 """Axis letter -> dimension in ConfUSIus."""
 
 
-@dataclass(frozen=True, eq=False)
-class Positions:
-    """Positions along one axis, known or counted.
-
-    Attributes
-    ----------
-    values : (n,) float64 array
-        Positions in `unit`.
-    unit : str
-        "mm" or "s"; "pixel" or "frame" where the scale is not known.
-    """
-
-    values: NDArray[np.float64]
-    unit: str
-
-    @property
-    def step(self) -> float | None:
-        """Mean step from one position to the next; None for a single one."""
-        n = len(self.values)
-        return None if n < 2 else float(self.values[-1] - self.values[0]) / (n - 1)
-
-
-def positions(stack: GriddedStack, letter: str) -> Positions:
-    """Return the positions along an axis of a stack: from the input, else from the scales, else counted from 0.
+def positions(stack: GriddedStack, letter: str) -> Coordinate:
+    """Return the positions along an axis of a stack with their unit: from the input, else from the scales, else counted.
 
     Parameters
     ----------
@@ -63,16 +41,16 @@ def positions(stack: GriddedStack, letter: str) -> Positions:
         Letter of the axis.
     """
     n = stack.shape_in(letter)[0] if letter in stack.axes else 1
-    coordinate = _given(stack, letter, n)
-    if coordinate is not None:
-        return Positions(coordinate.values, "s" if letter == "t" else "mm")
+    unit = "s" if letter == "t" else "mm"
+    given = stack.coordinates.get(letter)
+    if given is not None and len(given.values) == n:
+        return replace(given, unit=unit)
+    counted = np.arange(n, dtype=np.float64)
     if letter == "t":
         rate = stack.frame_rate_hz
-        return Positions(np.arange(n, dtype=np.float64) / (rate or 1.0), "s" if rate else "frame")
+        return Coordinate(counted / (rate or 1.0), unit=unit if rate else "frame")
     step = stack.spacing_mm.get(letter)
-    return Positions(
-        np.arange(n, dtype=np.float64) * (step or 1.0), "mm" if step or letter not in stack.axes else "pixel"
-    )
+    return Coordinate(counted * (step or 1.0), unit=unit if step or letter not in stack.axes else "pixel")
 
 
 def with_slice(letters: str) -> str:
@@ -125,34 +103,22 @@ def grid_labels(stack: GriddedStack, letters: str) -> dict[str, Label]:
     for letter in letters:
         name, axis_positions = DIMENSIONS[letter], positions(stack, letter)
         if letter == "t":
-            labels[name] = Label((name,), axis_positions.values, _time_attributes(stack, axis_positions))
+            attributes = {
+                "units": axis_positions.unit,
+                "long_name": LONG_NAMES["t"],
+                "volume_acquisition_reference": "start",
+                "volume_acquisition_duration": axis_positions.step or 1.0,
+                **{key: value for key, value in axis_positions.attributes.items() if key in ATTRIBUTES},
+            }
+            labels[name] = Label((name,), axis_positions.values, attributes)
             continue
-        coordinate = _given(stack, letter, len(axis_positions.values))
-        numbers = coordinate.numbers if has_grid and coordinate is not None else None
+        numbers = axis_positions.numbers if has_grid else None
         counted = np.arange(len(axis_positions.values), dtype=np.int64) if numbers is None else numbers
         labels[name] = Label((name,), counted, {"long_name": f"{LONG_NAMES[letter]} voxel"})
         if axis_positions.unit == "mm":
-            attributes = {"units": "mm", "long_name": LONG_NAMES[letter]}
-            labels[WORLD[letter]] = Label((name,), axis_positions.values, attributes)
+            in_mm = {"units": "mm", "long_name": LONG_NAMES[letter]}
+            labels[WORLD[letter]] = Label((name,), axis_positions.values, in_mm)
     return labels
-
-
-def _time_attributes(stack: GriddedStack, axis_positions: Positions) -> dict[str, Any]:
-    attributes = {
-        "units": axis_positions.unit,
-        "long_name": LONG_NAMES["t"],
-        "volume_acquisition_reference": "start",
-        "volume_acquisition_duration": axis_positions.step or 1.0,
-    }
-    coordinate = stack.coordinates.get("t")
-    kept = {} if coordinate is None else coordinate.attributes
-    return attributes | {key: kept[key] for key in ATTRIBUTES if key in kept}
-
-
-def _given(stack: GriddedStack, letter: str, n: int) -> Coordinate | None:
-    """Return the coordinate of the input along an axis; None if its number of positions differs."""
-    coordinate = stack.coordinates.get(letter)
-    return coordinate if coordinate is not None and len(coordinate.values) == n else None
 
 
 def import_xarray() -> Any:
@@ -170,20 +136,20 @@ def import_xarray() -> Any:
     return xarray
 
 
-def is_data_array(value: Any) -> TypeGuard[Any]:
+def is_data_array(value: object) -> TypeGuard[Any]:
     """Return whether a value is an xarray.DataArray. Nothing is imported: who has one has imported xarray."""
     xarray = sys.modules.get("xarray")
     return xarray is not None and isinstance(value, xarray.DataArray)
 
 
-def is_dataset(value: Any) -> TypeGuard[Any]:
+def is_dataset(value: object) -> TypeGuard[Any]:
     """Return whether a value is an xarray.Dataset. Nothing is imported."""
     xarray = sys.modules.get("xarray")
     return xarray is not None and isinstance(value, xarray.Dataset)
 
 
 def to_data_array(
-    values: NDArray[Any], stack: GriddedStack, letters: str, name: str, attributes: Mapping[str, Any]
+    values: Numbers, stack: GriddedStack, letters: str, name: str, attributes: Mapping[str, object]
 ) -> Any:
     """Return an array with the labels of a stack as an xarray.DataArray.
 
@@ -216,10 +182,7 @@ def to_data_array(
     grid = with_slice(letters)
     if grid != letters:
         values = np.expand_dims(values, grid.index("y"))
-    coordinates = {
-        key: (label.dimensions, label.values, dict(label.attributes))
-        for key, label in grid_labels(stack, grid).items()
-    }
+    coordinates = _coordinates(stack, grid)
     grid_metadata = _place(stack) if grid != "t" else {}
     return import_xarray().DataArray(
         values,
@@ -230,16 +193,14 @@ def to_data_array(
     )
 
 
-def stack_to_data_array(values: NDArray[Any], stack: GriddedStack) -> Any:
-    """Return a stack as an xarray.DataArray with its scales as attributes; see :func:`to_data_array`."""
+def confusius_scales(stack: GriddedStack) -> dict[str, float]:
+    """Return the known scales of a stack by the names that ConfUSIus has for them."""
     scales = {
         "compound_sampling_frequency": stack.frame_rate_hz,
         "transmit_frequency": stack.center_frequency_hz,
         "beamforming_sound_velocity": stack.sound_speed_m_s,
     }
-    known = {name: value for name, value in scales.items() if value is not None}
-    attributes = stack.attributes if stack.labels is None else stack.labels.attrs
-    return to_data_array(values, stack, stack.axes, stack.name, {**attributes, **known})
+    return {name: value for name, value in scales.items() if value is not None}
 
 
 def series_to_dataset(images: Iterable[NamedArray], times: NamedArray, stack: GriddedStack) -> Any:
@@ -255,10 +216,7 @@ def series_to_dataset(images: Iterable[NamedArray], times: NamedArray, stack: Gr
         Stack with the axes and scales of the images.
     """
     grid = with_slice(stack.spatial_axes)
-    labels = grid_labels(stack, grid)
-    coordinates = {
-        name: (label.dimensions, label.values, dict(label.attributes)) for name, label in labels.items()
-    }
+    coordinates = _coordinates(stack, grid)
     time_attributes = {"units": times.attributes["unit"], "long_name": LONG_NAMES["t"], **times.attributes}
     variables = {}
     for image in images:
@@ -274,6 +232,12 @@ def series_to_dataset(images: Iterable[NamedArray], times: NamedArray, stack: Gr
     return import_xarray().Dataset(
         variables, coords={"time": ("time", times.values, time_attributes), **coordinates}
     )
+
+
+def _coordinates(stack: GriddedStack, letters: str) -> dict[str, tuple[object, ...]]:
+    """Return the coordinates of an array as xarray takes them."""
+    labels = grid_labels(stack, letters)
+    return {name: (label.dimensions, label.values, dict(label.attributes)) for name, label in labels.items()}
 
 
 class _FlatMatrix(np.ndarray[Any, Any]):

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.linalg.array_library import is_of_library, namespace
+from usdenoise.linalg.array_library import Numbers, namespace
 
 ATTRIBUTES = ("volume_acquisition_reference", "volume_acquisition_duration")
 """Attributes of a time axis that an output carries on: to which moment of a frame its time belongs, and how long it is."""
@@ -28,19 +28,28 @@ class Coordinate:
         counts from 0.
     attributes : mapping
         Entries of :data:`ATTRIBUTES` that the file contains; none by default.
+    unit : str
+        Unit of `values`: "mm" or "s", by default as the axis has it; "pixel" or "frame" for counted positions.
     """
 
     values: NDArray[np.float64]
     numbers: NDArray[np.int64] | None = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    unit: str = ""
 
     def __getitem__(self, part: slice) -> "Coordinate":
         """Return the positions of some pixels or frames."""
         numbers = None if self.numbers is None else self.numbers[part]
-        return Coordinate(self.values[part], numbers, self.attributes)
+        return replace(self, values=self.values[part], numbers=numbers)
+
+    @property
+    def step(self) -> float | None:
+        """Mean step from one position to the next; None for a single one."""
+        n = len(self.values)
+        return None if n < 2 else float(self.values[-1] - self.values[0]) / (n - 1)
 
 
-def check_order(times: NDArray[Any], remedy: str) -> None:
+def check_order(times: NDArray[np.number], remedy: str) -> None:
     """Check that the times of frames do not go back: Doppler shifts have the sign of the order of the frames.
 
     Equal times and NaN do not determine the order, and pass.
@@ -69,7 +78,7 @@ def check_order(times: NDArray[Any], remedy: str) -> None:
         )
 
 
-def pitch(coordinates: Any, unit_mm: float) -> float | None:
+def pitch(coordinates: ArrayLike, unit_mm: float) -> float | None:
     """Return the spacing in mm of coordinates, or None if they are fewer than two, uneven or not finite.
 
     Parameters
@@ -122,7 +131,7 @@ def canonical_axes(axes: str) -> str:
     return "".join(letter for letter in SPATIAL_LETTERS + "t" if letter in axes)
 
 
-def in_axes(values: NDArray[Any], axes: str, order: str) -> NDArray[Any]:
+def in_axes(values: Numbers, axes: str, order: str) -> Numbers:
     """Return a view of an array with axes `axes`, its axes in the order of the letters `order`."""
     return values.transpose([axes.index(letter) for letter in order])
 
@@ -170,7 +179,7 @@ def check_axes(axes: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
+def check_stack(shape: tuple[int, ...], dtype: np.dtype, name: str) -> None:
     """Check that an array could be an ultrafast stack: numeric, two or three spatial axes and time.
 
     Raises
@@ -196,23 +205,35 @@ def check_stack(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
         raise InputError(f"'{name}' is empty ({shape_text(shape)}); check how the file was written")
 
 
+@dataclass(frozen=True)
 class GriddedStack:
-    """What a :class:`usdenoise.Acquisition` and a :class:`Geometry` have in common: everything but the values."""
+    """What a :class:`usdenoise.Acquisition` and a :class:`Geometry` have in common: everything but the values.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Lengths of the axes.
+    dtype : numpy.dtype
+        Type of the values.
+    axes, frame_rate_hz, spacing_mm, center_frequency_hz, sound_speed_m_s, name, stored_dtype, assumptions, \
+    attributes, coordinates, labels, form
+        As in :class:`usdenoise.Acquisition`.
+    """
 
     axes: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    frame_rate_hz: float | None
-    spacing_mm: Mapping[str, float]
-    center_frequency_hz: float | None
-    sound_speed_m_s: float | None
-    name: str
-    stored_dtype: np.dtype[Any] | None
-    assumptions: tuple[str, ...]
-    attributes: Mapping[str, Any]
-    coordinates: Mapping[str, Coordinate]
-    labels: Any
-    form: StoredForm
+    frame_rate_hz: float | None = None
+    spacing_mm: Mapping[str, float] = field(default_factory=dict)
+    center_frequency_hz: float | None = None
+    sound_speed_m_s: float | None = None
+    name: str = "iq"
+    stored_dtype: np.dtype | None = None
+    assumptions: tuple[str, ...] = ()
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
+    labels: Any = None
+    form: StoredForm = field(default_factory=StoredForm)
+    shape: tuple[int, ...] = field(kw_only=True)
+    dtype: np.dtype = field(kw_only=True)
 
     def _check(self) -> None:
         check_stack(self.shape, self.dtype, self.name)
@@ -226,7 +247,13 @@ class GriddedStack:
     @property
     def geometry(self) -> "Geometry":
         """The geometry without the values."""
-        return Geometry(**{one.name: getattr(self, one.name) for one in fields(Geometry)})
+        return Geometry(**self.scales, shape=self.shape, dtype=self.dtype)
+
+    @property
+    def scales(self) -> dict[str, Any]:
+        """The axes and scales by their names: all fields but the values, their shape and their type."""
+        names = [one.name for one in fields(GriddedStack)]
+        return {name: getattr(self, name) for name in names if name not in ("shape", "dtype")}
 
     @property
     def spatial_axes(self) -> str:
@@ -247,14 +274,14 @@ class GriddedStack:
         """Number of pixels along z, x and y."""
         return self.shape_in(self.pixel_axes)
 
-    def image(self, values: NDArray[Any]) -> NDArray[Any]:
+    def image(self, values: Numbers) -> Numbers:
         """Return values of all pixels, (..., n_pixels), as images with the spatial axes of the stack: a view."""
         first = values.ndim - 1
         images = values.reshape(*values.shape[:-1], *self.pixel_shape)
         order = [first + self.pixel_axes.index(letter) for letter in self.spatial_axes]
         return images.transpose([*range(first), *order])
 
-    def pixels(self, images: NDArray[Any]) -> NDArray[Any]:
+    def pixels(self, images: Numbers) -> Numbers:
         """Return images with the spatial axes of the stack, the last ones, as values of all pixels, (..., n_pixels)."""
         first = images.ndim - len(self.spatial_axes)
         order = [first + self.spatial_axes.index(letter) for letter in self.pixel_axes]
@@ -262,11 +289,9 @@ class GriddedStack:
 
     def as_stack(self, frames: Any) -> Any:
         """Return frames, (n, n_pixels), as a stack of n frames with the axes of this one: a view."""
-        if is_of_library(frames):
-            xp, letters = namespace(frames), "t" + self.pixel_axes
-            images = xp.reshape(frames, (frames.shape[0], *self.pixel_shape))
-            return xp.permute_dims(images, [letters.index(letter) for letter in self.axes])
-        return np.moveaxis(self.image(frames), 0, self.axes.index("t"))
+        xp, letters = namespace(frames), "t" + self.pixel_axes
+        images = xp.reshape(frames, (frames.shape[0], *self.pixel_shape))
+        return xp.permute_dims(images, [letters.index(letter) for letter in self.axes])
 
     @property
     def shape_text(self) -> str:
@@ -295,18 +320,6 @@ class Geometry(GriddedStack):
 
     All blocks of a session have the same one, up to the number of their frames.
 
-    Attributes
-    ----------
-    axes : str
-        One letter for each axis: z depth, x lateral, y elevation, t time (frames); for example "tzx".
-    shape : tuple of int
-        Lengths of the axes.
-    dtype : numpy.dtype
-        Type of the values.
-    frame_rate_hz, spacing_mm, center_frequency_hz, sound_speed_m_s, name, stored_dtype, assumptions, attributes, \
-    coordinates, labels, form
-        As in :class:`usdenoise.Acquisition`.
-
     Raises
     ------
     InputError
@@ -319,21 +332,6 @@ class Geometry(GriddedStack):
     >>> geometry.shape_text, geometry.n_pixels, geometry.is_complex
     ('t 150, z 72, x 56', 4032, True)
     """
-
-    axes: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    frame_rate_hz: float | None = None
-    spacing_mm: Mapping[str, float] = field(default_factory=dict)
-    center_frequency_hz: float | None = None
-    sound_speed_m_s: float | None = None
-    name: str = "iq"
-    stored_dtype: np.dtype[Any] | None = None
-    assumptions: tuple[str, ...] = ()
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
-    labels: Any = None
-    form: StoredForm = field(default_factory=StoredForm)
 
     def __post_init__(self) -> None:
         self._check()

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from array_api_compat import is_dask_array
 
 from usdenoise.errors import InputError, OptionError
-from usdenoise.linalg.array_library import on_host, to_host
+from usdenoise.linalg.array_library import Numbers, on_host, to_host
 from usdenoise.options.job_options import SCALE_NAMES, ReadOptions
 from usdenoise.stack.acquisition import Acquisition, without_mask
-from usdenoise.stack.arrays import is_dask_array, is_power, offset_of
+from usdenoise.stack.arrays import is_power, offset_of
 from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes
 from usdenoise.stack.geometry import check_axes, check_order, shape_text
 from usdenoise.stack.labels import Label, labelled_metadata
@@ -45,7 +45,12 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
     """
     dimensions = tuple(str(name) for name in data.dims)
     labels = {str(name): _label(item) for name, item in data.coords.items() if item.ndim < 2}
-    attributes = {**_grid_of(data), **{str(key): value for key, value in data.attrs.items()}}
+    attributes = {str(key): value for key, value in data.attrs.items()}
+    index = data.xindexes.get("y")
+    if (matrix := getattr(index, "voxel_to_world", None)) is not None:
+        # The index of ConfUSIus has the positions of the voxels that its files have as attributes.
+        unit = str(getattr(index, "units", "mm"))
+        attributes = {"voxel_to_world": np.asarray(matrix), "voxel_to_world_units": unit, **attributes}
     entries = {name: (value, f"attribute {name}") for name, value in attributes.items()}
     n_axes = data.ndim - len(dropped_axes(data.shape))
     entries |= labelled_metadata(dimensions, data.shape, n_axes, labels, entries)
@@ -107,7 +112,7 @@ def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquis
     )
 
 
-def array_of_dataset(value: Any) -> Any:
+def array_of_dataset(value: object) -> Any:
     """Return the array of an xarray.Dataset that can be a stack, with the scales of the Dataset; other values as they are.
 
     It is the one array of numbers with the most dimensions; its images have fewer.
@@ -138,9 +143,7 @@ def array_of_dataset(value: Any) -> Any:
     return data.assign_attrs({**scales, **data.attrs})
 
 
-def time_axis_of(
-    stack: Acquisition | NDArray[Any], axis: int | None, axes: str | None
-) -> tuple[NDArray[Any], int]:
+def time_axis_of(stack: Acquisition | Numbers, axis: int | None, axes: str | None) -> tuple[Numbers, int]:
     """Return the values of a stack and the number of its time axis.
 
     Parameters
@@ -189,17 +192,8 @@ def _label(item: Any) -> Label:
     return Label(tuple(map(str, item.dims)), known, attributes)
 
 
-def _grid_of(data: Any) -> dict[str, Any]:
-    """Return the positions of the voxels in the index of ConfUSIus, as the attributes of its files."""
-    index = data.xindexes.get("y")
-    matrix = getattr(index, "voxel_to_world", None)
-    if matrix is None:
-        return {}
-    return {"voxel_to_world": np.asarray(matrix), "voxel_to_world_units": str(getattr(index, "units", "mm"))}
-
-
 def as_acquisition(
-    stack: Acquisition | NDArray[Any],
+    stack: Acquisition | Numbers,
     axes: str | None = None,
     frame_rate: float | None = None,
     spacing: float | Sequence[float] | None = None,
@@ -229,7 +223,18 @@ def as_acquisition(
     """
     if axes is not None and not isinstance(axes, str):
         raise OptionError(f"axes must be a string of letters, for example 'tzx', not {axes!r}")
-    scales = _as_scales(frame_rate=frame_rate, spacing=spacing, center_frequency=center_frequency)
+    given: dict[str, Any] = {
+        "frame_rate": frame_rate,
+        "spacing": spacing,
+        "center_frequency": center_frequency,
+    }
+    try:
+        checked = ReadOptions(**{SCALE_NAMES[name]: value for name, value in given.items()})
+    except OptionError as error:
+        # The scales have no units in this call.
+        option = next((name for name in given if SCALE_NAMES[name] == error.option), error.option)
+        raise OptionError(error.problem, option=option, remedy=error.remedy) from None
+    scales = {field: getattr(checked, field) for field in SCALE_NAMES.values()}
     stack = array_of_dataset(stack)
     if is_data_array(stack):
         return _checked(from_data_array(stack, axes, **scales))
@@ -243,13 +248,9 @@ def as_acquisition(
     if axes is not None and axes != stack.axes:
         check_axes(axes, stack.iq.shape)
         raise OptionError(f"the acquisition has the axes '{stack.axes}'; omit axes='{axes}'")
-    return _with_scales(stack, scales)
-
-
-def _with_scales(stack: Acquisition, scales: dict[str, Any]) -> Acquisition:
-    """Return an acquisition with the scales that are given and that it does not have."""
     if all(value is None for value in scales.values()):
         return stack
+    # The scales that are given and that the acquisition does not have.
     scale_values = with_options({}, {}, {}, axes=stack.axes, **scales).values
     for name, value in scale_values.items():
         known = getattr(stack, name)
@@ -278,13 +279,3 @@ def _checked(stack: Acquisition) -> Acquisition:
             remedy="give the beamformed IQ or RF, or an Acquisition to filter it anyway",
         )
     return stack
-
-
-def _as_scales(**scales: Any) -> dict[str, Any]:
-    try:
-        checked = ReadOptions(**{SCALE_NAMES[name]: value for name, value in scales.items()})
-    except OptionError as error:
-        # They have no units in this call.
-        option = next((name for name in scales if SCALE_NAMES[name] == error.option), error.option)
-        raise OptionError(error.problem, option=option, remedy=error.remedy) from None
-    return {field: getattr(checked, field) for field in SCALE_NAMES.values()}

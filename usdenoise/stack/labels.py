@@ -6,7 +6,7 @@ the world, whose axes are z (elevation), y (depth) and x. Elsewhere z is usually
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +70,8 @@ class Label:
     """
 
     dimensions: tuple[str, ...]
-    values: NDArray[Any] | None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    values: NDArray[np.number] | None
+    attributes: Mapping[str, object] = field(default_factory=dict)
 
 
 class AmbiguousAxes(str):
@@ -99,8 +99,8 @@ def labelled_metadata(
     shape: tuple[int, ...],
     n_axes: int,
     labels: Mapping[str, Label],
-    entries: Mapping[str, tuple[Any, str]],
-) -> dict[str, tuple[Any, str]]:
+    entries: Mapping[str, tuple[object, str]],
+) -> dict[str, tuple[object, str]]:
     """Return axes, frame rate, pitches and positions from the labels of an array, unless its attributes have them.
 
     Parameters
@@ -129,7 +129,7 @@ def labelled_metadata(
     else:
         letters = dict(zip(lengths, axes, strict=True))
     coordinates, spacing = _positions(letters, lengths, labels, attributes)
-    more: dict[str, tuple[Any, str]] = {}
+    more: dict[str, tuple[object, str]] = {}
     rate = frame_rate(coordinates["t"].values) if "t" in coordinates else None
     if rate and not any(name.lower() in ALIASES["frame_rate_hz"] for name in entries):
         more["frame_rate_hz"] = (rate, FROM_TIMES)
@@ -153,7 +153,7 @@ def labelled_metadata(
     return more
 
 
-def voxel_matrix(attributes: Mapping[str, Any]) -> NDArray[np.float64] | None:
+def voxel_matrix(attributes: Mapping[str, object]) -> NDArray[np.float64] | None:
     """Return the matrix that places the voxels of ConfUSIus in the world; None if the attributes hold none.
 
     Rows are z, y and x of the world, columns the voxels k, j and i.
@@ -182,12 +182,22 @@ def _without_poses(lengths: dict[str, int], n_axes: int, labels: Mapping[str, La
 
 
 def _axes(
-    lengths: Mapping[str, int], labels: Mapping[str, Label], attributes: Mapping[str, Any]
+    lengths: Mapping[str, int], labels: Mapping[str, Label], attributes: Mapping[str, object]
 ) -> str | None:
     """Return one letter for each dimension; None if a name is unknown."""
     if _is_grid(lengths):
         letters = "".join({**_SPELT_OUT, **VOXELS}.get(name.lower(), "") for name in lengths)
-        return _checked_grid(letters, attributes) if _is_possible(letters, lengths) else None
+        if not _is_possible(letters, lengths):
+            return None
+        matrix = voxel_matrix(attributes)
+        # A slice may be turned about the depth, but depth is y of the world in every file that the probe gives.
+        if matrix is None or np.argmax(np.abs(matrix[:3, 1])) == 1:
+            return letters
+        return AmbiguousAxes(
+            letters,
+            "the matrix voxel_to_world rotates the dimension j away from y of the world, so depth is unknown; set the axes "
+            f"to {letters} if j is depth",
+        )
     spelt_out = {name: _SPELT_OUT.get(_long_name(labels.get(name))) for name in lengths}
     n_y, n_z = (
         max((n for name, n in lengths.items() if name.lower() == letter), default=1) for letter in "yz"
@@ -207,23 +217,11 @@ def _axes(
     )
 
 
-def _checked_grid(letters: str, attributes: Mapping[str, Any]) -> str:
-    matrix = voxel_matrix(attributes)
-    # A slice may be turned about the depth, but depth is y of the world in every file that the probe gives.
-    if matrix is None or np.argmax(np.abs(matrix[:3, 1])) == 1:
-        return letters
-    return AmbiguousAxes(
-        letters,
-        "the matrix voxel_to_world rotates the dimension j away from y of the world, so depth is unknown; set the axes to "
-        f"{letters} if j is depth",
-    )
-
-
 def _positions(
     letters: Mapping[str, str],
     lengths: Mapping[str, int],
     labels: Mapping[str, Label],
-    attributes: Mapping[str, Any],
+    attributes: Mapping[str, object],
 ) -> tuple[dict[str, Coordinate], dict[str, float]]:
     """Return the positions and the pixel pitches along the axes, as far as they are known, by the axis letters."""
     matrix = voxel_matrix(attributes) if _is_grid(lengths) else None

@@ -1,6 +1,6 @@
 """Metadata: the names of scales and axes in files, and the options that override them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ class Metadata:
 
     values: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, object] = field(default_factory=dict)
     coordinates: Mapping[str, Coordinate] = field(default_factory=dict)
     contradiction: str = ""
     ignored: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +59,11 @@ PLAUSIBLE = {
 factors. Files have no units, and a scale in another unit is off by at least 1000."""
 
 
-def implausible(name: str, value: Any, source: str) -> str:
+Scale = float | Sequence[float] | Mapping[str, float]
+"""A frequency or a speed; or the pixel pitch along all axes, along each axis, or by the letter of the axis."""
+
+
+def implausible(name: str, value: Scale, source: str) -> str:
     """Return why a scale of a file is not used, in words; empty if it is plausible.
 
     Parameters
@@ -91,15 +95,6 @@ def implausible(name: str, value: Any, source: str) -> str:
     )
 
 
-def _unreadable(name: str, value: Any, source: str) -> str:
-    """Return why a scale is not used whose value is a text with digits, such as "500 Hz"; empty for any other value."""
-    text = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
-    if not isinstance(text, str) or not any(letter.isdigit() for letter in text):
-        return ""
-    words, unit, *_ = PLAUSIBLE[name]
-    return f"the {words} '{text}' ({source}) is not a number in {unit}, and is not used"
-
-
 _KNOWN = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
 
 
@@ -109,7 +104,7 @@ def is_known(name: str) -> bool:
 
 
 def interpret(
-    entries: Mapping[str, tuple[Any, str]],
+    entries: Mapping[str, tuple[object, str]],
 ) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
     """Sort the metadata of a file into known values, their sources, and the rest.
 
@@ -141,9 +136,10 @@ def interpret(
         if key is None or key in values:
             attributes[name] = value
             continue
+        text = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
+        known: Any = text
         if key == "axes":
-            known: Any = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
-            usable = isinstance(known, str) and known.isascii()
+            usable = isinstance(text, str) and text.isascii()
         elif isinstance(value, Mapping):
             usable, known = True, value
         else:
@@ -152,7 +148,11 @@ def interpret(
             known = numbers if key == "spacing_mm" else next(iter(numbers), None)
         reason = ""
         if key != "axes":
-            reason = implausible(key, known, source) if usable else _unreadable(key, value, source)
+            if usable:
+                reason = implausible(key, known, source)
+            elif isinstance(text, str) and any(letter.isdigit() for letter in text):
+                words, unit, *_ = PLAUSIBLE[key]
+                reason = f"the {words} '{text}' ({source}) is not a number in {unit}, and is not used"
         if reason:
             sources[key] = reason
         elif usable:
@@ -160,7 +160,7 @@ def interpret(
     return values, sources, attributes
 
 
-def add_verasonics(values: dict[str, Any], sources: dict[str, str], attributes: Mapping[str, Any]) -> None:
+def add_verasonics(values: dict[str, Any], sources: dict[str, str], attributes: Mapping[str, object]) -> None:
     """Add the scales of Verasonics scripts: TwFreq in MHz, and PData.PDelta (x, y, z) in wavelengths.
 
     If the file gives no speed of sound, a wavelength is 1540 m/s over the centre frequency. Scales that the
@@ -326,7 +326,7 @@ def _by_user_letters(by_letter: Mapping[str, Any], letters: str, axes: str) -> d
     return {new[letter]: value for letter, value in by_letter.items() if letter in new}
 
 
-def scale_numbers(value: Any) -> list[float]:
+def scale_numbers(value: object) -> list[float]:
     """Return one to three numbers as a list; for any other value return an empty list."""
     try:
         array = np.asarray(value, dtype=np.float64).reshape(-1)

@@ -1,4 +1,6 @@
-"""Sample entries of the Casorati matrix: uniformly, seeded, and the same for any row blocks; the random streams.
+"""Samples of the Casorati matrix: some of its pixels in all frames, and some of its entries; the random streams.
+
+Entries are sampled uniformly, seeded, and the same for any row blocks.
 
 A new stream gets a number that no other one has. NumPy's ``SeedSequence([seed, 2])`` and
 ``SeedSequence([seed, 2, 0])`` have the same state, so the numbers of :class:`RandomStream` and of
@@ -9,14 +11,18 @@ has a stream of its own, keyed by seed and tile, which gives the entries. The re
 replacement from all observed entries. It does not depend on the row blocks or on the number of threads.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
+from usdenoise.linalg.array_library import Numbers
+from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.low_rank import fit_gapped_rows
+from usdenoise.linalg.tall_matrices import gram, row_parts, third_difference_norms
 from usdenoise.stack.arrays import pack, packed_width, unpack
 
 
@@ -89,6 +95,198 @@ def spread_rows(n_rows: int, n_wanted: int) -> NDArray[np.intp]:
     offsets = RandomStream.SPREAD_ROWS.generator(0).integers(step, size=len(first))
     rows: NDArray[np.intp] = np.minimum(first + offsets, n_rows - 1)
     return rows
+
+
+THIRD_DIFFERENCE_GAIN = 20
+"""Power of the third differences of white noise over its own: the sum of the squares of 1, 3, 3 and 1."""
+
+
+@dataclass(frozen=True)
+class PixelSample:
+    """Rows of the Casorati matrix M: some pixels in all frames.
+
+    Attributes
+    ----------
+    values : (n_pixels, n_frames) array
+        Finite everywhere, 0 where an entry is unobserved and in excluded frames.
+    observed : (n_pixels, ceil(n_frames / 8)) uint8 array or None
+        Bit mask of the observed entries (see :mod:`usdenoise.stack.arrays`); None when all are observed.
+    numbers : (n_pixels,) array
+        Numbers of the pixels, increasing.
+    executor : Executor
+        Maps functions over row blocks.
+    excluded : (n_frames,) boolean array
+        Frames that are excluded from every estimate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from usdenoise.linalg.executor import ThreadExecutor
+    >>> sample = PixelSample.of(np.ones((50, 9)), np.arange(50), ThreadExecutor(1))
+    >>> sample.fit(np.full((9, 1), 1 / 3))[0][0].tolist()
+    [3.0]
+    """
+
+    values: Numbers
+    observed: NDArray[np.uint8] | None
+    numbers: NDArray[np.intp]
+    executor: Executor
+    excluded: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, values: Numbers, numbers: NDArray[np.intp], executor: Executor) -> Self:
+        """Return the sample of some values, which become 0 in place where they are not finite."""
+        finite, excluded = np.isfinite(values), np.zeros(values.shape[1], bool)
+        if finite.all():
+            return cls(values, None, numbers, executor, excluded)
+        values[~finite] = 0
+        return cls(values, pack(finite), numbers, executor, excluded)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (n_pixels, n_frames)."""
+        return int(self.values.shape[0]), int(self.values.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[np.inexact]:
+        """Type of the entries."""
+        return self.values.dtype
+
+    @property
+    def n_pixels(self) -> int:
+        """Number of rows."""
+        return self.shape[0]
+
+    @property
+    def n_frames(self) -> int:
+        """Number of columns."""
+        return self.shape[1]
+
+    @property
+    def n_used_frames(self) -> int:
+        """Number of frames that are not excluded."""
+        return int(np.count_nonzero(~self.excluded))
+
+    @property
+    def used_shape(self) -> tuple[int, int]:
+        """Shape without the excluded frames."""
+        return self.n_pixels, self.n_used_frames
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every entry is observed."""
+        return self.observed is None
+
+    @property
+    def n_used(self) -> int:
+        """Number of observed entries in frames that are not excluded."""
+        bits = self.sampled_bits()
+        if bits is None:
+            return self.n_pixels * self.n_frames
+        # Bits beyond the last frame may be set.
+        return int(np.bitwise_count(bits & pack(np.ones((1, self.n_frames), bool))).sum(dtype=np.int64))
+
+    def observed_mask(self, rows: slice | Numbers) -> NDArray[np.bool_] | None:
+        """Return the mask of the observed entries of some rows, None when every entry is observed.
+
+        Entries of excluded frames count as observed: they are zeros that a model of zeros fits.
+        """
+        if self.observed is None:
+            return None
+        mask = unpack(self.observed[rows], self.n_frames)
+        return mask | self.excluded
+
+    def sampled_bits(self) -> NDArray[np.uint8] | None:
+        """Return the bit mask of the entries that may be sampled: observed, and not in an excluded frame."""
+        if not self.excluded.any():
+            return self.observed
+        used = pack(~self.excluded[None])
+        if self.observed is None:
+            return np.broadcast_to(used, (self.n_pixels, used.shape[1]))
+        return self.observed & used
+
+    def take(self, rows: slice | NDArray[np.intp]) -> Self:
+        """Return some rows: a view for a slice, a copy for an array of row numbers."""
+        observed = None if self.observed is None else self.observed[rows]
+        if observed is not None and isinstance(rows, np.ndarray) and unpack(observed, self.n_frames).all():
+            observed = None
+        return replace(self, values=self.values[rows], observed=observed, numbers=self.numbers[rows])
+
+    def spread(self, n_wanted: int) -> Self:
+        """Return at least `n_wanted` rows, spread over the image; the sample itself if it is not larger."""
+        rows = spread_rows(self.n_pixels, n_wanted)
+        return self if len(rows) == self.n_pixels else self.take(rows)
+
+    def without(self, frames: NDArray[np.bool_]) -> Self:
+        """Return the sample without some frames, whose values are 0 and count as observed."""
+        values, observed = np.where(frames, 0, self.values), self.observed
+        if observed is not None and (unpack(observed, self.n_frames) | frames).all():
+            observed = None
+        return replace(self, values=values, observed=observed, excluded=frames)
+
+    def fast_power(self) -> NDArray[np.float64]:
+        """Return the power of the third differences over time of each row, relative to white noise.
+
+        It is the power of the noise in a row: slow tissue is not in it, and blood hardly more than in proportion.
+        """
+        norms = self.executor.map(
+            lambda rows: third_difference_norms(self.values[rows]), row_parts(self.shape)
+        )
+        sums = np.concatenate(list(norms))
+        return sums / (THIRD_DIFFERENCE_GAIN * max(self.n_frames - 3, 1))
+
+    def fit(self, right: Numbers, ridge: NDArray[np.float64] | None = None) -> tuple[Numbers, Numbers]:
+        """Fit every row to orthonormal columns V: U = argmin |M - U V^H| over the observed entries.
+
+        Parameters
+        ----------
+        right : (n_frames, r) array
+            V.
+        ridge : (r,) float64 array, optional
+            Weights of the squared coefficients of rows with unobserved entries; by default the rounding level.
+
+        Returns
+        -------
+        left : (n_pixels, r) array
+            U, which is M V where every entry is observed.
+        squares : (r, r) array
+            U^H U in double precision.
+        """
+        left = np.empty((self.n_pixels, right.shape[1]), self.dtype)
+
+        def fitted(rows: slice) -> Numbers:
+            left[rows] = fit_gapped_rows(self.values[rows] @ right, self.observed_mask(rows), right, ridge)
+            return gram(left[rows])
+
+        return left, np.asarray(sum(self.executor.map(fitted, row_parts(self.shape))))
+
+    def fit_and_moments(
+        self, right: Numbers, ridge: NDArray[np.float64] | None = None
+    ) -> tuple[Numbers, Numbers, Numbers]:
+        """Fit every row as :meth:`fit` does, and return U, U^H U and the moments.
+
+        Returns
+        -------
+        left, squares
+            As for :meth:`fit`.
+        moments : (r, n_frames) array
+            U^H M in double precision, with U V^H for unobserved entries.
+        """
+        left = np.empty((self.n_pixels, right.shape[1]), self.dtype)
+
+        def moment(rows: slice) -> tuple[Numbers, Numbers]:
+            block, observed = self.values[rows], self.observed_mask(rows)
+            left[rows] = fit_gapped_rows(block @ right, observed, right, ridge)
+            if observed is not None:
+                block = np.where(observed, block, left[rows] @ right.conj().T)
+            return left[rows].conj().T @ block, gram(left[rows])
+
+        squares: Numbers = np.zeros(())
+        moments: Numbers = np.zeros((right.shape[1], self.n_frames), np.result_type(self.dtype, np.float64))
+        for part, square in self.executor.map(moment, row_parts(self.shape)):
+            np.add(moments, part, out=moments)
+            squares = squares + square
+        return left, squares, moments
 
 
 @dataclass(frozen=True)
@@ -167,19 +365,27 @@ def draw_entries(
             f"sampling {fraction:g} is outside (0, 1]", remedy="give {sampling} the fraction to keep"
         )
     n_rows, n_frames = shape
-    starts = np.arange(0, n_rows, TILE_ROWS)
-    sizes = _tile_sizes(starts, shape, observed)
+    tiles = [slice(start, min(start + TILE_ROWS, n_rows)) for start in range(0, n_rows, TILE_ROWS)]
+    sizes = np.array(
+        [
+            (rows.stop - rows.start) * n_frames
+            if observed is None
+            else np.count_nonzero(unpack(observed[rows], n_frames))
+            for rows in tiles
+        ],
+        np.int64,
+    )
     n_observed = int(sizes.sum())
     n_sampled = max(1, round(fraction * n_observed)) if n_observed else 0
-    n_held_out = _n_held_out(n_sampled)
+    # 1 % of up to 50 samples rounds to 0, and the fit could not be judged. Below 20 one entry would be 5 % of them.
+    n_held_out = max(round(HELD_OUT_FRACTION * n_sampled), 1 if n_sampled >= 20 else 0)
     counts_rng = TileStream.COUNTS.generator(seed, 0)
     sampled = _spread(counts_rng, sizes, n_sampled)
     held_out = _spread(counts_rng, sampled, n_held_out)
 
     bits = np.zeros((n_rows, packed_width(n_frames)), np.uint8)
     rows_of, columns_of = [], []
-    for tile, start in enumerate(int(first) for first in starts):
-        rows = slice(start, min(start + TILE_ROWS, n_rows))
+    for tile, rows in enumerate(tiles):
         allowed = None if observed is None else unpack(observed[rows], n_frames)
         mask = _draw_mask(
             TileStream.FITTED.generator(seed, tile),
@@ -191,7 +397,7 @@ def draw_entries(
             chosen = _choose(TileStream.HELD_OUT.generator(seed, tile), np.flatnonzero(mask), held_out[tile])
             mask.reshape(-1)[chosen] = False
             row, column = np.divmod(np.sort(chosen), n_frames)
-            rows_of.append((row + start).astype(np.int32))
+            rows_of.append((row + rows.start).astype(np.int32))
             columns_of.append(column.astype(np.int32))
         bits[rows] = pack(mask)
     empty = [np.empty(0, np.int32)]
@@ -202,23 +408,6 @@ def draw_entries(
         np.concatenate(columns_of or empty),
         n_sampled - n_held_out,
         n_observed,
-    )
-
-
-def _n_held_out(n_sampled: int) -> int:
-    # 1 % of up to 50 samples rounds to 0, and the fit could not be judged. Below 20 one entry would be 5 % of them.
-    return max(round(HELD_OUT_FRACTION * n_sampled), 1 if n_sampled >= 20 else 0)
-
-
-def _tile_sizes(
-    starts: NDArray[Any], shape: tuple[int, int], observed: NDArray[np.uint8] | None
-) -> NDArray[np.int64]:
-    n_rows, n_frames = shape
-    if observed is None:
-        return np.diff(np.append(starts, n_rows)).astype(np.int64) * n_frames
-    return np.array(
-        [np.count_nonzero(unpack(observed[start : start + TILE_ROWS], n_frames)) for start in starts],
-        np.int64,
     )
 
 

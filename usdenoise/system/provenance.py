@@ -32,12 +32,12 @@ def software() -> Mapping[str, str]:
     }
 
 
-def to_json(value: Any, indent: int | None = None) -> str:
+def to_json(value: object, indent: int | None = None) -> str:
     """Return a value as JSON text, with null for NaN and infinities, which JSON does not have."""
     return json.dumps(_finite(value), indent=indent, allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
+def _finite(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -48,7 +48,7 @@ def _finite(value: Any) -> Any:
 _RESOURCES = ("threads", "memory", "device")
 
 
-def requested(**arguments: Any) -> dict[str, Any]:
+def requested(**arguments: object) -> dict[str, Any]:
     """Return the arguments of a job in JSON types. Jobs with equal ones make equal results from the same input.
 
     Parameters
@@ -60,7 +60,7 @@ def requested(**arguments: Any) -> dict[str, Any]:
     return {name: _plain_value(value) for name, value in arguments.items() if name not in _RESOURCES}
 
 
-def _plain_value(value: Any) -> Any:
+def _plain_value(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, Mapping):
@@ -73,7 +73,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def record(
-    command: list[str] | None, parameters: Mapping[str, Any], source: Mapping[str, Any] | None
+    command: list[str] | None, parameters: Mapping[str, object], source: Mapping[str, object] | None
 ) -> dict[str, Any]:
     """Return the provenance of an output file.
 
@@ -123,10 +123,9 @@ def from_plain(kind: Callable[..., Record], values: Any) -> Record:
     ValueError
         If a key without a default is missing, or a value has another type than its field.
     """
+    hints = _hints(kind)
     try:
-        return kind(
-            **{name: _typed(hint, values[name]) for name, hint in _hints(kind).items() if name in values}
-        )
+        return kind(**{name: _typed(hint, values[name]) for name, hint in hints.items() if name in values})
     except TypeError as error:
         raise ValueError(str(error)) from error
 

@@ -24,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 Result = TypeVar("Result")
 
 
-def run_in_background(work: Callable[..., Result], *arguments: Any) -> Future[Result]:
+def run_in_background(work: Callable[..., Result], *arguments: object) -> Future[Result]:
     """Call a function in a thread of its own, and return its future.
 
     The thread is a daemon: unlike the threads of an executor, it does not delay the end of the process.
