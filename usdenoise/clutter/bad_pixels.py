@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import TINY
-from usdenoise.linalg.array_library import Numbers, dtype_of, namespace, to_host
+from usdenoise.linalg.array_library import Numbers, namespace, to_host
 from usdenoise.linalg.lag_sums import column_lag_sums
 
 PIXEL, LINE = 10.0, 5.0
@@ -103,18 +103,16 @@ def part_extremes(x: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         by_pixel = abs(x.strides[0]) < abs(x.strides[1])
         values = x.T if by_pixel else x
         values = values if values.strides[1] == values.itemsize else np.ascontiguousarray(values)
-        parts = values.view(values.real.dtype)
-        found = [extreme(parts, axis=1 if by_pixel else 0) for extreme in (np.fmax.reduce, np.fmin.reduce)]
-        if not by_pixel and np.iscomplexobj(x):
-            found = [
-                extreme(of_parts.reshape(-1, 2), axis=1)
-                for extreme, of_parts in zip((np.fmax.reduce, np.fmin.reduce), found, strict=True)
-            ]
+        parts, n_pixels = values.view(values.real.dtype), x.shape[1]
+        extremes = (np.fmax.reduce, np.fmin.reduce)
+        of_parts = [extreme(parts, axis=1 if by_pixel else 0).reshape(n_pixels, -1) for extreme in extremes]
+        found = [extreme(each, axis=1) for extreme, each in zip(extremes, of_parts, strict=True)]
     else:
         finite = xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1]))
-        both = [xp.real(finite), xp.imag(finite)] if np.iscomplexobj(np.zeros(0, dtype_of(x))) else [finite]
-        found = [to_host(xp.max(xp.stack([xp.max(part, axis=0) for part in both]), axis=0))]
-        found.append(to_host(xp.min(xp.stack([xp.min(part, axis=0) for part in both]), axis=0)))
+        is_complex = xp.isdtype(x.dtype, "complex floating")
+        both = [xp.real(finite), xp.imag(finite)] if is_complex else [finite]
+        of_parts = [xp.stack([extreme(part, axis=0) for part in both]) for extreme in (xp.max, xp.min)]
+        found = [to_host(xp.max(of_parts[0], axis=0)), to_host(xp.min(of_parts[1], axis=0))]
     highest, lowest = (np.where(np.isfinite(values), values, 0).astype(np.float64) for values in found)
     return highest, lowest
 
@@ -210,16 +208,10 @@ def standing_out(
             if not known.all():
                 lines = np.where(known, lines, np.nan)
             enough = known.sum(axis=1) >= LEAST_LINE
-            strong = np.flatnonzero(enough)[_medians(lines[enough]) > LINE]
+            median = np.median if known.all() else np.nanmedian
+            strong = np.flatnonzero(enough)[median(lines[enough], axis=1) > LINE]
             for number in strong.tolist():
                 yield axis, numbers.swapaxes(0, axis)[number][signal.swapaxes(0, axis)[number]]
-
-
-def _medians(lines: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the median of each line without NaN."""
-    whole = np.isfinite(lines).all()
-    medians: NDArray[np.float64] = np.median(lines, axis=1) if whole else np.nanmedian(lines, axis=1)
-    return medians
 
 
 def power_and_coherence(

@@ -256,10 +256,9 @@ def _edge_of_clutter(rank: int, profile: SimilarityProfile, squares: tuple[int, 
     edge = max(usual, min(squares[0], latest) - 1)
     reason = CutoffReason.TISSUE_SQUARE if edge > usual else CutoffReason.SIMILARITY_FALLS
     outside = max(usual - squares[0], squares[0] - latest, 0)
-    return _Decision(edge, reason, _certainty(outside, edge))
-
-
-def _certainty(distance: int, low: int) -> CutoffCertainty:
-    if distance <= max(SURE[0], SURE[1] * low):
-        return CutoffCertainty.SURE
-    return CutoffCertainty.LIKELY if distance <= max(LIKELY[0], LIKELY[1] * low) else CutoffCertainty.UNSURE
+    certainty = CutoffCertainty.UNSURE
+    if outside <= max(SURE[0], SURE[1] * edge):
+        certainty = CutoffCertainty.SURE
+    elif outside <= max(LIKELY[0], LIKELY[1] * edge):
+        certainty = CutoffCertainty.LIKELY
+    return _Decision(edge, reason, certainty)

@@ -61,8 +61,7 @@ def spatial_similarity(left: Numbers) -> NDArray[np.float64]:
     envelopes = np.abs(left).astype(np.float64)
     envelopes -= envelopes.mean(axis=0)
     envelopes /= np.maximum(np.linalg.norm(envelopes, axis=0), np.finfo(np.float64).tiny)
-    similarity: NDArray[np.float64] = envelopes.T @ envelopes
-    return similarity
+    return np.asarray(envelopes.T @ envelopes)
 
 
 def noise_energy(noise_rms: float, shape: tuple[int, int]) -> float:

@@ -7,13 +7,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.frames.registration import SPECKLE_PIXELS, TINY_SINGLE, Registration, Shift
 from usdenoise.linalg.array_library import (
+    Array,
     Numbers,
     dtype_of,
     in_full_precision,
@@ -125,7 +125,7 @@ class Reference:
         """The image, prepared for the registration of blocks."""
         return Registration.of(self.image)
 
-    def align(self, x: Any) -> tuple[Any, Alignment]:
+    def align(self, x: Array) -> tuple[Array, Alignment]:
         """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment; the mask is not applied."""
         alignment = self.alignment(mean_envelope(x, self.image.shape))
         return self.apply(x, alignment), alignment
@@ -140,18 +140,18 @@ class Reference:
         is_displaced = is_like and is_near and is_whole and _matters(shift, error)
         if is_displaced:
             image = shifted(image[None], shift)[0]
-        gain = _gain(image, self.image, self.mask & (image > 0))
+        gain_db, is_known, is_uneven = _gain(image, self.image, self.mask & (image > 0))
         # Where nothing is alike the displacement is not known.
         return Alignment(
             tuple(float(along) if is_like else math.nan for along in shift),
-            gain.db,
+            gain_db,
             likeness,
             is_shifted=self.registers and is_displaced,
-            is_scaled=self.scales and is_like and gain.is_known and not gain.is_uneven,
-            is_uneven=is_like and gain.is_uneven,
+            is_scaled=self.scales and is_like and is_known and not is_uneven,
+            is_uneven=is_like and is_uneven,
         )
 
-    def apply(self, x: Any, alignment: Alignment, missing: NDArray[np.bool_] | None = None) -> Any:
+    def apply(self, x: Array, alignment: Alignment, missing: NDArray[np.bool_] | None = None) -> Array:
         """Return a chunk, (n, n_pixels), shifted back and without the gain; itself if nothing changes.
 
         `missing` are entries that are filled in the chunk, and NaN in the result; by default those that are not finite.
@@ -215,18 +215,14 @@ def completed(x: Numbers) -> tuple[Numbers, NDArray[np.bool_] | None]:
     return x, missing
 
 
-def mean_envelope(x: Any, shape: tuple[int, ...]) -> NDArray[np.float32]:
+def mean_envelope(x: Array, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Return the mean envelope of some frames of a chunk, (n, n_pixels), without values that are not finite, as an image."""
     xp, subset = namespace(x), x[:: max(1, x.shape[0] // ENVELOPE_FRAMES), :]
-    finite = xp.isfinite(subset)
-    counts: Any = subset.shape[0]
-    if not xp.all(finite):
-        counts = np.maximum(to_host(xp.count_nonzero(finite, axis=0)), 1)
+    counts = np.maximum(to_host(xp.count_nonzero(xp.isfinite(subset), axis=0)), 1)
     # Double precision, if the library has it
     wide = xp.__array_namespace_info__().dtypes(kind="real floating").get("float64")
     sums = to_host(xp.sum(envelope(subset), axis=0, dtype=wide))
-    mean: NDArray[np.float32] = (sums / counts).astype(np.float32)
-    return mean.reshape(shape)
+    return (sums / counts).astype(np.float32).reshape(shape)
 
 
 def reference_of(
@@ -272,7 +268,9 @@ def reference_of(
         shifts = _corrected(list(executor.map(Registration.of(image).shift, values)), before is None)
         if not shifts.any():
             break
-        moved = executor.map(_shifted_image, zip(values, shifts, strict=True))
+        moved = executor.map(
+            lambda pair: shifted(pair[0][None], pair[1])[0], zip(values, shifts, strict=True)
+        )
         image = np.median(list(moved), axis=0).astype(np.float32)
     if not registers or not shifts.any():
         image = median.astype(np.float32)
@@ -294,7 +292,7 @@ def _corrected(found: Sequence[Shift], to_median: bool) -> NDArray[np.float64]:
     return shifts
 
 
-def shifted(frames: Any, shift: NDArray[np.float64]) -> Any:
+def shifted(frames: Array, shift: NDArray[np.float64]) -> Array:
     """Return frames that are displaced by a shift as they are without it.
 
     Along each axis the image is interpolated by a sinc of 12 taps under a Kaiser window; beyond the edge it is mirrored. At
@@ -314,34 +312,44 @@ def shifted(frames: Any, shift: NDArray[np.float64]) -> Any:
     J. F. Kaiser, Nonrecursive digital filter design using the I0-sinh window function. IEEE Int. Symp. Circuits and Systems,
     1974.
     """
-    if not isinstance(frames, np.ndarray):
-        return _shifted_there(frames, shift)
-    result = np.empty(frames.shape, frames.dtype)
-    kernels = [
-        (axis, *_kernel(n, d))
-        for axis, (n, d) in enumerate(zip(frames.shape[1:], shift, strict=True), 1)
-        if d
-    ]
-    is_compiled = frames.size >= COMPILED_SHIFT
+    kernels = [(axis, *_kernel(frames.shape[axis], d)) for axis, d in enumerate(shift, 1) if d]
+    if not isinstance(frames, np.ndarray) or frames.size < COMPILED_SHIFT:
+        return _shifted_by_products(frames, kernels)
+    from usdenoise.linalg.compiled_loops import along_columns, along_rows
+
+    result, real = np.empty(frames.shape, frames.dtype), frames.real.dtype
     for chunk in slices_of(len(frames), CHUNK_FRAMES):
         part = np.ascontiguousarray(frames[chunk])
         for axis, taps, places in kernels:
-            part = _interpolated_along(part, axis, taps, places, is_compiled)
+            # Real and imaginary parts are columns of one real problem.
+            columns = math.prod(part.shape[axis + 1 :]) * (part.itemsize // real.itemsize)
+            into = np.empty_like(part)
+            images = [array.view(real).reshape(-1, part.shape[axis], columns) for array in (part, into)]
+            interpolate = along_rows if columns >= TAPS else along_columns
+            interpolate(images[0], tuple(taps.astype(real)), places, images[1])
+            part = into
         result[chunk] = part
     return result
 
 
+Kernel = tuple[int, NDArray[np.float64], NDArray[np.intp]]
+"""Axis of the frames, and taps and pixels from :func:`_kernel`."""
+
+
 @in_full_precision
-def _shifted_there(frames: Any, shift: NDArray[np.float64]) -> Any:
-    """Return frames of another library than NumPy as :func:`shifted` does, by products with matrices on their device."""
+def _shifted_by_products(frames: Array, kernels: Sequence[Kernel]) -> Array:
+    """Return frames of any library interpolated along some axes, by products with matrices."""
     xp, shape = namespace(frames), frames.shape
-    for axis, (n, along) in enumerate(zip(shape[1:], shift, strict=True), 1):
-        if along:
-            matrix = to_library(_matrix(*_kernel(n, along)).astype(dtype_of(frames)), frames)
-            if axis == len(shape) - 1:
-                frames = frames @ matrix.T
-            else:
-                frames = xp.reshape(matrix @ xp.reshape(frames, (-1, n, math.prod(shape[axis + 1 :]))), shape)
+    for axis, taps, places in kernels:
+        n = shape[axis]
+        matrix = np.zeros((n, n), dtype_of(frames))
+        for t, tap in enumerate(taps):
+            np.add.at(matrix, (np.arange(n), places[t : t + n]), tap)
+        if axis == len(shape) - 1:
+            frames = frames @ to_library(matrix.T, frames)
+        else:
+            lines = xp.reshape(frames, (-1, n, math.prod(shape[axis + 1 :])))
+            frames = xp.reshape(to_library(matrix, frames) @ lines, shape)
     return frames
 
 
@@ -353,40 +361,6 @@ def _kernel(n: int, shift: float) -> tuple[NDArray[np.float64], NDArray[np.intp]
     taps = np.sinc(distance) * np.i0(KAISER * np.sqrt(np.maximum(1 - (2 * distance / TAPS) ** 2, 0)))
     places = (np.arange(n + TAPS - 1) + whole + offsets[0]) % (2 * n)
     return taps / taps.sum(), np.minimum(places, 2 * n - 1 - places)
-
-
-def _shifted_image(item: tuple[NDArray[np.float32], NDArray[np.float64]]) -> NDArray[np.float32]:
-    image, shift = item
-    moved: NDArray[np.float32] = shifted(image[None], shift)[0]
-    return moved
-
-
-def _interpolated_along(
-    frames: Numbers, axis: int, taps: NDArray[np.float64], places: NDArray[np.intp], is_compiled: bool
-) -> Numbers:
-    """Return contiguous frames interpolated along an axis, by compiled loops or by a product with a matrix."""
-    # Real and imaginary parts are columns of one real problem.
-    n, real = frames.shape[axis], frames.real.dtype
-    columns = math.prod(frames.shape[axis + 1 :]) * (frames.dtype.itemsize // real.itemsize)
-    result: Numbers = np.empty(frames.shape, frames.dtype)
-    values, into = (array.view(real).reshape(-1, n, columns) for array in (frames, result))
-    taps = taps.astype(real)
-    if is_compiled:
-        from usdenoise.linalg.compiled_loops import along_columns, along_rows
-
-        (along_rows if columns >= TAPS else along_columns)(values, tuple(taps), places, into)
-        return result
-    np.matmul(_matrix(taps, places), values, out=into)
-    return result
-
-
-def _matrix(taps: Numbers, places: NDArray[np.intp]) -> Numbers:
-    """Return the matrix that interpolates along an axis."""
-    n = len(places) - TAPS + 1
-    matrix = np.zeros((n, n), taps.dtype)
-    for t, tap in enumerate(taps):
-        np.add.at(matrix, (np.arange(n), places[t : t + n]), tap)
-    return matrix
 
 
 def _nearest(values: Numbers, shift: NDArray[np.float64], edge: int = 0) -> Numbers:
@@ -420,23 +394,18 @@ def _common(images: NDArray[np.float32], shifts: NDArray[np.float64]) -> NDArray
     usual = distance <= np.maximum(6 * middle, MOST_SHIFT * np.array(images.shape[1:]) / 4)
     has_signal = np.any(images > 0, axis=0, keepdims=True)
     inside = [_nearest(has_signal, shift, EDGE)[0] for shift in shifts[usual.all(axis=1)]]
-    common: NDArray[np.bool_] = np.all(inside, axis=0)
-    return common
+    return np.asarray(np.all(inside, axis=0))
 
 
-@dataclass(frozen=True)
-class _Gain:
-    """A gain in dB, whether it is larger than its error and not too large, and whether it differs between depths."""
+def _gain(
+    image: NDArray[np.float32], reference: NDArray[np.float32], mask: NDArray[np.bool_]
+) -> tuple[float, bool, bool]:
+    """Return the gain of an image over the reference in dB, in its brighter half.
 
-    db: float
-    is_known: bool
-    is_uneven: bool
-
-
-def _gain(image: NDArray[np.float32], reference: NDArray[np.float32], mask: NDArray[np.bool_]) -> _Gain:
-    """Return the gain of an image over the reference, in its brighter half."""
+    And whether it is larger than its error and not too large, and whether it differs between depths.
+    """
     if not mask.any():
-        return _Gain(0.0, False, False)
+        return 0.0, False, False
     bright = mask & (reference > np.median(reference[mask]))
     levels = np.full(image.shape, np.nan)
     levels[bright] = 20 * np.log10(image[bright] / reference[bright])
@@ -445,7 +414,7 @@ def _gain(image: NDArray[np.float32], reference: NDArray[np.float32], mask: NDAr
     for band in np.array_split(levels, DEPTH_BANDS):
         gain, own_error = _median_and_error(band)
         is_uneven |= abs(gain - db) > max(UNEVEN_DB, GAIN_ERRORS * own_error)
-    return _Gain(db, max(LEAST_GAIN_DB, GAIN_ERRORS * error) < abs(db) <= MOST_GAIN_DB, is_uneven)
+    return db, max(LEAST_GAIN_DB, GAIN_ERRORS * error) < abs(db) <= MOST_GAIN_DB, is_uneven
 
 
 def _median_and_error(levels: NDArray[np.float64]) -> tuple[float, float]:

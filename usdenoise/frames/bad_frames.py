@@ -229,7 +229,8 @@ def find_bad_frames(
         return FrameSearch(ordered, n_frames, treatment, movement), subset
 
     if isinstance(option, tuple):
-        listed = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in _checked_numbers(option, n_frames)]
+        _check_numbers(option, n_frames)
+        listed = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in option]
         return result(listed, FrameTreatment.LEFT_OUT, subset_without(option))
     if n_frames < LEAST_FRAMES:
         return result([], FrameTreatment.KEPT, subset_without(()))
@@ -258,44 +259,33 @@ def _mask(frames: Iterable[int], n_frames: int) -> NDArray[np.bool_]:
     return mask
 
 
-def _checked_numbers(frame_numbers: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
-    for frame in frame_numbers:
-        if not 0 <= frame < n_frames:
-            raise OptionError(
-                f"bad frame {frame} is not among the frames 0 to {n_frames - 1}", remedy="change {bad_frames}"
-            )
-    if n_frames - len(set(frame_numbers)) < 2:
-        raise OptionError(
-            f"{len(set(frame_numbers))} bad frames of {n_frames} leave fewer than two",
-            remedy="change {bad_frames}",
-        )
-    return frame_numbers
+def _check_numbers(frame_numbers: tuple[int, ...], n_frames: int) -> None:
+    problem, n_bad = "", len(set(frame_numbers))
+    if outside := [frame for frame in frame_numbers if not 0 <= frame < n_frames]:
+        problem = f"bad frame {outside[0]} is not among the frames 0 to {n_frames - 1}"
+    elif n_frames - n_bad < 2:
+        problem = f"{n_bad} bad frames of {n_frames} leave fewer than two"
+    if problem:
+        raise OptionError(problem, remedy="change {bad_frames}")
 
 
 def _damaged(rows: PixelSample) -> list[BadFrame]:
     """Return the frames that are zero, constant or copies, and by a sample of the pixels saturated or without tissue."""
     sample = rows.take(spread_rows(rows.n_pixels, DAMAGE_PIXELS))
     values = sample.values
-    parts = [values.real, values.imag] if np.iscomplexobj(values) else [values]
-    highest, lowest = max(part.max() for part in parts), min(part.min() for part in parts)
-    extreme = np.zeros(values.shape, bool)
-    for part in parts:
-        extreme |= (part == highest) | (part == lowest)
-    saturated = extreme.mean(axis=0)
+    parts = np.stack([values.real, values.imag] if np.iscomplexobj(values) else [values])
+    saturated = ((parts == parts.max()) | (parts == parts.min())).any(axis=0).mean(axis=0)
     usual = float(np.median(saturated))
     observed = sample.observed_mask(slice(None))
     # A frame without any entry is not a zero frame: it is unobserved already, and the model fills it.
     is_observed = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
-    blocks = slices_of(rows.n_frames, _COMPARED_TOGETHER)
-    alike = (
-        np.concatenate([_alike(values, np.arange(each.start, each.stop)) for each in blocks], axis=1)
-        & is_observed
-    )
+    numbers = np.split(np.arange(rows.n_frames), range(_COMPARED_TOGETHER, rows.n_frames, _COMPARED_TOGETHER))
+    alike = np.concatenate([_alike(values, frames) for frames in numbers], axis=1) & is_observed
     suspects = np.flatnonzero(alike.any(axis=0))
     if len(suspects):
         # In a stack of few levels frames agree in a sample without being the same.
-        for block in row_parts(rows.shape):
-            alike[:, suspects] &= _alike(rows.values[block], suspects)
+        for part in row_parts(rows.shape):
+            alike[:, suspects] &= _alike(rows.values[part], suspects)
     zero, constant, same = alike
     # One pixel is always the same everywhere.
     constant &= ~zero & (rows.n_pixels > 1)
@@ -365,10 +355,8 @@ def _regression(subset: SubsetValues, noise_rms: float | None) -> tuple[float, N
         ridge = max(n_pixels * known.noise_rms**2, LEAST_RIDGE * float(powers.sum()), ABSOLUTE_RIDGE)
         inverses = powers / (powers + ridge)
         parts = np.stack([inverses, inverses / (powers + ridge), powers])
-        blocks = (known.right[frames].T for frames in slices_of(len(known.right), _COMPARED_TOGETHER))
-        return ridge, np.concatenate(
-            [parts @ np.abs(each).astype(np.float64) ** 2 for each in blocks], axis=1
-        )
+        some = (known.right[frames].T for frames in slices_of(len(known.right), _COMPARED_TOGETHER))
+        return ridge, np.hstack([parts @ np.abs(right).astype(np.float64) ** 2 for right in some])
     values = subset.values.astype(np.result_type(subset.values.dtype, np.float64))
     gram = values @ values.conj().T
     ridge = max(n_pixels * noise_rms**2, LEAST_RIDGE * float(np.trace(gram).real), ABSOLUTE_RIDGE)

@@ -73,11 +73,11 @@ def value_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
     is_flat = np.mean(values**4) < FLAT * np.mean(values**2) ** 2
     if skewed or relation:
         kind = "log-compressed" if (relation or skewed) < 0 else "like an envelope or power"
-        doubts.append(("not-linear", f"the values look {kind}, not like RF: give the beamformed IQ or RF"))
+        sentence = f"the values look {kind}, not like RF: give the beamformed IQ or RF"
+        doubts.append(("not-linear", sentence))
     elif is_flat:
-        doubts.append(
-            ("not-linear", "the values look like phases, or are clipped: give the beamformed IQ or RF")
-        )
+        sentence = "the values look like phases, or are clipped: give the beamformed IQ or RF"
+        doubts.append(("not-linear", sentence))
     elif one_sided:
         level = offset_of(x) or offset
         sentence = f"the values are around {level:.6g}: subtract the offset {level:.6g} if they are RF"
@@ -96,21 +96,19 @@ def _odd(
     """Return the skewness of the values, and the relation of mean and spread; 0 for each that signs can explain."""
     few = values[:: max(1, len(values) // 16)]
     ranks = _ranks(spread)
-    statistics: list[Callable[[NDArray[np.float64]], float]] = [
-        lambda sign: skewness(few * sign),
-        lambda sign: float(np.corrcoef(_ranks(mean * sign), ranks)[0, 1]),
-    ]
     random = np.random.default_rng(0)
-    found = []
-    for statistic, least in zip(statistics, (SKEWED, RELATED), strict=True):
+
+    def certain(statistic: Callable[[NDArray[np.float64]], float], least: float) -> float:
         value = statistic(np.ones(len(tiles)))
-        if abs(value) > least:
-            drawn = [statistic(random.choice([-1.0, 1.0], int(tiles.max()) + 1)[tiles]) for _ in range(DRAWS)]
-            value = value if abs(value) > CERTAIN * np.sqrt(np.mean(np.square(drawn))) else 0.0
-        else:
-            value = 0.0
-        found.append(value)
-    return found[0], found[1]
+        if abs(value) <= least:
+            return 0.0
+        drawn = [statistic(random.choice([-1.0, 1.0], int(tiles.max()) + 1)[tiles]) for _ in range(DRAWS)]
+        return value if abs(value) > CERTAIN * np.sqrt(np.mean(np.square(drawn))) else 0.0
+
+    return (
+        certain(lambda sign: skewness(few * sign), SKEWED),
+        certain(lambda sign: float(np.corrcoef(_ranks(mean * sign), ranks)[0, 1]), RELATED),
+    )
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -138,19 +136,13 @@ def _interleaved(y: NDArray[np.float64], axes: str) -> str:
         odd = _turn(lines[:, 1:-1:2], lines[:, 2::2])
         halves = _turn(lines[:, : n // 2], lines[:, n // 2 :])
         before = ":, " * axes.index(letter)
-        ways = [
-            (halves, f"the two halves along {letter}", f"iq[{before}:{n // 2}] + 1j * iq[{before}{n // 2}:]")
-        ]
+        ways = [(halves, "the two halves", f"iq[{before}:{n // 2}] + 1j * iq[{before}{n // 2}:]")]
         if np.sum(even * odd) < SAME_TURN * np.sum(even**2):
-            ways.append(
-                (even, f"even and odd pixels along {letter}", f"iq[{before}::2] + 1j * iq[{before}1::2]")
-            )
+            ways.append((even, "even and odd pixels", f"iq[{before}::2] + 1j * iq[{before}1::2]"))
         for turn, what, how in ways:
             if (size := float(np.linalg.norm(turn, 2))) > best:
-                best, sentence = (
-                    size,
-                    f"{what} look like I and Q: give {how}, or reshape them to an axis of length 2",
-                )
+                best = size
+                sentence = f"{what} along {letter} look like I and Q: give {how}, or reshape them to an axis of length 2"
     return sentence
 
 
@@ -158,8 +150,7 @@ def _turn(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np
     """Return the products of components with components turned by 90 degrees, (n, n); antisymmetric."""
     n = len(first)
     products = first.reshape(n, -1) @ second.reshape(n, -1).T
-    turn: NDArray[np.float64] = products - products.T
-    return turn
+    return np.asarray(products - products.T)
 
 
 CLEARLY = 2.0
@@ -210,13 +201,10 @@ def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
     spatial = "zxy"[: len(shape) - 1]
     if time_last is None:
         first, last = shape[0], shape[-1]
-        longest = max(shape)
-        if first == last:
-            time_last = True
-        elif longest in (first, last) and shape.count(longest) == 1:
-            time_last = last == longest
+        if first == last or shape.count(max(shape)) > 1 or max(shape) > max(first, last):
+            time_last = first == last or len(set(shape[1:])) != 1
         else:
-            time_last = len(set(shape[1:])) != 1
+            time_last = last > first
     return spatial + "t" if time_last else "t" + spatial
 
 
@@ -398,17 +386,15 @@ def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
         envelopes = np.where(np.isfinite(envelopes), envelopes, 0)
         (unlike, rank), *others = (unlikeness_and_rank(envelopes, axis) for axis in range(envelopes.ndim))
         most = max(CLEARLY * unlike, AS_UNLIKE * max(of_axis for of_axis, _ in others))
+        is_time = unlike < MOST_UNLIKE and rank < MOST_RANK
+        scores = zip(letters, others, strict=True)
         alike = [
-            letter
-            for letter, (of_axis, along) in zip(letters, others, strict=True)
-            if of_axis < most and along < AS_ONE and unlike < MOST_UNLIKE and rank < MOST_RANK
+            letter for letter, (of_axis, along) in scores if is_time and of_axis < most and along < AS_ONE
         ]
         # An image without detail is alike along all axes.
-        for letter in alike if len(alike) < len(letters) else []:
-            sentence = (
-                f"{letter} looks like frames or blocks, not like space: join it with t, or give other axes"
-            )
-            doubts.append(("axes", sentence))
+        if len(alike) < len(letters):
+            sentence = "{} looks like frames or blocks, not like space: join it with t, or give other axes"
+            doubts += [("axes", sentence.format(letter)) for letter in alike]
     n_copies = int(np.count_nonzero((x[1:] == x[:-1]).all(axis=1)))
     if REPEATED * len(x) < n_copies < MOST_REPEATED * len(x):
         n = round(len(x) / (len(x) - n_copies))

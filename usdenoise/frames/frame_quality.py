@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from usdenoise.estimate.pixel_subset import PixelSubset, least_rank
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment, find_bad_frames
-from usdenoise.linalg.array_library import Numbers
+from usdenoise.linalg.array_library import Numbers, squared_magnitudes
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.options.denoise_options import DenoiseOptions
@@ -73,10 +73,10 @@ def frame_curves(sample: PixelSample, clutter: Numbers, displacement: NDArray[np
         first = max(frames.start - 1, 0)
         joined = sample.values[:, first : frames.stop]
         block, steps = joined[:, frames.start - first :], np.diff(joined, axis=1)
-        outside = _frame_power(block - basis @ (basis.conj().T @ block))
+        outside = squared_magnitudes(block - basis @ (basis.conj().T @ block))
         return (
-            _frame_power(block).sum(axis=0, dtype=np.float64),
-            _frame_power(steps).sum(axis=0, dtype=np.float64),
+            squared_magnitudes(block).sum(axis=0, dtype=np.float64),
+            squared_magnitudes(steps).sum(axis=0, dtype=np.float64),
             np.add.reduceat(outside, edges[:-1], axis=0, dtype=np.float64),
         )
 
@@ -93,13 +93,6 @@ def frame_curves(sample: PixelSample, clutter: Numbers, displacement: NDArray[np
         displacement=np.where(is_observed[:, None], displacement, np.nan),
         carpet=relative.astype(np.float32),
     )
-
-
-def _frame_power(values: Numbers) -> Numbers:
-    power: Numbers = values.real**2
-    if np.iscomplexobj(values):
-        power += values.imag**2
-    return power
 
 
 CURVE_PIXELS = 1024
