@@ -1,12 +1,12 @@
-"""Singular triplets of a product of factors, and the QR factorisation below it, against numpy."""
+"""The low-rank model by its triplets, fits of rows with gaps, and the noise level by singular values."""
 
 import numpy as np
 import pytest
 
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg import tall_matrices
-from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.tall_matrices import tall_qr
+from usdenoise.linalg.low_rank import LowRank, fit_gapped_rows, marchenko_pastur_quantiles, unobserved_normal
+from usdenoise.linalg.tall_matrices import orthonormal, tall_qr
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
@@ -45,3 +45,28 @@ def test_the_factorisation_is_orthonormal_and_exact_for_any_columns(dtype, kind,
         own, _ = tall_qr(in_place, in_place=True)
         assert own is in_place
         assert np.array_equal(own, q)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_rows_with_unobserved_entries_are_fitted_to_the_observed_ones(dtype):
+    rng = np.random.default_rng(0)
+    right = orthonormal(gaussian(rng, (60, 4), dtype))
+    rows = gaussian(rng, (9, 60), dtype)
+    observed = rng.random(rows.shape) < 0.7
+    observed[3] = True
+    expected = [
+        np.linalg.lstsq(right[seen].conj(), row[seen], rcond=None)[0]
+        for row, seen in zip(rows, observed, strict=True)
+    ]
+    projected = np.where(observed, rows, 0) @ right
+    normal = np.eye(4) - unobserved_normal(~observed, right)
+    by_normal = np.linalg.solve(normal, projected[..., None])[..., 0]
+    np.testing.assert_allclose(by_normal, expected, atol=1e-10)
+    np.testing.assert_allclose(fit_gapped_rows(projected, observed, right, None), expected, atol=1e-10)
+
+
+def test_marchenko_pastur_quantiles_of_a_large_noise_matrix():
+    noise = np.random.default_rng(0).standard_normal((300, 900))
+    eigenvalues = np.linalg.eigvalsh(noise @ noise.T / 900)
+    levels = (np.arange(300) + 0.5) / 300
+    assert np.abs(marchenko_pastur_quantiles(1 / 3, levels) - eigenvalues).max() < 0.05

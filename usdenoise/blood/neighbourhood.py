@@ -128,7 +128,8 @@ class Neighbourhood:
         for axis, n in enumerate(self.shape):
             places = np.arange(min(step // 2, n - 1), n, step)
             numbers.append(np.minimum(np.arange(n) // step, len(places) - 1))
-            image, weights = (_averaged_along(one, sigma, axis, places) for one in (image, weights))
+            image = _averaged_along(image, sigma, axis, places)
+            weights = weights if self.is_whole else _averaged_along(weights, sigma, axis, places)
         n_nodes = image.shape[:-1]
         averages = image if self.is_whole else image / np.maximum(weights, np.finfo(float).tiny)
         nodes = np.ravel_multi_index(np.ix_(*numbers), n_nodes).reshape(-1)

@@ -59,7 +59,7 @@ def lag_sums(rows: Numbers, n_lags: int, parts: Parts | None = None, n_halves: i
     padded[:, :n] = rows
     if parts is None:
         parts = half_parts(n) if n_halves == 2 else [(0, n, 0)]
-    return _products(rows, padded, n_lags, parts, n_halves)
+    return _products(padded, padded, n_lags, parts, n_halves)
 
 
 def column_lag_sums(
@@ -119,7 +119,7 @@ def boundary_products(before: Numbers, after: Numbers, n_lags: int, parts: Parts
     (m, k), n_after = before.shape, after.shape[1]
     padded = np.zeros((m, k + max(n_after, n_lags)), before.dtype)
     padded[:, k : k + n_after] = after
-    return _products(before, padded, n_lags, parts, 2)
+    return _products(np.ascontiguousarray(before), padded, n_lags, parts, 2)
 
 
 def _products(rows: Numbers, later: Numbers, n_lags: int, parts: Parts, n_halves: int) -> Numbers:
