@@ -156,9 +156,10 @@ class Neighbourhood:
         if not self.is_whole:
             image[~self.mask] = np.nan
         windows = np.lib.stride_tricks.sliding_window_view(image, sizes)
-        centres = [
-            _coarse(n - size + 1, max(size // COARSE, 1)) for n, size in zip(self.shape, sizes, strict=True)
-        ]
+        centres = []
+        for last, size in zip(np.subtract(self.shape, sizes), sizes, strict=True):
+            n_steps = math.ceil(last / max(size // COARSE, 1))
+            centres.append(np.unique(np.linspace(0, last, n_steps + 1).round()).astype(np.int64))
         chosen = windows[np.ix_(*centres)]
         chosen = chosen.reshape(*chosen.shape[: len(sizes)], -1)
         if self.is_whole:
@@ -237,11 +238,6 @@ def _without_rises(
         line, known = without[:, place], ~rises[:, place]
         without[:, place] = np.minimum(line, np.interp(nodes, nodes[known], line[known]))
     return np.moveaxis(without.reshape(lines.shape), 0, axis)
-
-
-def _coarse(n: int, step: int) -> NDArray[np.int64]:
-    """Return 0, about every step-th number, and n - 1."""
-    return np.unique(np.linspace(0, n - 1, -(-(n - 1) // step) + 1).round()).astype(np.int64)
 
 
 def _continued(n: int, nodes: NDArray[np.floating | np.integer], axis: int) -> NDArray[np.float64]:

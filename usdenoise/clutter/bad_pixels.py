@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import TINY
-from usdenoise.linalg.array_library import Numbers, namespace, to_host
+from usdenoise.linalg.array_library import Array, Numbers, namespace, to_host
 from usdenoise.linalg.lag_sums import column_lag_sums
 
 PIXEL, LINE = 10.0, 5.0
@@ -28,9 +27,9 @@ COHERENT, THE_SAME = 0.3, 0.9
 """Correlation of neighbouring frames, or of neighbouring pixels, from which they have flow in common, and from which they
 are the same. Of noise it is about 0."""
 
-OWN, FEWEST_LINES = 0.5, 16
-"""A removed component describes a line, of FEWEST_LINES or more, if it has more than this share there. Several components
-may describe one pixel: their shares in it count together."""
+OWN, FEWEST_OWN_LINES = 0.5, 16
+"""A removed component describes a line, of FEWEST_OWN_LINES or more, if it has more than this share there. Several
+components may describe one pixel: their shares in it count together."""
 
 OWN_PART = 0.05
 """Share of a component in a pixel from which it is one of these. In 1920 pixels without noisy ones the sum over the removed
@@ -89,7 +88,7 @@ FEWEST_SATURATED, MOST_SATURATED = 3, 0.5
 """Fewest pixels at an extreme that are clipped, and largest share of the image: more are a stack of few levels."""
 
 
-def part_extremes(x: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def part_extremes(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the largest and the smallest value of the real and the imaginary parts of each pixel, (n_pixels,).
 
     Parameters
@@ -172,7 +171,7 @@ def own_entries(squares: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray
     own: NDArray[np.bool_] = (squares.sum(axis=1, keepdims=True) > OWN) & (squares > OWN_PART)
     images, entries = squares.reshape(*shape, -1), own.reshape(*shape, -1)
     for axis, length in enumerate(shape):
-        if len(shape) > 1 and length >= FEWEST_LINES:
+        if len(shape) > 1 and length >= FEWEST_OWN_LINES:
             lines = images.swapaxes(0, axis).sum(axis=tuple(range(1, len(shape))))
             for number, component in np.argwhere(lines > OWN).tolist():
                 entries.swapaxes(0, axis)[number, ..., component] = True

@@ -19,7 +19,7 @@ from usdenoise.stack.sampling import spread_rows
 LOOKED_AT = 64
 """Most frames that are looked at, in the middle of a stack if they must be consecutive."""
 
-FEWEST_PIXELS = 256
+FEWEST_CHANGING = 256
 """Fewest pixels that change, among those that are looked at."""
 
 ONE_SIDED = 2e-3
@@ -61,7 +61,7 @@ def value_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
     y = np.where(observed, x - offset, 0)
     mean, spread = y.mean(axis=0), y.std(axis=0)
     changes = spread > 0
-    if len(x) < 2 or np.count_nonzero(changes) < FEWEST_PIXELS:
+    if len(x) < 2 or np.count_nonzero(changes) < FEWEST_CHANGING:
         return ()
     doubts = []
     values = y[:, changes] / np.abs(y).max()

@@ -22,7 +22,7 @@ FLICKERS = 3.0
 simulators without flicker it was 0.02 to 2.0, with a flicker of 1 to 4 % 4 to 33 (1.6 for one at 135 frames/s, whose tissue
 is fast), and in a carotid that was recorded line by line 14 (benchmarks/RECORDS.md)."""
 
-FEWEST_PIXELS, FEWEST_LINES, FEWEST_FRAMES = 8, 8, 32
+FEWEST_LINE_PIXELS, FEWEST_LINES, FEWEST_FRAMES = 8, 8, 32
 """Fewest sampled pixels of a line, lines, and frames from which a flicker is measured."""
 
 FLICKER_FRAMES = 96
@@ -87,7 +87,7 @@ def find_flicker(
     found, most = None, FLICKERS
     for axis, places in enumerate(np.unravel_index(pixels, shape)):
         counts = np.bincount(places, minlength=shape[axis])
-        known = np.flatnonzero(counts >= FEWEST_PIXELS)
+        known = np.flatnonzero(counts >= FEWEST_LINE_PIXELS)
         if len(known) < FEWEST_LINES:
             continue
         of_line = (places == known[:, None]).astype(values.real.dtype)

@@ -300,7 +300,7 @@ def tall_qr(columns: Numbers, in_place: bool = False) -> tuple[Numbers, Numbers]
     if triangle is None:
         return _householder(columns, in_place)
     out = columns if in_place else np.empty(columns.shape, triangle.dtype)
-    return _product(columns, np.linalg.inv(triangle), out), triangle
+    return _multiplied(columns, np.linalg.inv(triangle), out), triangle
 
 
 def triangular(columns: Numbers) -> tuple[Numbers, Numbers, Numbers]:
@@ -371,10 +371,10 @@ def rotated(columns: Numbers, rotation: Numbers, dtype: np.dtype[np.inexact]) ->
     -------
     (n, k) array, C-contiguous
     """
-    return _product(columns, rotation, np.empty((len(columns), rotation.shape[1]), dtype))
+    return _multiplied(columns, rotation, np.empty((len(columns), rotation.shape[1]), dtype))
 
 
-def _product(columns: Numbers, rotation: Numbers, out: Numbers) -> Numbers:
+def _multiplied(columns: Numbers, rotation: Numbers, out: Numbers) -> Numbers:
     """Set `out`, which may be the tall matrix itself, to the product of a tall matrix with a small one, part by part."""
     for part in slices_of(len(columns), _ROWS_AT_ONCE):
         out[part] = columns[part] @ rotation
