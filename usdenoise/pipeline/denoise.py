@@ -124,17 +124,21 @@ def denoise(
     of_stack, requested_options = parted(keywords, StackKeywords, DenoiseKeywords)
     stack = as_acquisition(acquisition, **of_stack)
     chosen = chosen_options(preset, options, requested_options)
-    factors = None if start is None else _as_factors(start)
+    if start is not None:
+        is_pair = isinstance(start, tuple | list) and len(start) == 2
+        if not is_pair or not all(isinstance(factor, np.ndarray) and factor.ndim == 2 for factor in start):
+            raise OptionError("start must be a pair of arrays, U of (n_pixels, r) and V of (n_frames, r)")
+        start = start[0], start[1]
     if is_dask_array(stack.iq):
         check_options_of_lazy(chosen, stack.name)
         recording = lazy_recording(stack, chosen.precision)
         result = denoise_frames(
-            recording, chosen, factors, None, on_iteration, on_progress, DaskExecutor(chosen.threads), stack
+            recording, chosen, start, None, on_iteration, on_progress, DaskExecutor(chosen.threads), stack
         )
     else:
         recording, target = array_recording(stack, chosen.precision, in_place)
         own = stack if target is None else None
-        result = denoise_frames(recording, chosen, factors, target, on_iteration, on_progress, None, own)
+        result = denoise_frames(recording, chosen, start, target, on_iteration, on_progress, None, own)
     if stack.labels is not None:
         result = LabelledResult.from_result(result)
     logger.info("%r: cutoff %s; %s", stack.name, result.options.low_cutoff, result.verdict)
@@ -273,10 +277,3 @@ def chosen_options(
     if not isinstance(options, DenoiseOptions):
         raise OptionError(f"must be a DenoiseOptions, not {type(options).__name__}", option="options")
     return options
-
-
-def _as_factors(start: Any) -> Factors:
-    is_pair = isinstance(start, tuple | list) and len(start) == 2
-    if not is_pair or not all(isinstance(factor, np.ndarray) and factor.ndim == 2 for factor in start):
-        raise OptionError("start must be a pair of arrays, U of (n_pixels, r) and V of (n_frames, r)")
-    return tuple(start)

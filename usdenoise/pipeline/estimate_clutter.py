@@ -362,7 +362,11 @@ def _estimated(
         model = fit_all_pixels(recording, executor, inspection, grid, excluded, estimate, model.rank)
     moved_by = frames.search.movement.range_pixels
     band, choice = _choose_band(model, estimate, options, moved_by)
-    singular_values = _all_singular_values(model, estimate.model)
+    # Those that the model does not have are estimated from the sample
+    remaining = estimate.model.singular_values[model.rank :] * np.sqrt(
+        len(model.left) / len(estimate.model.left)
+    )
+    singular_values = np.append(model.singular_values, np.minimum(remaining, model.singular_values[-1]))
     if only_clutter and not is_sample:
         model = model.truncated(_needed(band.low, model.rank))
     return ClutterEstimate(
@@ -579,12 +583,6 @@ def first_without_leak(tried: Iterable[tuple[Tried, float]], most: float) -> Tri
 def _needed(low: int, rank: int) -> int:
     """Return how many components a filter needs that keeps the residual."""
     return min(low + COMPONENTS_BEYOND_CUTOFF, rank)
-
-
-def _all_singular_values(model: LowRank, sampled: LowRank) -> NDArray[np.float64]:
-    """Return the singular values of all components; those that a model does not have are estimated from the sample."""
-    remaining = sampled.singular_values[model.rank :] * np.sqrt(len(model.left) / len(sampled.left))
-    return np.append(model.singular_values, np.minimum(remaining, model.singular_values[-1]))
 
 
 def fit_all_pixels(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.blood_map import BloodMap, map_blood
+from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import ClutterProjection, removed_by
 from usdenoise.blood.metrics import correlation_of
 from usdenoise.blood.neighbourhood import Neighbourhood
@@ -353,28 +353,27 @@ class Series:
         blood_sums = LagSums(sums.sums - sums.counts / fade * mean.leak, sums.counts)
         blood = map_blood(blood_sums, projection, clutter.grid, executor)
         power, is_single, n_frames = mean.lags[:, 0].real, False, self.frames_a_block * self.n_blocks
+        steadiness = None
         if self.n_blocks == 1 and self.last is not None:
             is_single, n_frames = True, float(np.max(self.last.observed))
+            if self.last.halves is not None:
+                # The power of the first and the second half of the frames, where there is blood
+                steadiness = correlation_of(*(blood.evidence * (self.last.halves - blood.noise_power)))
         share = share_above_noise(mean.leak[:, 0].real, power, mean.noise * projection.white[0].real)
         quality = judge_picture(blood, round(n_frames), clutter.power, share)
         floor = clutter.grid.floor_of_depth(power, FLOOR_QUANTILE)
         quality = replace(
             quality,
-            noisy_share=_share_of_white(mean.lags, clutter.grid),
+            # Neighbouring frames are uncorrelated in noise
+            noisy_share=share_of_noise(power, np.abs(mean.lags[:, 1]) < COHERENT * power, clutter.grid),
             missing_share=missing_share(power, blood.blood_power, floor),
             speckle_likeness=speckle_likeness(
                 blood.blood_power, clutter.grid.at_signal(clutter.tissue), clutter.grid
             ),
             quiet_correlation=quiet_correlation(mean.lags, projection.white, floor),
-            steadiness=self._steadiness(blood),
+            steadiness=steadiness,
         )
         return SeriesMaps(blood.blood_power, blood.noise_power, quality, None if is_single else mean)
-
-    def _steadiness(self, blood: BloodMap) -> float | None:
-        """Return the correlation of the power in the first and the second half of a single block, where there is blood."""
-        if self.n_blocks > 1 or self.last is None or self.last.halves is None:
-            return None
-        return correlation_of(*(blood.evidence * (self.last.halves - blood.noise_power)))
 
     def _halves(self, clutter: Clutter) -> LagSums:
         """Return the lag sums of the halves: of the frames of a single block, or of even and odd blocks."""
@@ -402,7 +401,9 @@ class Series:
             # A pixel that only one half has counts in both.
             halves = [np.where(sums.counts[half] > 0, sums.mean(half, n_frames), lags) for half in HALVES]
             noise = noise_map(np.concatenate(halves), _projection_of(clutter), clutter.grid)
-        return _Mean(lags, noise, _leak(lags - noise[:, None] * Spectra(clutter).white_lags, clutter))
+        above = lags - noise[:, None] * Spectra(clutter).white_lags
+        speckle = np.stack([clutter.grid.at_signal(half) for half in clutter.speckle])
+        return _Mean(lags, noise, leaked_tissue(above, speckle, clutter.grid))
 
     def model(self, clutter: Clutter, executor: Executor, maps: SeriesMaps | None = None) -> "SeriesModel":
         """Return what turns the lags of a block into its blood power.
@@ -460,17 +461,6 @@ def signal_image(
 ) -> NDArray[np.float32]:
     """Return values of the signal pixels as an image with the spatial axes of a stack, 0 in masked pixels."""
     return np.ascontiguousarray(geometry.image(grid.everywhere(values)), np.float32)
-
-
-def _leak(above_noise: Numbers, clutter: Clutter) -> Numbers:
-    speckle = np.stack([clutter.grid.at_signal(half) for half in clutter.speckle])
-    return leaked_tissue(above_noise, speckle, clutter.grid)
-
-
-def _share_of_white(lags: Numbers, grid: Neighbourhood) -> float:
-    """Return the share of pixels whose neighbouring frames are uncorrelated in the power that stands out."""
-    power = lags[:, 0].real
-    return share_of_noise(power, np.abs(lags[:, 1]) < COHERENT * power, grid)
 
 
 def _quiet_bands(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:

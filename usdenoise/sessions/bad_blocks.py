@@ -144,8 +144,12 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
     spread = (scaled - middle) / (1.4826 * np.median(np.abs(scaled[usual] - middle)) + SPREAD_FLOOR)
     if good.sum() < FEWEST_BLOCKS:
         return why, spread
+    # Pixels that have far more power than usual
+    logs = np.log(np.maximum(relative, np.finfo(np.float32).tiny))
+    spreads = 1.4826 * np.median(np.abs(logs[usual[known]]), axis=0) + PIXEL_FLOOR
+    limits = np.maximum(np.log(PIXEL_RATIO), PIXEL_SPREADS * spreads * scales[known, None])
     artefacts = np.zeros(len(blocks), int)
-    artefacts[known] = _pixels_with_artefacts(relative, usual[known], scales[known])
+    artefacts[known] = np.count_nonzero(logs > limits, axis=1)
     most = FEW_PIXELS + USUAL_TIMES * np.median(artefacts[usual])
     usual_motion = float(np.median(np.array([block.moves_pixels for block in blocks])[usual]))
     for number in np.flatnonzero(good).tolist():
@@ -199,14 +203,3 @@ def _relative(powers: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[n
     is_known = (usual > 0) & (powers >= 0)
     relative: NDArray[np.float32] = np.divide(powers, usual, out=np.ones_like(powers), where=is_known)
     return relative
-
-
-def _pixels_with_artefacts(
-    relative: NDArray[np.float32], good: NDArray[np.bool_], scales: NDArray[np.float64]
-) -> NDArray[np.intp]:
-    """Return the number of pixels of each block that have far more power than usual."""
-    logs = np.log(np.maximum(relative, np.finfo(np.float32).tiny))
-    spreads = 1.4826 * np.median(np.abs(logs[good]), axis=0) + PIXEL_FLOOR
-    limits = np.maximum(np.log(PIXEL_RATIO), PIXEL_SPREADS * spreads * scales[:, None])
-    n_above: NDArray[np.intp] = np.count_nonzero(logs > limits, axis=1)
-    return n_above

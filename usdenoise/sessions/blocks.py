@@ -251,17 +251,13 @@ def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
         f"pixel pitch along {letter}": (stack.spacing_mm.get(letter), usual.spacing_mm.get(letter))
         for letter in usual.spatial_axes
     }
-    differing |= {name: values for name, values in scales.items() if not _are_near(*values)}
+    for name, (value, other) in scales.items():
+        # Equal to rounding, or both unknown
+        if (value is None) != (other is None) or (value and other and abs(value - other) > NEAR * other):
+            differing[name] = value, other
     if differing:
         name, (block_value, session_value) = next(iter(differing.items()))
         raise InputError(
             f"{path} differs from the session in its {name}: {block_value or 'unknown'}, not {session_value or 'unknown'}",
             remedy="exclude it",
         )
-
-
-def _are_near(value: float | None, other: float | None) -> bool:
-    """Return whether two scales are equal to rounding, or both unknown."""
-    if value is None or other is None:
-        return value is other
-    return abs(value - other) <= NEAR * abs(other)
