@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from usdenoise.options.job_options import Output as Output
     from usdenoise.pipeline.denoise import denoise as denoise
     from usdenoise.pipeline.result import DenoiseResult as DenoiseResult
-    from usdenoise.report.result_pictures import plot as plot
+    from usdenoise.report.pictures import plot as plot
     from usdenoise.sessions.live_state import SessionUpdate as SessionUpdate
     from usdenoise.stack.acquisition import Acquisition as Acquisition
 
@@ -48,7 +48,7 @@ _HOMES = {
     "denoise": "usdenoise.pipeline.denoise",
     "directional_power": "usdenoise.blood.doppler",
     "load": "usdenoise.files",
-    "plot": "usdenoise.report.result_pictures",
+    "plot": "usdenoise.report.pictures",
     "power_doppler": "usdenoise.blood.doppler",
     "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.jobs.batch",

@@ -449,10 +449,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from usdenoise.cli import main
 from usdenoise.files import spectra_store
-from usdenoise.jobs import run_job, session_blocks
-from usdenoise.report import result_pictures
+from usdenoise.jobs import products, run_job, session_blocks
 
-result_pictures.panel_picture = lambda *arguments, **settings: b"picture"
+products.draw_picture = lambda *arguments, **settings: b"picture"
 path, out, *names = sys.argv[1:]
 sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks"]
 words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]

@@ -9,9 +9,9 @@ import pytest
 from matplotlib import colormaps
 from PIL import Image
 
-from usdenoise.options.job_options import COLOR_MAPS
-from usdenoise.report.panels import panel_picture, png, suitable_range_db
-from usdenoise.report.pictures import directional_drawing, power_doppler_picture, velocity_drawing
+from usdenoise.options.job_options import COLOR_MAPS, Display
+from usdenoise.report.panels import encoded, panel_figure, png, suitable_range_db
+from usdenoise.report.pictures import directional_layer, power_doppler_picture, velocity_layer
 
 RNG = np.random.default_rng(0)
 RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
@@ -20,10 +20,9 @@ TITLE = (
 )
 
 
-def picture(drawn, *given, **settings):
-    """Return the encoded picture of a drawing."""
-    drawing = drawn(*given, **settings)
-    return panel_picture(drawing.panels, drawing.scale, {}, "", "png")
+def picture(layer, *given, **settings):
+    """Return the encoded picture of a layer."""
+    return encoded(panel_figure([layer(*given, **settings)], {}, ""))
 
 
 def values(panel):
@@ -104,7 +103,7 @@ def test_directions_are_red_and_blue_and_low_power_is_black(axes, figure_of):
     towards[:5], away[:5] = 1e-6, 1e-7
     towards[0, 0] = 1.0
     given = (towards, away) if axes == "zx" else (towards.T, away.T)
-    shown = colors(figure_of(picture, directional_drawing, *given, axes, dynamic_range_db=30.0).axes[0])
+    shown = colors(figure_of(picture, directional_layer, *given, axes, Display(dynamic_range=30.0)).axes[0])
     red, blue = shown[10, 5], shown[10, 30]
     assert red[0] > red[2] + 0.2
     assert blue[2] > blue[0] + 0.2
@@ -114,7 +113,7 @@ def test_directions_are_red_and_blue_and_low_power_is_black(axes, figure_of):
 def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     velocity = np.where(np.arange(40) < 20, 10.0, -10.0) * np.ones((40, 1))
     power = np.repeat([9.0, 1.0], [20, 20])[:, np.newaxis] * np.ones(40)
-    panel, bar = figure_of(picture, velocity_drawing, velocity, power, "zx", unit="mm/s").axes
+    panel, bar = figure_of(picture, velocity_layer, velocity, power, "zx", unit="mm/s").axes
     shown = colors(panel)
     assert shown[0, 0, 0] > shown[0, 0, 2] + 0.2
     assert shown[0, -1, 2] > shown[0, -1, 0] + 0.2
@@ -122,9 +121,7 @@ def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     assert bar.get_ylabel() == "axial velocity (mm/s), grey: no blood"
     assert panel.images[0].get_clim() == (-10.0, 10.0)
     blood = np.eye(40, dtype=bool)
-    panel, bar = figure_of(
-        picture, velocity_drawing, velocity, power, "zx", unit="Hz", shows_blood=blood
-    ).axes
+    panel, bar = figure_of(picture, velocity_layer, velocity, power, "zx", unit="Hz", shows_blood=blood).axes
     assert np.array_equal(np.isfinite(values(panel)), blood)
     assert bar.get_ylabel() == "Doppler frequency (Hz), grey: no blood"
 
@@ -138,7 +135,7 @@ def test_a_projection_shows_the_velocity_at_the_strongest_voxel_with_blood(figur
     power[2, 3, 0], velocity[2, 3, 0] = 99.0, -70.0
     blood = np.zeros(velocity.shape, bool)
     blood[2, 3, 1:3] = True
-    figure = figure_of(picture, velocity_drawing, velocity, power, "zxy", unit="mm/s", shows_blood=blood)
+    figure = figure_of(picture, velocity_layer, velocity, power, "zxy", unit="mm/s", shows_blood=blood)
     front, side, top = map(values, figure.axes[:3])
     assert (front[2, 3], side[2, 1], top[1, 3]) == (3.0, 3.0, 3.0)
     assert [np.isfinite(view).sum() for view in (front, side, top)] == [1, 2, 2]

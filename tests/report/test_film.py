@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from usdenoise.options.job_options import Display
 from usdenoise.report.film import movie
 
 IMAGES = -np.random.default_rng(0).uniform(0, 30, (3, 12, 10, 4))
@@ -38,7 +39,7 @@ def test_a_film_has_square_pixels_an_even_size_and_one_scale():
     levels = np.full((4, 12, 10), -40.0)
     for number, (row, column) in enumerate(((0, 0), (0, 5), (6, 0), (6, 5))):
         levels[number, row : row + 6, column : column + 5] = -2.0 * number
-    film = frames(movie(list(levels), "zx", dynamic_range_db=20.0))
+    film = frames(movie(list(levels), "zx", display=Display(dynamic_range=20.0)))
     assert film.shape[1] % 2 == film.shape[2] % 2 == 0
     assert film.shape[1] > 240
     changes = np.abs(np.diff(film, axis=0)).sum(axis=(0, 3)) > 0

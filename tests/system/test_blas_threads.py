@@ -50,9 +50,9 @@ import scipy.linalg
 import usdenoise
 from usdenoise.jobs.run_job import run
 from tests.jobs.batch.shared import ARGUMENTS
-from usdenoise.report import result_pictures
+from usdenoise.jobs import products
 
-result_pictures.panel_picture = lambda *arguments, **settings: b"picture"
+products.draw_picture = lambda *arguments, **settings: b"picture"
 
 def state():
     pools = sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")

@@ -21,8 +21,7 @@ from usdenoise.options.job_options import Display
 from usdenoise.progress import LiveBlock, Progress
 from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.pictures import activation_picture, power_doppler_picture
-from usdenoise.report.result_pictures import shown_levels
+from usdenoise.report.pictures import activation_picture, power_doppler_picture, shown_levels
 from usdenoise.report.scan_page import Picture
 from usdenoise.report.series import activation_contents
 from usdenoise.sessions.live_state import SessionUpdate

@@ -14,8 +14,8 @@ from usdenoise.jobs.job import Job
 from usdenoise.linalg.array_library import on_host
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.pictures import HasSeries
 from usdenoise.report.record import InputRecord
-from usdenoise.report.result_pictures import HasSeries
 from usdenoise.report.series import POWER_NAMES, ResultSeries, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import record, to_json

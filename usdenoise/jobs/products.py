@@ -1,7 +1,7 @@
 """The table of products: which files a job writes besides its main file, and which pictures its page shows.
 
 To add one, write a function in `report` or `files` that draws or encodes it, and a row of PRODUCTS. A picture also has a
-row in :data:`usdenoise.report.result_pictures.PICTURES`. The names of --products are in
+row in :data:`usdenoise.report.pictures.PICTURES`. The names of --products are in
 :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.doppler`.
 """
 
@@ -14,8 +14,16 @@ from usdenoise.files.bids import read_events
 from usdenoise.files.images import tiff, write_stat_map
 from usdenoise.jobs.job import Job, Results
 from usdenoise.jobs.main_file import write_power_nifti
-from usdenoise.report.pictures import REGIONS, activation_picture, activation_title, region_picture
-from usdenoise.report.result_pictures import PICTURES, QUANTITIES, film
+from usdenoise.report.pictures import (
+    PICTURES,
+    QUANTITIES,
+    REGIONS,
+    activation_picture,
+    activation_title,
+    draw_picture,
+    film,
+    region_picture,
+)
 from usdenoise.report.series import ResultSeries, activation_names
 from usdenoise.report.tables import block_table, frame_table, region_table
 from usdenoise.sessions.responses import FIR
@@ -62,7 +70,7 @@ class Product:
             for kind in _picture_formats(job):
                 key, on_page = f"{self.name}_{kind}", kind == "png" and self.is_on_page(job)
                 if on_page or results.has(key):
-                    drawn = PICTURES[self.name].draw(series, job.name, job.display, kind)
+                    drawn = draw_picture(self.name, series, job.name, job.display, kind)
                     results.add_picture(key, drawn)
         if self.write_others and self.is_requested(job):
             self.write_others(series, results)

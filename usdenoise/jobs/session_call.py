@@ -37,7 +37,7 @@ from usdenoise.options.keywords import (
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
-from usdenoise.report.result_pictures import plot
+from usdenoise.report.pictures import plot
 from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table
 from usdenoise.sessions.activation import ActivationMap

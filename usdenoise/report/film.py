@@ -5,13 +5,28 @@ import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.report.panels import StillFigure, front_view, ink_box, panel_figure, power_scale
+from usdenoise.options.job_options import Display
+from usdenoise.report.panels import (
+    Image,
+    any_letters,
+    drawn_pixels,
+    front_view,
+    ink_box,
+    panel_figure,
+    power_scale,
+)
 from usdenoise.system.text import printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DEFAULTS = Display()
+"""Range and colours of the pictures, if nothing is requested."""
 
 IMAGES_A_SECOND = 10.0
 """Images a second where the time between them is not known."""
@@ -27,14 +42,15 @@ _FILM_DPI, _GREYS = 100, 24
 
 
 def movie(
-    decibels: Sequence[NDArray[Any]],
+    decibels: Sequence[Image],
     axes: str,
     *,
     times: Sequence[float] | NDArray[np.float64] | None = None,
     time_unit: str = "s",
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
-    **scale_settings: Any,
+    display: Display = DEFAULTS,
+    quantity: str = "power Doppler",
 ) -> bytes:
     """Return a film of power images, depth downwards, with one colour scale for all of them and the time of each.
 
@@ -44,7 +60,7 @@ def movie(
     Parameters
     ----------
     decibels : sequence of 2-D or 3-D arrays
-        Power in dB: 0 at the maximum of the whole sequence, or absolute where `dynamic_range_db` has two levels.
+        Power in dB: 0 at the maximum of the whole sequence, or absolute where the range of `display` has two levels.
     axes : str
         Axis letters of each array, for example "zx".
     times : sequence of float, optional
@@ -53,9 +69,10 @@ def movie(
         Unit of the times, "s" or "frames".
     spacing_mm, title
         As for :func:`usdenoise.report.pictures.power_doppler_picture`.
-    **scale_settings
-        Range, colours and quantity of :func:`usdenoise.report.panels.power_scale`; by default the range suits the
-        whole sequence.
+    display : Display
+        Range and colours; by default the range suits the whole sequence.
+    quantity : str
+        What the colour bar is labelled with, apart from the unit; by default "power Doppler".
 
     Returns
     -------
@@ -65,7 +82,7 @@ def movie(
     title = printable(title)
     views = [front_view(np.asarray(image), axes) for image in decibels]
     images = np.stack([view.image for view in views])
-    scale = power_scale(images, **scale_settings)
+    scale = power_scale(images, display.dynamic_range, display.color_map, quantity)
     # Pixels without power would be white, like unknown pixels.
     images = np.clip(images, scale.lowest, scale.highest)
     panel = replace(views[0], image=images[0])
@@ -73,33 +90,43 @@ def movie(
     clock = [""] * len(images) if times is None else [shown_time.format(float(time)) for time in times]
     texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
     # An empty text takes no space, and is set later.
-    figure = panel_figure([panel], scale, spacing_mm or {}, texts[-1] or " ", _FILM_DPI)
-    rate = _images_a_second(times if time_unit == "s" else None)
+    figure = panel_figure([([panel], scale)], spacing_mm or {}, texts[-1] or " ", _FILM_DPI)
+    rate = IMAGES_A_SECOND
+    if times is not None and time_unit == "s" and len(times) > 1:
+        # The last window may be shorter.
+        rate = 1 / float(np.median(np.diff(times)))
     rate = min(max(rate, _SLOWEST), MOST_A_SECOND * len(images))
     step = max(1, math.ceil(rate / MOST_A_SECOND - 1e-6))
     pictures = _drawn_images(figure, images[::step], texts[::step])
-    return _gif(pictures, rate / step, scale.color_map)
+    return _gif(pictures, rate / step, display.color_map)
 
 
-def _images_a_second(times: Sequence[float] | NDArray[np.float64] | None) -> float:
-    """Return the images a second at which a film of these times plays; the last window may be shorter."""
-    if times is None or len(times) < 2:
-        return IMAGES_A_SECOND
-    return 1 / float(np.median(np.diff(times)))
-
-
-def _drawn_images(figure: Any, images: NDArray[Any], texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
+def _drawn_images(figure: "Figure", images: Image, texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
     """Draw the figure once, and yield its pixels with each image and text in turn."""
-    still = StillFigure(figure)
-    rows, columns = ink_box(figure, still.pixels([images[0]]))
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    rows, columns = ink_box(figure, drawn_pixels(figure))
     # Video encoders accept only an even height and width.
     rows, columns = (
         slice(each.start, each.start + (each.stop - each.start) // 2 * 2) for each in (rows, columns)
     )
-    letters = max(map(len, figure.texts[0].get_text().split("\n")))
-    for image, text in zip(images, texts, strict=True):
-        figure.texts[0].set_text(textwrap.fill(text, max(letters, 1)))
-        yield np.ascontiguousarray(still.pixels([image])[rows, columns, :3])
+    image, title, panel = figure.axes[0].images[0], figure.texts[0], figure.axes[0]
+    letters = max(map(len, title.get_text().split("\n")))
+    # Axes and colour bar are drawn once; the frame of the panel covers the edges of its image.
+    changing = [image, *panel.spines.values(), title]
+    for artist in changing:
+        artist.set_animated(True)
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    still = canvas.copy_from_bbox(figure.bbox)
+    for values, text in zip(images, texts, strict=True):
+        image.set_data(values)
+        title.set_text(textwrap.fill(text, max(letters, 1)))
+        canvas.restore_region(still)
+        with any_letters():
+            for artist in changing:
+                artist.draw(canvas.get_renderer())
+        yield np.asarray(canvas.buffer_rgba())[rows, columns, :3].copy()
 
 
 def _gif(pictures: Iterator[NDArray[np.uint8]], rate: float, color_map: str) -> bytes:

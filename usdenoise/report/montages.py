@@ -4,7 +4,6 @@ import functools
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from usdenoise.options.job_options import COLOR_MAPS, Display
 from usdenoise.report.panels import (
     DPI,
     LINE_COLORS,
+    Image,
     add_title,
     axis_label,
     draw_panel,
@@ -33,7 +33,7 @@ _OVERFLOW_DB = 1.0
 
 
 def montage_png(
-    grid: Sequence[Sequence[tuple[str, NDArray[Any]]]],
+    grid: Sequence[Sequence[tuple[str, Image]]],
     axes: str,
     *,
     dynamic_range_db: float | tuple[float, float],
@@ -128,7 +128,7 @@ class Setting:
     """
 
     title: str
-    lines: Mapping[str, tuple[NDArray[Any], NDArray[Any]]]
+    lines: Mapping[str, tuple[Image, Image]]
     floor: float | None = None
 
 
@@ -214,7 +214,7 @@ class CommonScale:
         return self.is_given or abs(float(levels.max()) - self.peak_db) <= NEAR_DB
 
 
-def small_image(power: NDArray[Any], aspect: float = 1.0) -> NDArray[np.float32]:
+def small_image(power: Image, aspect: float = 1.0) -> NDArray[np.float32]:
     """Return an image in dB with at most 96 pixels along each side, averaged over blocks of pixels.
 
     Parameters
@@ -229,14 +229,14 @@ def small_image(power: NDArray[Any], aspect: float = 1.0) -> NDArray[np.float32]
     (n_rows, n_columns) float32 array
         10 log10 of the mean linear power, depth downwards.
     """
-    from PIL import Image
+    from PIL import Image as PILImage
 
     image = power.max(axis=0).astype(np.float32)
     height, width = image.shape[0] * aspect, float(image.shape[1])
     scale = LONGEST / max(height, width)
     rows, columns = (max(1, round(size * scale)) for size in (height, width))
     # A small image is repeated, a large one averaged.
-    mean = np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BOX))
+    mean = np.asarray(PILImage.fromarray(image).resize((columns, rows), PILImage.Resampling.BOX))
     return np.maximum(decibels(mean, reference=1.0), np.float32(_LEAST_DB))
 
 
@@ -285,11 +285,11 @@ def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
     scale : CommonScale
         The scale of all thumbnails.
     """
-    from PIL import Image
+    from PIL import Image as PILImage
 
     peak = scale.peak_db if scale.is_near(levels) else float(levels.max())
     bright = np.clip((levels - peak) / scale.range_db + 1, 0, 1) * (levels > _LEAST_DB)
-    picture = Image.fromarray((255 * bright).round().astype(np.uint8), "P")
+    picture = PILImage.fromarray((255 * bright).round().astype(np.uint8), "P")
     picture.putpalette(_palette(scale.color_map))
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")

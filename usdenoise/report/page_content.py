@@ -13,9 +13,8 @@ from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
 from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart, carpet_png
 from usdenoise.report.panels import AXIS_NAMES
-from usdenoise.report.pictures import REGIONS, activation_title
+from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
 from usdenoise.report.record import ActivationRecord, Report
-from usdenoise.report.result_pictures import PICTURES
 from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
 from usdenoise.report.series import ResultSeries
 from usdenoise.sessions.live_state import SessionUpdate

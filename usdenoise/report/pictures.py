@@ -1,34 +1,44 @@
-"""Pictures of a filtered stack and of its regions: power Doppler, directional power, velocity, activation."""
+"""The pictures of a result: which there are, how the page names them, and how each is drawn; a picture in axes."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import decibels
-from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
+from usdenoise.blood.picture_quality import blood_pixels
+from usdenoise.errors import OptionError
+from usdenoise.options.job_options import COLOR_MAPS, Display, DynamicRange
+from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.report.film import movie
 from usdenoise.report.panels import (
+    DPI,
     LINE_COLORS,
     ColorScale,
-    Panel,
+    Image,
+    Layer,
     add_title,
     axis_label,
     draw_panel,
     encoded,
-    encoded_panels,
     front_view,
+    label_colorbar,
     panel_figure,
-    panel_picture,
     panels_of,
     power_scale,
+    shortened,
     suitable_range_db,
 )
-from usdenoise.report.record import ActivationRecord
-from usdenoise.report.series import ResultSeries
+from usdenoise.report.record import ANY_TYPE, ActivationRecord
+from usdenoise.report.series import ResultSeries, series_of_stack
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.regions import WHOLE_IMAGE, relative_change
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # The convention of colour Doppler: red towards the probe, blue away. The colours get lighter with the power.
 _DIRECTIONAL_COLORS = ("#9be7ff", "#1f6fff", "#000000", "#e0301e", "#ffe08a")
@@ -37,38 +47,159 @@ _SPEEDS_ON_SCALE = 99
 """Percentile of the speed at the end of the colour scale, so that a few outliers do not stretch the scale."""
 
 
+LEAST_TSNR_DB, TSNR_STEP_DB, BRIGHTEST_PERCENT = 10.0, 5.0, 99.5
+"""The picture of the tSNR begins at 0 dB, a standard deviation as large as the mean, and ends at the next step above this
+percentile of the pixels, at LEAST_TSNR_DB at least."""
+
+_STEM_LETTERS = 40
+"""Letters of the name of a scan in a title."""
+
+
+QUANTITIES = {"power_doppler": "power Doppler", "blood_power": "blood power"}
+"""What the power images show, in words."""
+
+FLOW = ("velocity", "directional", "signed")
+"""Names of the products of the flow."""
+
+
 @dataclass(frozen=True)
-class Drawing:
-    """An image of flow as it is drawn.
+class ResultPicture:
+    """A picture of a result.
 
     Attributes
     ----------
-    image : 2-D or 3-D array
-        Values that are drawn.
-    weight : array of the same shape
-        A projection shows the voxel with the largest weight.
-    axes : str
-        Axis letters of both arrays.
-    scale : ColorScale
-        Colours of the values.
-    quantity : str
-        What the image shows, for the title.
+    title, caption : str
+        How the page names and explains it.
+    image : str
+        Name of the image whose numbers describe it.
     """
 
-    image: NDArray[Any]
-    weight: NDArray[Any]
-    axes: str
-    scale: ColorScale
-    quantity: str
+    title: str
+    caption: str
+    image: str
 
-    @property
-    def panels(self) -> list[Panel]:
-        """The panels: one for an image; front, side and top for a volume."""
-        return panels_of(self.image, self.axes, self.weight)
+
+PICTURES = {
+    "blood_power": ResultPicture(
+        "Blood map",
+        "Power of the blood before the clutter filter, without the noise. Slow and transverse flow may be missing.",
+        "blood_power",
+    ),
+    "power_doppler": ResultPicture(
+        "Power Doppler",
+        "Mean power of the filtered frames, noise included: what other programs show.",
+        "power_doppler",
+    ),
+    "velocity": ResultPicture(
+        "Axial velocity",
+        "From the phase of the lag-one autocorrelation. Red is towards the probe, blue away. Grey: no blood.",
+        "axial_velocity",
+    ),
+    "directional": ResultPicture(
+        "Directional power",
+        "Power at positive (red, towards the probe) and at negative Doppler frequencies (blue, away).",
+        "directional_power_positive",
+    ),
+    "signed": ResultPicture(
+        "Signed power",
+        "Power with the sign of the stronger direction: red towards the probe, blue away.",
+        "signed_power",
+    ),
+    "tsnr": ResultPicture(
+        "tSNR",
+        "Temporal signal to noise ratio: 20 log10 of the mean of the blood power in the good blocks over its standard "
+        "deviation. Pixels without blood have no meaning.",
+        "tsnr",
+    ),
+}
+"""Name of a product -> its picture, which :func:`result_layer` makes."""
+
+
+def result_layer(name: str, series: ResultSeries, display: Display) -> Layer:
+    """Return the panels and colours of a picture of a result, by its name in PICTURES."""
+    means, axes = series.means, series.geometry.spatial_axes
+    if name in QUANTITIES:
+        levels = {image: shown_levels(means[image], display) for image in QUANTITIES}
+        # Both power images have one range, so that they can be compared: the wider one.
+        widest = max(map(suitable_range_db, levels.values()))
+        limits = widest if display.dynamic_range is None else display.dynamic_range
+        return power_layer(levels[name], axes, limits, display.color_map, QUANTITIES[name])
+    if name == "tsnr":
+        tsnr = decibels(np.maximum(means["tsnr"], 0) ** 2, display.db_factor, 1.0)
+        finite = tsnr[np.isfinite(tsnr)]
+        brightest = float(np.percentile(finite, BRIGHTEST_PERCENT)) if finite.size else 0.0
+        highest = max(LEAST_TSNR_DB, TSNR_STEP_DB * math.ceil(brightest / TSNR_STEP_DB))
+        panels, scale = power_layer(tsnr, axes, (0.0, highest), display.color_map, "tSNR")
+        return panels, replace(scale, label="tSNR (dB)")
+    if name == "velocity":
+        blood, unit = means["blood_power"], series.attributes["axial_velocity"]["unit"]
+        shows_blood = blood_pixels(blood, means["noise_power"])
+        return velocity_layer(means["axial_velocity"], blood, axes, unit=unit, shows_blood=shows_blood)
+    if name == "signed":
+        positive, negative = (np.maximum(sign * means["signed_power"], 0) for sign in (1, -1))
+    else:
+        positive, negative = (means[f"directional_power_{sign}"] for sign in ("positive", "negative"))
+    return directional_layer(positive, negative, axes, display, f"{name} power")
+
+
+def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
+    """Return a picture of a result, encoded.
+
+    Parameters
+    ----------
+    name : str
+        Its name in PICTURES.
+    series : ResultSeries
+        The result.
+    stem : str
+        Name of the scan.
+    display : Display
+        Options of the pictures.
+    kind : str
+        "png", "pdf" or "svg".
+    """
+    panels, scale = result_layer(name, series, display)
+    n_good = int((~series.is_bad).sum())
+    removed, high = int(series.fit.options.low_cutoff), series.high_cutoff
+    components = (
+        "no component" if removed == 0 else f"{removed} clutter component{'' if removed == 1 else 's'}"
+    )
+    mean = f"mean of {n_good} blocks, " if series.is_session else ""
+    dropped = "" if high == "none" else f", those from number {int(high) + 1} on dropped"
+
+    def title(quantity: str) -> str:
+        return f"{shortened(stem, _STEM_LETTERS)}: {quantity}, {mean}{components} removed{dropped}"
+
+    # Both power images have the size of the one with the longer title.
+    shown_title = title(scale.label.partition(" (")[0])
+    longest = title(max(QUANTITIES.values(), key=len)) if name in QUANTITIES else ""
+    figure = panel_figure([(panels, scale)], series.geometry.spacing_mm, shown_title, other_title=longest)
+    return encoded(figure, kind)
+
+
+def shown_levels(power: Image, display: Display) -> NDArray[np.float32]:
+    """Return a power in dB: below its maximum, or absolute where the range of the figures has two levels."""
+    return decibels(power, display.db_factor, 1.0 if isinstance(display.dynamic_range, tuple) else None)
+
+
+def film(name: str, series: ResultSeries, stem: str, display: Display) -> bytes:
+    """Return the film of a power image over the blocks of a session."""
+    # Without the noise the power of a block can be below zero; NaN, of blocks without data, stays.
+    power = np.maximum(series.images[name], 0)
+    return movie(
+        list(shown_levels(power, display)),
+        series.geometry.spatial_axes,
+        times=series.times,
+        time_unit=series.time_unit,
+        display=display,
+        quantity=QUANTITIES[name],
+        spacing_mm=series.geometry.spacing_mm,
+        title=f"{shortened(stem, _STEM_LETTERS)}: {QUANTITIES[name]}",
+    )
 
 
 def power_doppler_picture(
-    decibels: NDArray[Any],
+    decibels: Image,
     axes: str,
     *,
     kind: str = "png",
@@ -108,21 +239,23 @@ def power_doppler_picture(
     bytes
         The encoded picture.
     """
+    layer = power_layer(decibels, axes, dynamic_range_db, color_map, quantity)
+    return encoded(panel_figure([layer], spacing_mm or {}, title), kind)
+
+
+def power_layer(
+    decibels: Image, axes: str, dynamic_range_db: DynamicRange, color_map: str, quantity: str
+) -> Layer:
+    """Return the panels and colours of a power image; the arguments are as for :func:`power_doppler_picture`."""
     scale = power_scale(decibels, dynamic_range_db, color_map, quantity)
-    shown = np.clip(decibels, scale.lowest, scale.highest)
-    return panel_picture(panels_of(shown, axes), scale, spacing_mm or {}, title, kind)
+    # Pixels without power are at minus infinity, which has no colour.
+    return panels_of(np.clip(decibels, scale.lowest, scale.highest), axes), scale
 
 
-def directional_drawing(
-    positive: NDArray[Any],
-    negative: NDArray[Any],
-    axes: str,
-    *,
-    db_factor: float = 10.0,
-    dynamic_range_db: DynamicRange = None,
-    quantity: str = "directional power",
-) -> Drawing:
-    """Return the drawing of directional power: red towards the probe, blue away, black where the power is low.
+def directional_layer(
+    positive: Image, negative: Image, axes: str, display: Display, quantity: str = "directional power"
+) -> Layer:
+    """Return the panels and colours of directional power: red towards the probe, blue away, black where the power is low.
 
     Each pixel shows the stronger of its two directions, in dB below the maximum of both images. A projection of a
     volume shows the strongest voxel.
@@ -133,49 +266,47 @@ def directional_drawing(
         Linear power at positive and at negative Doppler frequencies.
     axes : str
         Axis letters of both arrays.
-    db_factor : float
-        Decibels are `db_factor` log10 of the power.
-    dynamic_range_db : float or (float, float), optional
-        Decibels below the maximum from which on a pixel is black, or the levels of black and of the lightest colours in
-        dB of the power; by default the range that suits the stronger direction, as for power Doppler.
+    display : Display
+        Options of the pictures. By default the range suits the stronger direction, as for power Doppler.
     quantity : str
         Label of the colour bar, apart from the unit.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
+    is_absolute = isinstance(display.dynamic_range, tuple)
     stronger = np.maximum(positive, negative)
-    peak = 1.0 if isinstance(dynamic_range_db, tuple) else float(stronger.max())
-    levels = decibels(stronger, db_factor, peak)
-    if isinstance(dynamic_range_db, tuple):
-        lowest, highest = dynamic_range_db
+    levels = shown_levels(stronger, display)
+    if isinstance(display.dynamic_range, tuple):
+        lowest, highest = display.dynamic_range
     else:
         # An even number of dB, so that the ticks are whole.
-        lowest, highest = -(dynamic_range_db or 2.0 * round(suitable_range_db(levels) / 2)), 0.0
+        lowest, highest = -(display.dynamic_range or 2.0 * round(suitable_range_db(levels) / 2)), 0.0
     reach = highest - lowest
     signed = np.where(positive >= negative, 1.0, -1.0) * np.clip(levels - lowest, 0.0, reach)
-    color_map = LinearSegmentedColormap.from_list("directional", _DIRECTIONAL_COLORS)
-    middle = _number((lowest + highest) / 2)
+    darkest, middle, lightest = (
+        f"{level:.3g}".replace("-", "\N{MINUS SIGN}") for level in (lowest, (lowest + highest) / 2, highest)
+    )
     ticks = {
-        -reach: f"{_number(highest)}, away",
+        -reach: f"{lightest}, away",
         -reach / 2: middle,
-        0.0: _number(lowest),
+        0.0: darkest,
         reach / 2: middle,
-        reach: f"{_number(highest)}, towards",
+        reach: f"{lightest}, towards",
     }
-    unit = "dB, absolute" if isinstance(dynamic_range_db, tuple) else "dB re maximum"
-    scale = ColorScale(color_map, -reach, reach, f"{quantity} ({unit})", ticks)
-    return Drawing(signed, stronger, axes, scale, quantity)
+    color_map = LinearSegmentedColormap.from_list("directional", _DIRECTIONAL_COLORS)
+    label = f"{quantity} ({'dB, absolute' if is_absolute else 'dB re maximum'})"
+    return panels_of(signed, axes, stronger), ColorScale(color_map, -reach, reach, label, ticks)
 
 
-def velocity_drawing(
-    velocity: NDArray[Any],
-    power: NDArray[Any],
+def velocity_layer(
+    velocity: Image,
+    power: Image,
     axes: str,
     *,
     unit: str,
     shows_blood: NDArray[np.bool_] | None = None,
-) -> Drawing:
-    """Return the drawing of axial velocity: red towards the probe, blue away, grey outside the vessels.
+) -> Layer:
+    """Return the panels and colours of axial velocity: red towards the probe, blue away, grey outside the vessels.
 
     The phase of noise is random, so a pixel without flow would show a random velocity. A projection of a volume shows
     the velocity at the strongest voxel with blood, and is grey where there is none.
@@ -204,11 +335,7 @@ def velocity_drawing(
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
     quantity = "axial velocity" if unit == "mm/s" else "Doppler frequency"
     scale = ColorScale(color_map, -limit, limit, f"{quantity} ({unit}), grey: no blood")
-    return Drawing(shown, np.where(visible, power, -1.0), axes, scale, quantity)
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}".replace("-", "\N{MINUS SIGN}")
+    return panels_of(shown, axes, np.where(visible, power, -1.0)), scale
 
 
 BLOOD_RANGE_DB = 30.0
@@ -224,9 +351,9 @@ def activation_title(trial_type: str, activation: ActivationMap) -> str:
 
 
 def activation_picture(
-    values: NDArray[Any],
+    values: Image,
     active: NDArray[np.bool_],
-    blood_power: NDArray[Any],
+    blood_power: Image,
     axes: str,
     *,
     kind: str = "png",
@@ -257,31 +384,30 @@ def activation_picture(
     bytes
         The encoded picture.
     """
-    panels, overlay = activation_layers(values, active, blood_power, axes, letter)
-    figure = panel_figure(panels, BLOOD_SCALE, spacing_mm or {}, title, overlay=overlay)
-    return encoded_panels(figure, kind)
+    layers = activation_layers(values, active, blood_power, axes, letter)
+    return encoded(panel_figure(layers, spacing_mm or {}, title), kind)
 
 
 def activation_layers(
-    values: NDArray[Any], active: NDArray[np.bool_], blood_power: NDArray[Any], axes: str, letter: str = "t"
-) -> tuple[list[Panel], tuple[list[Panel], ColorScale] | None]:
-    """Return the panels of the blood map, and of t or F with its scale, NaN in other pixels; None without any."""
-    levels = np.maximum(decibels(blood_power, 10.0, None), -BLOOD_RANGE_DB)
-    if not active.any():
-        return panels_of(levels, axes), None
-    largest = float(np.abs(values[active]).max())
-    shown, weight = np.where(active, values, np.nan), np.where(active, np.abs(values), -1.0)
-    # F has no sign.
-    colors, least = ("coolwarm", -largest) if letter == "t" else ("YlOrRd", 0.0)
-    scale = ColorScale(colors, least, largest, f"{letter} of active pixels")
-    return panels_of(levels, axes), (panels_of(shown, axes, weight), scale)
+    values: Image, active: NDArray[np.bool_], blood_power: Image, axes: str, letter: str = "t"
+) -> list[Layer]:
+    """Return the panels and colours of the blood map, and of t or F, if any pixel is active, NaN in the other pixels."""
+    blood = np.maximum(decibels(blood_power), -BLOOD_RANGE_DB)
+    layers: list[Layer] = [(panels_of(blood, axes), BLOOD_SCALE)]
+    if active.any():
+        largest = float(np.abs(values[active]).max())
+        shown, weight = np.where(active, values, np.nan), np.where(active, np.abs(values), -1.0)
+        # F has no sign.
+        colors, least = ("coolwarm", -largest) if letter == "t" else ("YlOrRd", 0.0)
+        scale = ColorScale(colors, least, largest, f"{letter} of active pixels")
+        layers.append((panels_of(shown, axes, weight), scale))
+    return layers
 
 
 REGIONS = "regions"
 """Name of the picture and of the table."""
 
-_STYLES = ("-", "--", "-.", ":")
-_INCHES, _DPI = (9.0, 3.6), 150
+_LINE_STYLES = ("-", "--", "-.", ":")
 
 
 def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
@@ -298,34 +424,63 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=_INCHES, dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(9.0, 3.6), dpi=DPI, layout="constrained")
     image, lines = figure.subplots(1, 2, width_ratios=(1, 2))
-    _draw_map(image, series)
-    is_bad, labelled = series.is_bad, set[str]()
+    styles = {WHOLE_IMAGE: ("0.5", "-")}
+    for number, name in enumerate(name for name in series.regions if name != WHOLE_IMAGE):
+        line_style = _LINE_STYLES[number // len(LINE_COLORS) % len(_LINE_STYLES)]
+        styles[name] = LINE_COLORS[number % len(LINE_COLORS)], line_style
+
+    # Outlines on the blood map
+    geometry, spacing = series.geometry, series.geometry.spacing_mm
+    levels = np.maximum(decibels(series.means["blood_power"]), -BLOOD_RANGE_DB)
+    panel = front_view(levels, geometry.spatial_axes)
+    draw_panel(image, panel, BLOOD_SCALE, spacing)
     for name, region in series.regions.items():
-        # The scale is the one of the good blocks.
+        if name != WHOLE_IMAGE:
+            # Drawn around the pixels, also at the edge of the image.
+            mask = np.pad(front_view(region.mask.astype(np.float64), geometry.spatial_axes).image, 1)
+            rows, columns = (
+                (np.arange(n) - 0.5) * spacing.get(letter, 1.0)
+                for n, letter in zip(mask.shape, (panel.rows, panel.columns), strict=True)
+            )
+            color, line_style = styles[name]
+            image.contour(columns, rows, mask, [0.5], colors=color, linestyles=line_style)
+    image.set_xlabel(axis_label(panel.columns, spacing))
+    image.set_ylabel(axis_label(panel.rows, spacing))
+
+    # Changes over the blocks, on the scale of the good ones
+    is_bad, times = series.is_bad, series.times
+    for name, region in series.regions.items():
         change = np.where(is_bad, np.nan, relative_change(region.blood_power, is_bad))
-        label = f"{name} ({int(region.mask.sum())} pixels)"
+        label, (color, line_style) = f"{name} ({int(region.mask.sum())} pixels)", styles[name]
         lines.plot(
-            series.times, change, label=label, marker=".", markersize=4, linewidth=1.3, **_style(name, series)
+            times,
+            change,
+            label=label,
+            marker=".",
+            markersize=4,
+            linewidth=1.3,
+            color=color,
+            linestyle=line_style,
         )
-    for number, time in enumerate(series.times[is_bad]):
+    for number, time in enumerate(times[is_bad]):
         lines.axvline(time, color="0.8", linewidth=3, zorder=0, label="bad block" if number == 0 else None)
     types = list(dict.fromkeys(event.trial_type for event in series.events))
+    labelled = set[str]()
     for event in series.events:
-        number, is_first = types.index(event.trial_type), event.trial_type not in labelled
-        labelled.add(event.trial_type)
         lines.axvspan(
             event.onset,
             event.onset + event.duration,
-            color=LINE_COLORS[-2 - number % (len(LINE_COLORS) - 1)],
+            color=LINE_COLORS[-2 - types.index(event.trial_type) % (len(LINE_COLORS) - 1)],
             alpha=0.15,
             zorder=-1,
-            label=event.trial_type if is_first else None,
+            label=None if event.trial_type in labelled else event.trial_type,
         )
-    if len(series.times) > 1:
-        interval = float(np.median(np.diff(series.times)))
-        lines.set_xlim(series.times[0] - interval, series.times[-1] + interval)
+        labelled.add(event.trial_type)
+    if len(times) > 1:
+        interval = float(np.median(np.diff(times)))
+        lines.set_xlim(times[0] - interval, times[-1] + interval)
     lines.set_xlabel(f"time ({series.time_unit})")
     lines.set_ylabel("blood power (% from its mean)")
     lines.grid(alpha=0.3)
@@ -335,26 +490,111 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     return encoded(figure, kind, crop=False)
 
 
-def _draw_map(subplot: Any, series: ResultSeries) -> None:
-    geometry = series.geometry
-    levels = np.maximum(decibels(series.means["blood_power"], 10.0, None), -BLOOD_RANGE_DB)
-    panel = front_view(levels, geometry.spatial_axes)
-    draw_panel(subplot, panel, BLOOD_SCALE, geometry.spacing_mm)
-    pitch = [geometry.spacing_mm.get(letter, 1.0) for letter in (panel.rows, panel.columns)]
-    for name, region in series.regions.items():
-        if name != WHOLE_IMAGE:
-            # Drawn around the pixels, also at the edge of the image.
-            mask = np.pad(front_view(region.mask, geometry.spatial_axes).image, 1).astype(float)
-            rows, columns = ((np.arange(n) - 0.5) * step for n, step in zip(mask.shape, pitch, strict=True))
-            style = _style(name, series)
-            subplot.contour(columns, rows, mask, [0.5], colors=style["color"], linestyles=style["linestyle"])
-    subplot.set_xlabel(axis_label(panel.columns, geometry.spacing_mm))
-    subplot.set_ylabel(axis_label(panel.rows, geometry.spacing_mm))
+class HasSeries(Protocol):
+    """The result of :func:`usdenoise.session`."""
+
+    @property
+    def series(self) -> ResultSeries:
+        """Images, means and records of the blocks."""
 
 
-def _style(name: str, series: ResultSeries) -> dict[str, Any]:
-    if name == WHOLE_IMAGE:
-        return {"color": "0.5", "linestyle": "-"}
-    number = list(series.regions).index(name) - 1
-    color = LINE_COLORS[number % len(LINE_COLORS)]
-    return {"color": color, "linestyle": _STYLES[number // len(LINE_COLORS) % len(_STYLES)]}
+def plot(
+    result: DenoiseResult | HasSeries,
+    image: str = "power_doppler",
+    *,
+    ax: "Axes | None" = None,
+    dynamic_range_db: float | None = None,
+    colorbar: bool = True,
+    trial_type: str | None = None,
+) -> "Axes":
+    """Draw an image of a result, depth downwards, and return the axes.
+
+    Powers are in dB. Axes are in mm where the pixel pitch is known. For a volume the maximum over elevation is drawn, for
+    flow the strongest voxel. Power images of a session are means over the good blocks.
+
+    Parameters
+    ----------
+    result : DenoiseResult or SessionResult
+        From :func:`usdenoise.denoise` or :func:`usdenoise.session`.
+    image : str
+        "power_doppler", the default, "blood_power" or "noise_power"; "velocity", "directional" or "signed" of a complex
+        stack; "tsnr" or "activation" (t of the active pixels over the blood map) of a session.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; by default the current axes of pyplot.
+    dynamic_range_db : float, optional
+        Power this many dB below the maximum, and less, is black; by default it is chosen from the image. The velocity, the
+        tSNR and the activation have none.
+    colorbar : bool
+        Whether a colour bar is added; by default True. An activation has two.
+    trial_type : str, optional
+        Type of event of an activation, or "any type" for F of several; by default the only one.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    OptionError
+        If the image is not known, shows flow and the stack is real, or the session has no such activation.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> import usdenoise
+    >>> result = usdenoise.denoise(usdenoise.load("sample_data/phantom.h5"), low_cutoff=8)
+    >>> axes = usdenoise.plot(result, "blood_power", dynamic_range_db=30)
+    >>> axes.get_xlabel(), axes.get_ylabel()
+    ('lateral (mm)', 'depth (mm)')
+    """
+    is_stack = isinstance(result, DenoiseResult)
+    known = (*QUANTITIES, "noise_power", *(FLOW if is_stack else ("tsnr", "activation")))
+    if image not in known:
+        raise OptionError(f"image '{image}' is not known; choose one of {', '.join(known)}")
+    products = (image,) if image in FLOW else ()
+    series = series_of_stack(result, products) if isinstance(result, DenoiseResult) else result.series
+    spatial, spacing = series.geometry.spatial_axes, series.geometry.spacing_mm
+    if image == "activation":
+        activation = _activation(series, trial_type)
+        layers = activation_layers(
+            activation.statistic, activation.active, series.means["blood_power"], spatial, activation.letter
+        )
+    elif image in FLOW or image == "tsnr":
+        layers = [result_layer(image, series, Display(dynamic_range=dynamic_range_db))]
+    else:
+        view = front_view(decibels(series.means[image]), spatial)
+        axes, quantity = view.rows + view.columns, QUANTITIES.get(image, "noise power")
+        panels, scale = power_layer(view.image, axes, dynamic_range_db, COLOR_MAPS[0], quantity)
+        layers = [(panels, replace(scale, label=f"{quantity} (dB)"))]
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = pyplot.gca()
+    for number, (panels, scale) in enumerate(layers):
+        drawn = draw_panel(ax, panels[0], scale, spacing)
+        if colorbar:
+            # The bar of the next layer, and its label, come between the axes and this bar.
+            is_last = number == len(layers) - 1
+            label_colorbar(ax.figure.colorbar(drawn, ax=ax, pad=0.05 if is_last else 0.15), scale)
+    ax.set_xlabel(axis_label(panels[0].columns, spacing))
+    ax.set_ylabel(axis_label(panels[0].rows, spacing))
+    return ax
+
+
+def _activation(series: ResultSeries, trial_type: str | None) -> ActivationMap:
+    """Return the activation map of a type of event, by default of the only one."""
+    overall = {} if series.any_activation is None else {ANY_TYPE: series.any_activation}
+    maps = {**overall, **series.activation}
+    known = list(maps)
+    if not known:
+        raise OptionError("the session has no activation map", remedy="give {events}")
+    if trial_type is None and len(known) == 1:
+        return maps[known[0]]
+    if trial_type not in known:
+        raise OptionError(
+            f"trial_type '{trial_type}' is not known; choose one of {', '.join(known)}"
+            if trial_type is not None
+            else f"the session has {len(series.activation)} trial types; give trial_type, one of {', '.join(known)}"
+        )
+    return maps[trial_type]

@@ -22,11 +22,10 @@ from tests.results import differences
 from tests.stacks import write_stack
 from usdenoise import __version__
 from usdenoise.errors import OutputError
-from usdenoise.jobs import batch
+from usdenoise.jobs import batch, products
 from usdenoise.jobs.batch import plan_batch, run_batch, scans_side_by_side
 from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.job import expected_bytes
-from usdenoise.report import result_pictures
 from usdenoise.report.pages import Row
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -49,7 +48,7 @@ def done(scans: Path) -> tuple[Path, Any]:
     """The results of a batch over them, and what it printed. Read only."""
     out = scans.parent / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(result_pictures, "panel_picture", lambda *arguments, **settings: b"picture")
+        patch.setattr(products, "draw_picture", lambda *arguments, **settings: b"picture")
         return out, cli("batch", scans, "-o", out, *QUICK, "--jobs", 2)
 
 
