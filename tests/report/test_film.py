@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from usdenoise.options.job_options import Display
-from usdenoise.report.film import movie
+from usdenoise.report.montages import movie
 
 IMAGES = -np.random.default_rng(0).uniform(0, 30, (3, 12, 10, 4))
 

@@ -1,7 +1,6 @@
 """Line charts of pages as SVG, carpet plots, and the templates. Text is escaped for HTML, without control characters."""
 
 import base64
-import io
 import math
 import os
 import re
@@ -12,39 +11,36 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import cache_from_source
 from pickle import UnpicklingError
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import decibels
+from usdenoise.report.panels import png
 from usdenoise.sessions.responses import Event
 from usdenoise.system.text import printable
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+    from jinja2.bccache import Bucket
+    from markupsafe import Markup
 
 SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"
 METHODS_TEMPLATE = "methods.txt"
 """Names of the templates of the pages, and of the methods paragraph, which is plain text."""
 
 
-@cache
-def template(name: str) -> Any:
-    """Return a compiled template, by the name of its file.
+def template(name: str) -> "Template":
+    """Return a compiled template, by the name of its file in the folder templates, such as SCAN_PAGE.
 
-    Parameters
-    ----------
-    name : str
-        A file of the folder templates, such as SCAN_PAGE.
-
-    Returns
-    -------
-    jinja2.Template
-        The template. An expression in HTML or SVG that is not marked as safe is escaped, and a missing value is an error.
+    An expression in HTML or SVG that is not marked as safe is escaped, and a missing value is an error.
     """
     return _environment().get_template(name)
 
 
 @cache
-def _environment() -> Any:
+def _environment() -> "Environment":
     # A job imports it beside other work.
     import jinja2
     from jinja2 import compiler
@@ -59,11 +55,11 @@ def _environment() -> Any:
                 f"{[(each.st_size, each.st_mtime_ns) for each in states]} {source}"
             )
 
-        def load_bytecode(self, bucket: Any) -> None:
+        def load_bytecode(self, bucket: "Bucket") -> None:
             with suppress(OSError, EOFError, UnpicklingError):
                 super().load_bytecode(bucket)
 
-        def dump_bytecode(self, bucket: Any) -> None:
+        def dump_bytecode(self, bucket: "Bucket") -> None:
             if not sys.dont_write_bytecode:
                 with suppress(OSError):
                     super().dump_bytecode(bucket)
@@ -78,20 +74,18 @@ def _environment() -> Any:
         # Markup is a str as well, of text that has been through here.
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.filters["data_address"] = _data_address
+    environment.filters["data_address"] = lambda picture: (
+        f"data:image/png;base64,{base64.b64encode(picture).decode()}"
+    )
     environment.filters["file_name"] = _file_name
     return environment
 
 
-def _file_name(name: str) -> Any:
+def _file_name(name: str) -> "Markup":
     """Return a name as markup that is broken between its parts, where it is longer than a line."""
     from markupsafe import Markup, escape
 
     return Markup("<wbr>").join(escape(printable(part)) for part in re.split(r"(?<=[/_])", name))
-
-
-def _data_address(picture: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
 
 
 CARPET_DB = (-6.0, 12.0)
@@ -105,7 +99,7 @@ MOST_COLUMNS = 600
 """Columns of the carpet of a page, about as many as its charts have pixels across."""
 
 
-def carpet_png(carpet: NDArray[Any], range_db: tuple[float, float] = CARPET_DB) -> bytes:
+def carpet_png(carpet: NDArray[np.floating], range_db: tuple[float, float] = CARPET_DB) -> bytes:
     """Return a carpet as a grey PNG without axes, at most MOST_COLUMNS wide.
 
     Parameters
@@ -115,15 +109,11 @@ def carpet_png(carpet: NDArray[Any], range_db: tuple[float, float] = CARPET_DB) 
     range_db : (float, float), default CARPET_DB
         Levels of black and white.
     """
-    from PIL import Image
-
     n_frames = carpet.shape[1]
     firsts = np.arange(0, n_frames, max(1, -(-n_frames // MOST_COLUMNS)))
     levels = decibels(np.maximum.reduceat(carpet, firsts, axis=1), reference=1.0)
     grey = np.round(255 * np.clip((levels - range_db[0]) / np.ptp(range_db), 0, 1)).astype(np.uint8)
-    buffer = io.BytesIO()
-    Image.fromarray(grey).save(buffer, "PNG")
-    return buffer.getvalue()
+    return png(grey)
 
 
 _WIDTH, _HEIGHT = 640, 260
@@ -253,39 +243,52 @@ class Chart:
 
 @dataclass(frozen=True)
 class Carpet:
-    """An image below the charts, with their horizontal axis.
+    """A carpet plot below the charts, with their horizontal axis: bands of pixels, from shallow to deep.
 
     Attributes
     ----------
-    title : str
+    name : str
         What it shows.
-    x_label, y_label : str
-        Quantity and unit of each axis.
-    n_columns : int
-        Positions along the horizontal axis, the first at 0.
-    png : bytes
-        The image, stretched over the axes.
-    text : str
-        The image in words.
+    reference : str
+        What the power of a band is divided by, and what the columns are, in words.
+    x_label : str
+        Quantity and unit of the horizontal axis.
+    values : (n_bands, n_columns) array
+        Power of each band over the reference.
+    range_db : (float, float)
+        Levels of black and white.
     step : float
-        Distance of two positions; 1 by default.
-    ends : (str, str)
-        Words at the top and at the bottom of the vertical axis; by default none.
+        Distance of two columns on the horizontal axis, the first at 0.
     """
 
-    title: str
+    name: str
+    reference: str
     x_label: str
-    y_label: str
-    n_columns: int
-    png: bytes
-    text: str
-    step: float = 1.0
-    ends: tuple[str, str] = ("", "")
+    values: NDArray[np.floating]
+    range_db: tuple[float, float]
+    step: float
+    y_label = "depth"
+
+    @property
+    def title(self) -> str:
+        """What it shows, with the levels of black and white."""
+        low, high = self.range_db
+        return f"{self.name} ({low:.0f} to {high:.0f} dB)".replace("-", "\N{MINUS SIGN}")
+
+    @property
+    def text(self) -> str:
+        """The carpet in words."""
+        return f"{self.title}, black to white, over {self.reference}"
+
+    @property
+    def png(self) -> bytes:
+        """The image, which is stretched over the axes."""
+        return carpet_png(self.values, self.range_db)
 
     @cached_property
     def svg(self) -> str:
         """The carpet as an SVG element, whose positions match charts over the same columns."""
-        return _drawing("carpet.svg", self, ticks(0, self.step * (self.n_columns - 1)))
+        return _drawing("carpet.svg", self, ticks(0, self.step * (self.values.shape[1] - 1)))
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -299,8 +302,8 @@ def ticks(low: float, high: float) -> list[float]:
     return [number * step for number in range(first, last + 1)]
 
 
-def _drawing(name: str, chart: Chart | Carpet, x_ticks: Sequence[float], **lines: Any) -> str:
-    drawn: str = template(name).render(
+def _drawing(name: str, chart: Chart | Carpet, x_ticks: Sequence[float], **lines: object) -> str:
+    return template(name).render(
         chart=chart,
         x_ticks=x_ticks,
         across=_scale(x_ticks, _LEFT, _RIGHT),
@@ -313,7 +316,6 @@ def _drawing(name: str, chart: Chart | Carpet, x_ticks: Sequence[float], **lines
         bottom=_BOTTOM,
         **lines,
     )
-    return drawn
 
 
 def _scale(ticks: Sequence[float], first: float, last: float) -> Callable[[float], float]:

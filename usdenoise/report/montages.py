@@ -1,9 +1,15 @@
-"""Pictures of many: the images of several methods, error curves, and thumbnails, each on one scale."""
+"""Pictures of many images, each on one scale: methods side by side, error curves, thumbnails, and films.
+
+A film is a GIF of power images with axes, colour bar and time.
+"""
 
 import functools
 import io
-from collections.abc import Mapping, Sequence
+import math
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +21,21 @@ from usdenoise.report.panels import (
     LINE_COLORS,
     Image,
     add_title,
+    any_letters,
     axis_label,
     draw_panel,
+    drawn_pixels,
     encoded,
     front_view,
+    ink_box,
+    panel_figure,
     power_scale,
     suitable_range_db,
 )
+from usdenoise.system.text import printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PANEL_INCHES = 2.1
 
@@ -271,8 +285,8 @@ def _palette(color_map: str) -> bytes:
     """Return 256 RGB colours."""
     from matplotlib import colormaps
 
-    colors: bytes = (255 * colormaps[color_map](np.arange(256))[:, :3]).round().astype(np.uint8).tobytes()
-    return colors
+    colors = colormaps[color_map](np.arange(256))[:, :3]
+    return (255 * colors).round().astype(np.uint8).tobytes()
 
 
 def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
@@ -293,4 +307,131 @@ def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
     picture.putpalette(_palette(scale.color_map))
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+IMAGES_A_SECOND = 10.0
+"""Images a second where the time between them is not known."""
+
+MOST_A_SECOND = 50.0
+"""Most images a second that players show; a faster film skips images."""
+
+_SLOWEST = 0.1
+"""Fewest images a second: a slower film is too slow to watch, and a GIF cannot store its delay."""
+
+_FILM_DPI, _GREYS = 100, 24
+"""Dots per inch of a film, and greys in the palette of a GIF."""
+
+
+def movie(
+    decibels: Sequence[Image],
+    axes: str,
+    *,
+    times: Sequence[float] | NDArray[np.float64] | None = None,
+    time_unit: str = "s",
+    spacing_mm: Mapping[str, float] | None = None,
+    title: str = "",
+    display: Display | None = None,
+    quantity: str = "power Doppler",
+) -> bytes:
+    """Return a film of power images, depth downwards, with one colour scale for all of them and the time of each.
+
+    A volume is shown by its maximum over elevation. Where the times are known in seconds, the film plays in real time, but
+    shows no image for more than 10 s.
+
+    Parameters
+    ----------
+    decibels : sequence of 2-D or 3-D arrays
+        Power in dB: 0 at the maximum of the whole sequence, or absolute where the range of `display` has two levels.
+    axes : str
+        Axis letters of each array, for example "zx".
+    times : sequence of float, optional
+        Time of each image; by default none is shown.
+    time_unit : str
+        Unit of the times, "s" or "frames".
+    spacing_mm, title
+        As for :func:`usdenoise.report.pictures.power_doppler_picture`.
+    display : Display, optional
+        Range and colours; by default the range suits the whole sequence.
+    quantity : str
+        What the colour bar is labelled with, apart from the unit; by default "power Doppler".
+
+    Returns
+    -------
+    bytes
+        The encoded film.
+    """
+    title, display = printable(title), display or Display()
+    views = [front_view(np.asarray(image), axes) for image in decibels]
+    images = np.stack([view.image for view in views])
+    scale = power_scale(images, display.dynamic_range, display.color_map, quantity)
+    # Pixels without power would be white, like unknown pixels.
+    images = np.clip(images, scale.lowest, scale.highest)
+    panel = replace(views[0], image=images[0])
+    shown_time = "{:.2f} s" if time_unit == "s" else "frame {:.0f}"
+    clock = [""] * len(images) if times is None else [shown_time.format(float(time)) for time in times]
+    texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
+    # An empty text takes no space, and is set later.
+    figure = panel_figure([([panel], scale)], spacing_mm or {}, texts[-1] or " ", _FILM_DPI)
+    rate = IMAGES_A_SECOND
+    if times is not None and time_unit == "s" and len(times) > 1:
+        # The last window may be shorter.
+        rate = 1 / float(np.median(np.diff(times)))
+    rate = min(max(rate, _SLOWEST), MOST_A_SECOND * len(images))
+    step = max(1, math.ceil(rate / MOST_A_SECOND - 1e-6))
+    pictures = _drawn_images(figure, images[::step], texts[::step])
+    return _gif(pictures, rate / step, display.color_map)
+
+
+def _drawn_images(figure: "Figure", images: Image, texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
+    """Draw the figure once, and yield its pixels with each image and text in turn."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    rows, columns = ink_box(figure, drawn_pixels(figure))
+    # Video encoders accept only an even height and width.
+    rows, columns = (
+        slice(each.start, each.start + (each.stop - each.start) // 2 * 2) for each in (rows, columns)
+    )
+    image, title, panel = figure.axes[0].images[0], figure.texts[0], figure.axes[0]
+    letters = max(map(len, title.get_text().split("\n")))
+    # Axes and colour bar are drawn once; the frame of the panel covers the edges of its image.
+    changing = [image, *panel.spines.values(), title]
+    for artist in changing:
+        artist.set_animated(True)
+    canvas: Any = FigureCanvasAgg(figure)
+    canvas.draw()
+    still = canvas.copy_from_bbox(figure.bbox)
+    for values, text in zip(images, texts, strict=True):
+        image.set_data(values)
+        title.set_text(textwrap.fill(text, max(letters, 1)))
+        canvas.restore_region(still)
+        with any_letters():
+            for artist in changing:
+                artist.draw(canvas.get_renderer())
+        yield np.asarray(canvas.buffer_rgba())[rows, columns, :3].copy()
+
+
+def _gif(pictures: Iterator[NDArray[np.uint8]], rate: float, color_map: str) -> bytes:
+    from matplotlib import colormaps
+    from PIL import Image as PILImage
+
+    # One palette for all pictures: most of it for the scale, the rest for the greys of the text.
+    colors = colormaps[color_map](np.linspace(0, 1, 256 - _GREYS))[:, :3]
+    greys = np.linspace(0, 1, _GREYS)[:, np.newaxis].repeat(3, axis=1)
+    palette = PILImage.new("P", (1, 1))
+    palette.putpalette((255 * np.concatenate([colors, greys])).round().astype(np.uint8).tobytes())
+    frames = (
+        PILImage.fromarray(picture).quantize(palette=palette, dither=PILImage.Dither.NONE)
+        for picture in pictures
+    )
+    buffer = io.BytesIO()
+    next(frames).save(
+        buffer,
+        "GIF",
+        save_all=True,
+        append_images=frames,
+        duration=round(1000 / rate),
+        loop=0,
+        optimize=False,
+    )
     return buffer.getvalue()

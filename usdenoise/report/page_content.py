@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
-from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart, carpet_png
+from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart
 from usdenoise.report.panels import AXIS_NAMES
 from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
 from usdenoise.report.record import ActivationRecord, Report
@@ -27,9 +26,6 @@ NOISE_SPAN_DB = 6.0
 
 _LEAST_SPANS = {"mean power (dB)": 1.0, "rms, units of the file": 0.0, "pixels": 0.2}
 """Smallest ranges of the curves over the frames, by the unit."""
-
-SHALLOW_TO_DEEP = ("shallow", "deep")
-"""Words at the ends of the vertical axis of a carpet."""
 
 _SIGNED_IMAGES = ("axial_velocity", "signed_power")
 
@@ -144,15 +140,25 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
     left = [block.leftover for block in series.blocks]
     lines["Remaining power, against the other blocks"] = "robust standard deviations", left, 8.0
     lines["Motion in each block"] = "pixels", [block.frames.moves_pixels for block in series.blocks], 0.2
-    for letter, shift in zip(series.geometry.pixel_axes, _shifts(series), strict=False):
-        lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2
+    if series.shifts is not None and any(block.is_shifted for block in series.blocks):
+        for letter, shift in zip(series.geometry.pixel_axes, series.shifts.T, strict=False):
+            lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2
     if any(block.is_scaled for block in series.blocks):
         lines["Gain, before correction"] = "dB", [block.gain_db for block in series.blocks], 0.5
-    curves = _over_blocks(lines, series.times, series.time_unit, series.is_bad, series.events)
-    return [
-        *curves,
-        *([_carpet_of_blocks(blood[:, is_blood] / mean[is_blood], series)] if is_blood.any() else []),
-    ]
+    charts: list[Chart | Carpet] = []
+    charts += _over_blocks(lines, series.times, series.time_unit, series.is_bad, series.events)
+    if is_blood.any():
+        ratios = blood[:, is_blood] / mean[is_blood]
+        n_blocks, n_pixels = ratios.shape
+        bands = np.array_split(ratios, min(CARPET_BANDS, n_pixels), axis=1)
+        carpet = np.stack([np.maximum(np.nan_to_num(band.mean(axis=1)), 0) for band in bands])
+        interval = float(np.median(np.diff(series.times))) if n_blocks > 1 else 1.0
+        reference = f"the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
+        along = f"time ({series.time_unit})"
+        charts.append(
+            Carpet("Blood by depth", reference, along, carpet.astype(np.float32), BLOCKS_DB, interval)
+        )
+    return charts
 
 
 def _over_blocks(
@@ -232,31 +238,11 @@ def live_page_of(
     return partial(live_page, stem, numbers, pictures, curves, sections)
 
 
-def _shifts(series: ResultSeries) -> list[NDArray[np.float64]]:
-    """Return the displacements along each axis, if any were compensated."""
-    if series.shifts is None or not any(block.is_shifted for block in series.blocks):
-        return []
-    return list(series.shifts.T)
-
-
 def _known(values: NDArray[np.float64]) -> list[float | None]:
     return [None if np.isnan(value) else value for value in values.tolist()]
 
 
-def _carpet_of_blocks(ratios: NDArray[np.float64], series: ResultSeries) -> Carpet:
-    """Return the carpet of the blood of blocks over the mean: bands of the pixels with blood over the blocks."""
-    bands = np.array_split(np.arange(ratios.shape[1]), min(CARPET_BANDS, ratios.shape[1]))
-    carpet = np.stack([np.maximum(np.nan_to_num(ratios[:, band].mean(axis=1)), 0) for band in bands])
-    low, high = BLOCKS_DB
-    title = f"Blood by depth ({low:.0f} to {high:.0f} dB)".replace("-", "\N{MINUS SIGN}")
-    words = f"{title}, black to white, over the mean of each of {len(bands)} bands of pixels; {len(ratios)} blocks"
-    png = carpet_png(carpet.astype(np.float32), BLOCKS_DB)
-    interval = float(np.median(np.diff(series.times))) if len(ratios) > 1 else 1.0
-    along = f"time ({series.time_unit})"
-    return Carpet(title, along, "depth", len(ratios), png, words, interval, ends=SHALLOW_TO_DEEP)
-
-
-def described_image(name: str, values: NDArray[Any], stack: GriddedStack, unit: str) -> str:
+def described_image(name: str, values: NDArray[np.floating], stack: GriddedStack, unit: str) -> str:
     """Return the description of an image in words: its size, and where it is brightest or what its values are.
 
     Parameters
@@ -270,7 +256,13 @@ def described_image(name: str, values: NDArray[Any], stack: GriddedStack, unit: 
     unit : str
         Unit of the values.
     """
-    size = _size_in_words(values.shape, stack)
+    axes, spacing = stack.spatial_axes, stack.spacing_mm
+    size = (
+        f"{' × '.join(map(str, values.shape))} pixels ({' × '.join(AXIS_NAMES[letter] for letter in axes)})"
+    )
+    if all(letter in spacing for letter in axes):
+        lengths = (f"{n * spacing[letter]:.3g}" for letter, n in zip(axes, values.shape, strict=True))
+        size += f", {' × '.join(lengths)} mm"
     if not values.size or not np.isfinite(values).all():
         return size
     if name in _SIGNED_IMAGES:
@@ -285,14 +277,16 @@ def described_image(name: str, values: NDArray[Any], stack: GriddedStack, unit: 
         return f"{size}; no power anywhere"
     peak = np.unravel_index(int(np.argmax(values)), values.shape)
     where = ", ".join(
-        _position(letter, int(index), stack.spacing_mm)
-        for letter, index in zip(stack.spatial_axes, peak, strict=True)
+        f"{AXIS_NAMES[letter]} {index * spacing[letter]:.3g} mm"
+        if letter in spacing
+        else f"{AXIS_NAMES[letter]} {index} pixels"
+        for letter, index in zip(axes, peak, strict=True)
     )
     above = f", {10 * math.log10(strongest / middle):.0f} dB above the median" if middle > 0 else ""
     return f"{size}; brightest at {where}{above}"
 
 
-def noise_over_depth(noise: NDArray[Any], stack: GriddedStack) -> list[Chart]:
+def noise_over_depth(noise: NDArray[np.floating], stack: GriddedStack) -> list[Chart]:
     """Return the chart of the mean noise power over the depth; none without noise, or in a plane across the depth.
 
     Parameters
@@ -366,31 +360,15 @@ def carpet_of(quality: FrameQuality, frame_rate_hz: float | None = None) -> Carp
         As for :func:`frame_charts`.
     """
     carpet = quality.curves.carpet
-    low, high = CARPET_DB
-    title = f"Power outside the clutter by depth ({low:.0f} to {high:.0f} dB)".replace("-", "\N{MINUS SIGN}")
-    loudest = np.unravel_index(int(np.argmax(carpet)), carpet.shape)
-    words = (
-        f"{title}, black to white, over the median of each of {carpet.shape[0]} bands of pixels; "
-        f"{carpet.shape[1]} frames; largest at frame {loudest[1]} in band {loudest[0]}, counted from 0 at the top"
+    n_bands, n_frames = carpet.shape
+    band, frame = np.unravel_index(int(np.argmax(carpet)), carpet.shape)
+    reference = (
+        f"the median of each of {n_bands} bands of pixels; {n_frames} frames; largest at frame {frame} in band {band}, "
+        "counted from 0 at the top"
     )
     along, step = _frame_axis(frame_rate_hz)
-    return Carpet(title, along, "depth", carpet.shape[1], carpet_png(carpet), words, step, SHALLOW_TO_DEEP)
+    return Carpet("Power outside the clutter by depth", reference, along, carpet, CARPET_DB, step)
 
 
-def _levels(power: NDArray[Any]) -> list[float | None]:
+def _levels(power: NDArray[np.floating]) -> list[float | None]:
     return [10 * math.log10(value) if value > 0 else None for value in power.tolist()]
-
-
-def _size_in_words(shape: tuple[int, ...], stack: GriddedStack) -> str:
-    axes, spacing = stack.spatial_axes, stack.spacing_mm
-    words = f"{' × '.join(map(str, shape))} pixels ({' × '.join(AXIS_NAMES[letter] for letter in axes)})"
-    if all(letter in spacing for letter in axes):
-        sizes = (f"{n * spacing[letter]:.3g}" for letter, n in zip(axes, shape, strict=True))
-        words += f", {' × '.join(sizes)} mm"
-    return words
-
-
-def _position(letter: str, index: int, spacing: Mapping[str, float]) -> str:
-    if letter in spacing:
-        return f"{AXIS_NAMES[letter]} {index * spacing[letter]:.3g} mm"
-    return f"{AXIS_NAMES[letter]} {index} pixels"

@@ -161,7 +161,7 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
         HTML. Every text is escaped.
     """
     counts = Counter(entry.status for entry in entries)
-    page: str = template(BATCH_PAGE).render(
+    return template(BATCH_PAGE).render(
         title=title,
         entries=entries,
         statuses=sorted(counts),
@@ -171,7 +171,6 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
         scale=scale,
         made=generator,
     )
-    return page
 
 
 def comparison_page(
@@ -202,7 +201,6 @@ def comparison_page(
         HTML. Every text is escaped.
     """
     headings, lines = table
-    page: str = template(COMPARISON_PAGE).render(
+    return template(COMPARISON_PAGE).render(
         name=name, shared=shared, montage=montage, headings=headings, lines=lines, notes=notes
     )
-    return page

@@ -13,7 +13,7 @@ from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.errors import OptionError
 from usdenoise.options.job_options import COLOR_MAPS, Display, DynamicRange
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.film import movie
+from usdenoise.report.montages import movie
 from usdenoise.report.panels import (
     DPI,
     LINE_COLORS,

@@ -5,7 +5,7 @@ import math
 import os
 import shlex
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
@@ -55,24 +55,20 @@ class Picture:
         most : int
             Bytes that each PNG may have. A picture of fewer than 600 pixels across is not made smaller.
         """
-        return replace(self, png=_within(self.png, most))
+        if len(self.png) <= most:
+            return self
+        from PIL import Image
 
-
-def _within(png: bytes, most: int) -> bytes:
-    if len(png) <= most:
-        return png
-    from PIL import Image
-
-    with warnings.catch_warnings():
-        # A large picture is one of our own.
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        image = Image.open(io.BytesIO(png)).convert("RGB")
-    while True:
-        buffer = io.BytesIO()
-        image.quantize(256).save(buffer, "PNG", optimize=True)
-        if buffer.tell() <= most or image.width < _LEAST_WIDTH:
-            return buffer.getvalue()
-        image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
+        with warnings.catch_warnings():
+            # A large picture is one of our own.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(self.png)).convert("RGB")
+        while True:
+            buffer = io.BytesIO()
+            image.quantize(256).save(buffer, "PNG", optimize=True)
+            if buffer.tell() <= most or image.width < _LEAST_WIDTH:
+                return replace(self, png=buffer.getvalue())
+            image = image.resize((image.width * 3 // 4, image.height * 3 // 4))
 
 
 @dataclass(frozen=True)
@@ -144,7 +140,8 @@ def scan_page(
     ]
     summary = "; ".join(sentences)
     codes = {doubt.code for doubt in report.doubts}
-    page: str = template(SCAN_PAGE).render(
+    names = [Path(path).name for path in report.output.values()]
+    return template(SCAN_PAGE).render(
         name=name,
         report=report,
         verdict=_sentence(conditional(summary, report)),
@@ -164,9 +161,9 @@ def scan_page(
         methods=methods,
         sources=sources,
         command=None if command is None else shlex.join(command),
-        files=_files(report.output),
+        # Addresses from a page in the same folder
+        files=[(name, f"./{quote(os.fsencode(name))}") for name in names],
     )
-    return page
 
 
 RELOAD_S = 2
@@ -211,7 +208,7 @@ def live_page(
     str
         HTML. Every text is escaped.
     """
-    page: str = template(SCAN_PAGE).render(
+    return template(SCAN_PAGE).render(
         name=name,
         report=None,
         numbers=numbers,
@@ -223,7 +220,6 @@ def live_page(
         is_finished=is_finished,
         reload_s=RELOAD_S if is_finished is None else None,
     )
-    return page
 
 
 def _sentence(text: str) -> str:
@@ -246,6 +242,8 @@ def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, 
     else:
         share = "unknown" if tissue is None else f"{100 * tissue:.0f} %"
         remains = share, "estimated share of the power above the noise after the filter"
+    n_bytes = report.peak_memory_bytes
+    memory = f"{n_bytes / 2**20:.0f} MiB" if n_bytes < 2**30 else f"{n_bytes / 2**30:.1f} GiB"
     level = "none found" if blood.blood_to_noise_db is None else f"{blood.blood_to_noise_db:.1f} dB"
     return [
         ("Clutter components removed", str(report.low_cutoff), certainty),
@@ -270,7 +268,7 @@ def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, 
             "good" if report.is_good_fit else "poor",
             f"{report.estimate}; this does not judge the scan or the cutoff",
         ),
-        ("Time", f"{report.timings_s['total']:.1f} s", f"peak memory {_size(report.peak_memory_bytes)}"),
+        ("Time", f"{report.timings_s['total']:.1f} s", f"peak memory {memory}"),
     ]
 
 
@@ -299,9 +297,9 @@ def _cutoff_charts(report: Report) -> list[Chart]:
     values, low = report.singular_values, report.low_cutoff
     if not values or not values[0] > 0:
         return []
-    numbers = range(1, len(values) + 1)
     mark = (low + 0.5, f"{low} removed")
     decay = [20 * math.log10(value / values[0]) if value > 0 else None for value in values]
+    numbers = range(1, len(values) + 1)
     charts = [Chart("Singular values", "component", "dB below the first", numbers, decay, *mark)]
     if profile := report.cutoff.similarity_profile:
         title = "Similarity of each component to the leading ones"
@@ -312,25 +310,11 @@ def _cutoff_charts(report: Report) -> list[Chart]:
 
 
 def _error_charts(report: Report) -> list[Chart]:
-    trace = report.trace
-    if len(trace) < _LEAST_TRACE or all(line.held_out_rmse is None for line in trace):
+    numbers, errors = [], []
+    for line in report.trace:
+        numbers.append(line.iteration)
+        errors.append(line.held_out_rmse)
+    if len(errors) < _LEAST_TRACE or not any(error is not None for error in errors):
         return []
-    return [
-        Chart(
-            "Held-out error over the iterations",
-            "iteration",
-            "rms error, units of the file",
-            [line.iteration for line in trace],
-            [line.held_out_rmse for line in trace],
-        )
-    ]
-
-
-def _files(output: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the name of each file, and its address from a page in the same folder."""
-    names = [Path(path).name for path in output.values()]
-    return [(name, f"./{quote(os.fsencode(name))}") for name in names]
-
-
-def _size(n_bytes: int) -> str:
-    return f"{n_bytes / 2**20:.0f} MiB" if n_bytes < 2**30 else f"{n_bytes / 2**30:.1f} GiB"
+    title = "Held-out error over the iterations"
+    return [Chart(title, "iteration", "rms error, units of the file", numbers, errors)]

@@ -139,6 +139,21 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
 
     sizes, spacing = report.input.sizes, report.input.spacing_mm
     order = [letter for letter in "zxy" if letter in sizes]
+    sequence, interval, duration, n_temporal = report.sequence, "", "", 0
+    if sequence is not None:
+        if len(sequence.time) > 1:
+            interval = f"{median(later - earlier for earlier, later in pairwise(sequence.time)):.4g}"
+        # From the first frame of the first block to the end of the last one
+        first, last = sequence.blocks[0], sequence.blocks[-1]
+        # A missing block has no frames, and the time of a usual one.
+        n_frames = sum(block.n_frames or sequence.window for block in (first, last)) / 2
+        duration = f"{last.time - first.time + n_frames / (report.input.frame_rate_hz or 1.0):.4g}"
+        n_temporal = min(TEMPORAL, sequence.window // FRAMES_A_TEMPORAL, report.low_cutoff)
+    # Held-out errors at the start and of the iteration that was used, if it is lower
+    errors = None
+    started = report.trace[0].held_out_rmse if len(report.trace) > report.iterations else None
+    if started is not None and report.held_out_rmse is not None and report.held_out_rmse < started:
+        errors = f"{started:.4g}", f"{report.held_out_rmse:.4g}"
     text = template(METHODS_TEMPLATE).render(
         report=report,
         cite=cite,
@@ -146,41 +161,13 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
         order=order,
         n_pixels=math.prod(sizes[letter] for letter in order) - report.n_silent,
         pitches={letter: f"{spacing[letter]:.4g}" for letter in order if letter in spacing},
-        interval=_interval(report),
-        duration=_duration(report),
-        n_drifts=0 if report.sequence is None else report.sequence.n_drifts,
+        interval=interval,
+        duration=duration,
+        n_drifts=0 if sequence is None else sequence.n_drifts,
         events=report.requested.get("session", {}),
         rule=rule_words(report.requested.get("session", {}).get("threshold", "fdr:0.05")),
-        errors=_held_out_errors(report),
+        errors=errors,
         bad_spreads=f"{BAD_SPREADS:g}",
-        n_temporal=0
-        if report.sequence is None
-        else min(TEMPORAL, report.sequence.window // FRAMES_A_TEMPORAL, report.low_cutoff),
+        n_temporal=n_temporal,
     )
     return " ".join(text.split()), sources
-
-
-def _interval(report: Report) -> str:
-    """Return the usual time from a block to the next one in words; empty for a single block."""
-    times = () if report.sequence is None else report.sequence.time
-    return f"{median(later - earlier for earlier, later in pairwise(times)):.4g}" if len(times) > 1 else ""
-
-
-def _duration(report: Report) -> str:
-    """Return the time from the first frame of the first block to the end of the last one in words; empty for a run."""
-    if report.sequence is None:
-        return ""
-    first, last = report.sequence.blocks[0], report.sequence.blocks[-1]
-    # A missing block has no frames, and the time of a usual one.
-    frames = sum(block.n_frames or report.sequence.window for block in (first, last)) / 2
-    return f"{last.time - first.time + frames / (report.input.frame_rate_hz or 1.0):.4g}"
-
-
-def _held_out_errors(report: Report) -> tuple[str, str] | None:
-    """Return the held-out errors at the start and of the iteration that was used; None if it is not lower, or unknown."""
-    lines = [line.held_out_rmse for line in report.trace]
-    if len(lines) <= report.iterations or lines[0] is None or report.held_out_rmse is None:
-        return None
-    if report.held_out_rmse >= lines[0]:
-        return None
-    return f"{lines[0]:.4g}", f"{report.held_out_rmse:.4g}"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +24,7 @@ class Table:
         Name -> what the column holds, and its unit or None.
     """
 
-    columns: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, NDArray[np.generic]]
     described: Mapping[str, tuple[str, str | None]]
 
     @property
@@ -91,7 +90,7 @@ def frame_table(result: DenoiseResult) -> Table:
     quality, stack = result.frame_quality, result.acquisition
     curves, n_frames = quality.curves, len(quality.curves.intensity)
     frames = np.arange(n_frames)
-    columns: dict[str, NDArray[Any]] = {"frame": frames}
+    columns: dict[str, NDArray[np.generic]] = {"frame": frames}
     if stack.frame_rate_hz is not None:
         columns["time"] = frames / stack.frame_rate_hz
     columns |= {"intensity": curves.intensity, "dvars": curves.dvars, "outside": curves.outside}
@@ -103,7 +102,7 @@ def frame_table(result: DenoiseResult) -> Table:
 
 def region_table(series: ResultSeries) -> Table:
     """Return the table of the regions of a session: their mean blood power in each block."""
-    columns: dict[str, NDArray[Any]] = {"time": series.times}
+    columns: dict[str, NDArray[np.generic]] = {"time": series.times}
     described = {"time": (_BLOCK_COLUMNS["time"][0], series.time_unit), "bad": _BLOCK_COLUMNS["bad"]}
     for name, column in region_columns(series.regions).items():
         region = series.regions[name]
