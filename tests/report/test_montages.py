@@ -1,0 +1,213 @@
+"""Pictures of many images: methods on one scale, error curves, thumbnails, and films in real time."""
+
+import io
+from typing import Any
+
+import imageio.v3 as iio
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from usdenoise.options.job_options import Display
+from usdenoise.report.montages import (
+    CommonScale,
+    Setting,
+    common_scale,
+    curves_png,
+    montage_png,
+    movie,
+    small_image,
+    thumbnail_png,
+)
+
+
+def test_an_image_above_the_scale_has_the_excess_in_its_title(figure_of):
+    fits = np.random.default_rng(0).uniform(-20, 0, (12, 10))
+    spike = fits.copy()
+    spike[3, 4] = 7.2
+    fits[0, 0] = -np.inf
+    grid = [[("fits", fits), ("spike", spike)], [("below", fits)]]
+    panels = figure_of(montage_png, grid, "zx", dynamic_range_db=20.0, color_map="gray").axes[:3]
+    assert [panel.get_title() for panel in panels] == ["fits", "spike\nup to 7 dB above the scale", "below"]
+    drawn = [panel.images[0].get_array() for panel in panels]
+    for panel, image in zip(drawn, (fits, spike, fits), strict=True):
+        np.testing.assert_allclose(panel, np.clip(image, -20.0, 0.0))
+    assert {panel.images[0].get_clim() for panel in panels} == {(-20.0, 0.0)}
+    assert {panel.images[0].get_cmap().name for panel in panels} == {"gray"}
+
+
+X = np.arange(50.0)
+
+
+def line(factor):
+    median = factor * 10.0 ** (-X / 10)
+    return X, np.array([median / 2, median, median * 2])
+
+
+def curves(settings):
+    return iio.imread(
+        curves_png(settings, title="Title", x_label="iteration", y_label="error"), extension=".png"
+    )
+
+
+def has_color(image, color):
+    return bool(np.any(np.all(np.abs(image[..., :3].astype(int) - color) < 12, axis=-1)))
+
+
+def test_every_curve_has_another_colour():
+    image = curves([Setting("one", {str(k): line(2.0**k) for k in range(3)})])
+    for color in ((0, 114, 178), (213, 94, 0), (0, 158, 115)):
+        assert has_color(image, color)
+    alone = curves([Setting("one", {"0": line(1.0)})])
+    assert has_color(alone, (0, 114, 178))
+    assert not has_color(alone, (213, 94, 0))
+
+
+def test_errors_off_the_scale_are_drawn_at_its_edge():
+    low = {"low": (X, np.zeros((3, 50)))}
+    high = {"high": (X, np.full((3, 50), np.inf))}
+    assert has_color(curves([Setting("one", low)]), (0, 114, 178))
+    image = curves([Setting("one", high, 1e-3)])
+    assert has_color(image, (0, 114, 178))
+    assert has_color(image, (128, 128, 128))
+
+
+@pytest.mark.parametrize(
+    ("shape", "aspect", "size"),
+    [
+        ((1, 192, 96), 1.0, (96, 48)),
+        ((1, 100, 100), 0.5, (48, 96)),
+        ((3, 300, 100), 1.0, (96, 32)),
+        ((1, 1, 500), 1.0, (1, 96)),
+    ],
+)
+def test_a_thumbnail_keeps_its_proportions(
+    shape: tuple[int, ...], aspect: float, size: tuple[int, int]
+) -> None:
+    assert small_image(np.ones(shape), aspect).shape == size
+
+
+def test_a_thumbnail_shows_the_mean_power_of_its_pixels_and_the_maximum_over_pages() -> None:
+    power = np.zeros((2, 192, 192))
+    power[0, :96] = 1.0
+    power[1, 96:] = np.tile([[0.0, 0.2], [0.0, 0.2]], (48, 96))
+    levels = small_image(power)
+    np.testing.assert_allclose(levels[:48], 0.0, atol=1e-5)
+    np.testing.assert_allclose(levels[48:], -10.0, atol=1e-4)
+
+
+def test_the_median_scan_sets_the_scale() -> None:
+    rng = np.random.default_rng(0)
+    images = [small_image(10 ** rng.uniform(-3, 0, (1, 60, 60)) * level) for level in (1.0, 2.0, 4.0, 1e6)]
+    scale = common_scale(images)
+    assert scale.peak_db == pytest.approx(4.5, abs=0.2)
+    assert 16 < scale.range_db < 18
+    assert [scale.is_near(image) for image in images] == [True, True, True, False]
+
+
+def test_brightness_follows_the_level() -> None:
+    image = small_image(np.array([[[1.0, 0.1, 0.001]]]))
+    shown = iio.imread(thumbnail_png(image, CommonScale(0.0, 20.0)))[..., :3].sum(axis=2)[16, ::40]
+    assert shown[0] > 600
+    assert 200 < shown[1] < 500
+    assert shown[2] < 40
+    # A scan far below the scale is shown below its own maximum.
+    far = small_image(np.array([[[1.0, 0.1, 0.001]]]) * 1e-9)
+    assert thumbnail_png(far, CommonScale(0.0, 20.0)) == thumbnail_png(image, CommonScale(0.0, 20.0))
+
+
+def test_thumbnails_have_the_range_and_the_colours_of_the_pictures() -> None:
+    images = [small_image(np.array([[[1.0, 0.1, 0.001]]]) * level) for level in (1.0, 2.0)]
+    scale = common_scale(images, Display(dynamic_range=24.0, db_factor=20.0, color_map="gray"))
+    # Thumbnails are 10 log10 of the power, and the range was asked for in 20 log10.
+    assert scale.range_db == 12.0
+    shown = iio.imread(thumbnail_png(images[0], CommonScale(0.0, 12.0, color_map="gray")))[16, ::40].astype(
+        int
+    )
+    assert np.ptp(shown[:, :3], axis=1).max() == 0
+    # 0, 10 and 30 dB below the maximum.
+    assert shown[:, 0].tolist() == [255, pytest.approx(255 * 2 / 12, abs=2), 0]
+
+
+IMAGES = -np.random.default_rng(0).uniform(0, 30, (3, 12, 10, 4))
+
+
+def frames(film: bytes) -> NDArray[Any]:
+    return iio.imread(film, extension=".gif", index=None)[..., :3].astype(int)
+
+
+def delays_ms(film: bytes) -> list[int]:
+    image = Image.open(io.BytesIO(film))
+    delays = []
+    for number in range(image.n_frames):
+        image.seek(number)
+        delays.append(image.info["duration"])
+    return delays
+
+
+@pytest.mark.parametrize("axes", ["yxz"])
+def test_the_order_of_the_axes_does_not_change_the_film(axes):
+    reordered = [image.transpose(["zxy".index(letter) for letter in axes]) for image in IMAGES]
+    assert movie(reordered, axes) == movie(list(IMAGES), "zxy")
+
+
+def test_a_film_has_square_pixels_an_even_size_and_one_scale():
+    # The brightest quarter moves around; the rest is black.
+    levels = np.full((4, 12, 10), -40.0)
+    for number, (row, column) in enumerate(((0, 0), (0, 5), (6, 0), (6, 5))):
+        levels[number, row : row + 6, column : column + 5] = -2.0 * number
+    film = frames(movie(list(levels), "zx", display=Display(dynamic_range=20.0)))
+    assert film.shape[1] % 2 == film.shape[2] % 2 == 0
+    assert film.shape[1] > 240
+    changes = np.abs(np.diff(film, axis=0)).sum(axis=(0, 3)) > 0
+    rows, columns = np.flatnonzero(changes.any(axis=1)), np.flatnonzero(changes.any(axis=0))
+    assert np.ptp(rows) / np.ptp(columns) == pytest.approx(12 / 10, abs=0.02)
+    middle = (rows[0] + rows[-1]) // 2, (columns[0] + columns[-1]) // 2
+    quarters = [
+        film[number, slice(rows[0] + 9, middle[0] - 9) if number < 2 else slice(middle[0] + 9, rows[-1] - 9),
+             slice(columns[0] + 9, middle[1] - 9) if number % 2 == 0 else slice(middle[1] + 9, columns[-1] - 9)]
+        for number in range(4)
+    ]  # fmt: skip
+    brightness = [quarter.sum(axis=-1).mean() for quarter in quarters]
+    assert np.all(np.diff(brightness) < -5)
+    assert brightness[-1] > 200
+
+
+def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
+    still = [np.zeros((12, 10))] * 3
+    timed = frames(movie(still, "zx", times=[0.1, 0.2, 0.3], title="scan"))
+    plain = frames(movie(still, "zx", title="scan"))
+    # Only the time changes, which is above the image.
+    changes = np.abs(np.diff(timed, axis=0)).sum(axis=(0, 3)) > 0
+    assert 0 < np.flatnonzero(changes.any(axis=1))[-1] < 40
+    # Equal images are one image that is shown for longer.
+    assert len(plain) == 1
+    assert max(np.unique(column).size for column in timed[0].sum(axis=-1).T) > 100
+
+
+@pytest.mark.parametrize(
+    ("times", "settings", "expected"),
+    [
+        ([0.0, 0.1, 0.2, 0.25], {}, [100] * 4),
+        ([0.0, 4.0, 8.0, 12.0], {}, [4000] * 4),
+        ([0.0, 0.01, 0.02, 0.03], {}, [20] * 2),
+        ([0.0, 40.0, 80.0, 120.0], {"time_unit": "frames"}, [100] * 4),
+        (None, {}, [100] * 4),
+        ([7.0], {}, [100]),
+        # Slower and faster than any player shows.
+        ([0.0, 6000.0, 12000.0], {}, [10000] * 3),
+    ],
+)
+def test_a_film_plays_in_real_time(times, settings, expected):
+    images = [np.full((12, 10), -3.0 * number) for number in range(len(times or range(4)))]
+    film = movie(images, "zx", times=times, **settings)
+    found = delays_ms(film)
+    assert found == expected or (len(expected) == 1 and len(found) == 1)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_title_with_unprintable_letters_is_drawn():
+    assert movie(list(IMAGES), "zxy", title="a\x1b[31m\n$x$\udcff 雪", times=[1.0, 2.0, 3.0]).startswith(
+        b"GIF89a"
+    )
