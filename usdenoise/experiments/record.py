@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
-from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.acquisition import Acquisition
 
 
@@ -31,7 +30,7 @@ class Curve:
     """
 
     label: str
-    x: Numbers
+    x: NDArray[np.floating]
     errors: NDArray[np.float64]
 
     @property

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.linalg.array_library import Numbers, namespace
+from usdenoise.linalg.array_library import Entry, Numbers, namespace
 
 ATTRIBUTES = ("volume_acquisition_reference", "volume_acquisition_duration")
 """Attributes of a time axis that an output carries on: to which moment of a frame its time belongs, and how long it is."""
@@ -131,7 +131,7 @@ def canonical_axes(axes: str) -> str:
     return "".join(letter for letter in SPATIAL_LETTERS + "t" if letter in axes)
 
 
-def in_axes(values: Numbers, axes: str, order: str) -> Numbers:
+def in_axes(values: NDArray[Entry], axes: str, order: str) -> NDArray[Entry]:
     """Return a view of an array with axes `axes`, its axes in the order of the letters `order`."""
     return values.transpose([axes.index(letter) for letter in order])
 
