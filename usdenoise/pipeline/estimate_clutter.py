@@ -1,14 +1,12 @@
 """The estimate of the clutter of a recording: a spatial subspace, a cutoff and the noise level.
 
 Every command estimates with :func:`estimate_clutter`: `run` from all frames of an acquisition, a session from a sample of
-the frames of its blocks. The cutoff of both is raised by one rule, :func:`first_without_leak`.
+the frames of its blocks. scan_clutter.py has the rule by which the cutoff of both is raised.
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +25,7 @@ from usdenoise.clutter.bad_pixels import (
     share_of_noise,
     standing_out,
 )
-from usdenoise.clutter.clutter_cutoff import Band, CutoffCertainty, CutoffChoice, choose_low_cutoff
+from usdenoise.clutter.clutter_cutoff import Band, CutoffChoice, choose_low_cutoff
 from usdenoise.clutter.similarity import DOMINANT, dominance, noise_energy
 from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
@@ -47,8 +45,6 @@ from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Recording, map_chunks
 from usdenoise.stack.sampling import PixelSample
 
-Tried = TypeVar("Tried")
-
 BAD_PIXEL_ROUNDS, AT_ONCE = 3, 0.01
 """Largest number of estimates that are repeated, each without the bad pixels that the one before showed, and power over the
 noisiest one from which pixels are found at once."""
@@ -65,11 +61,6 @@ COMPONENTS_BEYOND_CUTOFF = 8
 
 FITTED_ENTRIES = 1 << 24
 """Entries of the normal matrices of pixels with unobserved entries that are held together."""
-
-MORE, SUFFICIENT_CUTOFFS, FAR_BELOW = 1.12, 2, 0.5
-"""How much the cutoff is raised at a time, and consecutive cutoffs without too much leaked tissue of which the first is
-chosen. In a session whose tissue stretched, 9 components left a share of 0.39 of the tissue, 8 and 11 left 0.52 and 0.62,
-and 129 were needed. A share below half of the bound is enough by itself: in eleven sessions the next cutoff left less."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +359,7 @@ def _estimated(
     )
     singular_values = np.append(model.singular_values, np.minimum(remaining, model.singular_values[-1]))
     if only_clutter and not is_sample:
-        model = model.truncated(_needed(band.low, model.rank))
+        model = model.truncated(needed_components(band.low, model.rank))
     return ClutterEstimate(
         model=model,
         singular_values=singular_values,
@@ -524,63 +515,7 @@ def nonzero_counts(chunk: Chunk) -> NDArray[np.intp]:
     return to_host(namespace(x).count_nonzero(x, axis=0))
 
 
-def with_cutoff(
-    recording: Recording, executor: Executor, found: ClutterEstimate, low: int, why: str
-) -> ClutterEstimate:
-    """Return an estimate of which the residual is kept, with a higher cutoff and the reason for it in words."""
-    rank = len(found.singular_values)
-    first = found.cutoff.sentence.partition("; raised")[0]
-    choice = replace(
-        found.cutoff,
-        low=low,
-        sentence=f"{first}; raised to {low} {why}",
-        certainty=CutoffCertainty.UNSURE,
-    )
-    found = replace(found, band=Band(low, rank, True), cutoff=choice)
-    return with_components(recording, executor, found, _needed(low, rank))
-
-
-def with_components(
-    recording: Recording, executor: Executor, found: ClutterEstimate, count: int
-) -> ClutterEstimate:
-    """Return an estimate whose model has at least `count` components, fitted to all pixels."""
-    if found.model.rank >= count:
-        return found
-    model = fit_all_pixels(
-        recording, executor, found.inspection, found.grid, found.excluded, found.estimate, count
-    )
-    return replace(found, model=model)
-
-
-def raised_cutoffs(low: int, highest: int) -> Iterator[int]:
-    """Yield a cutoff, and ever higher ones up to the highest."""
-    yield low
-    while low < highest:
-        low = min(math.ceil(MORE * low), highest)
-        yield low
-
-
-def first_without_leak(tried: Iterable[tuple[Tried, float]], most: float) -> Tried:
-    """Return the first of two consecutive cutoffs that leave little tissue, or the last cutoff if there are none.
-
-    The one rule by which the cutoffs of scans and of sessions are raised; they are never lowered.
-
-    Parameters
-    ----------
-    tried : iterable of (anything, float)
-        Ever higher cutoffs, and the share of leaked tissue that each of them leaves in the power above the noise.
-    most : float
-        Largest share that is little.
-    """
-    sufficient: list[Tried] = []
-    for candidate, share in tried:
-        sufficient = [] if share > most else [*sufficient, candidate]
-        if len(sufficient) == SUFFICIENT_CUTOFFS or share <= FAR_BELOW * most:
-            break
-    return sufficient[0] if sufficient else candidate
-
-
-def _needed(low: int, rank: int) -> int:
+def needed_components(low: int, rank: int) -> int:
     """Return how many components a filter needs that keeps the residual."""
     return min(low + COMPONENTS_BEYOND_CUTOFF, rank)
 

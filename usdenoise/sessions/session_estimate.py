@@ -14,18 +14,17 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import interpolated
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
-from usdenoise.pipeline.estimate_clutter import (
-    ClutterEstimate,
-    estimate_clutter,
-    first_without_leak,
-    raised_cutoffs,
-    with_cutoff,
-)
+from usdenoise.pipeline.estimate_clutter import ClutterEstimate, estimate_clutter
 from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.fit_result import FitResult, fit_result
 from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Recording
-from usdenoise.pipeline.scan_clutter import components_only
+from usdenoise.pipeline.scan_clutter import (
+    components_only,
+    first_without_leak,
+    raised_cutoffs,
+    with_cutoff,
+)
 from usdenoise.pipeline.series import Series
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
 from usdenoise.sessions.measured_block import MeasuredBlock, measure_blocks
