@@ -63,11 +63,10 @@ def test_a_file_of_an_input_that_changes_while_it_is_read(
 ) -> None:
     write, name = WRITERS[kind]
     path = write(tmp_path)
-    # The first one reads a stack whole, the other one a block of a session.
-    for place, reading in ((open_input, "read_stack"), (open_input.Input, "read_chunk")):
-        monkeypatch.setattr(
-            place, reading, changed_afterwards(getattr(place, reading), change, tmp_path / name)
-        )
+    # It reads a stack whole, and a block of a session.
+    monkeypatch.setattr(
+        open_input, "read_frames", changed_afterwards(open_input.read_frames, change, tmp_path / name)
+    )
     command = ("session", "--window", 8, "--low-cutoff", 0) if window else ("run", *QUICK)
     refused(
         cli(*command, path, "-o", tmp_path / "out"),

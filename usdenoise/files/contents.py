@@ -321,7 +321,9 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
                 continue
             pair_name = f"{group}/{whole}".lstrip("/") if whole else group or "iq"
             norm = arrays.get(by_lower.get(f"{group}/normValue_{whole or 'IQ'}".lower().lstrip("/"), ""))
-            factor = 1.0 if norm is None or math.prod(norm.shape) != 1 else float(everything(norm).item())
+            factor = (
+                1.0 if norm is None or math.prod(norm.shape) != 1 else float(everything(norm).real.item())
+            )
             layout = f"{last} and {partner.rpartition('/')[2]}"
             layout += f" times {factor:g}" if factor != 1 else ""
             if pair_name in arrays:

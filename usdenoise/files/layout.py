@@ -7,25 +7,26 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OutputError
-from usdenoise.files.stored import Index, StoredArray, n_selected
-from usdenoise.linalg.tall_matrices import slices_of
+from usdenoise.files.stored import Dtype, Index, Numbers, StoredArray, n_selected
+from usdenoise.linalg.tall_matrices import row_blocks
 from usdenoise.pipeline.recording import chunk_edges
 from usdenoise.stack.arrays import checked_conversion
-from usdenoise.stack.geometry import canonical_axes, check_axes
+from usdenoise.stack.geometry import canonical_axes
 
 _ZEROS_BYTES = 1 << 22
 """Bytes that are written at a time where a file cannot be made long otherwise."""
 
 
-def scratch_array(folder: Path, shape: Sequence[int], dtype: np.dtype[Any]) -> NDArray[Any]:
+def scratch_array(folder: Path, shape: Sequence[int], dtype: Dtype) -> Numbers:
     """Return an array in a temporary file, which is gone when the array is, however the process ends.
 
     Its whole size is taken on the disk at once: a write into a mapped file on a full disk would end the process.
@@ -88,7 +89,7 @@ CHUNK_BYTES = 1 << 20
 """Size of a chunk of a stored stack: the default size of the chunk cache of HDF5 1.x."""
 
 
-def storage_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def storage_dtype(dtype: Dtype) -> Dtype:
     """Return the type for values of a stored type: float32 for integers and half floats, otherwise the same.
 
     The byte order becomes the native one.
@@ -135,15 +136,34 @@ def frame_slice(frames: slice | None, n_frames: int) -> slice:
     return slice(start, stop, step)
 
 
-def read_stack(
+@dataclass(frozen=True)
+class Slab:
+    """A part of the selected entries of a stored array, which is read at once.
+
+    Attributes
+    ----------
+    index : Index
+        Its entries in the file.
+    target : Index
+        Its entries in the selection.
+    kept : tuple of slice or array, or None
+        Index of the selected ones among the entries that are read; None (the default) for all of them.
+    """
+
+    index: Index
+    target: Index
+    kept: tuple[slice | NDArray[np.intp], ...] | None = None
+
+
+def read_frames(
     stored: StoredArray,
     axes: str,
-    frames: slice | None,
-    dtype: np.dtype[Any],
+    frames: slice | NDArray[np.intp],
+    dtype: Dtype,
     name: str = "iq",
     on_part: Callable[[int, int], None] | None = None,
-) -> NDArray[Any]:
-    """Read a stack into memory slab by slab, with pixels in the order z, x, y.
+) -> Numbers:
+    """Read frames into memory slab by slab, with pixels in the order z, x, y.
 
     Parameters
     ----------
@@ -151,8 +171,9 @@ def read_stack(
         The stack in its file.
     axes : str
         Axis letters of the stack, in the file's order.
-    frames : slice or None
-        Frames to read, counted from 0; None reads all.
+    frames : slice, or (n,) array of int
+        The frames: start, stop and a positive step, or increasing numbers. Frames between the numbers are read only if the
+        file has them in the same chunks, or in pixel order.
     dtype : numpy.dtype
         Type of the values that are returned.
     name : str
@@ -163,48 +184,56 @@ def read_stack(
     Returns
     -------
     array of 3 or 4 axes in the order of `axes`
-        The selected frames, a view of memory with frame after frame, or pixel after pixel if time is the fastest axis of
-        the file.
+        The frames, a view of memory with frame after frame; or with pixel after pixel if `frames` is a slice, and time is
+        the fastest axis of the file.
 
     Raises
     ------
     InputError
-        If `axes` does not fit the stack, if fewer than two frames are selected, or if a finite value is beyond the
-        range of `dtype`.
+        If a finite value is beyond the range of `dtype`.
     """
-    picked = _picked(stored, axes, frames)
     order = [axes.index(letter) for letter in canonical_axes(axes)]
-    if stored.order[-1] != order[-1]:
-        order = [order[-1], *order[:-1]]
-    whole = np.empty([n_selected(picked[axis]) for axis in order], dtype)
-    stack = whole.transpose(np.argsort(order))
+    time = order[-1]
+    if stored.order[-1] != time or not isinstance(frames, slice):
+        order = [time, *order[:-1]]
+    shape = [*stored.shape]
+    shape[time] = n_selected(frames) if isinstance(frames, slice) else len(frames)
+    stack = np.empty([shape[axis] for axis in order], dtype).transpose(np.argsort(order))
 
-    def copy_slab(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
-        with checked_conversion(slab, dtype, name):
-            copy_by_lines(np.moveaxis(stack[target], stored.slow, 0), np.moveaxis(slab, stored.slow, 0))
+    def copy(target: Index, values: Numbers) -> None:
+        to = stack[target]
+        if np.array_equal(np.argsort(to.strides), np.argsort(values.strides)):
+            to[...] = values
+            return
+        to, values = np.moveaxis(to, stored.slow, 0), np.moveaxis(values, stored.slow, 0)
+        # Line by line along the second axis. If the memory orders differ, this is several times faster than one assignment,
+        # because a part of a line of each fits into the cache.
+        for part in row_blocks(len(to), _COPIED_TOGETHER):
+            for line in range(to.shape[1]):
+                to[part, line] = values[part, line]
 
-    def fill(index: Index, target: tuple[slice, ...]) -> bool:
-        return stored.read_into(index, stack[target])
+    def fill(slab: Slab) -> bool:
+        return slab.kept is None and stored.read_into(slab.index, stack[slab.target])
 
-    _place_slabs(stored, _slabs_of(stored, axes, picked, dtype), copy_slab, dtype.itemsize, on_part, fill)
+    _place_slabs(stored, _slabs_of(stored, axes, frames, dtype), dtype, name, copy, on_part, fill)
     return stack
 
 
 def read_lines(
     stored: StoredArray,
     axes: str,
-    frames: slice | None,
-    dtype: np.dtype[Any],
+    frames: slice,
+    dtype: Dtype,
     name: str,
     scratch: Path,
     on_part: Callable[[int, int], None] | None = None,
-) -> NDArray[Any]:
+) -> Numbers:
     """Read a stack into a temporary file, one chunk of frames after the other, each pixel after pixel.
 
     Parameters
     ----------
     stored, axes, frames, dtype, name, on_part
-        As for :func:`read_stack`.
+        As for :func:`read_frames`.
     scratch : Path
         Folder of the temporary file.
 
@@ -216,26 +245,24 @@ def read_lines(
     Raises
     ------
     InputError
-        As for :func:`read_stack`.
+        As for :func:`read_frames`.
     OutputError
         If the disk has no room for the temporary file.
     """
-    picked = _picked(stored, axes, frames)
     order = [axes.index(letter) for letter in "t" + canonical_axes(axes)[:-1]]
-    whole = scratch_array(scratch, [n_selected(picked[axis]) for axis in order], dtype)
+    whole = scratch_array(scratch, [n_selected(frames), *(stored.shape[axis] for axis in order[1:])], dtype)
     chunks = chunks_of_lines(whole)
 
-    def copy_slab(target: tuple[slice, ...], slab: NDArray[Any]) -> None:
-        with checked_conversion(slab, dtype, name):
-            _place_lines(chunks, [target[axis] for axis in order], slab.transpose(order))
+    def copy(target: Index, values: Numbers) -> None:
+        along, *pixels = (target[axis] for axis in order)
+        for start, chunk in chunks:
+            first, last = max(start, along.start), min(start + chunk.shape[-1], along.stop)
+            if first < last:
+                part = values.transpose(order)[first - along.start : last - along.start]
+                chunk[(*pixels, slice(first - start, last - start))] = np.moveaxis(part, 0, -1)
 
-    _place_slabs(stored, _slabs_of(stored, axes, picked, dtype), copy_slab, dtype.itemsize, on_part)
+    _place_slabs(stored, _slabs_of(stored, axes, frames, dtype), dtype, name, copy, on_part)
     return whole
-
-
-def chunk_frames(stored: StoredArray, time: int) -> int:
-    """Return the length of the chunks along time; 1 if there are no chunks."""
-    return 1 if stored.chunks is None else stored.chunks[time]
 
 
 def is_in_frame_order(stored: StoredArray, time: int) -> bool:
@@ -249,98 +276,71 @@ def is_in_frame_order(stored: StoredArray, time: int) -> bool:
     return entries * stored.dtype.itemsize <= CHUNK_ROW_BYTES
 
 
-def read_frames(
-    stored: StoredArray, axes: str, numbers: NDArray[np.intp], dtype: np.dtype[Any], name: str
-) -> NDArray[Any]:
-    """Read a few frames. Frames between them are read only if the file has them in the same chunks, or in pixel order.
-
-    Parameters
-    ----------
-    stored, axes, dtype, name
-        As for :func:`read_stack`.
-    numbers : (n,) array of int
-        Numbers of the frames, increasing.
-
-    Returns
-    -------
-    (n, n_pixels) array, C-contiguous
-        The frames, pixels in the order z, x, y.
-
-    Raises
-    ------
-    InputError
-        If a finite value is beyond the range of `dtype`.
-    """
-    order = [axes.index(letter) for letter in "t" + canonical_axes(axes)[:-1]]
-    rows = np.empty((len(numbers), *(stored.shape[axis] for axis in order[1:])), dtype)
-    stack, time = rows.transpose(np.argsort(order)), order[0]
-    slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, SLAB_BYTES // dtype.itemsize)
-    gaps = np.diff(numbers // chunk_frames(stored, time)) > 1
+def _slabs_of(stored: StoredArray, axes: str, frames: slice | NDArray[np.intp], dtype: Dtype) -> list[Slab]:
+    """Return the slabs of frames, given as for :func:`read_frames`."""
+    time = axes.index("t")
+    whole = [slice(0, n, 1) for n in stored.shape]
+    length = stored.chunk_length(time)
+    first, stop = (frames.start, frames.stop) if isinstance(frames, slice) else (frames[0], frames[-1] + 1)
+    spanned = [*stored.shape]
+    spanned[time] = int(-(-stop // length) - first // length) * length
+    # As large as the slabs of a file with frames in order, of which a few are held at a time.
+    shape = slab_shape(spanned, stored.chunks or stored.slow, axes, SLAB_BYTES // dtype.itemsize)
+    if isinstance(frames, slice):
+        whole[time] = frames
+        return [Slab(*each) for each in slabs(whole, shape)]
+    found = []
+    gaps = np.diff(frames // length) > 1
     # In pixel order a frame is spread over the whole file, which is read once then.
     cuts = (np.flatnonzero(gaps) + 1).tolist() if is_in_frame_order(stored, time) else []
-    for first, last in pairwise([0, *cuts, len(numbers)]):
-        picked = [slice(0, n, 1) for n in stored.shape]
-        picked[time] = slice(int(numbers[first]), int(numbers[last - 1]) + 1, 1)
-        for index, target in slabs(picked, slab):
-            in_target = slice(*np.searchsorted(numbers, [index[time].start, index[time].stop]).tolist())
-            if in_target.start == in_target.stop:
-                continue
-            target_slices = (*target[:time], in_target, *target[time + 1 :])
-            values = stored.read(index)
-            with checked_conversion(values, dtype, name):
-                stack[target_slices] = values.take(numbers[in_target] - index[time].start, axis=time)
-    return rows.reshape(len(numbers), -1)
-
-
-def _picked(stored: StoredArray, axes: str, frames: slice | None) -> list[slice]:
-    """Return the selected entries along each axis."""
-    check_axes(axes, stored.shape)
-    time = axes.index("t")
-    picked = [slice(0, n, 1) for n in stored.shape]
-    picked[time] = frame_slice(frames, stored.shape[time])
-    return picked
-
-
-def _slabs_of(
-    stored: StoredArray, axes: str, picked: list[slice], dtype: np.dtype[Any]
-) -> list[tuple[Index, tuple[slice, ...]]]:
-    """Return the slabs of a selection: the index in the file, and the index in the selection."""
-    # As large as the slabs of a file with frames in order, of which a few are held at a time.
-    slab = slab_shape(stored.shape, stored.chunks or stored.slow, axes, SLAB_BYTES // dtype.itemsize)
-    return list(slabs(picked, slab))
+    for first, last in pairwise([0, *cuts, len(frames)]):
+        whole[time] = slice(int(frames[first]), int(frames[last - 1]) + 1, 1)
+        for index, target in slabs(whole, shape):
+            start, stop = np.searchsorted(frames, [index[time].start, index[time].stop]).tolist()
+            if start < stop:
+                in_target = (*target[:time], slice(start, stop), *target[time + 1 :])
+                kept = (*[slice(None)] * time, frames[start:stop] - index[time].start)
+                found.append(Slab(index, in_target, kept))
+    return found
 
 
 def _place_slabs(
     stored: StoredArray,
-    parts: list[tuple[Index, tuple[slice, ...]]],
-    copy_slab: Callable[[tuple[slice, ...], NDArray[Any]], None],
-    itemsize: int,
+    parts: list[Slab],
+    dtype: Dtype,
+    name: str,
+    copy: Callable[[Index, Numbers], None],
     on_part: Callable[[int, int], None] | None,
-    fill: Callable[[Index, tuple[slice, ...]], bool] = lambda index, target: False,
+    fill: Callable[[Slab], bool] = lambda slab: False,
 ) -> None:
     """Read slabs and copy them to their targets; `fill` may read a slab into its target, and returns whether it did."""
+
+    def place(slab: Slab, values: Numbers) -> None:
+        with checked_conversion(values, dtype, name):
+            copy(slab.target, values if slab.kept is None else values[slab.kept])
+
     # A thread in the background copies one slab while the next one is read.
     with ThreadPoolExecutor(1) as background:
         placed: Future[None] | None = None
-        done, sizes = 0, [itemsize * math.prod(map(n_selected, target)) for _, target in parts]
-        for number, (index, target) in enumerate(parts, 1):
-            values = None if fill(index, target) else stored.read(index)
-            done += sizes[number - 1]
+        done, sizes = 0, [dtype.itemsize * math.prod(map(n_selected, slab.target)) for slab in parts]
+        for slab, size in zip(parts, sizes, strict=True):
+            values = None if fill(slab) else stored.read(slab.index)
+            done += size
             if on_part is not None:
                 on_part(done, sum(sizes))
             if values is None:
                 continue
             if placed is not None:
                 placed.result()
-            if number < len(parts):
+            if slab is not parts[-1]:
                 # np.errstate is part of the context: the thread ignores the same warnings as its caller.
-                placed = background.submit(copy_context().run, copy_slab, target, values)
+                placed = background.submit(copy_context().run, place, slab, values)
             else:
                 # Starting a thread takes longer than copying a few frames.
-                copy_slab(target, values)
+                place(slab, values)
 
 
-def chunks_of_lines(whole: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
+def chunks_of_lines(whole: Numbers) -> list[tuple[int, Numbers]]:
     """Return the first frame of each chunk, and its memory as (pixels along each axis..., frames).
 
     A slab of pixels in all frames is one long piece of each chunk, and a short piece of each frame: from a file in pixel
@@ -348,16 +348,6 @@ def chunks_of_lines(whole: NDArray[Any]) -> list[tuple[int, NDArray[Any]]]:
     """
     edges = chunk_edges(len(whole), math.prod(whole.shape[1:])).tolist()
     return [(start, whole[start:stop].reshape(*whole.shape[1:], -1)) for start, stop in pairwise(edges)]
-
-
-def _place_lines(chunks: list[tuple[int, NDArray[Any]]], target: list[slice], slab: NDArray[Any]) -> None:
-    """Copy a slab, frames first, to its position in the chunks."""
-    frames, *pixels = target
-    for start, chunk in chunks:
-        first, last = max(start, frames.start), min(start + chunk.shape[-1], frames.stop)
-        if first < last:
-            part = np.moveaxis(slab[first - frames.start : last - frames.start], 0, -1)
-            chunk[(*pixels, slice(first - start, last - start))] = part
 
 
 def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, most: int) -> tuple[int, ...]:
@@ -387,7 +377,7 @@ def slab_shape(shape: Sequence[int], chunks: Sequence[int] | int, axes: str, mos
     return tuple(slab)
 
 
-def slabs(picked: Sequence[slice], slab: Sequence[int]) -> Iterator[tuple[Index, tuple[slice, ...]]]:
+def slabs(picked: Sequence[slice], slab: Sequence[int]) -> Iterator[tuple[Index, Index]]:
     """Yield the parts of a selection slab by slab: the index in the file, and the index in the selection.
 
     Parameters
@@ -412,22 +402,6 @@ def slabs(picked: Sequence[slice], slab: Sequence[int]) -> Iterator[tuple[Index,
 
     for slab_ranges in product(*(list(parts(*each)) for each in zip(picked, slab, strict=True))):
         yield tuple(index for index, _ in slab_ranges), tuple(target for _, target in slab_ranges)
-
-
-def copy_by_lines(target: NDArray[Any], source: NDArray[Any]) -> None:
-    """Copy an array line by line along its second axis, a part of the first axis at a time.
-
-    If the two arrays have different memory orders, this is several times faster than one assignment, because
-    a part of a line of each fits into the cache.
-
-    Parameters
-    ----------
-    target, source : arrays of the same shape, with at least two axes
-        Destination and origin of the values, which are converted to the type of `target`.
-    """
-    for part in slices_of(len(target), _COPIED_TOGETHER):
-        for line in range(target.shape[1]):
-            target[part, line] = source[part, line]
 
 
 def chunk_shape(shape: tuple[int, ...], axes: str, itemsize: int) -> tuple[int, ...]:

@@ -32,8 +32,8 @@ from usdenoise.files.stored import (
     concatenated,
     from_array,
     loaded_when_read,
+    rearranged,
     reversed_axes,
-    with_last_axis,
     without_axes,
 )
 from usdenoise.options.job_options import ReadOptions
@@ -127,7 +127,7 @@ def blocks(arrays: Sequence[StoredArray]) -> StoredArray | None:
     plain = [_without_single(array) for array in arrays]
     if any(len(array.shape) == 2 and min(array.shape) == 1 for array in plain):
         return None
-    frames_of = [with_last_axis(array) if len(array.shape) == 2 else array for array in plain]
+    frames_of = [rearranged(array, (0, 1, None)) if len(array.shape) == 2 else array for array in plain]
     if len({array.shape[:-1] for array in frames_of}) != 1 or len(frames_of[0].shape) < 3:
         return None
     return concatenated(frames_of, -1)

@@ -50,7 +50,11 @@ def open_npy(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
         _mapped(path)
         # Mapped anew for each slab: pages that were read through a map count as memory of this process.
         array = StoredArray(
-            shape, dtype, lambda index: np.array(_mapped(path)[index]), len(shape) - 1 if is_fortran else 0
+            shape,
+            dtype,
+            lambda index: np.array(_mapped(path)[index]),
+            slow=len(shape) - 1 if is_fortran else 0,
+            fill=lambda index, out: np.copyto(out, _mapped(path)[index]),
         )
         stack = arranged("iq", array, read_options.n_axes)
     yield Contents("NumPy .npy", () if stack is None else (stack,), {"iq": _in_words(shape, dtype)})

@@ -15,21 +15,13 @@ from usdenoise.errors import InputError, OptionError, check_path
 from usdenoise.files.contents import READ_WHOLE, Contents, Stack, check_not_power, choose, guard, readable
 from usdenoise.files.file_state import check_unchanged, file_state, sha256
 from usdenoise.files.known_formats import opener
-from usdenoise.files.layout import (
-    chunk_frames,
-    frame_slice,
-    is_in_frame_order,
-    read_frames,
-    read_lines,
-    read_stack,
-    storage_dtype,
-)
-from usdenoise.files.stored import StoredArray, complex_dtype
+from usdenoise.files.layout import frame_slice, is_in_frame_order, read_frames, read_lines, storage_dtype
+from usdenoise.files.stored import Dtype, Numbers, StoredArray, n_selected
 from usdenoise.frames.data_checks import guess_axes, time_is_last
 from usdenoise.options.job_options import ReadOptions, reading_options
-from usdenoise.pipeline.recording import ArrayFrames
+from usdenoise.pipeline.recording import STORAGE
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.geometry import Geometry, check_axes, check_order, shape_text
+from usdenoise.stack.geometry import Geometry, as_frames, check_axes, check_order, shape_text
 from usdenoise.stack.labels import FROM_TIMES, frame_rate
 from usdenoise.stack.metadata import (
     Metadata,
@@ -221,7 +213,9 @@ class Input:
         self.stack, self.metadata = pick(contents, path, read_options)
         stored = self.stack.array
         self.axes: str = self.metadata.values["axes"]
-        self.dtype = _kept_dtype(stored.dtype, precision)
+        self.dtype: Dtype = storage_dtype(stored.dtype)
+        if precision is not None:
+            self.dtype = np.dtype(STORAGE[precision, stored.dtype.kind == "c"])
         time = self._time = self.axes.index("t")
         self.frames = self.stack.frames
         self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
@@ -272,31 +266,36 @@ class Input:
         on_part : callable, optional
             Called with the number of bytes that are read, and of all frames to read.
         """
-        last = self.n_frames if stop is None else stop
-        self._frames_read += last - start
-        file_frames = self._in_file(start, last)
-        iq = read_stack(self.stack.array, self.axes, file_frames, self.dtype, self.stack.name, on_part)
-        return Acquisition.of(self._geometry_of(file_frames), iq)
+        frames = self._in_file(start, self.n_frames if stop is None else stop)
+        return Acquisition.of(self._geometry_of(frames), self._read(frames, self.dtype, on_part))
 
-    def read_lines(self, scratch: Path, on_part: Callable[[int, int], None] | None = None) -> NDArray[Any]:
+    def read_lines(self, scratch: Path, on_part: Callable[[int, int], None] | None = None) -> Numbers:
         """Read the selected frames into a temporary file, see :func:`usdenoise.files.layout.read_lines`."""
         self._frames_read += self.n_frames
-        stored, name = self.stack.array, self.stack.name
-        return read_lines(
-            stored, self.axes, self._in_file(0, self.n_frames), self.dtype, name, scratch, on_part
-        )
+        stored, frames = self.stack.array, self._in_file(0, self.n_frames)
+        return read_lines(stored, self.axes, frames, self.dtype, self.stack.name, scratch, on_part)
+
+    def _read(
+        self,
+        frames: slice | NDArray[np.intp],
+        dtype: Dtype | None,
+        on_part: Callable[[int, int], None] | None = None,
+    ) -> Numbers:
+        """Return frames by their numbers in the file, axes in its order."""
+        self._frames_read += n_selected(frames) if isinstance(frames, slice) else len(frames)
+        return read_frames(self.stack.array, self.axes, frames, dtype or self.dtype, self.stack.name, on_part)
 
     @property
     def chunk_frames(self) -> int:
         """Length of the chunks of the file along time; 1 if there are none."""
-        return chunk_frames(self.stack.array, self._time)
+        return self.stack.array.chunk_length(self._time)
 
     @property
     def is_in_frame_order(self) -> bool:
         """Whether blocks of frames can be read one after the other without reading anything twice."""
         return self.is_read_whole or is_in_frame_order(self.stack.array, self._time)
 
-    def read_chunk(self, start: int, stop: int, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+    def read_chunk(self, start: int, stop: int, dtype: Dtype | None = None) -> Numbers:
         """Read the selected frames [start, stop) as a chunk.
 
         Parameters
@@ -312,15 +311,10 @@ class Input:
             The frames, pixels in the order z, x, y; C-contiguous, or Fortran-contiguous if time is the fastest axis of the
             file.
         """
-        self._frames_read += stop - start
-        stored = self.stack.array
-        index = [slice(0, n, 1) for n in stored.shape]
-        index[self._time] = self._in_file(start, stop)
-        values = stored.read(tuple(index))
-        frames: NDArray[Any] = ArrayFrames(values, self.axes, dtype or self.dtype, self.stack.name).read()
+        frames: Numbers = as_frames(self._read(self._in_file(start, stop), dtype), self.axes)
         return frames
 
-    def pick(self, numbers: NDArray[np.intp], dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+    def pick(self, numbers: NDArray[np.intp], dtype: Dtype | None = None) -> Numbers:
         """Read a few of the selected frames as a chunk.
 
         Parameters
@@ -330,9 +324,9 @@ class Input:
         dtype : numpy.dtype, optional
             Type of the values; by default the same as in :meth:`read`.
         """
-        self._frames_read += len(numbers)
         in_file = self.frames.start + np.asarray(numbers, np.intp) * self.frames.step
-        return read_frames(self.stack.array, self.axes, in_file, dtype or self.dtype, self.stack.name)
+        frames: Numbers = as_frames(self._read(in_file, dtype), self.axes)
+        return frames
 
     def _in_file(self, start: int, stop: int) -> slice:
         """Return the selected frames [start, stop) in the numbers of the file."""
@@ -455,7 +449,7 @@ def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:
             return not np.nan_to_num(array.read(tuple(index))).any()
 
         stop = int(numbers[-1]) + 1
-        length = chunk_frames(array, time)
+        length = array.chunk_length(time)
         last_chunk = range((stop - 1) // length * length, stop)
         is_written[last_chunk.start + bisect_left(last_chunk, True, key=is_empty) :] = False
         numbers = np.flatnonzero(is_written)
@@ -503,17 +497,10 @@ def _with_times(metadata: Metadata, n_frames: int, frames: slice) -> Metadata:
     return replace(metadata, values=values, sources=sources, coordinates=coordinates, ignored=ignored)
 
 
-def _middle(stored: StoredArray) -> NDArray[Any]:
+def _middle(stored: StoredArray) -> Numbers:
     """Return the values in the middle of a stack, by which its axis of time is recognised."""
     most = SAMPLED[len(stored.shape)]
     starts = [max(n - most, 0) // 2 for n in stored.shape]
     return stored.read(
         tuple(slice(start, min(start + most, n), 1) for start, n in zip(starts, stored.shape, strict=True))
     )
-
-
-def _kept_dtype(stored: np.dtype[Any], precision: str | None) -> np.dtype[Any]:
-    if precision is None:
-        return storage_dtype(stored)
-    real = np.dtype(np.float64 if precision == "double" else np.float32)
-    return complex_dtype(real) if stored.kind == "c" else real

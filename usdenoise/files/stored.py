@@ -7,10 +7,17 @@ a slab of the result is read, only the slabs of the parts that it needs are read
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Numbers = NDArray[np.number]
+"""Values of a stored array: real or complex."""
+
+Dtype = np.dtype[np.number]
+
+Written = tuple[NDArray[np.bool_], ...]
+"""For each axis, which of its entries a file holds in full."""
 
 Index = tuple[slice, ...]
 """One slice for each axis, with bounds within the shape and a positive step."""
@@ -40,16 +47,20 @@ class StoredArray:
     """
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    read: Callable[[Index], NDArray[Any]]
+    dtype: Dtype
+    read: Callable[[Index], Numbers]
     slow: int = 0
     chunks: tuple[int, ...] | None = None
-    fill: Callable[[Index, NDArray[Any]], None] | None = None
-    written: Callable[[], tuple[NDArray[np.bool_], ...]] | None = None
+    fill: Callable[[Index, Numbers], None] | None = None
+    written: Callable[[], Written] | None = None
 
-    def written_entries(self) -> tuple[NDArray[np.bool_], ...]:
+    def written_entries(self) -> Written:
         """Return for each axis which of its entries the file holds in full."""
         return tuple(np.ones(n, bool) for n in self.shape) if self.written is None else self.written()
+
+    def chunk_length(self, axis: int) -> int:
+        """Return the length of the chunks along an axis; 1 if there are no chunks."""
+        return 1 if self.chunks is None else self.chunks[axis]
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -57,7 +68,7 @@ class StoredArray:
         others = [axis for axis in range(len(self.shape)) if axis != self.slow]
         return (self.slow, *(reversed(others) if self.slow == len(self.shape) - 1 else others))
 
-    def read_into(self, index: Index, out: NDArray[Any]) -> bool:
+    def read_into(self, index: Index, out: Numbers) -> bool:
         """Read values straight into an array if it has the type and the memory order of the file; return whether it has."""
         if self.fill is None or out.dtype != self.dtype or not out.transpose(self.order).flags.c_contiguous:
             return False
@@ -65,13 +76,13 @@ class StoredArray:
         return True
 
 
-def complex_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def complex_dtype(dtype: Dtype) -> np.dtype[np.complexfloating]:
     """Return the type of complex numbers whose parts are of `dtype`; for integers and half floats complex64."""
     narrow = dtype.kind in "iu" or dtype == np.float16
     return np.dtype(np.complex64 if narrow else np.result_type(dtype, np.complex64))
 
 
-def from_array(values: NDArray[Any]) -> StoredArray:
+def from_array(values: Numbers) -> StoredArray:
     """Return an array in memory as a stored array."""
     fortran = values.flags.f_contiguous and not values.flags.c_contiguous
     return StoredArray(
@@ -79,9 +90,7 @@ def from_array(values: NDArray[Any]) -> StoredArray:
     )
 
 
-def loaded_when_read(
-    shape: tuple[int, ...], dtype: np.dtype[Any], load: Callable[[], NDArray[Any]]
-) -> StoredArray:
+def loaded_when_read(shape: tuple[int, ...], dtype: Dtype, load: Callable[[], Numbers]) -> StoredArray:
     """Return an array of a container that cannot be read in slabs: it is loaded once, when first needed.
 
     Parameters
@@ -97,73 +106,73 @@ def loaded_when_read(
     return StoredArray(shape, dtype, lambda index: whole()[index].astype(dtype), len(shape) - 1)
 
 
+def rearranged(array: StoredArray, axes: Sequence[int | None]) -> StoredArray:
+    """Return the array with its axes in another order, without some of length 1, or with more of them.
+
+    Parameters
+    ----------
+    array : StoredArray
+        The array.
+    axes : sequence of int or None
+        The axis of `array` that each axis of the result is; None for a new axis of length 1. Axes of `array` that are not
+        among them have length 1.
+    """
+    kept = [axis for axis in axes if axis is not None]
+    added = tuple(position for position, axis in enumerate(axes) if axis is None)
+    dropped = tuple(axis for axis in range(len(array.shape)) if axis not in kept)
+    order = np.argsort(np.argsort(kept))
+
+    def inner(index: Index) -> Index:
+        parts = dict(zip(axes, index, strict=True))
+        return tuple(parts.get(axis, slice(0, 1, 1)) for axis in range(len(array.shape)))
+
+    def read(index: Index) -> Numbers:
+        return np.expand_dims(array.read(inner(index)).squeeze(dropped).transpose(order), added)
+
+    def fill(index: Index, out: Numbers) -> None:
+        assert array.fill is not None
+        array.fill(inner(index), np.expand_dims(out.squeeze(added).transpose(np.argsort(order)), dropped))
+
+    def written() -> Written:
+        every = array.written_entries()
+        return tuple(np.ones(1, bool) if axis is None else every[axis] for axis in axes)
+
+    # Without its slowest axis, the array is read along its first or its last one.
+    slow = array.slow if array.slow in kept else min(kept) if array.slow < min(kept) else max(kept)
+    chunks = array.chunks
+    return StoredArray(
+        tuple(1 if axis is None else array.shape[axis] for axis in axes),
+        array.dtype,
+        read,
+        slow=axes.index(slow),
+        chunks=None if chunks is None else tuple(1 if axis is None else chunks[axis] for axis in axes),
+        fill=None if array.fill is None else fill,
+        written=written,
+    )
+
+
 def reversed_axes(array: StoredArray) -> StoredArray:
     """Return the array with its axes in reverse, as software of the other memory order (C or Fortran) shows it."""
-    fill = array.fill
-    return StoredArray(
-        array.shape[::-1],
-        array.dtype,
-        lambda index: array.read(index[::-1]).transpose(),
-        len(array.shape) - 1 - array.slow,
-        None if array.chunks is None else array.chunks[::-1],
-        None if fill is None else lambda index, out: fill(index[::-1], out.transpose()),
-        lambda: array.written_entries()[::-1],
-    )
+    return rearranged(array, range(len(array.shape))[::-1])
 
 
 def without_axes(array: StoredArray, axes: Sequence[int]) -> StoredArray:
     """Return the array without the axes `axes`, each of length 1."""
-    kept = [axis for axis in range(len(array.shape)) if axis not in axes]
-
-    def whole(index: Index) -> Index:
-        parts = dict(zip(kept, index, strict=True))
-        return tuple(parts.get(axis, slice(0, 1, 1)) for axis in range(len(array.shape)))
-
-    def read(index: Index) -> NDArray[Any]:
-        return array.read(whole(index)).reshape([n_selected(part) for part in index])
-
-    def fill(index: Index, out: NDArray[Any]) -> None:
-        assert array.fill is not None
-        array.fill(whole(index), np.expand_dims(out, tuple(axes)))
-
-    slow = kept.index(array.slow) if array.slow in kept else 0 if array.slow < min(kept) else len(kept) - 1
-    chunks = None if array.chunks is None else tuple(array.chunks[axis] for axis in kept)
-    shape = tuple(array.shape[axis] for axis in kept)
-    return StoredArray(
-        shape,
-        array.dtype,
-        read,
-        slow,
-        chunks,
-        None if array.fill is None else fill,
-        lambda: tuple(array.written_entries()[axis] for axis in kept),
-    )
-
-
-def with_last_axis(array: StoredArray) -> StoredArray:
-    """Return the array with one more axis, of length 1, as the last one."""
-    return StoredArray(
-        (*array.shape, 1),
-        array.dtype,
-        lambda index: array.read(index[:-1])[..., None],
-        array.slow,
-        None if array.chunks is None else (*array.chunks, 1),
-        written=lambda: (*array.written_entries(), np.ones(1, bool)),
-    )
+    return rearranged(array, [axis for axis in range(len(array.shape)) if axis not in axes])
 
 
 def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> StoredArray:
     """Return the complex array with two arrays of one shape as its parts, multiplied by `scale`."""
     dtype = complex_dtype(np.result_type(real.dtype, imaginary.dtype))
 
-    def read(index: Index) -> NDArray[Any]:
+    def read(index: Index) -> Numbers:
         values = np.empty([n_selected(part) for part in index], dtype)
         values.real, values.imag = real.read(index), imaginary.read(index)
         if scale != 1.0:
             values *= scale
         return values
 
-    def written() -> tuple[NDArray[np.bool_], ...]:
+    def written() -> Written:
         both = zip(real.written_entries(), imaginary.written_entries(), strict=True)
         return tuple(first & second for first, second in both)
 
@@ -175,7 +184,7 @@ def paired(array: StoredArray, axis: int) -> StoredArray:
     dtype = complex_dtype(array.dtype)
     axis %= len(array.shape)
 
-    def read(index: Index) -> NDArray[Any]:
+    def read(index: Index) -> Numbers:
         parts = array.read((*index[:axis], slice(0, 2, 1), *index[axis:]))
         values = np.empty([n_selected(part) for part in index], dtype)
         values.real, values.imag = np.moveaxis(parts, axis, 0)
@@ -185,7 +194,7 @@ def paired(array: StoredArray, axis: int) -> StoredArray:
     slow = array.slow - 1 if array.slow > axis else min(array.slow, len(shape) - 1)
     chunks = None if array.chunks is None else array.chunks[:axis] + array.chunks[axis + 1 :]
 
-    def written() -> tuple[NDArray[np.bool_], ...]:
+    def written() -> Written:
         every = array.written_entries()
         return every[:axis] + every[axis + 1 :]
 
@@ -199,7 +208,7 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
     dtype = np.result_type(*(part.dtype for part in parts))
     shape = (*parts[0].shape[:axis], int(starts[-1]), *parts[0].shape[axis + 1 :])
 
-    def read(index: Index) -> NDArray[Any]:
+    def read(index: Index) -> Numbers:
         numbers = np.arange(index[axis].start, index[axis].stop, index[axis].step)
         values = np.empty([n_selected(part) for part in index], dtype)
         index_slices: list[slice] = [slice(None)] * len(shape)
@@ -217,7 +226,7 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
         part.chunks == chunks and part.shape[axis] % chunks[axis] == 0 for part in parts
     )
 
-    def written() -> tuple[NDArray[np.bool_], ...]:
+    def written() -> Written:
         every = [part.written_entries() for part in parts]
         return tuple(
             np.concatenate(along) if number == axis else np.logical_and.reduce(along)
@@ -231,7 +240,7 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
     """Return the array with one axis split into two of the given lengths, the second of them the faster one."""
     fast = lengths[1]
 
-    def read(index: Index) -> NDArray[Any]:
+    def read(index: Index) -> Numbers:
         outer, inner = index[axis], index[axis + 1]
         last = range(outer.start, outer.stop, outer.step)[-1]
         band = slice(outer.start * fast, (last + 1) * fast, 1)
@@ -248,7 +257,7 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
         outer = lengths[0] if chunks[axis] % fast else chunks[axis] // fast
         chunks = (*chunks[:axis], outer, fast, *chunks[axis + 1 :])
 
-    def written() -> tuple[NDArray[np.bool_], ...]:
+    def written() -> Written:
         every = array.written_entries()
         # The frames are along another axis.
         return (*every[:axis], *(np.ones(n, bool) for n in lengths), *every[axis + 1 :])
@@ -256,7 +265,7 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
     return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis), chunks, written=written)
 
 
-def unpacked(array: StoredArray, missing: Sequence[Any], scale: float, offset: float) -> StoredArray:
+def unpacked(array: StoredArray, missing: Sequence[complex], scale: float, offset: float) -> StoredArray:
     """Return an array of packed numbers as floating-point numbers: scale * number + offset, and NaN for missing ones.
 
     Parameters
@@ -270,7 +279,7 @@ def unpacked(array: StoredArray, missing: Sequence[Any], scale: float, offset: f
     """
     dtype = np.result_type(array.dtype, np.float32)
 
-    def read(index: Index) -> NDArray[Any]:
+    def read(index: Index) -> Numbers:
         stored = array.read(index)
         values = stored.astype(dtype)
         values *= scale
@@ -281,7 +290,7 @@ def unpacked(array: StoredArray, missing: Sequence[Any], scale: float, offset: f
     return StoredArray(array.shape, dtype, read, array.slow, array.chunks, written=array.written)
 
 
-def everything(array: StoredArray) -> NDArray[Any]:
+def everything(array: StoredArray) -> Numbers:
     """Read all values of an array."""
     return array.read(tuple(slice(0, n, 1) for n in array.shape))
 
