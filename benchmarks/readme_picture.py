@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.shared import command_line, without_medians
 from usdenoise import denoise, load
 from usdenoise.blood.metrics import correlation
-from usdenoise.files.phantom_file import read_truth
+from usdenoise.files.hdf5_writing import read_truth
 
 RANGE_DB = 20
 

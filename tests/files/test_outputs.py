@@ -14,7 +14,7 @@ from tests.files.layouts import LAYOUTS, confusius
 from tests.files.test_results import IQ, OPTIONS, VOLUMES
 from tests.stacks import write_stack
 from usdenoise import denoise, load
-from usdenoise.files.hdf5_arrays import create_file, write_values
+from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.recordings import describe
 from usdenoise.files.result_content import ResultFile
 from usdenoise.files.results import write_result

@@ -33,8 +33,8 @@ from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.errors import InputError
 from usdenoise.files import describe
+from usdenoise.files.hdf5_writing import read_truth
 from usdenoise.files.matlab_writing import write_v73
-from usdenoise.files.phantom_file import read_truth
 from usdenoise.frames.data_checks import guess_axes
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions

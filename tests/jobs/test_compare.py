@@ -7,7 +7,7 @@ import usdenoise
 from tests.reference import loops
 from usdenoise.blood import metrics
 from usdenoise.errors import DivergedError, InputError, OptionError
-from usdenoise.files.phantom_file import Truth, read_truth
+from usdenoise.files.hdf5_writing import Truth, read_truth
 from usdenoise.jobs import clutter_filters
 from usdenoise.jobs.clutter_filters import CLUTTER_FILTERS, run_filter
 from usdenoise.jobs.compare import compare

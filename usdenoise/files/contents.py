@@ -3,15 +3,13 @@
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TypedDict, Unpack
 
 from usdenoise.errors import InputError, NoStackError, UnreadableError, UsdenoiseError, is_out_of_memory
-from usdenoise.files.stored import StoredArray, everything, joined, paired, without_axes
+from usdenoise.files.stored import Numbers, StoredArray, everything, joined, paired, without_axes
 from usdenoise.options.job_options import ReadOptions
 from usdenoise.stack.arrays import is_power, offset_of
 from usdenoise.stack.geometry import StoredForm, shape_text
@@ -97,7 +95,7 @@ def unreadable(path: Path, error: OSError) -> UnreadableError:
     return UnreadableError(f"{path} cannot be read ({reason}); {remedy}")
 
 
-Found = Mapping[str, tuple[Any, str]]
+Found = Mapping[str, tuple[object, str]]
 """Metadata of a stack: name in the file -> (value, source of the value in the file)."""
 
 MAX_METADATA_ITEMS, MAX_TEXT = 4, 64
@@ -207,8 +205,10 @@ class Contents:
     look_up : callable
         Takes a name and returns a stack that is not in `stacks`; None if no array of that name could be one.
     damaged : str
-        Rest of the message where the library of the format fails, while the contents are used, as for
+        Rest of the message on a damaged file where the library of the format fails, while the contents are used, as for
         :func:`usdenoise.files.contents.guard`.
+    close : callable
+        Closes the file; by default nothing is open.
     """
 
     container: str
@@ -216,10 +216,30 @@ class Contents:
     every: Mapping[str, str] = field(default_factory=dict)
     look_up: Callable[[str], Stack | None] = lambda name: None
     damaged: str = ""
+    close: Callable[[], None] = lambda: None
 
 
-Opener = Callable[[Path, ReadOptions], AbstractContextManager[Contents]]
-"""Opens an acquisition and lists its contents."""
+Reader = Callable[[Path, ReadOptions], Contents | None]
+"""Opens a file or a folder of one format, and lists its contents; returns None for another format."""
+
+
+def first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a file, which tell its format; none for a folder."""
+    if os.path.isdir(path):
+        return b""
+    with path.open("rb") as file:
+        return file.read(4104)
+
+
+class StackFields(TypedDict, total=False):
+    """Further fields of a :class:`Stack` that :func:`arranged` takes."""
+
+    layout: str
+    time_last: bool | None
+    metadata: Callable[[], Found]
+    check: Callable[[], None]
+    assumptions: tuple[str, ...]
+    form: StoredForm
 
 
 def describe_array(array: StoredArray) -> str:
@@ -228,7 +248,7 @@ def describe_array(array: StoredArray) -> str:
     return f"{len(array.shape)}-D {kind}" + (f" ({shape_text(array.shape)})" if array.shape else "")
 
 
-def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> Stack | None:
+def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Unpack[StackFields]) -> Stack | None:
     """Return an array as a stack of 3 or 4 axes, or None if it cannot be one.
 
     An array of more than 3 axes loses axes of length 1 until 3 or 4 axes are left. A real array of 4 to 6 axes is
@@ -248,8 +268,8 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
     """
     if array.dtype.kind not in "fciu" or len(array.shape) < 3 or min(array.shape) <= 0:
         return None
-    layout, assumptions = more.pop("layout", ""), more.pop("assumptions", ())
-    form: StoredForm = more.pop("form", StoredForm())
+    fields: StackFields = {"layout": "", "assumptions": (), "form": StoredForm(), **more}
+    form = fields["form"]
     readings: list[tuple[StoredArray, str, tuple[str, ...]]] = []
     n_stored = len(array.shape)
     pairs = [axis for axis, n in enumerate(array.shape) if n == 2]
@@ -276,11 +296,12 @@ def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Any) -> 
     best, interpretation, notes = (fitting or readings)[0]
     if fitting:
         notes = ()
-    words = ", ".join(word for word in (layout, interpretation) if word)
+    words = ", ".join(word for word in (fields["layout"], interpretation) if word)
     if not interpretation:
         single = [axis for axis, n in enumerate(array.shape) if n == 1]
         form = replace(form, singles=tuple(single[: len(array.shape) - len(best.shape)]))
-    return Stack(name, best, layout=words, assumptions=(*assumptions, *notes), form=form, **more)
+    fields |= {"layout": words, "assumptions": (*fields["assumptions"], *notes), "form": form}
+    return Stack(name, best, **fields)
 
 
 def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
@@ -447,7 +468,7 @@ def check_not_power(stack: Stack, path: str) -> None:
         return
     whole = [slice(0, n, 1) for n in array.shape]
 
-    def slab(number: int) -> NDArray[Any]:
+    def slab(number: int) -> Numbers:
         whole[array.slow] = slice(number, number + 1, 1)
         return array.read(tuple(whole))
 

@@ -1,15 +1,25 @@
 """Reading of HDF5 files of h5py users, MATLAB 7.3, UFF, zea and usdenoise."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import h5py
 
 from usdenoise.errors import UnreadableError
-from usdenoise.files import matlab_reading, uff, zea
-from usdenoise.files.contents import Contents, Stack, arranged, describe_array, guard, stacks_of
+from usdenoise.files import matlab_reading
+from usdenoise.files.contents import (
+    Contents,
+    Stack,
+    StackFields,
+    arranged,
+    describe_array,
+    first_bytes,
+    guard,
+    stacks_of,
+)
 from usdenoise.files.hdf5_arrays import (
     check_links,
     check_stored,
@@ -19,9 +29,12 @@ from usdenoise.files.hdf5_arrays import (
     stored_array,
 )
 from usdenoise.files.hdf5_metadata import nearby
+from usdenoise.files.hdf5_toolboxes import TOOLBOXES
 from usdenoise.files.stored import StoredArray, reversed_axes
 from usdenoise.options.job_options import ReadOptions
 from usdenoise.stack.geometry import form_of
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 DAMAGED = "is truncated or corrupt: the HDF5 library could not read it; copy or write it again"
 
@@ -68,9 +81,8 @@ def open_file(path: Path) -> Iterator[h5py.File]:
         yield file
 
 
-@contextmanager
-def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
-    """Open an HDF5 file and list its contents.
+def read_hdf5(path: Path, read_options: ReadOptions) -> Contents | None:
+    """Open an HDF5 file and list its contents; return None for a file of another format.
 
     Parameters
     ----------
@@ -84,127 +96,85 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     InputError
         If the file is truncated or corrupt, or another program writes to it.
     """
-    with _opened(path) as file:
-        yield _contents(_Survey(file, datasets(file), read_options.n_axes))
+    head = first_bytes(path)
+    if not any(head[offset : offset + 8] == _SIGNATURE for offset in (0, 512, 1024, 2048, 4096)):
+        return None
+    file = _opened(path)
+    try:
+        return replace(_contents(file, read_options.n_axes), close=file.close)
+    except BaseException:
+        file.close()
+        raise
 
 
-class _Survey:
-    """Datasets of an open file, each once.
+def _contents(file: h5py.File, n_axes: int | None) -> Contents:
+    """Return the contents of an open file; `n_axes` is the number of axes that the user named, or None."""
+    by_path = datasets(file)
+    # MATLAB reverses the axes, and time is the last of them.
+    is_matlab = matlab_reading.is_matlab(file)
+    every: dict[str, str] = {}
+    # Datasets, and what their elements make, by their full names; and the datasets in which each is stored.
+    arrays: dict[str, StoredArray] = {}
+    stored_in: dict[str, tuple[h5py.Dataset, ...]] = {name: (each,) for name, each in by_path.items()}
 
-    Parameters
-    ----------
-    file : h5py.File
-        The open file.
-    found : mapping
-        Full name -> dataset.
-    n_axes : int or None
-        Number of axes that the user named.
-
-    Attributes
-    ----------
-    is_matlab : bool
-        Whether MATLAB wrote the file, so that its axes are reversed and time is the last of them.
-    every : dict
-        Full name -> type and shape of the dataset in words.
-    arrays : dict
-        Full name -> array, for the datasets that can be read as one, and for what their elements make.
-    parts : dict
-        Full name of such an array -> the datasets in which it is stored.
-    """
-
-    def __init__(self, file: h5py.File, by_path: Mapping[str, h5py.Dataset], n_axes: int | None) -> None:
-        self.file, self.found, self._n_axes = file, by_path, n_axes
-        self.is_matlab = matlab_reading.is_matlab(file)
-        self.every: dict[str, str] = {}
-        self.arrays: dict[str, StoredArray] = {}
-        self.parts: dict[str, tuple[h5py.Dataset, ...]] = {name: (each,) for name, each in by_path.items()}
-        for name, dataset in by_path.items():
-            try:
-                array = self.array(dataset)
-            except (TypeError, ValueError):
-                self.every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not support"
-                continue
-            kind = matlab_reading.special_class(dataset)
-            self.every[name] = f"a MATLAB {kind}" if kind else describe_array(array)
-            if not kind:
-                self.arrays[name] = array
-
-    def array(self, dataset: h5py.Dataset) -> StoredArray:
-        """Return a dataset as an array with its axes in the order of the software that wrote it."""
+    def array_of(dataset: h5py.Dataset) -> StoredArray:
         array = stored_array(dataset)
-        return reversed_axes(array) if self.is_matlab else array
+        return reversed_axes(array) if is_matlab else array
 
     def stack(
-        self, name: str, array: StoredArray, parts: tuple[h5py.Dataset, ...], **more: Any
+        name: str, array: StoredArray, parts: tuple[h5py.Dataset, ...], **more: Unpack[StackFields]
     ) -> Stack | None:
-        """Return an array as a stack, or None if it cannot be one.
-
-        Parameters
-        ----------
-        name : str
-            Name of the stack.
-        array : StoredArray
-            Values of the stack.
-        parts : tuple of h5py.Dataset
-            Datasets in which the values are stored. Metadata is read at the first of them.
-        **more
-            Further fields of :class:`Stack`.
-        """
+        """Return an array that is stored in some datasets as a stack, or None; metadata is near the first of them."""
 
         def check() -> None:
             for part in parts:
                 check_stored(part)
 
-        more.setdefault("metadata", lambda: nearby(self.file, parts[0]))
-        time_last = True if self.is_matlab else None
-        return arranged(name, array, self._n_axes, time_last=time_last, check=check, **more)
+        fields: StackFields = {"metadata": lambda: nearby(file, parts[0]), **more}
+        fields |= {"time_last": True if is_matlab else None, "check": check}
+        return arranged(name, array, n_axes, **fields)
 
-    def look_up(self, name: str) -> Stack | None:
-        """Return the stack at the end of a soft or external link; None if there is no dataset, or a listed one."""
-        item = member(self.file, name)
-        if item is None:
-            check_links(self.file, name)
-        if not isinstance(item, h5py.Dataset) or name in self.every:
-            return None
-        return self.stack(name, self.array(item), (item,))
-
-
-def _contents(survey: _Survey) -> Contents:
-    cells = _cell_stacks(survey)
-    container, special, names = _toolbox_stacks(survey)
-    first = [stack for stack in (*cells, *special) if stack is not None]
-    stacks = (*first, *_other_stacks(survey, names, names | {stack.name for stack in first}))
-    return Contents(container, stacks, survey.every, survey.look_up)
-
-
-def _cell_stacks(survey: _Survey) -> list[Stack | None]:
-    """Return the cells of MATLAB as stacks, and list them among the arrays of the file."""
-    stacks = []
-    for name, (array, parts) in matlab_reading.cells(survey.file, survey.found).items():
-        survey.every[name] = describe_array(array)
-        survey.arrays[name], survey.parts[name] = array, parts
-        is_cell = name in survey.found and matlab_reading.special_class(survey.found[name]) == "cell"
+    for name, dataset in by_path.items():
+        try:
+            array = array_of(dataset)
+        except (TypeError, ValueError):
+            every[name] = f"{len(dataset.shape or ())}-D of a type that NumPy does not support"
+            continue
+        kind = matlab_reading.special_class(dataset)
+        every[name] = f"a MATLAB {kind}" if kind else describe_array(array)
+        if not kind:
+            arrays[name] = array
+    found: list[Stack | None] = []
+    for name, (array, parts) in matlab_reading.cells(file, by_path).items():
+        every[name] = describe_array(array)
+        arrays[name], stored_in[name] = array, parts
+        is_cell = name in by_path and matlab_reading.special_class(by_path[name]) == "cell"
         layout = f"cell of {len(parts)}" if is_cell else f"array of {len(parts)} structs"
-        stacks.append(survey.stack(name, array, parts, layout=layout))
-    return stacks
+        found.append(stack(name, array, parts, layout=layout))
+    container, used = "MATLAB 7.3 (HDF5)" if is_matlab else "HDF5", set[str]()
+    for toolbox, stacks_in in TOOLBOXES.items():
+        special, used = stacks_in(file, by_path, stack)
+        if special:
+            container = toolbox
+            found += special
+            break
 
-
-def _toolbox_stacks(survey: _Survey) -> tuple[str, list[Stack | None], set[str]]:
-    """Return the container, the stacks in the layout of UFF or zea, and the names of the datasets in them."""
-    for toolbox in (uff, zea):
-        stacks, names = toolbox.stacks(survey.file, survey.found, survey.stack)
-        if stacks:
-            return toolbox.CONTAINER, stacks, names
-    return "MATLAB 7.3 (HDF5)" if survey.is_matlab else "HDF5", [], set()
-
-
-def _other_stacks(survey: _Survey, names: set[str], done: set[str]) -> tuple[Stack, ...]:
-    """Return the stacks of all arrays except `names`; those in `done` are only taken as parts of a pair."""
-
-    def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        sources = tuple(dataset for part in parts for dataset in survey.parts[part])
+    def other_stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
+        sources = tuple(dataset for part in parts for dataset in stored_in[part])
         assumptions = member_note(sources[0]) if len(parts) == 1 else ()
-        return survey.stack(name, array, sources, layout=layout, assumptions=assumptions, form=form_of(parts))
+        return stack(name, array, sources, layout=layout, assumptions=assumptions, form=form_of(parts))
 
-    arrays = {name: array for name, array in survey.arrays.items() if name not in names}
-    return stacks_of(arrays, make, done)
+    def look_up(name: str) -> Stack | None:
+        """Return the stack at the end of a soft or external link; None if there is no dataset, or a listed one."""
+        item = member(file, name)
+        if item is None:
+            check_links(file, name)
+        if not isinstance(item, h5py.Dataset) or name in every:
+            return None
+        return stack(name, array_of(item), (item,))
+
+    first = [one for one in found if one is not None]
+    others = {name: array for name, array in arrays.items() if name not in used}
+    # The arrays of these stacks are only taken as parts of a pair.
+    done = used | {one.name for one in first}
+    return Contents(container, (*first, *stacks_of(others, other_stack, done)), every, look_up)

@@ -5,11 +5,8 @@ header is an HDF5 file with the numbered fields F1 to F13.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -17,8 +14,8 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.files.contents import Contents, Found, Stack, describe_array
-from usdenoise.files.known_formats import header_path, is_iconeus
-from usdenoise.files.stored import Index, StoredArray
+from usdenoise.files.known_formats import ICONEUS, ICONEUS_HEADER, header_path, is_iconeus
+from usdenoise.files.stored import Index, Numbers, StoredArray
 from usdenoise.options.job_options import ReadOptions
 from usdenoise.stack.geometry import Coordinate
 
@@ -48,9 +45,10 @@ def frames_a_block(path: Path) -> int | None:
     return header.n_frames if header is not None and header.n_blocks > 1 else None
 
 
-@contextmanager
-def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
-    """Open a recording, whose blocks are one stack, one after the other. Angles of a frame are compounded.
+def read_iconeus(path: Path, read_options: ReadOptions) -> Contents | None:
+    """Open a recording; return None for a file of another format.
+
+    Its blocks are one stack, one after the other. Angles of a frame are compounded.
 
     Parameters
     ----------
@@ -64,6 +62,10 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     InputError
         If the file ends within its first block.
     """
+    if not is_iconeus(path):
+        if path.suffix.lower() == ICONEUS_HEADER:
+            raise InputError(f"{path} is the header of an Iconeus recording; give the {ICONEUS} file")
+        return None
     header = _read_header(path)
     shape = (header.n_frames, header.n_angles, *header.lengths)
     block_bytes = 8 * int(np.prod(shape, dtype=object))
@@ -74,7 +76,7 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     kept = [axis for axis in range(3) if axis != 1 or header.lengths[1] > 1]
     letters = "".join("xyz"[axis] for axis in kept)
 
-    def read(index: Index) -> NDArray[Any]:
+    def read(index: Index) -> Numbers:
         # Mapped anew for each slab: pages that were read through a map count as memory of this process.
         whole = np.memmap(path, "<c8", "r", header.offset, (n_blocks * shape[0], *shape[1:]))
         spatial = dict(zip(kept, index[1:], strict=True))
@@ -103,7 +105,7 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
         assumptions=tuple(notes),
         block_frames=header.n_frames if n_blocks > 1 else None,
     )
-    yield Contents("Iconeus IQ", (stack,), {"iq": describe_array(array)})
+    return Contents("Iconeus IQ", (stack,), {"iq": describe_array(array)})
 
 
 def _read_header(path: Path) -> _Header:

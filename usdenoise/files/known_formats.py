@@ -1,20 +1,10 @@
-"""Recognition of the format of a file by its first bytes, and the acquisitions in folders.
+"""Acquisitions in folders, by the names of files and folders."""
 
-To read a new format, write a module whose function `open_contents` gives the :class:`usdenoise.files.contents.Contents` of
-a file, and whose DAMAGED is the message on a file that cannot be read. Give it a line in :func:`opener`, a suffix in
-SUFFIXES, and its name in the sentence on unknown content.
-"""
-
-import errno
 import os
 import re
 from collections.abc import Container, Iterator, Sequence
 from fnmatch import fnmatchcase
-from importlib import import_module
 from pathlib import Path, PurePath
-
-from usdenoise.errors import InputError, UnreadableError, check_path
-from usdenoise.files.contents import Opener, check_kind, readable
 
 SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
 """Endings of the names by which acquisitions are found in a folder. The format is then taken from the content."""
@@ -22,63 +12,7 @@ SUFFIXES = (".h5", ".hdf5", ".mat", ".uff", ".npy", ".npz")
 ICONEUS, ICONEUS_HEADER = ".raw", ".hraw"
 """Endings of the two files of an IQ recording of an Iconeus scanner."""
 
-_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
-
-
-def opener(path: Path) -> tuple[Opener, str]:
-    """Return the function that opens a file or folder and lists its contents, and the message for a damaged one.
-
-    Parameters
-    ----------
-    path : Path
-        The file or folder.
-
-    Returns
-    -------
-    open_contents : callable
-        Takes the path and the :class:`ReadOptions`, and returns a context manager that gives the
-        :class:`usdenoise.files.contents.Contents`.
-    damaged : str
-        Rest of the message on a file of this format that cannot be read, as for :func:`usdenoise.files.contents.guard`.
-
-    Raises
-    ------
-    InputError
-        If the path is missing, unreadable, or of no known format.
-    """
-    check_path(path)
-    check_kind(path)
-    if os.path.isdir(path):
-        return _folder_opener(path)
-    try:
-        with path.open("rb") as file:
-            head = file.read(4104)
-    except OSError as error:
-        reason = (
-            "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
-        )
-        raise UnreadableError(f"{path} {reason}; check the path") from error
-    suffix = path.suffix.lower()
-    if is_iconeus(path):
-        return _load("iconeus")
-    if suffix == ICONEUS_HEADER:
-        raise InputError(f"{path} is the header of an Iconeus recording; give the {ICONEUS} file")
-    if any(head[offset : offset + 8] == _HDF5_SIGNATURE for offset in (0, 512, 1024, 2048, 4096)):
-        return _load("hdf5_reading")
-    if head[:10] == b"MATLAB 5.0" or (suffix == ".mat" and len(head) >= 128):
-        return _load("matlab_reading")
-    if head[:6] == b"\x93NUMPY":
-        return _load("numpy_files", "open_npy")
-    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06") and suffix != ".zip":
-        return _load("numpy_files", "open_npz")
-    if not head:
-        raise InputError(f"{path} is empty; check how it was written")
-    needed = f" (an Iconeus recording needs {header_path(path).name} beside it)" if suffix == ICONEUS else ""
-    raise InputError(
-        f"{path} has unknown content{needed}; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy, Zarr and Iconeus IQ: "
-        "check the path, or convert the stack to HDF5"
-    )
 
 
 def is_by_name(path: Path) -> bool:
@@ -100,23 +34,6 @@ def is_zarr(path: Path) -> bool:
     """Check whether a path is the folder of a Zarr group or array."""
     # A path that may not be looked at is none; Path.is_file would raise.
     return any(os.path.isfile(path / mark) for mark in _ZARR_MARKS)
-
-
-def _folder_opener(path: Path) -> tuple[Opener, str]:
-    with readable(path):
-        if not os.access(path, os.R_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-    if is_zarr(path):
-        return _load("zarr_files")
-    raise InputError(
-        f"{path} is a folder but not a Zarr group; use `usdenoise session` for the blocks of one recording, or "
-        "`usdenoise batch` for scans"
-    )
-
-
-def _load(module: str, function: str = "open_contents") -> tuple[Opener, str]:
-    format_module = import_module(f"usdenoise.files.{module}")
-    return getattr(format_module, function), format_module.DAMAGED
 
 
 BATCH_RECORD, STACKS = "batch.json", "stacks"

@@ -2,8 +2,7 @@
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from usdenoise.files.contents import (
     Stack,
     arranged,
     describe_array,
+    first_bytes,
     stacks_of,
 )
 from usdenoise.files.hdf5_arrays import UNREADABLE, items, member, stored_array
@@ -227,9 +227,8 @@ def elements_of(file: h5py.File, name: str) -> list[Any]:
 DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it again"
 
 
-@contextmanager
-def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
-    """Open a MATLAB file of version 4 to 7 and list its contents.
+def read_matlab(path: Path, read_options: ReadOptions) -> Contents | None:
+    """Open a MATLAB file of version 4 to 7 and list its contents; return None for a file of another format.
 
     A variable is read whole when its values are first needed. The content of cells and structs is only known once
     they are read. They are read if no plain variable can be the stack, or if the user names one of them.
@@ -248,6 +247,9 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     """
     from scipy.io import whosmat
 
+    head = first_bytes(path)
+    if head[:10] != b"MATLAB 5.0" and (path.suffix.lower() != ".mat" or len(head) < HEADER_BYTES):
+        return None
     in_file = elements(path)
     arrays: dict[str, StoredArray] = {}
     every, nested = {}, []
@@ -288,7 +290,7 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
         nested_stacks = stacks_in(_inside(path, nested), "within a cell or struct")
         return next((one for one in nested_stacks if one.name == name), None)
 
-    yield Contents(MATLAB_5, stacks, every, look_up)
+    return Contents(MATLAB_5, stacks, every, look_up)
 
 
 def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> StoredArray:

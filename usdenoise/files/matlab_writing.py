@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import is_out_of_memory
 from usdenoise.files.contents import RESULTS_AND_TRUTH
-from usdenoise.files.hdf5_arrays import create_file, items, write_values
+from usdenoise.files.hdf5_arrays import items
+from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.layout import chunk_shape
 from usdenoise.files.matlab_reading import HEADER_BYTES, elements, elements_of
 from usdenoise.system.text import distinct_names

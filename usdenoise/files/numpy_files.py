@@ -1,14 +1,11 @@
 """Reading of NumPy's .npy and .npz files. Pickled objects are never loaded."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.files.contents import (
     MAX_METADATA_ITEMS,
@@ -17,17 +14,17 @@ from usdenoise.files.contents import (
     Stack,
     arranged,
     describe_array,
+    first_bytes,
     stacks_of,
 )
-from usdenoise.files.stored import StoredArray, loaded_when_read
+from usdenoise.files.stored import Dtype, Numbers, StoredArray, loaded_when_read
 from usdenoise.options.job_options import ReadOptions
 
 DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
 
 
-@contextmanager
-def open_npy(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
-    """Open a .npy file, whose one array is read only where it is used.
+def read_npy(path: Path, read_options: ReadOptions) -> Contents | None:
+    """Open a .npy file, whose one array is read only where it is used; return None for a file of another format.
 
     An array of pickled objects is listed, but is not a stack.
 
@@ -40,29 +37,39 @@ def open_npy(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
 
     Raises
     ------
-    ValueError
+    InputError
         If the file is damaged, or shorter than its header claims.
     """
+    if not first_bytes(path).startswith(b"\x93NUMPY"):
+        return None
     with path.open("rb") as file:
         shape, is_fortran, dtype = _header(file)
     stack: Stack | None = None
     if math.prod(shape) and not dtype.hasobject and not dtype.names:
-        _mapped(path)
-        # Mapped anew for each slab: pages that were read through a map count as memory of this process.
+
+        def mapped() -> Numbers:
+            # Mapped anew for each slab: pages that were read through a map count as memory of this process. A file
+            # that is shorter than its header claims is refused.
+            values: Numbers = np.load(path, mmap_mode="r")
+            return values
+
+        mapped()
         array = StoredArray(
             shape,
             dtype,
-            lambda index: np.array(_mapped(path)[index]),
+            lambda index: np.array(mapped()[index]),
             slow=len(shape) - 1 if is_fortran else 0,
-            fill=lambda index, out: np.copyto(out, _mapped(path)[index]),
+            fill=lambda index, out: np.copyto(out, mapped()[index]),
         )
         stack = arranged("iq", array, read_options.n_axes)
-    yield Contents("NumPy .npy", () if stack is None else (stack,), {"iq": _in_words(shape, dtype)})
+    stacks = () if stack is None else (stack,)
+    return Contents("NumPy .npy", stacks, {"iq": _in_words(shape, dtype)})
 
 
-@contextmanager
-def open_npz(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
-    """Open a .npz file and list its arrays, one a member. Arrays of at most 4 values are metadata.
+def read_npz(path: Path, read_options: ReadOptions) -> Contents | None:
+    """Open a .npz file and list its arrays, one a member; return None for a file of another format.
+
+    Arrays of at most 4 values are metadata.
 
     Parameters
     ----------
@@ -73,13 +80,15 @@ def open_npz(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
 
     Raises
     ------
-    ValueError
+    InputError
         If the file is damaged.
     """
+    if not first_bytes(path).startswith((b"PK\x03\x04", b"PK\x05\x06")) or path.suffix.lower() == ".zip":
+        return None
     with np.load(path) as archive:
         every: dict[str, str] = {}
         arrays: dict[str, StoredArray] = {}
-        small: dict[str, tuple[Any, str]] = {}
+        small: dict[str, tuple[object, str]] = {}
         for member in archive.zip.namelist():
             name = member.removesuffix(".npy")
             if name == member:
@@ -89,25 +98,25 @@ def open_npz(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
             every[name] = _in_words(shape, dtype)
             if dtype.hasobject or dtype.names:
                 continue
-            arrays[name] = loaded_when_read(shape, dtype, partial(archive.__getitem__, name))
+            arrays[name] = loaded_when_read(shape, dtype, partial(_member, path, name))
             if 0 < math.prod(shape) <= MAX_METADATA_ITEMS:
                 values = archive[name]
                 text = str(values) if values.dtype.kind == "U" and values.ndim == 0 else values
                 small[name] = (text, f"array {name}")
 
-        def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-            return arranged(name, array, read_options.n_axes, layout=layout, metadata=lambda: small)
+    def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
+        return arranged(name, array, read_options.n_axes, layout=layout, metadata=lambda: small)
 
-        yield Contents(NPZ, stacks_of(arrays, make, small), every)
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    """Return the array of a .npy file, mapped to memory; a file that is shorter than its header claims is refused."""
-    array: NDArray[Any] = np.load(path, mmap_mode="r")
-    return array
+    return Contents(NPZ, stacks_of(arrays, make, small), every)
 
 
-def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _member(path: Path, name: str) -> Numbers:
+    with np.load(path) as archive:
+        values: Numbers = archive[name]
+    return values
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, Dtype]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, is_fortran, dtype = read(file)
@@ -116,7 +125,7 @@ def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, is_fortran, dtype
 
 
-def _in_words(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+def _in_words(shape: tuple[int, ...], dtype: Dtype) -> str:
     if dtype.hasobject:
         return f"{len(shape)}-D pickled objects"
     return describe_array(StoredArray(shape, dtype, lambda index: np.empty(0)))

@@ -1,9 +1,11 @@
 """An acquisition that is open: its stack is described, and read whole or in blocks of frames, in one opening."""
 
+import errno
+import os
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +13,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, OptionError, check_path
-from usdenoise.files.contents import READ_WHOLE, Contents, Stack, check_not_power, choose, guard, readable
+from usdenoise.errors import InputError, OptionError, UnreadableError, check_path
+from usdenoise.files import hdf5_reading, iconeus, matlab_reading, numpy_files, zarr_files
+from usdenoise.files.contents import (
+    READ_WHOLE,
+    Contents,
+    Reader,
+    Stack,
+    check_kind,
+    check_not_power,
+    choose,
+    first_bytes,
+    guard,
+    readable,
+)
 from usdenoise.files.file_state import check_unchanged, file_state, sha256
-from usdenoise.files.known_formats import opener
+from usdenoise.files.known_formats import ICONEUS, header_path
 from usdenoise.files.layout import frame_slice, is_in_frame_order, read_frames, read_lines, storage_dtype
 from usdenoise.files.stored import Dtype, Numbers, StoredArray, n_selected
 from usdenoise.frames.data_checks import guess_axes, time_is_last
@@ -90,15 +104,66 @@ def open_input(
         yield opened_input
 
 
+READERS: dict[Reader, str] = {
+    iconeus.read_iconeus: iconeus.DAMAGED,
+    hdf5_reading.read_hdf5: hdf5_reading.DAMAGED,
+    matlab_reading.read_matlab: matlab_reading.DAMAGED,
+    numpy_files.read_npy: numpy_files.DAMAGED,
+    numpy_files.read_npz: numpy_files.DAMAGED,
+    zarr_files.read_zarr: zarr_files.DAMAGED,
+}
+"""Reader of each format -> its message on a damaged file, as for :func:`usdenoise.files.contents.guard`.
+
+The first reader that knows the format of a file reads it. To read a new format, write a module with such a function. Add it
+here, its suffix to SUFFIXES of :mod:`usdenoise.files.known_formats`, and its name to the sentence on unknown content.
+"""
+
+
 @contextmanager
 def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
-    """Open a file or a folder of any known format, and list its contents."""
-    with ExitStack() as stack:
-        with readable(path):
-            format_opener, damaged = opener(path)
+    """Open a file or a folder of any known format, and list its contents.
+
+    Raises
+    ------
+    InputError
+        If the path is missing, unreadable, damaged, or of no known format.
+    """
+    check_path(path)
+    check_kind(path)
+    contents = None
+    with readable(path):
+        try:
+            head = first_bytes(path)
+        except OSError as error:
+            is_missing = isinstance(error, FileNotFoundError)
+            reason = "does not exist" if is_missing else f"cannot be read ({error.strerror})"
+            raise UnreadableError(f"{path} {reason}; check the path") from error
+        is_folder = os.path.isdir(path)
+        if is_folder and not os.access(path, os.R_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        for reader, damaged in READERS.items():
             with guard(path, damaged):
-                contents = stack.enter_context(format_opener(path, read_options))
-        yield replace(contents, damaged=damaged)
+                contents = reader(path, read_options)
+            if contents is not None:
+                break
+    if contents is not None:
+        with closing(contents):
+            yield replace(contents, damaged=damaged)
+        return
+    if is_folder:
+        raise InputError(
+            f"{path} is a folder but not a Zarr group; use `usdenoise session` for the blocks of one recording, or "
+            "`usdenoise batch` for scans"
+        )
+    if not head:
+        raise InputError(f"{path} is empty; check how it was written")
+    needed = ""
+    if path.suffix.lower() == ICONEUS:
+        needed = f" (an Iconeus recording needs {header_path(path).name} beside it)"
+    raise InputError(
+        f"{path} has unknown content{needed}; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy, Zarr and Iconeus IQ: "
+        "check the path, or convert the stack to HDF5"
+    )
 
 
 def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Stack, Metadata]:

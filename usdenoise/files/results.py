@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.files.hdf5_arrays import create_file, write_values
-from usdenoise.files.hdf5_metadata import attach_scales
+from usdenoise.files.hdf5_writing import attach_scales, create_file, write_values
 from usdenoise.files.layout import chunk_shape
 from usdenoise.files.matlab_writing import write_matlab
 from usdenoise.files.result_content import ResultFile, dimensions_of, stored_attributes, stored_values

@@ -9,7 +9,7 @@ import h5py
 from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError
-from usdenoise.files.hdf5_arrays import create_file
+from usdenoise.files.hdf5_writing import create_file
 from usdenoise.files.output_folder import OutputFolder, remove
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock

@@ -3,8 +3,8 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
+from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.layout import SLAB_BYTES, chunk_shape, slab_shape, slabs
 from usdenoise.files.result_content import ResultFile, dimensions_of, stored_attributes, stored_values
 from usdenoise.files.stored import Index, StoredArray
@@ -34,9 +35,8 @@ _NO_OUTPUT = logging.NullHandler()
 DAMAGED = "is damaged: it cannot be read as a Zarr group; copy or write it again"
 
 
-@contextmanager
-def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
-    """Open a Zarr group or a single Zarr array and list its contents.
+def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
+    """Open a Zarr group or a single Zarr array and list its contents; return None for another folder, or a file.
 
     Parameters
     ----------
@@ -50,6 +50,8 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     InputError
         If the group is damaged; an UnreadableError if the package zarr is not installed.
     """
+    if not is_zarr(path):
+        return None
     zarr = import_zarr(path)
     root = zarr.open(str(path), mode="r")
     if isinstance(root, zarr.Array):
@@ -82,7 +84,7 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
             return None
         return replace(arranged_stack, metadata=metadata(arranged_stack.array.shape))
 
-    yield Contents("Zarr", stacks_of(arrays, stack), every)
+    return Contents("Zarr", stacks_of(arrays, stack), every)
 
 
 def import_zarr(path: Path) -> Any:

@@ -24,9 +24,9 @@ from usdenoise.errors import (
 )
 from usdenoise.files.bids import csv_text
 from usdenoise.files.file_state import files_of_report, size_on_disk
+from usdenoise.files.hdf5_writing import Truth, read_truth
 from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
-from usdenoise.files.phantom_file import Truth, read_truth
 from usdenoise.files.regions import region
 from usdenoise.jobs.clutter_filters import (
     BASELINES,

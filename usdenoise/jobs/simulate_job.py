@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import power_doppler
+from usdenoise.files.hdf5_writing import write_phantom
 from usdenoise.files.output_folder import OutputFolder
-from usdenoise.files.phantom_file import write_phantom
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import block_motion, blood_rise, coupling
