@@ -6,11 +6,10 @@ import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.errors import is_out_of_memory
 from usdenoise.files.contents import RESULTS_AND_TRUTH
@@ -63,18 +62,12 @@ def append_variables_of_v5(path: Path, source: Path, names: Collection[str]) -> 
             if name in names:
                 start = new.seek(0, io.SEEK_END)
                 old.seek(element.start)
-                _copy_bytes(old, new, element.n_bytes)
+                for done in range(0, element.n_bytes, _PIECE_BYTES):
+                    new.write(old.read(min(_PIECE_BYTES, element.n_bytes - done)))
                 if name == _SUBSYSTEM:
                     new.seek(_SUBSYSTEM_OFFSET)
                     new.write(struct.pack("=Q", start))
     return []
-
-
-def _copy_bytes(source: BinaryIO, target: BinaryIO, count: int) -> None:
-    while count > 0:
-        piece = source.read(min(count, _PIECE_BYTES))
-        target.write(piece)
-        count -= len(piece) or count
 
 
 def other_fields(path: Path, name: str, replaced: Collection[str]) -> tuple[dict[str, Any], list[str]]:
@@ -235,7 +228,10 @@ def write_matlab(
     if source is not None and h5py.is_hdf5(source):
         return write_v73(path, named, source, replaced)
     other_variables = [] if source is None else other_variables_of_v5(source, replaced)
-    if _is_too_large_for_v5(named):
+    sizes: Counter[str] = Counter()
+    for name, value in named.items():
+        sizes[name.split("/")[0]] += 2 * len(value) if isinstance(value, str) else value.nbytes
+    if max(sizes.values()) > V5_LIMIT_BYTES:
         write_v73(path, named)
         return other_variables
     if source is None:
@@ -249,13 +245,6 @@ def write_matlab(
         lost += lost_fields
     _write_v5(path, named)
     return lost + append_variables_of_v5(path, source, other_variables)
-
-
-def _is_too_large_for_v5(named: Mapping[str, Any]) -> bool:
-    sizes: Counter[str] = Counter()
-    for name, value in named.items():
-        sizes[name.split("/")[0]] += 2 * len(value) if isinstance(value, str) else value.nbytes
-    return max(sizes.values()) > V5_LIMIT_BYTES
 
 
 def _write_v5(path: Path, named: Mapping[str, Any]) -> None:
@@ -320,25 +309,16 @@ def _write_variable(file: h5py.File, name: str, value: Any) -> h5py.Dataset:
         dataset.attrs["MATLAB_int_decode"] = np.int32(2)
         kind = "char"
     else:
-        dataset = _write_reversed(file, name, value if value.ndim > 1 else value[:, None])
+        reverse = (value if value.ndim > 1 else value[:, None]).transpose()
         member = value.real.dtype
+        dtype = np.dtype([("real", member), ("imag", member)]) if np.iscomplexobj(value) else member
+        axes = ("zxy"[: reverse.ndim - 1] + "t")[::-1]
+        is_chunked = reverse.ndim > 2
+        chunks = chunk_shape(reverse.shape, axes, dtype.itemsize) if is_chunked else None
+        dataset = file.create_dataset(name, shape=reverse.shape, dtype=dtype, chunks=chunks)
+        write_values(dataset, reverse)
         kind = {"f4": "single", "f8": "double"}.get(member.str[1:], member.name)
     dataset.attrs["MATLAB_class"] = np.bytes_(kind)
-    return dataset
-
-
-def _write_reversed(file: h5py.File, name: str, value: NDArray[Any]) -> h5py.Dataset:
-    reverse = value.transpose()
-    member = value.real.dtype
-    dtype = np.dtype([("real", member), ("imag", member)]) if np.iscomplexobj(value) else member
-    axes = "zxy"[: value.ndim - 1] + "t"
-    dataset = file.create_dataset(
-        name,
-        shape=reverse.shape,
-        dtype=dtype,
-        chunks=chunk_shape(reverse.shape, axes[::-1], dtype.itemsize) if value.ndim > 2 else None,
-    )
-    write_values(dataset, reverse)
     return dataset
 
 
@@ -349,15 +329,13 @@ def _matlab_names(names: Iterable[str]) -> dict[str, str]:
     for name in parts:
         for depth, part in enumerate(parts[name]):
             fields.setdefault("/".join(parts[name][:depth]), []).append(part)
-    plain = {
-        struct_name: distinct_names(inside, _variable_name, key=str) for struct_name, inside in fields.items()
-    }
+
+    def allowed(name: str) -> str:
+        plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+        return (plain if plain[:1].isalpha() else f"x{plain}")[:_LONGEST_VARIABLE]
+
+    plain = {struct_name: distinct_names(inside, allowed, key=str) for struct_name, inside in fields.items()}
     return {
         name: "/".join(plain["/".join(parts[name][:depth])][part] for depth, part in enumerate(parts[name]))
         for name in parts
     }
-
-
-def _variable_name(name: str) -> str:
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return (plain if plain[:1].isalpha() else f"x{plain}")[:_LONGEST_VARIABLE]

@@ -1,7 +1,7 @@
 """Result files: a filtered stack as its input stored it, with images, factors and provenance."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from usdenoise.files.layout import chunk_shape
 from usdenoise.files.matlab_writing import write_matlab
 from usdenoise.files.result_content import ResultFile, dimensions_of, stored_attributes, stored_values
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import FREE_NAME
 from usdenoise.system.processes import uninterrupted
 from usdenoise.system.provenance import PROVENANCE
@@ -100,7 +99,10 @@ def _matlab_variables(content: ResultFile) -> dict[str, Any]:
     stack = content.stack
     variables: dict[str, Any] = {}
     if isinstance(stack, Acquisition):
-        values = _with_singles(stack.iq, stack.form.singles).astype(content.dtype, copy=False)
+        # The axes of length 1 of the input; the stack may not be read yet.
+        axes = range(stack.iq.ndim + len(stack.form.singles))
+        with_singles = tuple(None if axis in stack.form.singles else slice(None) for axis in axes)
+        values = stack.iq[with_singles].astype(content.dtype, copy=False)
         if stack.form.parts and np.iscomplexobj(values):
             variables |= dict(zip(stack.form.parts, (values.real, values.imag), strict=True))
         else:
@@ -113,12 +115,6 @@ def _matlab_variables(content: ResultFile) -> dict[str, Any]:
             for key, value in array.attributes.items()
         }
     return {**variables, PROVENANCE: content.provenance}
-
-
-def _with_singles(values: Any, singles: Collection[int]) -> Any:
-    """Return a stack with axes of length 1, also one that is not read yet."""
-    axes = range(values.ndim + len(singles))
-    return values[tuple(None if axis in singles else slice(None) for axis in axes)]
 
 
 def _write_hdf5(path: Path, content: ResultFile) -> None:
@@ -135,19 +131,15 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
             is_mask = values.dtype.kind not in "fc" and values.ndim > 1
             packed = {"compression": "gzip", "shuffle": True} if is_mask else {}
             dataset = file.create_dataset(array.name, data=values, **packed)
-            dataset.attrs.update({**stored_attributes(array), **_axes_of(array, stack.spacing_mm)})
+            dataset.attrs.update(stored_attributes(array))
+            spatial = array.axes.replace("t", "")
+            if array.axes:
+                dataset.attrs["axes"] = array.axes
+            if spatial and all(letter in stack.spacing_mm for letter in spatial):
+                dataset.attrs["spacing_mm"] = [stack.spacing_mm[letter] for letter in spatial]
         if not content.with_stack:
             file.attrs.update(content.scales)
         axes = {array.name: array.axes for array in content.arrays if array.axes}
         others = {array.name: dimensions_of(array) for array in content.arrays if not array.axes}
         attach_scales(file, stack, axes | ({stack.name: stack.axes} if content.with_stack else {}), others)
         file.attrs[PROVENANCE] = content.provenance
-
-
-def _axes_of(array: NamedArray, spacing: Mapping[str, float]) -> dict[str, Any]:
-    """Return the axis letters of an image or a sequence and its pixel pitches, as attributes."""
-    letters = array.axes
-    spatial = letters.replace("t", "")
-    known = bool(spatial) and all(letter in spacing for letter in spatial)
-    pitches = {"spacing_mm": [spacing[letter] for letter in spatial]} if known else {}
-    return {"axes": letters, **pitches} if letters else {}

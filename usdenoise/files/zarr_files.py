@@ -3,29 +3,34 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.files.known_formats import is_zarr
 from usdenoise.files.layout import SLAB_BYTES, chunk_shape, slab_shape, slabs
 from usdenoise.files.result_content import ResultFile, dimensions_of, stored_attributes, stored_values
-from usdenoise.files.stored import Index, StoredArray
+from usdenoise.files.stored import Index, Numbers, StoredArray
 from usdenoise.options.job_options import ReadOptions
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray
-from usdenoise.stack.data_arrays import DIMENSIONS, confusius_scales, grid_attributes, grid_labels, with_slice
-from usdenoise.stack.geometry import GriddedStack
+from usdenoise.stack.data_arrays import DIMENSIONS, grid_attributes, grid_labels, with_slice
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
 from usdenoise.system.provenance import PROVENANCE
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import zarr
+
+    ZarrArray = zarr.Array[Any]
 
 _MOST_CHUNKS = 1 << 15
 """Most chunks of a coordinate: reading a few million, of one value each, takes minutes."""
@@ -54,40 +59,30 @@ def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
         return None
     zarr = import_zarr(path)
     root = zarr.open(str(path), mode="r")
-    if isinstance(root, zarr.Array):
-        members = {"iq": root}
-    else:
-        members = {name: item for name, item in root.members(max_depth=8) if isinstance(item, zarr.Array)}
+    group = None if isinstance(root, zarr.Array) else root
+    members = {"iq": root}
+    if group is not None:
+        members = {name: item for name, item in group.members(max_depth=8) if isinstance(item, zarr.Array)}
     arrays = {name: _stored(item) for name, item in members.items()}
     every = {name: describe_array(array) for name, array in arrays.items()}
 
-    def check(parts: tuple[str, ...]) -> None:
-        for part in parts:
-            _check_stored(path, part, members[part])
-
     def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        first = members[parts[0]]
-        names = _dimensions(first)
-
-        def metadata(shape: tuple[int, ...]) -> Callable[[], Found]:
-            return lambda: _nearby(root, parts[0], first, members, names, shape)
-
-        arranged_stack = arranged(
+        metadata = partial(_nearby, group, parts[0], members)
+        found = arranged(
             name,
             array,
             read_options.n_axes,
             layout=layout,
-            check=lambda: check(parts),
-            metadata=metadata(array.shape),
+            check=partial(_check_stored, path, {part: members[part] for part in parts}),
+            metadata=partial(metadata, len(array.shape)),
         )
-        if arranged_stack is None:
-            return None
-        return replace(arranged_stack, metadata=metadata(arranged_stack.array.shape))
+        # With the number of axes that are left
+        return None if found is None else replace(found, metadata=partial(metadata, len(found.array.shape)))
 
     return Contents("Zarr", stacks_of(arrays, stack), every)
 
 
-def import_zarr(path: Path) -> Any:
+def import_zarr(path: Path) -> "ModuleType":
     """Import the package zarr, silently.
 
     Parameters
@@ -111,62 +106,56 @@ def import_zarr(path: Path) -> Any:
     return zarr
 
 
-def _stored(array: Any) -> StoredArray:
-    def read(index: Index) -> NDArray[Any]:
+def _stored(array: "ZarrArray") -> StoredArray:
+    def read(index: Index) -> Numbers:
         return np.asarray(array[index])
 
-    chunks = tuple(array.shards or array.chunks)
-    return StoredArray(tuple(array.shape), np.dtype(array.dtype), read, chunks=chunks)
+    return StoredArray(array.shape, np.dtype(array.dtype), read, chunks=array.shards or array.chunks)
 
 
-def _check_stored(path: Path, name: str, array: Any) -> None:
+def _check_stored(path: Path, parts: "Mapping[str, ZarrArray]") -> None:
     # Zarr fills missing chunks with a constant and gives no warning. The files are counted first, because the header
     # may claim millions of chunks.
-    n_files = sum(file.is_file() for file in (path / array.path).rglob("*"))
-    sides = zip(array.shape, array.shards or array.chunks, strict=True)
-    n_chunks = math.prod(-(-n // chunk) for n, chunk in sides)
-    missing = max(n_chunks - n_files, 0) or array.nchunks - array.nchunks_initialized
-    if missing > 0:
-        raise InputError(
-            f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it again, or "
-            "write it again with its empty chunks"
-        )
+    for name, array in parts.items():
+        n_files = sum(file.is_file() for file in (path / array.path).rglob("*"))
+        sides = zip(array.shape, array.shards or array.chunks, strict=True)
+        n_chunks = math.prod(-(-n // chunk) for n, chunk in sides)
+        missing = max(n_chunks - n_files, 0) or array.nchunks - array.nchunks_initialized
+        if missing > 0:
+            raise InputError(
+                f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it again, or "
+                "write it again with its empty chunks"
+            )
 
 
-def _dimensions(array: Any) -> tuple[str, ...] | None:
+def _dimensions(array: "ZarrArray") -> tuple[str, ...] | None:
     names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
-    known = (
-        names is not None and len(names) == len(array.shape) and all(isinstance(name, str) for name in names)
-    )
-    return tuple(names) if known else None
+    if not isinstance(names, list | tuple) or len(names) != len(array.shape):
+        return None
+    return tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
 
 
-def _nearby(
-    root: Any,
-    name: str,
-    array: Any,
-    members: Mapping[str, Any],
-    dimensions: tuple[str, ...] | None,
-    shape: tuple[int, ...],
-) -> Found:
-    group = name.rpartition("/")[0]
+def _nearby(root: "zarr.Group | None", name: str, members: "Mapping[str, ZarrArray]", n_axes: int) -> Found:
+    """Return the metadata of an array, which will be a stack of `n_axes` axes; `root` is its group, if it is in one."""
+    group, array = name.rpartition("/")[0], members[name]
     entries = {
         key: (value, f"attribute {key} of {name}")
         for key, value in _attributes(array).items()
         # Attributes with an underscore are from xarray, and describe how the values are stored.
         if not key.startswith("_")
     }
-    if not isinstance(root, type(array)):
+    if root is not None:
         for owner in (root[group], root) if group else (root,):
             for key, value in _attributes(owner).items():
                 entries.setdefault(key, (value, f"attribute {key} of the group"))
+    dimensions = _dimensions(array)
     if dimensions is None:
         return entries
     labels = _labels(members, group, dimensions)
-    return {**entries, **labelled_metadata(dimensions, array.shape, len(shape), labels, entries)}
+    return {**entries, **labelled_metadata(dimensions, array.shape, n_axes, labels, entries)}
 
 
-def _labels(members: Mapping[str, Any], group: str, dimensions: tuple[str, ...]) -> dict[str, Label]:
+def _labels(members: "Mapping[str, ZarrArray]", group: str, dimensions: tuple[str, ...]) -> dict[str, Label]:
     """Return the coordinates next to an array: for its dimensions, and for a voxel grid in the world."""
     labels = {}
     for name in {*dimensions, *VOXELS, *WORLD}:
@@ -178,7 +167,7 @@ def _labels(members: Mapping[str, Any], group: str, dimensions: tuple[str, ...])
     return labels
 
 
-def _attributes(owner: Any) -> dict[str, Any]:
+def _attributes(owner: "ZarrArray | zarr.Group") -> dict[str, object]:
     """Return the attributes of an array or group, with lists as arrays."""
     return {
         key: np.asarray(value) if isinstance(value, list) else value
@@ -199,85 +188,68 @@ def write_zarr(path: Path, content: ResultFile) -> None:
     content : ResultFile
         The stack, and images, factors and provenance for the same group.
     """
-    zarr = import_zarr(path)
+    zarr, stack = import_zarr(path), content.stack
     root = zarr.open_group(str(path), mode="w")
-    create = partial(
-        root.create_array,
+    arrays = [*content.arrays]
+    if isinstance(stack, Acquisition):
+        # By the names that ConfUSIus has for them
+        scales = {
+            "compound_sampling_frequency": stack.frame_rate_hz,
+            "transmit_frequency": stack.center_frequency_hz,
+            "beamforming_sound_velocity": stack.sound_speed_m_s,
+        }
+        known = {name: value for name, value in scales.items() if value is not None}
+        attributes = {**content.stack_attributes, **known}
+        arrays.insert(0, NamedArray(stack.name, stack.iq, stack.axes, attributes))
+    else:
+        root.attrs.update(_json(content.stack_attributes))
+    for array in arrays:
+        _write_array(root, content, array, is_stack=content.with_stack and array is arrays[0])
+    # The coordinates of all axes of the arrays, in the group and in the group of the stack
+    used = "".join(array.axes for array in arrays)
+    labels = grid_labels(stack, with_slice("".join(letter for letter in "tyzx" if letter in used)))
+    for group in {"", stack.name.rpartition("/")[0] if content.with_stack else ""}:
+        for name, label in labels.items():
+            array_path = f"{group}/{name}".lstrip("/")
+            if array_path not in root:
+                positions = root.create_array(array_path, data=label.values, dimension_names=label.dimensions)
+                positions.attrs.update(_json(label.attributes))
+    root.attrs[PROVENANCE] = content.provenance
+    _consolidate(path, [array.name for array in arrays])
+
+
+def _write_array(root: "zarr.Group", content: ResultFile, array: NamedArray, is_stack: bool) -> None:
+    """Write an array; the stack in chunks, slab by slab."""
+    values = array.values if is_stack else stored_values(array)
+    attributes = _json(array.attributes if is_stack else stored_attributes(array))
+    dtype, dimensions = content.dtype if is_stack else values.dtype, dimensions_of(array)
+    letters = with_slice(array.axes) if array.axes else ""
+    if letters:
+        dimensions = tuple(DIMENSIONS[letter] for letter in letters)
+        if letters != array.axes:
+            values = values[(*map(slice, values.shape[: letters.index("y")]), None)]
+        if letters != "t":
+            labels = grid_labels(content.stack, letters)
+            # xarray takes them as the positions in the world.
+            coordinates = " ".join(name for name in WORLD.values() if name in labels)
+            attributes |= {**_json(grid_attributes(content.stack)), "coordinates": coordinates}
+    stored = root.create_array(
+        array.name,
+        shape=values.shape,
+        dtype=dtype,
+        chunks=chunk_shape(values.shape, letters, dtype.itemsize) if is_stack else values.shape,
+        dimension_names=dimensions,
         compressors=None,
         # By default Zarr does not write chunks of zeros, and our reader refuses missing chunks.
         config={"write_empty_chunks": True},
     )
-    stack = content.stack
-    if isinstance(stack, Acquisition):
-        _write_stack(create, content, stack)
+    if is_stack:
+        slab = slab_shape(values.shape, stored.chunks, letters, SLAB_BYTES // dtype.itemsize)
+        for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
+            stored[index] = np.asarray(values[index], dtype)
     else:
-        root.attrs.update(_json(content.stack_attributes))
-    for array in content.arrays:
-        _write_array(create, stack, array)
-    every = {*([stack.axes] if content.with_stack else []), *(array.axes for array in content.arrays)}
-    _write_coordinates(root, content, every)
-    root.attrs[PROVENANCE] = content.provenance
-    _consolidate(
-        path, [*([stack.name] if content.with_stack else []), *(array.name for array in content.arrays)]
-    )
-
-
-def _write_stack(create: Callable[..., Any], content: ResultFile, stack: Acquisition) -> None:
-    """Write the filtered stack slab by slab."""
-    dtype = content.dtype
-    values, letters = _as_grid(stack.iq, stack.axes)
-    array = create(
-        stack.name,
-        shape=values.shape,
-        dtype=dtype,
-        chunks=chunk_shape(values.shape, letters, dtype.itemsize),
-        dimension_names=[DIMENSIONS[letter] for letter in letters],
-    )
-    slab = slab_shape(values.shape, array.chunks, letters, SLAB_BYTES // dtype.itemsize)
-    for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
-        array[index] = np.asarray(values[index], dtype)
-    attributes = _json({**content.stack_attributes, **confusius_scales(stack)})
-    array.attrs.update(attributes | _grid_attributes(stack, letters))
-
-
-def _write_array(create: Callable[..., Any], stack: GriddedStack, array: NamedArray) -> None:
-    """Write an image, or another array."""
-    attributes, dimensions = _json(stored_attributes(array)), dimensions_of(array)
-    values = stored_values(array)
-    if array.axes:
-        values, letters = _as_grid(values, array.axes)
-        dimensions = tuple(DIMENSIONS[letter] for letter in letters)
-        if letters != "t":
-            attributes |= _grid_attributes(stack, letters)
-    stored = create(
-        array.name,
-        shape=values.shape,
-        dtype=values.dtype,
-        chunks=values.shape or (),
-        dimension_names=dimensions,
-    )
-    stored[...] = values
+        stored[...] = values
     stored.attrs.update(attributes)
-
-
-def _write_coordinates(root: Any, content: ResultFile, every: set[str]) -> None:
-    """Write the coordinates of all axes of the arrays in the group, and in the group of the stack."""
-    letters = with_slice("".join(letter for letter in "tyzx" if letter in "".join(every)))
-    labels = grid_labels(content.stack, letters)
-    for group in {"", content.stack.name.rpartition("/")[0] if content.with_stack else ""}:
-        for name, label in labels.items():
-            array_path = f"{group}/{name}".lstrip("/")
-            if array_path in root:
-                continue
-            array = root.create_array(array_path, data=label.values, dimension_names=label.dimensions)
-            array.attrs.update(_json(label.attributes))
-
-
-def _grid_attributes(stack: GriddedStack, letters: str) -> dict[str, Any]:
-    """Return the attributes of a voxel grid; by "coordinates" xarray takes the positions in the world as such."""
-    labels = grid_labels(stack, letters)
-    coordinates = " ".join(name for name in WORLD.values() if name in labels)
-    return {**_json(grid_attributes(stack)), "coordinates": coordinates}
 
 
 def is_our_group(folder: Path) -> bool:
@@ -312,17 +284,13 @@ def _consolidate(path: Path, order: list[str]) -> None:
     file.write_text(json.dumps(group))
 
 
-def _as_grid(values: NDArray[Any], letters: str) -> tuple[NDArray[Any], str]:
-    """Return an array with an axis for the elevation, and its axis letters."""
-    grid = with_slice(letters)
-    return (values if grid == letters else values[(*map(slice, values.shape[: grid.index("y")]), None)]), grid
-
-
-def _json(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in attributes.items()}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
+def _json(attributes: Mapping[str, object]) -> dict[str, Any]:
+    """Return attributes of which arrays are lists, and bytes text."""
+    plain = {
+        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        for name, value in attributes.items()
+    }
+    return {
+        name: value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
+        for name, value in plain.items()
+    }
