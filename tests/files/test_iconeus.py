@@ -14,7 +14,7 @@ from tests.stacks import low_rank, write_stack
 from usdenoise import load
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files import describe
-from usdenoise.files.known_formats import acquisition_files
+from usdenoise.files.input_files import acquisition_files
 
 N_BLOCKS, N_FRAMES, N_X, N_Z = 3, 40, 7, 9
 RATE = 500.0

@@ -14,7 +14,7 @@ from tests.programs import python
 from tests.stacks import low_rank, run_in_windows
 from usdenoise.errors import OutputError
 from usdenoise.files import output_folder
-from usdenoise.files.file_state import files_of_report
+from usdenoise.files.input_files import files_of_report
 from usdenoise.files.output_folder import OutputFolder, remove_leftovers
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions

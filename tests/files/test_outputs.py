@@ -16,8 +16,7 @@ from tests.stacks import write_stack
 from usdenoise import denoise, load
 from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.recordings import describe
-from usdenoise.files.result_content import ResultFile
-from usdenoise.files.results import write_result
+from usdenoise.files.results import ResultFile, write_result
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output

@@ -23,7 +23,7 @@ from tests.programs import python
 from tests.stacks import low_rank, run_in_windows, write_stack
 from usdenoise import denoise, load
 from usdenoise.errors import InputError, OutputError
-from usdenoise.files.file_state import sha256
+from usdenoise.files.input_files import sha256
 from usdenoise.files.matlab_writing import write_v73
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.jobs import run_job as job

@@ -16,7 +16,7 @@ from tests.jobs.inputs import write_zarr
 from tests.stacks import low_rank, write_stack
 from usdenoise import session
 from usdenoise.errors import InputError, OptionError
-from usdenoise.files.known_formats import acquisition_files
+from usdenoise.files.input_files import acquisition_files
 from usdenoise.jobs.session_inputs import BlocksOfFiles, block_files
 from usdenoise.options.job_options import SessionOptions
 

@@ -39,7 +39,7 @@ def command(file: Path, as_json: bool, **reading: Any) -> None:
     """
     from usdenoise.files import describe
     from usdenoise.files.contents import readable
-    from usdenoise.files.known_formats import is_zarr
+    from usdenoise.files.input_files import is_zarr
 
     with readable(file):
         # The error about a folder that cannot be listed is the one of a Zarr group.
@@ -67,7 +67,7 @@ def _list_folder(folder: Path, as_json: bool, reading: dict[str, Any]) -> None:
     """List the stacks that would be read from the files of a folder."""
     from usdenoise.files import describe
     from usdenoise.files.contents import readable
-    from usdenoise.files.known_formats import acquisition_files, natural_key
+    from usdenoise.files.input_files import acquisition_files, natural_key
 
     with readable(folder):
         # A folder is not one of its own subfolders, so that no file is skipped.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
@@ -22,7 +23,7 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.sessions.responses import Event
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
     """Return a table as comma-separated values, with the column names in the first line.
 
     Parameters
@@ -45,7 +46,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     return buffer.getvalue()
 
 
-def tsv_text(columns: Mapping[str, NDArray[Any]]) -> str:
+def tsv_text(columns: Mapping[str, NDArray[np.generic]]) -> str:
     """Return columns as tab-separated values, with "n/a" for NaN and for no text, as BIDS has them.
 
     Parameters
@@ -58,13 +59,13 @@ def tsv_text(columns: Mapping[str, NDArray[Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tsv_cell(value: Any) -> str:
+def _tsv_cell(value: str | float) -> str:
     return (
         (_escaped(value) or "n/a") if isinstance(value, str) else "n/a" if value != value else f"{value:.8g}"
     )
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     if not isinstance(value, str):
         return value
     text = _escaped(value)
@@ -144,7 +145,7 @@ def events_of_rows(rows: Sequence[Mapping[str, Any]], name: str, unit: str, firs
     return events
 
 
-def _trial_type(value: Any) -> str:
+def _trial_type(value: object) -> str:
     """Return the type of an event; empty if it has none: n/a in BIDS, and NaN, NA or NaT in a DataFrame."""
     text = "" if value is None else str(value).strip()
     is_missing = text.lower() == "n/a" or (not isinstance(value, str) and text in ("nan", "<NA>", "NaT"))

@@ -8,24 +8,27 @@ import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.stored import Index, StoredArray, complex_dtype, unpacked
+from usdenoise.files.stored import Dtype, Index, Numbers, StoredArray, complex_dtype, unpacked
 from usdenoise.stack.geometry import shape_text
 
 SCALES_OF_AXES = {"t": "time", "z": "z", "x": "x", "y": "y"}
 """Axis letter -> name of its scale in the file."""
 
+Item: TypeAlias = h5py.Group | h5py.Dataset
+"""A group or a dataset of a file."""
+
 UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 """Errors that h5py raises on an item that it cannot open or convert."""
 
 
-def items(group: h5py.Group) -> Iterator[Any]:
+def items(group: h5py.Group) -> Iterator[Item]:
     """Yield the items of a group that are hard links.
 
     Soft links are skipped because they may be circular, external links because they lead to other files.
@@ -57,7 +60,7 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     return by_path
 
 
-def member(group: h5py.Group, name: str) -> Any:
+def member(group: h5py.Group, name: str) -> Item | None:
     """Return an item of a group by its path; None if it is missing or cannot be opened."""
     try:
         return group.get(name)
@@ -193,10 +196,10 @@ def stored_array(dataset: h5py.Dataset) -> StoredArray:
 def _as_stored(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array of the numbers that it holds."""
     dtype = np.dtype(dataset.dtype)
-    order = _member_order(dtype)
+    order = _member_order(np.dtype(dataset.dtype))
     written = partial(written_entries, dataset) if dataset.chunks is not None else None
 
-    def read_stored(index: Index) -> NDArray[Any]:
+    def read_stored(index: Index) -> Numbers:
         return np.asarray(dataset[index])
 
     if order is None:
@@ -220,8 +223,8 @@ def _as_stored(dataset: h5py.Dataset) -> StoredArray:
             written=written,
         )
 
-    def read(index: Index) -> NDArray[Any]:
-        pairs = read_stored(index)
+    def read(index: Index) -> Numbers:
+        pairs = np.asarray(dataset[index])
         values = np.empty(pairs.shape, value_dtype)
         values.real, values.imag = pairs[order[0]], pairs[order[1]]
         return values
@@ -229,7 +232,7 @@ def _as_stored(dataset: h5py.Dataset) -> StoredArray:
     return StoredArray(dataset.shape or (), value_dtype, read, chunks=dataset.chunks, written=written)
 
 
-def _packing(dataset: h5py.Dataset, dtype: np.dtype[Any]) -> tuple[list[Any], float, float]:
+def _packing(dataset: h5py.Dataset, dtype: Dtype) -> tuple[list[Any], float, float]:
     """Return the values of missing entries, the factor and the offset of a dataset whose entries have a type."""
     numbers: dict[str, Any] = {}
     try:
@@ -260,7 +263,7 @@ def _packing(dataset: h5py.Dataset, dtype: np.dtype[Any]) -> tuple[list[Any], fl
     return [dtype.type(value) if dtype.kind in "fc" else value for value in missing], scale or 1.0, offset
 
 
-def _member_order(dtype: np.dtype[Any]) -> tuple[str, str] | None:
+def _member_order(dtype: np.dtype[np.void]) -> tuple[str, str] | None:
     """Return the names of the real and the imaginary member of a compound; None if it is not a complex number."""
     if not dtype.names or len(dtype.names) != 2:
         return None

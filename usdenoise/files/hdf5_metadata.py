@@ -6,7 +6,6 @@ output.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import h5py
 import numpy as np
@@ -17,12 +16,13 @@ from usdenoise.files.hdf5_arrays import (
     PACKING,
     SCALES_OF_AXES,
     UNREADABLE,
+    Item,
     datasets,
     items,
     member,
     stored_array,
 )
-from usdenoise.files.stored import everything
+from usdenoise.files.stored import Numbers, everything
 from usdenoise.stack.geometry import Coordinate
 from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata
 from usdenoise.stack.metadata import is_known
@@ -54,7 +54,7 @@ def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
         The stack in this file. Its attributes that do not describe axes or scales are read as well, to be copied to the
         output.
     """
-    entries: dict[str, tuple[Any, str]] = {}
+    entries: dict[str, tuple[object, str]] = {}
     for name, value, source in _nearest_first(file, dataset):
         if not name.startswith(_OWN):
             entries.setdefault(name, (value, source))
@@ -63,7 +63,7 @@ def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
     return {**entries, **_of_dimensions(file, dataset, entries)}
 
 
-def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, Any, str]]:
+def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, object, str]]:
     """Yield the name, the value and the source of each entry that may describe a stack."""
     for name, value in _stored_attributes(dataset, True):
         yield name, value, f"attribute {name} of {dataset.name.strip('/')}"
@@ -79,14 +79,14 @@ def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str
             yield from _small_datasets(fields)
 
 
-def _small_datasets(group: h5py.Group) -> Iterator[tuple[str, Any, str]]:
+def _small_datasets(group: h5py.Group) -> Iterator[tuple[str, object, str]]:
     for item in items(group):
         if isinstance(item, h5py.Dataset) and (value := _small_value(item)) is not None:
             name = item.name.strip("/")
             yield name.rpartition("/")[2], value, f"dataset {name}"
 
 
-def _small_value(item: h5py.Dataset) -> Any:
+def _small_value(item: h5py.Dataset) -> Numbers | str | None:
     """Return a few numbers, or text of MATLAB; None if a dataset is a dimension scale or has other values."""
     try:
         if item.is_scale:
@@ -177,30 +177,29 @@ def _scale_positions(file: h5py.File) -> dict[str, Coordinate]:
     return coordinates
 
 
-def small_number(item: Any) -> float | None:
+def small_number(item: Item | None) -> float | None:
     """Return the number in a dataset of one element; None for any other item."""
     values = numbers(item, most=1)
     return None if values is None else float(values[0])
 
 
-def numbers(item: Any, most: int = 1 << 16) -> Any:
+def numbers(item: Item | None, most: int = 1 << 16) -> NDArray[np.float64] | None:
     """Return the numbers of a dataset as a flat float64 array; None if it holds none, or more than `most`."""
     values = _values(item, most)
     return None if values is None else values.astype(np.float64)
 
 
-def _values(item: Any, most: int) -> NDArray[Any] | None:
+def _values(item: Item | None, most: int) -> Numbers | None:
     """Return the numbers of a dataset in their own type, otherwise as :func:`numbers` does."""
     try:
-        is_small = (
-            isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most
-        )
-        return np.asarray(item[()]).reshape(-1) if is_small else None
+        if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most:
+            return np.asarray(item[()]).reshape(-1)
     except UNREADABLE:
-        return None
+        pass
+    return None
 
 
-def text_attribute(item: Any, name: str) -> str:
+def text_attribute(item: Item, name: str) -> str:
     """Return an attribute as text without the zero bytes that end it in C; empty if it is missing."""
     value = dict(_stored_attributes(item, True, only=name)).get(name, "")
     value = value.reshape(-1)[0] if isinstance(value, np.ndarray) and value.size else value
@@ -208,7 +207,7 @@ def text_attribute(item: Any, name: str) -> str:
     return text.replace("\0", "").strip()
 
 
-def _stored_attributes(item: Any, every: bool, only: str | None = None) -> Iterator[tuple[str, Any]]:
+def _stored_attributes(item: Item, every: bool, only: str | None = None) -> Iterator[tuple[str, object]]:
     for name in item.attrs:
         try:
             # References between arrays and their dimension scales are in a heap, and do not describe the stack.

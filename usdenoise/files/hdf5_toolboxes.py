@@ -9,7 +9,6 @@ pixel. In older files it is a dataset with the values alone.
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import h5py
 import numpy as np
@@ -64,12 +63,12 @@ def _uff_image(group: h5py.Group) -> tuple[StoredArray, tuple[h5py.Dataset, ...]
     parts = (member(data, "real"), member(data, "imag")) if apart else (data,)
     if not isinstance(scan, h5py.Group) or not all(isinstance(part, h5py.Dataset) for part in parts):
         return None
-    axes = {name: numbers(member(scan, f"{name}_axis")) for name in "xz"}
-    if any(axis is None for axis in axes.values()):
+    x, z = (numbers(member(scan, f"{name}_axis")) for name in "xz")
+    if x is None or z is None:
         return None
     arrays = [stored_array(part) for part in parts]
     array = joined(arrays[0], arrays[1]) if apart else arrays[0]
-    n_x, n_z = len(axes["x"]), len(axes["z"])
+    n_x, n_z = len(x), len(z)
     # MATLAB drops axes of length 1 at the end, so the axes of waves and channels may be missing.
     pixels = [axis for axis, n in enumerate(array.shape) if n == n_x * n_z]
     others = [axis for axis, n in enumerate(array.shape) if n == 1 and axis not in (0, *pixels[-1:])]
@@ -82,7 +81,7 @@ def _uff_image(group: h5py.Group) -> tuple[StoredArray, tuple[h5py.Dataset, ...]
 
 def _uff_metadata(group: h5py.Group) -> Found:
     group_path = group.name.strip("/")
-    entries: dict[str, tuple[Any, str]] = {"axes": ("txz", "layout of UFF")}
+    entries: dict[str, tuple[object, str]] = {"axes": ("txz", "layout of UFF")}
     axes = {name: numbers(member(group, f"scan/{name}_axis")) for name in "xz"}
     spacing = {name: pitch(axis, 1e3) for name, axis in axes.items()}
     if all(spacing.values()):
@@ -153,8 +152,8 @@ def zea_stacks(
     return ([], set()) if stack is None else ([stack], {_NEW, _OLD, _COORDINATES})
 
 
-def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[Any, str]]:
-    scales: dict[str, tuple[Any, str]] = {}
+def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[object, str]]:
+    scales: dict[str, tuple[object, str]] = {}
     coordinates = member(file, _COORDINATES)
     if isinstance(coordinates, h5py.Dataset) and (spacing := _spacing(coordinates, axes)):
         scales["spacing_mm"] = (spacing, f"dataset {_COORDINATES} in m")
@@ -182,7 +181,7 @@ def _spacing(coordinates: h5py.Dataset, axes: str) -> dict[str, float] | None:
         return None
     spacing = {}
     for index, letter in enumerate(spatial):
-        edge: list[Any] = [0] * (len(coordinates.shape) - 1)
+        edge: list[int | slice] = [0] * (len(coordinates.shape) - 1)
         edge[n_leading + index] = slice(None)
         step = pitch(coordinates[(*edge, _XYZ[letter])], 1e3)
         if step is None:

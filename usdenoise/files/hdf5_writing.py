@@ -201,10 +201,10 @@ def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
     if Path(path).is_dir() or not h5py.is_hdf5(path):
         return None
     with open_file(Path(path)) as file:
-        stored = [member(file, f"truth/{name}") for name in ("blood_power", "vessel_mask")]
-        if not all(isinstance(item, h5py.Dataset) for item in stored):
+        power, mask = (member(file, f"truth/{name}") for name in ("blood_power", "vessel_mask"))
+        if not isinstance(power, h5py.Dataset) or not isinstance(mask, h5py.Dataset):
             return None
-        truth = Truth(stored[0][()], stored[1][()].astype(bool))
+        truth = Truth(power[()], mask[()].astype(bool))
     shape = acquisition.shape_in(acquisition.spatial_axes)
     if truth.blood_power.shape != shape or truth.vessel_mask.shape != shape:
         raise InputError(

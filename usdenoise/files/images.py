@@ -22,7 +22,7 @@ _RESOLUTION_UNIT = 296
 """Tag of TIFF for the unit of the resolution; 1 means that the description has it, since TIFF has no millimetre."""
 
 
-def tiff(image: NDArray[Any], axes: str, spacing_mm: Mapping[str, float] | None = None) -> bytes:
+def tiff(image: NDArray[np.floating], axes: str, spacing_mm: Mapping[str, float] | None = None) -> bytes:
     """Encode linear power as float32 TIFF, with one page for an image and one per elevation for a volume.
 
     Rows are depth and columns lateral, whatever the axis order of `image`. Where the pixel pitch is known, the file has
@@ -44,7 +44,7 @@ def tiff(image: NDArray[Any], axes: str, spacing_mm: Mapping[str, float] | None 
     order = "".join(letter for letter in "yzx" if letter in axes)
     ordered = np.ascontiguousarray(in_axes(image, axes, order), dtype=np.float32)
     first, *others = (Image.fromarray(page) for page in ordered.reshape(-1, *ordered.shape[-2:]))
-    scales: dict[str, Any] = {}
+    scales: dict[str, object] = {}
     if spacing_mm is not None and {"z", "x"} <= set(spacing_mm):
         thickness = spacing_mm.get("y") if ordered.ndim == 3 else None
         scales = {
@@ -107,7 +107,7 @@ def write_nifti(
     window: int,
     stride: int,
     blocks: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write power images as gzipped NIfTI, and return the fields of its sidecar.
 
     The time step is the usual interval between the starts of windows, and for a single image the duration of its
@@ -233,12 +233,12 @@ def _sidecar(
     stride: int,
     blocks: Sequence[Mapping[str, Any]],
     unknown: Sequence[str],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     rate = stack.frame_rate_hz
     cutoffs = sorted({int(block["low_cutoff"]) for block in blocks})
     components = f"{cutoffs[0]}" if len(cutoffs) == 1 else f"{cutoffs[0]} to {cutoffs[-1]}"
     each = " in each block" if len(blocks) > 1 else ""
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         "ClutterFilters": [f"low-rank, {components} leading components removed{each}"],
         "TransmitFrequency": stack.center_frequency_hz,
         "SliceThickness": slice_thickness_mm(stack),

@@ -9,7 +9,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, is_out_of_memory
 from usdenoise.files.contents import (
@@ -25,8 +24,10 @@ from usdenoise.files.contents import (
     first_bytes,
     stacks_of,
 )
-from usdenoise.files.hdf5_arrays import UNREADABLE, items, member, stored_array
+from usdenoise.files.hdf5_arrays import UNREADABLE, Item, items, member, stored_array
 from usdenoise.files.stored import (
+    Dtype,
+    Numbers,
     StoredArray,
     complex_dtype,
     concatenated,
@@ -175,10 +176,10 @@ def cells(
     """
     cell_arrays: dict[str, tuple[StoredArray, tuple[h5py.Dataset, ...]]] = {}
 
-    def add(name: str, elements: Sequence[Any]) -> None:
+    def add(name: str, elements: Sequence[Item | None]) -> None:
         if all(isinstance(element, h5py.Group) for element in elements):
             # A damaged file may have a group within itself.
-            for key in elements[0] if name.count("/") < MOST_NESTED else ():
+            for key in elements[0] if elements[0] and name.count("/") < MOST_NESTED else ():
                 add(f"{name}/{key}", [member(element, key) for element in elements])
             return
         arrays = [
@@ -199,7 +200,7 @@ def cells(
     return cell_arrays
 
 
-def referenced(file: h5py.File, item: Any) -> list[Any]:
+def referenced(file: h5py.File, item: Item | None) -> list[Item | None]:
     """Return the elements of a cell, or of a field of an array of structs, in MATLAB's order; none for any other item.
 
     An element that the file does not have is None.
@@ -213,9 +214,9 @@ def referenced(file: h5py.File, item: Any) -> list[Any]:
     return [file[reference] if reference else None for reference in references]
 
 
-def elements_of(file: h5py.File, name: str) -> list[Any]:
+def elements_of(file: h5py.File, name: str) -> list[Item]:
     """Return the elements that are joined to the array of a name of :func:`cells`; none for a plain variable."""
-    found: list[Any] = [file["/"]]
+    found: list[Item | None] = [file["/"]]
     is_joined = False
     for key in name.split("/"):
         found = [member(item, key) for item in found if isinstance(item, h5py.Group)]
@@ -293,11 +294,11 @@ def read_matlab(path: Path, read_options: ReadOptions) -> Contents | None:
     return Contents(MATLAB_5, stacks, every, look_up)
 
 
-def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> StoredArray:
-    def load() -> NDArray[Any]:
+def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: Dtype) -> StoredArray:
+    def load() -> Numbers:
         from scipy.io import loadmat
 
-        values: NDArray[Any] = loadmat(str(path), variable_names=[name])[name]
+        values: Numbers = loadmat(str(path), variable_names=[name])[name]
         if values.shape != shape:
             raise InputError(
                 f"'{name}' in {path} is corrupt: its header and its data disagree; write it again"
@@ -338,7 +339,7 @@ def _scales_beside(path: Path) -> Found:
     """Return the fields of the structs UF and PData (PALA), and the small variables of the file."""
     from scipy.io import loadmat, whosmat
 
-    entries: dict[str, tuple[Any, str]] = {}
+    entries: dict[str, tuple[object, str]] = {}
     small = [
         name
         for name, shape, kind in whosmat(str(path))

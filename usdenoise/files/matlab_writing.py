@@ -6,18 +6,22 @@ import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import is_out_of_memory
 from usdenoise.files.contents import RESULTS_AND_TRUTH
-from usdenoise.files.hdf5_arrays import items
+from usdenoise.files.hdf5_arrays import Item, items
 from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.layout import chunk_shape
 from usdenoise.files.matlab_reading import HEADER_BYTES, elements, elements_of
 from usdenoise.system.text import distinct_names
+
+Variable: TypeAlias = NDArray[Any] | str
+"""Value of a variable of MATLAB, also of a cell or a struct."""
 
 _PIECE_BYTES = 1 << 20
 _SUBSYSTEM = "__function_workspace__"
@@ -70,7 +74,7 @@ def append_variables_of_v5(path: Path, source: Path, names: Collection[str]) -> 
     return []
 
 
-def other_fields(path: Path, name: str, replaced: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+def other_fields(path: Path, name: str, replaced: Collection[str]) -> tuple[dict[str, Variable], list[str]]:
     """Return the fields of a struct of version 5 apart from the stack in it, and the names of those that are lost.
 
     Parameters
@@ -91,10 +95,10 @@ def other_fields(path: Path, name: str, replaced: Collection[str]) -> tuple[dict
     """
     from scipy.io import loadmat, savemat
 
-    fields: dict[str, Any] = {}
+    fields: dict[str, Variable] = {}
     lost: list[str] = []
 
-    def add(name: str, value: Any) -> None:
+    def add(name: str, value: NDArray[Any]) -> None:
         if name in replaced:
             return
         if any(one.startswith(f"{name}/") for one in replaced):
@@ -141,7 +145,7 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
         joined |= {name.rpartition("/")[0]} if inner else set()
     lost = _copy_items(source["/"], target["/"], skipped)
 
-    def point_to_the_copy(name: str, item: Any) -> None:
+    def point_to_the_copy(name: str, item: Item) -> None:
         # A cell array
         if isinstance(item, h5py.Dataset) and h5py.check_ref_dtype(item.dtype) is h5py.Reference:
             references = source[name][()]
@@ -197,7 +201,7 @@ _LONGEST_VARIABLE = 63
 
 def write_matlab(
     path: Path,
-    variables: Mapping[str, Any],
+    variables: Mapping[str, Variable],
     source: Path | None = None,
     replaced: Collection[str] = (),
 ) -> list[str]:
@@ -247,7 +251,7 @@ def write_matlab(
     return lost + append_variables_of_v5(path, source, other_variables)
 
 
-def _write_v5(path: Path, named: Mapping[str, Any]) -> None:
+def _write_v5(path: Path, named: Mapping[str, Variable]) -> None:
     from scipy.io import savemat
 
     nested: dict[str, Any] = {}
@@ -263,7 +267,7 @@ def _write_v5(path: Path, named: Mapping[str, Any]) -> None:
 
 def write_v73(
     path: Path,
-    variables: Mapping[str, Any],
+    variables: Mapping[str, Variable],
     source: Path | None = None,
     replaced: Collection[str] = (),
 ) -> list[str]:
@@ -302,7 +306,7 @@ def write_v73(
     return lost
 
 
-def _write_variable(file: h5py.File, name: str, value: Any) -> h5py.Dataset:
+def _write_variable(file: h5py.File, name: str, value: Variable) -> h5py.Dataset:
     if isinstance(value, str):
         codes = np.frombuffer(value.encode("utf-16-le"), np.uint16).reshape(-1, 1)
         dataset = file.create_dataset(name, data=codes)

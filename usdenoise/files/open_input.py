@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +26,7 @@ from usdenoise.files.contents import (
     guard,
     readable,
 )
-from usdenoise.files.file_state import check_unchanged, file_state, sha256
-from usdenoise.files.known_formats import ICONEUS, header_path
+from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
 from usdenoise.files.layout import frame_slice, is_in_frame_order, read_frames, read_lines, storage_dtype
 from usdenoise.files.stored import Dtype, Numbers, StoredArray, n_selected
 from usdenoise.frames.data_checks import guess_axes, time_is_last
@@ -59,7 +57,7 @@ PRECISIONS = (None, "single", "double")
 
 @contextmanager
 def open_input(
-    path: str | Path, reading: Mapping[str, Any] | None = None, dtype: str | None = None
+    path: str | Path, reading: Mapping[str, object] | None = None, dtype: str | None = None
 ) -> Iterator["Input"]:
     """Open an acquisition, choose its stack, and yield it as an :class:`Input`.
 
@@ -115,7 +113,7 @@ READERS: dict[Reader, str] = {
 """Reader of each format -> its message on a damaged file, as for :func:`usdenoise.files.contents.guard`.
 
 The first reader that knows the format of a file reads it. To read a new format, write a module with such a function. Add it
-here, its suffix to SUFFIXES of :mod:`usdenoise.files.known_formats`, and its name to the sentence on unknown content.
+here, its suffix to SUFFIXES of :mod:`usdenoise.files.input_files`, and its name to the sentence on unknown content.
 """
 
 
@@ -259,7 +257,7 @@ class Input:
         Shape of the selected frames, in the file's order.
     state : mapping
         Size and modification time of the file, or of those in its folder, when it was opened (see
-        :func:`usdenoise.files.file_state.file_state`).
+        :func:`usdenoise.files.input_files.file_state`).
     """
 
     def __init__(
@@ -268,7 +266,7 @@ class Input:
         read_options: ReadOptions,
         precision: str | None,
         contents: Contents,
-        state: Mapping[str, Any],
+        state: Mapping[str, int],
         close: Callable[[], None],
     ) -> None:
         self.path, self._close = path, close

@@ -108,7 +108,7 @@ class OutputFolder:
         Parameters
         ----------
         earlier : iterable of Path
-            Files of the earlier results, from :func:`usdenoise.files.file_state.files_of_report`; by default none. Those
+            Files of the earlier results, from :func:`usdenoise.files.input_files.files_of_report`; by default none. Those
             that are not replaced are removed last: a process that is killed leaves whole results.
 
         Raises

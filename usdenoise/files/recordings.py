@@ -7,16 +7,17 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.files.contents import Candidate
-from usdenoise.files.file_state import check_unchanged, file_state
+from usdenoise.files.input_files import check_unchanged, file_state
 from usdenoise.files.layout import chunks_of_lines
 from usdenoise.files.open_input import Input, open_contents, open_input, pick
+from usdenoise.files.stored import Dtype, Numbers
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import ReadOptions, reading_options
 from usdenoise.options.keywords import LoadKeywords, shows_options
@@ -139,7 +140,7 @@ def load(
     return replace(stack, iq=cupy_on(device).asarray(stack.iq))
 
 
-def describe(path: str | Path, **options: Any) -> FileDescription:
+def describe(path: str | Path, **options: object) -> FileDescription:
     """Describe the contents of a file, and how :func:`load` would read it, from its headers alone.
 
     Parameters
@@ -177,10 +178,10 @@ class StoredFile:
     path: Path
     how: ReadOptions
     precision: str | None
-    state: Mapping[str, Any]
+    state: Mapping[str, int]
 
     @classmethod
-    def at(cls, path: Path, reading: Mapping[str, Any], precision: str | None) -> "StoredFile":
+    def at(cls, path: Path, reading: Mapping[str, object], precision: str | None) -> "StoredFile":
         """Return a file with its current state; `reading` has fields of ReadOptions."""
         return cls(path.absolute(), reading_options(reading), precision, file_state(path) or {})
 
@@ -204,7 +205,7 @@ class FileFrames:
     stored_file: StoredFile
     first: int
     stop: int
-    dtype: np.dtype[Any]
+    dtype: Dtype
     source: Here[Input] = field(default_factory=Here, compare=False)
 
     @property
@@ -212,12 +213,12 @@ class FileFrames:
         """Number of frames."""
         return self.stop - self.first
 
-    def read(self) -> NDArray[Any]:
+    def read(self) -> Numbers:
         """Return all frames as a chunk."""
         with self._opened() as source:
             return source.read_chunk(self.first, self.stop, self.dtype)
 
-    def pick(self, numbers: NDArray[np.intp]) -> NDArray[Any]:
+    def pick(self, numbers: NDArray[np.intp]) -> Numbers:
         """Return some frames as a chunk."""
         with self._opened() as source:
             return source.pick(self.first + numbers, self.dtype)
@@ -259,7 +260,7 @@ def file_recording(source: Input) -> Recording:
     return Recording.of_chunks(source.geometry, source.dtype, chunks)
 
 
-def lines_recording(source: Input, lines: NDArray[Any]) -> Recording:
+def lines_recording(source: Input, lines: Numbers) -> Recording:
     """Return the recording of a file that was read into a temporary file, stored pixel after pixel.
 
     Parameters

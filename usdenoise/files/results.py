@@ -1,21 +1,106 @@
-"""Result files: a filtered stack as its input stored it, with images, factors and provenance."""
+"""Result files in HDF5, MATLAB and Zarr: a filtered stack as its input stored it, with images, factors and provenance."""
 
+import json
 import os
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.files.hdf5_writing import attach_scales, create_file, write_values
-from usdenoise.files.layout import chunk_shape
-from usdenoise.files.matlab_writing import write_matlab
-from usdenoise.files.result_content import ResultFile, dimensions_of, stored_attributes, stored_values
+from usdenoise.files.input_files import is_zarr
+from usdenoise.files.layout import SLAB_BYTES, chunk_shape, slab_shape, slabs, storage_dtype
+from usdenoise.files.matlab_writing import Variable, write_matlab
+from usdenoise.files.stored import Dtype
+from usdenoise.files.zarr_files import import_zarr
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.geometry import FREE_NAME
+from usdenoise.stack.arrays import NamedArray
+from usdenoise.stack.data_arrays import DIMENSIONS, grid_attributes, grid_labels, with_slice
+from usdenoise.stack.geometry import FREE_NAME, Geometry
+from usdenoise.stack.labels import WORLD
 from usdenoise.system.processes import uninterrupted
 from usdenoise.system.provenance import PROVENANCE
+
+if TYPE_CHECKING:
+    import zarr
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """The content of a result file.
+
+    Attributes
+    ----------
+    stack : Acquisition or Geometry
+        The filtered stack, which is stored under its own name, in its own axis order and in the precision of the
+        input file. If it is a geometry, only its scales and attributes are stored.
+    arrays : sequence of NamedArray
+        Other arrays.
+    provenance : str
+        JSON text on the software, options and input that made the file.
+    source : Path or None
+        The input. The other variables of a MATLAB file come along into a MATLAB file. None (the default) has none.
+    called : str or None
+        Name of the stored stack; None (the default) for its own.
+    """
+
+    stack: Acquisition | Geometry
+    arrays: Sequence[NamedArray]
+    provenance: str
+    source: Path | None = None
+    called: str | None = None
+
+    @property
+    def with_stack(self) -> bool:
+        """Whether the stack itself is stored."""
+        return isinstance(self.stack, Acquisition)
+
+    @property
+    def dtype(self) -> Dtype:
+        """Type of the stored stack."""
+        stored = self.stack.stored_dtype
+        return self.stack.dtype if stored is None else storage_dtype(stored)
+
+    @property
+    def scales(self) -> dict[str, float | list[float]]:
+        """Known scales of the stack, by the names from which :func:`usdenoise.load` reads them."""
+        stack = self.stack
+        names = ("frame_rate_hz", "center_frequency_hz", "sound_speed_m_s")
+        scales: dict[str, float | list[float]] = {
+            name: getattr(stack, name) for name in names if getattr(stack, name) is not None
+        }
+        if all(letter in stack.spacing_mm for letter in stack.spatial_axes):
+            scales["spacing_mm"] = [stack.spacing_mm[letter] for letter in stack.spatial_axes]
+        return scales
+
+    @property
+    def stack_attributes(self) -> dict[str, object]:
+        """Attributes of the stored stack: the attributes of the input, its axes and its scales."""
+        kinds = (str, bytes, int, float, np.generic, np.ndarray)
+        carried = {name: value for name, value in self.stack.attributes.items() if isinstance(value, kinds)}
+        return {"units": "unit of the input", **carried, "axes": self.stack.axes, **self.scales}
+
+
+def stored_values(array: NamedArray) -> NDArray[np.generic]:
+    """Return the values of an array as files store them: masks as 0 and 1."""
+    values = np.asarray(array.values)
+    return values.astype(np.uint8) if values.dtype == bool else values
+
+
+def stored_attributes(array: NamedArray) -> dict[str, object]:
+    """Return the attributes of an array, with its unit by both names that programs look for."""
+    unit = array.attributes.get("unit")
+    return {**array.attributes, **({} if unit is None else {"units": unit})}
+
+
+def dimensions_of(array: NamedArray) -> tuple[str, ...]:
+    """Return names for the axes of an array that is not an image."""
+    last = array.name.rpartition("/")[2]
+    return array.dimensions or tuple(f"{last}_{axis}" for axis in range(np.ndim(array.values)))
+
 
 _MOST_NAMED = 8
 """Most variables that a note names."""
@@ -25,8 +110,6 @@ def output_suffix(path: Path) -> str:
     """Return the suffix of the result file of an input: .mat for .mat, .zarr for Zarr, otherwise .h5."""
     suffix = path.suffix.lower()
     if os.path.isdir(path) and suffix != ".mat":
-        from usdenoise.files.known_formats import is_zarr
-
         return ".zarr" if is_zarr(path) else ".h5"
     return ".mat" if suffix == ".mat" else ".h5"
 
@@ -60,9 +143,7 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
         content = _renamed(content, content.called)
     content, notes = _with_free_name(content, used_names)
     if suffix == ".zarr":
-        from usdenoise.files.zarr_files import write_zarr
-
-        write_zarr(path, content)
+        _write_zarr(path, content)
     elif suffix == ".mat":
         variables = _matlab_variables(content)
         is_matlab = content.source is not None and content.source.suffix.lower() == ".mat"
@@ -94,10 +175,10 @@ def _renamed(content: ResultFile, name: str) -> ResultFile:
     return replace(content, stack=replace(stack, name=name, form=replace(stack.form, parts=())))
 
 
-def _matlab_variables(content: ResultFile) -> dict[str, Any]:
+def _matlab_variables(content: ResultFile) -> dict[str, Variable]:
     """Return the content of a result by the names of its variables; the stack in the form of the input."""
     stack = content.stack
-    variables: dict[str, Any] = {}
+    variables: dict[str, Variable] = {}
     if isinstance(stack, Acquisition):
         # The axes of length 1 of the input; the stack may not be read yet.
         axes = range(stack.iq.ndim + len(stack.form.singles))
@@ -143,3 +224,115 @@ def _write_hdf5(path: Path, content: ResultFile) -> None:
         others = {array.name: dimensions_of(array) for array in content.arrays if not array.axes}
         attach_scales(file, stack, axes | ({stack.name: stack.axes} if content.with_stack else {}), others)
         file.attrs[PROVENANCE] = content.provenance
+
+
+def _write_zarr(path: Path, content: ResultFile) -> None:
+    """Write a stack and results as a Zarr group in the layout of ConfUSIus 0.8.
+
+    Every image is a grid of voxels, with an axis of length 1 for the elevation of a single slice. The stack comes
+    first among the arrays, and the power Doppler without a stack: ConfUSIus opens the first one.
+
+    Parameters
+    ----------
+    path : Path
+        Folder of the group, which is created.
+    content : ResultFile
+        The stack, and images, factors and provenance for the same group.
+    """
+    zarr, stack = import_zarr(path), content.stack
+    root = zarr.open_group(str(path), mode="w")
+    arrays = [*content.arrays]
+    if isinstance(stack, Acquisition):
+        # By the names that ConfUSIus has for them
+        scales = {
+            "compound_sampling_frequency": stack.frame_rate_hz,
+            "transmit_frequency": stack.center_frequency_hz,
+            "beamforming_sound_velocity": stack.sound_speed_m_s,
+        }
+        known = {name: value for name, value in scales.items() if value is not None}
+        attributes = {**content.stack_attributes, **known}
+        arrays.insert(0, NamedArray(stack.name, stack.iq, stack.axes, attributes))
+    else:
+        root.attrs.update(_json(content.stack_attributes))
+    for array in arrays:
+        _write_array(root, content, array, is_stack=content.with_stack and array is arrays[0])
+    # The coordinates of all axes of the arrays, in the group and in the group of the stack
+    used = "".join(array.axes for array in arrays)
+    labels = grid_labels(stack, with_slice("".join(letter for letter in "tyzx" if letter in used)))
+    for group in {"", stack.name.rpartition("/")[0] if content.with_stack else ""}:
+        for name, label in labels.items():
+            array_path = f"{group}/{name}".lstrip("/")
+            if array_path not in root:
+                positions = root.create_array(array_path, data=label.values, dimension_names=label.dimensions)
+                positions.attrs.update(_json(label.attributes))
+    root.attrs[PROVENANCE] = content.provenance
+    _consolidate(path, [array.name for array in arrays])
+
+
+def _write_array(root: "zarr.Group", content: ResultFile, array: NamedArray, is_stack: bool) -> None:
+    """Write an array; the stack in chunks, slab by slab."""
+    values = array.values if is_stack else stored_values(array)
+    attributes = _json(array.attributes if is_stack else stored_attributes(array))
+    dtype, dimensions = content.dtype if is_stack else values.dtype, dimensions_of(array)
+    letters = with_slice(array.axes) if array.axes else ""
+    if letters:
+        dimensions = tuple(DIMENSIONS[letter] for letter in letters)
+        if letters != array.axes:
+            values = values[(*map(slice, values.shape[: letters.index("y")]), None)]
+        if letters != "t":
+            labels = grid_labels(content.stack, letters)
+            # xarray takes them as the positions in the world.
+            coordinates = " ".join(name for name in WORLD.values() if name in labels)
+            attributes |= {**_json(grid_attributes(content.stack)), "coordinates": coordinates}
+    stored = root.create_array(
+        array.name,
+        shape=values.shape,
+        dtype=dtype,
+        chunks=chunk_shape(values.shape, letters, dtype.itemsize) if is_stack else values.shape,
+        dimension_names=dimensions,
+        compressors=None,
+        # By default Zarr does not write chunks of zeros, and our reader refuses missing chunks.
+        config={"write_empty_chunks": True},
+    )
+    if is_stack:
+        slab = slab_shape(values.shape, stored.chunks, letters, SLAB_BYTES // dtype.itemsize)
+        for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
+            stored[index] = np.asarray(values[index], dtype)
+    else:
+        stored[...] = values
+    stored.attrs.update(attributes)
+
+
+def _consolidate(path: Path, order: list[str]) -> None:
+    """Copy the metadata of all arrays to the group, where xarray looks for them first.
+
+    The function of zarr for this warns that version 3 of the format does not define it, and sorts by name.
+
+    Parameters
+    ----------
+    path : Path
+        Folder of the group.
+    order : list of str
+        Names of the arrays that come first.
+    """
+    file = path / "zarr.json"
+    group = json.loads(file.read_bytes())
+    every = sorted(
+        metadata_file.parent.relative_to(path).as_posix() for metadata_file in path.rglob("zarr.json")
+    )
+    names = dict.fromkeys([*order, *every])
+    metadata = {name: json.loads((path / name / "zarr.json").read_bytes()) for name in names if name != "."}
+    group["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": metadata}
+    file.write_text(json.dumps(group))
+
+
+def _json(attributes: Mapping[str, object]) -> dict[str, Any]:
+    """Return attributes of which arrays are lists, and bytes text."""
+    plain = {
+        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        for name, value in attributes.items()
+    }
+    return {
+        name: value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
+        for name, value in plain.items()
+    }

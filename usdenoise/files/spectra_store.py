@@ -3,9 +3,9 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import h5py
+import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError
@@ -89,10 +89,10 @@ class SpectraStore:
             findings = from_plain(BlockFindings, json.loads(file.attrs["findings"]))
         return BlockLags(**arrays, has_own_noise=findings.has_own_noise)
 
-    def array(self, number: int, name: str) -> NDArray[Any]:
+    def array(self, number: int, name: str) -> NDArray[np.generic]:
         """Return an array of a stored block."""
         with h5py.File(self._place(number)) as file:
-            values: NDArray[Any] = file[name][()]
+            values: NDArray[np.generic] = file[name][()]
         return values
 
     def findings(self, number: int) -> BlockFindings:

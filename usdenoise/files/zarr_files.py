@@ -1,4 +1,4 @@
-"""Zarr groups, as ConfUSIus and xarray write and open them. The package zarr is imported when one is read or written."""
+"""Zarr groups, as ConfUSIus and xarray write them. The package zarr is imported when a group is read or written."""
 
 import json
 import logging
@@ -14,14 +14,9 @@ import numpy as np
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
-from usdenoise.files.known_formats import is_zarr
-from usdenoise.files.layout import SLAB_BYTES, chunk_shape, slab_shape, slabs
-from usdenoise.files.result_content import ResultFile, dimensions_of, stored_attributes, stored_values
+from usdenoise.files.input_files import is_zarr
 from usdenoise.files.stored import Index, Numbers, StoredArray
 from usdenoise.options.job_options import ReadOptions
-from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.arrays import NamedArray
-from usdenoise.stack.data_arrays import DIMENSIONS, grid_attributes, grid_labels, with_slice
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
 from usdenoise.system.provenance import PROVENANCE
 
@@ -175,122 +170,10 @@ def _attributes(owner: "ZarrArray | zarr.Group") -> dict[str, object]:
     }
 
 
-def write_zarr(path: Path, content: ResultFile) -> None:
-    """Write a stack and results as a Zarr group in the layout of ConfUSIus 0.8.
-
-    Every image is a grid of voxels, with an axis of length 1 for the elevation of a single slice. The stack comes
-    first among the arrays, and the power Doppler without a stack: ConfUSIus opens the first one.
-
-    Parameters
-    ----------
-    path : Path
-        Folder of the group, which is created.
-    content : ResultFile
-        The stack, and images, factors and provenance for the same group.
-    """
-    zarr, stack = import_zarr(path), content.stack
-    root = zarr.open_group(str(path), mode="w")
-    arrays = [*content.arrays]
-    if isinstance(stack, Acquisition):
-        # By the names that ConfUSIus has for them
-        scales = {
-            "compound_sampling_frequency": stack.frame_rate_hz,
-            "transmit_frequency": stack.center_frequency_hz,
-            "beamforming_sound_velocity": stack.sound_speed_m_s,
-        }
-        known = {name: value for name, value in scales.items() if value is not None}
-        attributes = {**content.stack_attributes, **known}
-        arrays.insert(0, NamedArray(stack.name, stack.iq, stack.axes, attributes))
-    else:
-        root.attrs.update(_json(content.stack_attributes))
-    for array in arrays:
-        _write_array(root, content, array, is_stack=content.with_stack and array is arrays[0])
-    # The coordinates of all axes of the arrays, in the group and in the group of the stack
-    used = "".join(array.axes for array in arrays)
-    labels = grid_labels(stack, with_slice("".join(letter for letter in "tyzx" if letter in used)))
-    for group in {"", stack.name.rpartition("/")[0] if content.with_stack else ""}:
-        for name, label in labels.items():
-            array_path = f"{group}/{name}".lstrip("/")
-            if array_path not in root:
-                positions = root.create_array(array_path, data=label.values, dimension_names=label.dimensions)
-                positions.attrs.update(_json(label.attributes))
-    root.attrs[PROVENANCE] = content.provenance
-    _consolidate(path, [array.name for array in arrays])
-
-
-def _write_array(root: "zarr.Group", content: ResultFile, array: NamedArray, is_stack: bool) -> None:
-    """Write an array; the stack in chunks, slab by slab."""
-    values = array.values if is_stack else stored_values(array)
-    attributes = _json(array.attributes if is_stack else stored_attributes(array))
-    dtype, dimensions = content.dtype if is_stack else values.dtype, dimensions_of(array)
-    letters = with_slice(array.axes) if array.axes else ""
-    if letters:
-        dimensions = tuple(DIMENSIONS[letter] for letter in letters)
-        if letters != array.axes:
-            values = values[(*map(slice, values.shape[: letters.index("y")]), None)]
-        if letters != "t":
-            labels = grid_labels(content.stack, letters)
-            # xarray takes them as the positions in the world.
-            coordinates = " ".join(name for name in WORLD.values() if name in labels)
-            attributes |= {**_json(grid_attributes(content.stack)), "coordinates": coordinates}
-    stored = root.create_array(
-        array.name,
-        shape=values.shape,
-        dtype=dtype,
-        chunks=chunk_shape(values.shape, letters, dtype.itemsize) if is_stack else values.shape,
-        dimension_names=dimensions,
-        compressors=None,
-        # By default Zarr does not write chunks of zeros, and our reader refuses missing chunks.
-        config={"write_empty_chunks": True},
-    )
-    if is_stack:
-        slab = slab_shape(values.shape, stored.chunks, letters, SLAB_BYTES // dtype.itemsize)
-        for index, _ in slabs([slice(0, n, 1) for n in values.shape], slab):
-            stored[index] = np.asarray(values[index], dtype)
-    else:
-        stored[...] = values
-    stored.attrs.update(attributes)
-
-
 def is_our_group(folder: Path) -> bool:
-    """Return whether a folder is a Zarr group that :func:`write_zarr` finished, in version 2 or 3 of the format."""
+    """Return whether a folder is a Zarr group that :mod:`usdenoise.files.results` finished, in version 2 or 3 of the format."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         if (folder / "zarr.json").is_file():
             return PROVENANCE in json.loads((folder / "zarr.json").read_bytes())["attributes"]
         return PROVENANCE in json.loads((folder / ".zattrs").read_bytes())
     return False
-
-
-def _consolidate(path: Path, order: list[str]) -> None:
-    """Copy the metadata of all arrays to the group, where xarray looks for them first.
-
-    The function of zarr for this warns that version 3 of the format does not define it, and sorts by name.
-
-    Parameters
-    ----------
-    path : Path
-        Folder of the group.
-    order : list of str
-        Names of the arrays that come first.
-    """
-    file = path / "zarr.json"
-    group = json.loads(file.read_bytes())
-    every = sorted(
-        metadata_file.parent.relative_to(path).as_posix() for metadata_file in path.rglob("zarr.json")
-    )
-    names = dict.fromkeys([*order, *every])
-    metadata = {name: json.loads((path / name / "zarr.json").read_bytes()) for name in names if name != "."}
-    group["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": metadata}
-    file.write_text(json.dumps(group))
-
-
-def _json(attributes: Mapping[str, object]) -> dict[str, Any]:
-    """Return attributes of which arrays are lists, and bytes text."""
-    plain = {
-        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        for name, value in attributes.items()
-    }
-    return {
-        name: value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
-        for name, value in plain.items()
-    }

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files.bids import csv_text
-from usdenoise.files.file_state import file_state, is_same_state
+from usdenoise.files.input_files import file_state, is_same_state
 from usdenoise.files.output_folder import remove
 from usdenoise.files.results import output_suffix
 from usdenoise.jobs.batch_table import (

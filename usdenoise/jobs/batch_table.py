@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import check_path
 from usdenoise.files.images import read_tiff
-from usdenoise.files.known_formats import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
+from usdenoise.files.input_files import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
 from usdenoise.files.output_folder import OutputFolder, remove_leftovers
 from usdenoise.options.job_options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png

@@ -23,8 +23,8 @@ from usdenoise.errors import (
     is_out_of_memory,
 )
 from usdenoise.files.bids import csv_text
-from usdenoise.files.file_state import files_of_report, size_on_disk
 from usdenoise.files.hdf5_writing import Truth, read_truth
+from usdenoise.files.input_files import files_of_report, size_on_disk
 from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import region

@@ -13,8 +13,8 @@ import numpy as np
 
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.files.bids import BidsName, tsv_text
-from usdenoise.files.file_state import files_of_report, size_on_disk
 from usdenoise.files.images import import_nibabel
+from usdenoise.files.input_files import files_of_report, size_on_disk
 from usdenoise.files.open_input import Input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import describe

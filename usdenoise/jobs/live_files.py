@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from usdenoise.errors import InputError, NoStackError, OptionError, UsdenoiseError, cause_of
-from usdenoise.files.file_state import KnownContents, file_state
-from usdenoise.files.known_formats import acquisition_files, natural_key
+from usdenoise.files.input_files import KnownContents, acquisition_files, file_state, natural_key
 from usdenoise.files.open_input import open_input
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.sessions.blocks import FileTime

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.files.output_folder import OutputFolder
-from usdenoise.files.result_content import ResultFile
-from usdenoise.files.results import write_result
+from usdenoise.files.results import ResultFile, write_result
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.options.job_options import Display
 from usdenoise.progress import LiveBlock, Progress

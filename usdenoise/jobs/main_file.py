@@ -8,8 +8,7 @@ from typing import Any, Protocol
 from usdenoise.errors import OptionError, OutputError, check_path
 from usdenoise.files.images import write_nifti
 from usdenoise.files.output_folder import OutputFolder
-from usdenoise.files.result_content import ResultFile
-from usdenoise.files.results import output_suffix, write_result
+from usdenoise.files.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job import Job
 from usdenoise.linalg.array_library import on_host
 from usdenoise.options.job_options import SessionOptions

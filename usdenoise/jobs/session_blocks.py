@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError, UnreadableError, UsdenoiseError
 from usdenoise.files.bids import read_events
-from usdenoise.files.file_state import sha256
+from usdenoise.files.input_files import sha256
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore

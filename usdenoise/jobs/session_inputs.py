@@ -11,9 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, NoStackError, OptionError, check_path
-from usdenoise.files.file_state import KnownContents, check_unchanged
 from usdenoise.files.iconeus import frames_a_block
-from usdenoise.files.known_formats import acquisition_files, is_zarr, natural_key
+from usdenoise.files.input_files import (
+    KnownContents,
+    acquisition_files,
+    check_unchanged,
+    is_zarr,
+    natural_key,
+)
 from usdenoise.files.open_input import Input
 from usdenoise.files.recordings import FileFrames, StoredFile, last_file
 from usdenoise.options.job_options import SessionOptions

@@ -10,7 +10,7 @@ import pytest
 import zarr
 
 from usdenoise.errors import InputError
-from usdenoise.files.file_state import file_state, sha256, size_on_disk
+from usdenoise.files.input_files import file_state, sha256, size_on_disk
 from usdenoise.files.open_input import open_input
 
 STACK = np.random.default_rng(0).standard_normal((12, 5, 4)).astype(np.complex64)
