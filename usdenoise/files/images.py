@@ -46,9 +46,13 @@ def tiff(image: NDArray[np.floating], axes: str, spacing_mm: Mapping[str, float]
     first, *others = (Image.fromarray(page) for page in ordered.reshape(-1, *ordered.shape[-2:]))
     scales: dict[str, object] = {}
     if spacing_mm is not None and {"z", "x"} <= set(spacing_mm):
-        thickness = spacing_mm.get("y") if ordered.ndim == 3 else None
+        # ImageJ and Fiji read the unit of the resolution, and the slices of a volume, from the description.
+        n_pages = 1 + len(others)
+        description = ["ImageJ=1.53t", f"images={n_pages}", f"slices={n_pages}", "unit=mm", "loop=false"]
+        if ordered.ndim == 3 and "y" in spacing_mm:
+            description.append(f"spacing={spacing_mm['y']:.12g}")
         scales = {
-            "description": _description(1 + len(others), thickness),
+            "description": "\n".join([*description, ""]),
             "x_resolution": 1 / spacing_mm["x"],
             "y_resolution": 1 / spacing_mm["z"],
             "tiffinfo": {_RESOLUTION_UNIT: 1},
@@ -56,14 +60,6 @@ def tiff(image: NDArray[np.floating], axes: str, spacing_mm: Mapping[str, float]
     buffer = io.BytesIO()
     first.save(buffer, "TIFF", save_all=bool(others), append_images=others, **scales)
     return buffer.getvalue()
-
-
-def _description(n_slices: int, thickness_mm: float | None) -> str:
-    """Return the description from which ImageJ and Fiji read the unit of the resolution, and the slices of a volume."""
-    lines = ["ImageJ=1.53t", f"images={n_slices}", f"slices={n_slices}", "unit=mm", "loop=false"]
-    if thickness_mm is not None:
-        lines.append(f"spacing={thickness_mm:.12g}")
-    return "\n".join(lines) + "\n"
 
 
 def read_tiff(path: Path) -> NDArray[np.float32]:

@@ -48,13 +48,12 @@ BATCH_RECORD, STACKS = "batch.json", "stacks"
 
 def natural_key(name: str) -> tuple[tuple[tuple[str | int, ...], ...], str]:
     """Return the sort key that puts scan2 before scan10 and keeps the files of a folder together."""
-    return tuple(_natural(part) for part in PurePath(name).parts), name
-
-
-def _natural(part: str) -> tuple[str | int, ...]:
     # Text and digits alternate, text first, so that text is only compared with text and numbers with numbers.
-    pieces = re.split(r"([0-9]+)", part)
-    return tuple(int(piece) if i % 2 else piece.casefold() for i, piece in enumerate(pieces))
+    parts = [re.split(r"([0-9]+)", part) for part in PurePath(name).parts]
+    keys = [
+        tuple(int(piece) if i % 2 else piece.casefold() for i, piece in enumerate(pieces)) for pieces in parts
+    ]
+    return tuple(keys), name
 
 
 def acquisition_files(
@@ -205,27 +204,23 @@ class KnownContents:
             files = _files_of(path)
             largest = max(files, key=lambda file: file.stat().st_size)
             sizes = ((file.relative_to(path).as_posix(), file.stat().st_size) for file in files)
-            key = (*sizes, _few_bytes(largest))
+            # Bytes from the middle and the end: headers are the same in files of one shape.
+            with largest.open("rb") as file:
+                size = largest.stat().st_size
+                file.seek(size // 2)
+                few = file.read(FEW_BYTES)
+                file.seek(max(size - FEW_BYTES, 0))
+                few += file.read(FEW_BYTES)
+            key = (*sizes, hashlib.sha256(few).digest())
             others = [other for other in self._paths.setdefault(key, []) if other != path]
             self._paths[key] = [*others, path]
-            return next((other for other in others if _is_same(path, other)), None)
+            for other in others:
+                pairs = zip(files, _files_of(other), strict=True)
+                if all(filecmp.cmp(mine, theirs, shallow=False) for mine, theirs in pairs):
+                    return other
+            return None
         except (OSError, ValueError):
             return None
-
-
-def _few_bytes(path: Path) -> bytes:
-    """Return bytes from the middle and the end of a file: headers are the same in files of one shape."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        file.seek(size // 2)
-        middle = file.read(FEW_BYTES)
-        file.seek(max(size - FEW_BYTES, 0))
-        return hashlib.sha256(middle + file.read(FEW_BYTES)).digest()
-
-
-def _is_same(path: Path, other: Path) -> bool:
-    pairs = zip(_files_of(path), _files_of(other), strict=True)
-    return all(filecmp.cmp(mine, theirs, shallow=False) for mine, theirs in pairs)
 
 
 def is_same_state(state: Mapping[str, int], recorded: Mapping[str, object]) -> bool:

@@ -125,19 +125,17 @@ def blocks(arrays: Sequence[StoredArray]) -> StoredArray | None:
         return None
     if len(arrays) == 1:
         return arrays[0]
-    plain = [_without_single(array) for array in arrays]
+    plain = []
+    for array in arrays:
+        # MATLAB drops axes of length 1 at the end itself. An inner one belongs to another loop of the acquisition.
+        single = [axis for axis, n in enumerate(array.shape) if n == 1 and 2 <= axis < len(array.shape) - 1]
+        plain.append(without_axes(array, single) if single else array)
     if any(len(array.shape) == 2 and min(array.shape) == 1 for array in plain):
         return None
     frames_of = [rearranged(array, (0, 1, None)) if len(array.shape) == 2 else array for array in plain]
     if len({array.shape[:-1] for array in frames_of}) != 1 or len(frames_of[0].shape) < 3:
         return None
     return concatenated(frames_of, -1)
-
-
-def _without_single(array: StoredArray) -> StoredArray:
-    # MATLAB drops axes of length 1 at the end itself. An inner one belongs to another loop of the acquisition.
-    single = [axis for axis, n in enumerate(array.shape) if n == 1 and 2 <= axis < len(array.shape) - 1]
-    return without_axes(array, single) if single else array
 
 
 MOST_NESTED = 8

@@ -28,7 +28,7 @@ from usdenoise.files.contents import (
 )
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
 from usdenoise.files.layout import frame_slice, is_in_frame_order, read_frames, read_lines, storage_dtype
-from usdenoise.files.stored import Dtype, Numbers, StoredArray, n_selected
+from usdenoise.files.stored import Dtype, Numbers, n_selected
 from usdenoise.frames.data_checks import guess_axes, time_is_last
 from usdenoise.options.job_options import ReadOptions, reading_options
 from usdenoise.pipeline.recording import STORAGE
@@ -192,7 +192,11 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     if read_options.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
         # Damage is reported when the stack is read.
         with suppress(InputError), readable(path):
-            time_last = time_is_last(_middle(stack.array))
+            # The values in the middle of the stack
+            most = SAMPLED[len(shape)]
+            starts = [max(n - most, 0) // 2 for n in shape]
+            middle = [slice(start, min(start + most, n), 1) for start, n in zip(starts, shape, strict=True)]
+            time_last = time_is_last(stack.array.read(tuple(middle)))
         is_seen = time_last is not None
     metadata = with_options(
         values,
@@ -558,12 +562,3 @@ def _with_times(metadata: Metadata, n_frames: int, frames: slice) -> Metadata:
             values["frame_rate_hz"], sources["frame_rate_hz"] = rate, f"file: {FROM_TIMES}"
             ignored.pop("frame_rate_hz", None)
     return replace(metadata, values=values, sources=sources, coordinates=coordinates, ignored=ignored)
-
-
-def _middle(stored: StoredArray) -> Numbers:
-    """Return the values in the middle of a stack, by which its axis of time is recognised."""
-    most = SAMPLED[len(stored.shape)]
-    starts = [max(n - most, 0) // 2 for n in stored.shape]
-    return stored.read(
-        tuple(slice(start, min(start + most, n), 1) for start, n in zip(starts, stored.shape, strict=True))
-    )

@@ -171,7 +171,7 @@ def _attributes(owner: "ZarrArray | zarr.Group") -> dict[str, object]:
 
 
 def is_our_group(folder: Path) -> bool:
-    """Return whether a folder is a Zarr group that :mod:`usdenoise.files.results` finished, in version 2 or 3 of the format."""
+    """Return whether a folder is a Zarr group that :mod:`usdenoise.files.results` finished, in version 2 or 3 of Zarr."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         if (folder / "zarr.json").is_file():
             return PROVENANCE in json.loads((folder / "zarr.json").read_bytes())["attributes"]
