@@ -202,11 +202,11 @@ def read_frames(
 
     def copy(target: Index, values: Numbers) -> None:
         to = stack[target]
-        if np.array_equal(np.argsort(to.strides), np.argsort(values.strides)):
+        if order[0] == stored.slow:
             to[...] = values
             return
         to, values = np.moveaxis(to, stored.slow, 0), np.moveaxis(values, stored.slow, 0)
-        # Line by line along the second axis. If the memory orders differ, this is several times faster than one assignment,
+        # Line by line along the second axis. If the slowest axes differ, this is several times faster than one assignment,
         # because a part of a line of each fits into the cache.
         for part in row_blocks(len(to), _COPIED_TOGETHER):
             for line in range(to.shape[1]):
