@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.stored import Dtype, Index, Numbers, StoredArray, complex_dtype, unpacked
+from usdenoise.files.stored import Dtype, Index, StoredArray, complex_dtype, unpacked
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import shape_text
 
 SCALES_OF_AXES = {"t": "time", "z": "z", "x": "x", "y": "y"}

@@ -22,7 +22,8 @@ from usdenoise.files.hdf5_arrays import (
     member,
     stored_array,
 )
-from usdenoise.files.stored import Numbers, everything
+from usdenoise.files.stored import everything
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import Coordinate
 from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata
 from usdenoise.stack.metadata import is_known

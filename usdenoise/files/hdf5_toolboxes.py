@@ -83,7 +83,7 @@ def _uff_metadata(group: h5py.Group) -> Found:
     group_path = group.name.strip("/")
     entries: dict[str, tuple[object, str]] = {"axes": ("txz", "layout of UFF")}
     axes = {name: numbers(member(group, f"scan/{name}_axis")) for name in "xz"}
-    spacing = {name: pitch(axis, 1e3) for name, axis in axes.items()}
+    spacing = {name: None if axis is None else pitch(axis, 1e3) for name, axis in axes.items()}
     if all(spacing.values()):
         entries["spacing_mm"] = (spacing, f"dataset {group_path}/scan/x_axis and z_axis in m")
     for key, names in (

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 from usdenoise.files.hdf5_arrays import SCALES_OF_AXES, member
 from usdenoise.files.hdf5_reading import open_file
-from usdenoise.files.stored import Numbers
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_arrays import LONG_NAMES, positions
 from usdenoise.stack.geometry import GriddedStack

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 from usdenoise.files.contents import Contents, Found, Stack, describe_array
 from usdenoise.files.input_files import ICONEUS, ICONEUS_HEADER, header_path, is_iconeus
-from usdenoise.files.stored import Index, Numbers, StoredArray
+from usdenoise.files.stored import Index, StoredArray
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.options.job_options import ReadOptions
 from usdenoise.stack.geometry import Coordinate
 

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OutputError
-from usdenoise.files.stored import Dtype, Index, Numbers, StoredArray, n_selected
-from usdenoise.linalg.tall_matrices import row_blocks
+from usdenoise.files.stored import Dtype, Index, StoredArray, n_selected
+from usdenoise.linalg.array_library import Numbers
+from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.pipeline.recording import chunk_edges
 from usdenoise.stack.arrays import checked_conversion
 from usdenoise.stack.geometry import canonical_axes
@@ -208,7 +209,7 @@ def read_frames(
         to, values = np.moveaxis(to, stored.slow, 0), np.moveaxis(values, stored.slow, 0)
         # Line by line along the second axis. If the slowest axes differ, this is several times faster than one assignment,
         # because a part of a line of each fits into the cache.
-        for part in row_blocks(len(to), _COPIED_TOGETHER):
+        for part in slices_of(len(to), _COPIED_TOGETHER):
             for line in range(to.shape[1]):
                 to[part, line] = values[part, line]
 

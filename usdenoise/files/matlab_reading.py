@@ -27,7 +27,6 @@ from usdenoise.files.contents import (
 from usdenoise.files.hdf5_arrays import UNREADABLE, Item, items, member, stored_array
 from usdenoise.files.stored import (
     Dtype,
-    Numbers,
     StoredArray,
     complex_dtype,
     concatenated,
@@ -37,6 +36,7 @@ from usdenoise.files.stored import (
     reversed_axes,
     without_axes,
 )
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.options.job_options import ReadOptions
 from usdenoise.stack.geometry import form_of, shape_text
 from usdenoise.stack.metadata import is_known

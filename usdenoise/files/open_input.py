@@ -28,8 +28,9 @@ from usdenoise.files.contents import (
 )
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
 from usdenoise.files.layout import frame_slice, is_in_frame_order, read_frames, read_lines, storage_dtype
-from usdenoise.files.stored import Dtype, Numbers, n_selected
+from usdenoise.files.stored import Dtype, n_selected
 from usdenoise.frames.data_checks import guess_axes, time_is_last
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.options.job_options import ReadOptions, reading_options
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.stack.acquisition import Acquisition

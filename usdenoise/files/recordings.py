@@ -17,7 +17,8 @@ from usdenoise.files.contents import Candidate
 from usdenoise.files.input_files import check_unchanged, file_state
 from usdenoise.files.layout import chunks_of_lines
 from usdenoise.files.open_input import Input, open_contents, open_input, pick
-from usdenoise.files.stored import Dtype, Numbers
+from usdenoise.files.stored import Dtype
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import ReadOptions, reading_options
 from usdenoise.options.keywords import LoadKeywords, shows_options

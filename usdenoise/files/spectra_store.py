@@ -89,10 +89,10 @@ class SpectraStore:
             findings = from_plain(BlockFindings, json.loads(file.attrs["findings"]))
         return BlockLags(**arrays, has_own_noise=findings.has_own_noise)
 
-    def array(self, number: int, name: str) -> NDArray[np.generic]:
+    def array(self, number: int, name: str) -> NDArray[np.floating]:
         """Return an array of a stored block."""
         with h5py.File(self._place(number)) as file:
-            values: NDArray[np.generic] = file[name][()]
+            values: NDArray[np.floating] = file[name][()]
         return values
 
     def findings(self, number: int) -> BlockFindings:

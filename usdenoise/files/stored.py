@@ -11,10 +11,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-Numbers = NDArray[np.number]
-"""Values of a stored array: real or complex."""
+from usdenoise.linalg.array_library import Numbers
 
-Dtype = np.dtype[np.number]
+Dtype = np.dtype[np.inexact]
 
 Written = tuple[NDArray[np.bool_], ...]
 """For each axis, which of its entries a file holds in full."""

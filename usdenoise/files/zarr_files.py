@@ -15,7 +15,8 @@ import numpy as np
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.files.input_files import is_zarr
-from usdenoise.files.stored import Index, Numbers, StoredArray
+from usdenoise.files.stored import Index, StoredArray
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.options.job_options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
 from usdenoise.system.provenance import PROVENANCE
