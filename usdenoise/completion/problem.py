@@ -1,7 +1,7 @@
 """The completion problem: the mean squared residual on sampled entries, its gradients, and rows fitted to a factor.
 
-Let R be the residual U V^H - M on the sampled entries of a row block, and zero elsewhere. The dense and the sparse
-evaluation of a row block both return sum |R|^2, R V and U^H R, not divided by the number of entries.
+Let R be the residual U V^H - M on the sampled entries of a part of the rows, and zero elsewhere. The dense and the sparse
+evaluation of a part of the rows both return sum |R|^2, R V and U^H R, not divided by the number of entries.
 
 The inner product of matrices is <A, B> = Re tr(A^H B), for complex and real factors alike. With it the
 gradients of f(U, V) = 1/|O| sum_{(i,j) in O} |(U V^H)_ij - M_ij|^2 are (2/|O|) R V and (2/|O|) R^H U,
@@ -31,8 +31,8 @@ TILE_COLUMNS = 512
 """Columns of a tile of entries: its rows of V, 80 kB at rank 20 in complex64, stay in the cache."""
 
 
-class BlockSums(NamedTuple):
-    """The sums over a block of b rows, for factors of rank r.
+class PartSums(NamedTuple):
+    """The sums over a part of b rows, for factors of rank r.
 
     Attributes
     ----------
@@ -53,9 +53,9 @@ class BlockSums(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """The sampled entries of a block of b rows, gathered once.
+    """The sampled entries of a part of b rows, gathered once.
 
-    Read where they are in the matrix, they would cost as much as the whole block. They are ordered by tiles of
+    Read where they are in the matrix, they would cost as much as the whole part. They are ordered by tiles of
     TILE_COLUMNS columns, whose rows of V the caches hold, and by rows within a tile.
 
     Attributes
@@ -81,12 +81,12 @@ def gather(
     mask: NDArray[np.bool_],
     held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
 ) -> Entries:
-    """Gather the sampled and the held-out entries of a row block.
+    """Gather the sampled and the held-out entries of a part of the rows.
 
     Parameters
     ----------
     values, mask, held_out
-        As for :func:`dense_block`.
+        As for :func:`dense_sums`.
     """
     starts, columns, picked, total = [], [], [], 0
     for first in range(0, mask.shape[1], TILE_COLUMNS):
@@ -106,15 +106,15 @@ def gather(
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def dense_block(
+def dense_sums(
     u: Numbers,
     v: Numbers,
     v_h: Numbers,
     values: Numbers,
     mask: NDArray[np.bool_],
     held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
-) -> BlockSums:
-    """Return the sums of a row block by three matrix products, with the mask applied between them.
+) -> PartSums:
+    """Return the sums of a part of the rows by three matrix products, with the mask applied between them.
 
     Parameters
     ----------
@@ -127,38 +127,38 @@ def dense_block(
     mask : (b, n) array of booleans
         The sampled entries.
     held_out : pair of index arrays
-        Rows and columns of the held-out entries of the block.
+        Rows and columns of the held-out entries of the part.
     """
     residual = u @ v_h
     residual -= values
     missed = residual[held_out]
     residual *= mask
-    return BlockSums(
+    return PartSums(
         squared_norm(residual), residual @ v, u.conj().T @ residual, squared_norm(missed.reshape(1, -1))
     )
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def sparse_block(u: Numbers, v: Numbers, entries: Entries) -> BlockSums:
-    """Return the sums of a row block over its sampled entries, by a compiled sweep.
+def sparse_sums(u: Numbers, v: Numbers, entries: Entries) -> PartSums:
+    """Return the sums of a part of the rows over its sampled entries, by a compiled sweep.
 
     Parameters
     ----------
     u, v
-        As for :func:`dense_block`.
+        As for :func:`dense_sums`.
     entries : Entries
-        The sampled entries of the block.
+        The sampled entries of the part.
     """
     from usdenoise.completion.sparse_sweep import sweep
 
     rows, columns, values = entries.held_out
     missed = np.vecdot(v.take(columns, axis=0), u.take(rows, axis=0)) - values
     loss, residual_v, residual_u = sweep(*entries[:3], u, v)
-    return BlockSums(loss, residual_v, residual_u.conj().T, squared_norm(missed.reshape(1, -1)))
+    return PartSums(loss, residual_v, residual_u.conj().T, squared_norm(missed.reshape(1, -1)))
 
 
-SPARSE_BLOCKS = 8
-"""Row blocks of the sparse evaluation: enough for the threads to finish together, few since each adds up a V."""
+SPARSE_PARTS = 8
+"""Parts of the rows of the sparse evaluation: enough for the threads to finish together, few since each adds up a V."""
 
 _FRAMES_AT_ONCE = 4096
 """Frames of the gradient by V that are written at a time."""
@@ -194,7 +194,7 @@ class Problem(Protocol):
 
 
 class CompletionProblem:
-    """The objective of matrix completion and its gradients, by a map over row blocks and a sum.
+    """The objective of matrix completion and its gradients, by a map over parts of the rows and a sum.
 
     Parameters
     ----------
@@ -203,9 +203,9 @@ class CompletionProblem:
     sample : EntrySample
         The fitted and the held-out entries.
     executor : Executor
-        Maps over the row blocks.
+        Maps over parts of the rows.
     kernel : {"auto", "dense", "sparse"}
-        Dense evaluation by row blocks, or sparse evaluation by entries; "auto" takes the faster one for the density
+        Dense evaluation by parts of the rows, or sparse evaluation by entries; "auto" takes the faster one for the density
         and the rank.
     """
 
@@ -216,7 +216,7 @@ class CompletionProblem:
         self.sample = sample
         self.executor = executor
         self.kernel = kernel
-        self.blocks = row_parts(matrix.shape)
+        self.parts = row_parts(matrix.shape)
         self._entries: dict[int, Entries] = {}
 
     @property
@@ -265,36 +265,36 @@ class CompletionProblem:
             float(np.sqrt(held_out / n_held_out)) if n_held_out else None,
         )
 
-    def _map(self, u: Numbers, v: Numbers) -> Iterator[tuple[slice, BlockSums]]:
+    def _map(self, u: Numbers, v: Numbers) -> Iterator[tuple[slice, PartSums]]:
         if self.is_sparse(v.shape[1]):
-            # Each block costs a sum of the size of V, and its entries need not fit a cache.
+            # Each part costs a sum of the size of V, and its entries need not fit a cache.
             n_rows = len(u)
-            larger = list(slices_of(n_rows, max(1, -(-n_rows // SPARSE_BLOCKS))))
+            larger = list(slices_of(n_rows, max(1, -(-n_rows // SPARSE_PARTS))))
 
-            def by_entries(rows: slice) -> tuple[slice, BlockSums]:
+            def by_entries(rows: slice) -> tuple[slice, PartSums]:
                 # The sparse evaluation is used where entries are few, so they are kept between passes.
                 if rows.start not in self._entries:
                     held_out = self.sample.held_out(rows)
                     self._entries[rows.start] = gather(self.matrix[rows], self.sample.mask(rows), held_out)
-                return rows, sparse_block(u[rows], v, self._entries[rows.start])
+                return rows, sparse_sums(u[rows], v, self._entries[rows.start])
 
             return self.executor.map(by_entries, larger)
         v_h = np.ascontiguousarray(v.conj().T)
 
-        def by_block(rows: slice) -> tuple[slice, BlockSums]:
+        def by_rows(rows: slice) -> tuple[slice, PartSums]:
             held_out = self.sample.held_out(rows)
-            return rows, dense_block(u[rows], v, v_h, self.matrix[rows], self.sample.mask(rows), held_out)
+            return rows, dense_sums(u[rows], v, v_h, self.matrix[rows], self.sample.mask(rows), held_out)
 
-        return self.executor.map(by_block, self.blocks)
+        return self.executor.map(by_rows, self.parts)
 
 
 MAX_STEPS = 200
-"""Largest number of conjugate gradient steps of a row block; usually the tolerance ends them after ten to twenty. Blocks of
+"""Largest number of conjugate gradient steps of a part of the rows; usually they end after ten to twenty. Parts of
 missing entries and tissue 60 dB over blood take up to a hundred: ended at 40 steps, the power Doppler's correlation with
 the true blood power fell by up to 0.03 (python -m benchmarks.ablation)."""
 
 TOLERANCE = 1e-4
-"""The steps end when the error left is this share of the posterior's variance, averaged over the rows of a block. With 1e-2,
+"""The steps end when the error left is this share of the posterior's variance, averaged over the rows of a part. With 1e-2,
 and without a refit, the correlation fell by up to 0.19 on phantoms of 64 x 64 x 200."""
 
 
@@ -307,7 +307,7 @@ def fit_rows(
 
         sum over the sample |M - X V^H|^2 + sum_k ridge_k |x_k|^2
 
-    by conjugate gradients on all rows of a row block at once, each row with its own step length.
+    by conjugate gradients on all rows of a part of the rows at once, each row with its own step length.
 
     Parameters
     ----------
@@ -332,7 +332,7 @@ def fit_rows(
     weights, inverse = ridge.astype(real), (1 / (problem.density + ridge)).astype(real)
     enough = TOLERANCE * len(ridge) * noise_variance
 
-    def solve_block(rows: slice) -> tuple[Numbers, int]:
+    def solve_part(rows: slice) -> tuple[Numbers, int]:
         mask = problem.sample.mask(rows)
         work = problem.matrix[rows] * mask
         residual = work @ right
@@ -356,8 +356,8 @@ def fit_rows(
             direction = preconditioned + _ratio(energy, before, energy > floor).astype(real) * direction
         return solution, steps
 
-    parts, steps = zip(*problem.executor.map(solve_block, problem.blocks), strict=True)
-    sizes = [rows.stop - rows.start for rows in problem.blocks]
+    parts, steps = zip(*problem.executor.map(solve_part, problem.parts), strict=True)
+    sizes = [rows.stop - rows.start for rows in problem.parts]
     return np.concatenate(parts), float(np.average(steps, weights=sizes))
 
 

@@ -1,4 +1,4 @@
-"""The sparse evaluation: one compiled sweep over the sampled entries of a row block.
+"""The sparse evaluation: one compiled sweep over the sampled entries of a part of the rows.
 
 For each sampled entry (i, j) with error e = (U V^H)_ij - M_ij the sweep adds |e|^2 to the loss, e v_j to row i of R V
 and conj(e) u_i to row j of R^H U; ``tests/reference/loops.py`` has that loop as it is written here. Complex rows are split

@@ -24,7 +24,7 @@ def spectral(problem: CompletionProblem, rank: int, rng: np.random.Generator) ->
     """Return balanced factors of the best rank-r approximation of P_O(M) / p.
 
     A randomized range finder with orthonormalised power iterations (Halko, Martinsson and Tropp, SIAM Review 53(2),
-    2011) finds the column space of the transpose, so that nothing larger than a row block is factorised.
+    2011) finds the column space of the transpose, so that nothing larger than a part of the rows is factorised.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ def spectral(problem: CompletionProblem, rank: int, rng: np.random.Generator) ->
     width = min(rank + OVERSAMPLING, n, m)
     basis = orthonormal(gaussian(rng, (n, width), problem.matrix.dtype))
     for _ in range(POWER_PASSES):
-        product = normal_product(partial(_masked, problem), problem.blocks, basis, problem.executor)
+        product = normal_product(partial(_masked, problem), problem.parts, basis, problem.executor)
         basis = orthonormal(product.astype(problem.matrix.dtype))
-    products = problem.executor.map(lambda rows: _masked(problem, rows) @ basis, problem.blocks)
+    products = problem.executor.map(lambda rows: _masked(problem, rows) @ basis, problem.parts)
     images = np.concatenate(list(products))
     # B = A Q is tall: its small Gram matrix gives its right singular vectors and its singular values.
     squares, rotation = np.linalg.eigh(gram(images))
@@ -67,7 +67,7 @@ def largest_singular_value(problem: CompletionProblem, rng: np.random.Generator)
 
 def random(problem: CompletionProblem, rank: int, rng: np.random.Generator, scale: float = 1.0) -> Factors:
     """Return Gaussian factors whose product has `scale` times the rms of the sampled entries."""
-    energies = problem.executor.map(lambda rows: squared_norm(_masked(problem, rows)), problem.blocks)
+    energies = problem.executor.map(lambda rows: squared_norm(_masked(problem, rows)), problem.parts)
     rms = np.sqrt(sum(energies) / problem.sample.n_fitted)
     size = np.sqrt(scale * rms / np.sqrt(rank))
     m, n = problem.shape
@@ -126,5 +126,5 @@ def gaussian(rng: np.random.Generator, shape: tuple[int, int], dtype: DTypeLike)
 
 
 def _masked(problem: CompletionProblem, rows: slice) -> Numbers:
-    block: Numbers = problem.matrix[rows] * problem.sample.mask(rows)
-    return block
+    values: Numbers = problem.matrix[rows] * problem.sample.mask(rows)
+    return values

@@ -42,7 +42,7 @@ def truncated_svd(matrix: Numbers, rank: int, executor: Executor) -> LowRank:
     rank : int
         Number of components to return.
     executor : Executor
-        Maps over the row blocks.
+        Maps over parts of the rows.
     """
     wide = np.result_type(matrix.dtype, np.float64)
     if matrix.shape[0] < matrix.shape[1]:

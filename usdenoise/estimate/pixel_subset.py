@@ -209,7 +209,7 @@ def draw_pixel_subset(
     count = min(rows.n_pixels, n_wanted)
     order = rng.permutation(rows.n_pixels)
     if rows.observed is not None:
-        # PixelSample of row blocks without a hole have padding bits as well, up to 7: among complete rows they come first.
+        # Parts of the rows without a hole have padding bits as well, up to 7: among complete rows they come first.
         n_observed = np.bitwise_count(rows.observed).sum(axis=1, dtype=np.int64)
         order = order[np.argsort(-n_observed[order], kind="stable")]
     chosen = replace(rows.take(np.sort(order[:count])), excluded=excluded)
@@ -254,9 +254,9 @@ def _spectrum(rows: Numbers, executor: Executor) -> tuple[Numbers, NDArray[np.fl
     projected = np.empty((length, len(vectors)), rows.dtype)
 
     def project(part: slice) -> NDArray[np.float64]:
-        block = adjoint(part) @ vectors
-        projected[part] = block
-        return row_squared_norms(np.ascontiguousarray(block.T))
+        product = adjoint(part) @ vectors
+        projected[part] = product
+        return row_squared_norms(np.ascontiguousarray(product.T))
 
     norms = np.sqrt(sum(executor.map(project, parts)))
     projected /= np.maximum(norms, np.finfo(projected.dtype).tiny).astype(projected.real.dtype)

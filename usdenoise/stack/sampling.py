@@ -1,6 +1,6 @@
 """Samples of the Casorati matrix: some of its pixels in all frames, and some of its entries; the random streams.
 
-Entries are sampled uniformly, seeded, and the same for any row blocks.
+Entries are sampled uniformly, seeded, and the same for any parts of the rows.
 
 A new stream gets a number that no other one has. NumPy's ``SeedSequence([seed, 2])`` and
 ``SeedSequence([seed, 2, 0])`` have the same state, so the numbers of :class:`RandomStream` and of
@@ -8,7 +8,7 @@ A new stream gets a number that no other one has. NumPy's ``SeedSequence([seed, 
 
 The rows are cut into tiles of a fixed size. One random stream gives the number of samples in each tile. Each tile
 has a stream of its own, keyed by seed and tile, which gives the entries. The result is a uniform draw without
-replacement from all observed entries. It does not depend on the row blocks or on the number of threads.
+replacement from all observed entries. It does not depend on the parts of the rows or on the number of threads.
 """
 
 from dataclasses import dataclass, replace
@@ -114,7 +114,7 @@ class PixelSample:
     numbers : (n_pixels,) array
         Numbers of the pixels, increasing.
     executor : Executor
-        Maps functions over row blocks.
+        Maps functions over parts of the rows.
     excluded : (n_frames,) boolean array
         Frames that are excluded from every estimate.
 
@@ -275,11 +275,11 @@ class PixelSample:
         left = np.empty((self.n_pixels, right.shape[1]), self.dtype)
 
         def moment(rows: slice) -> tuple[Numbers, Numbers]:
-            block, observed = self.values[rows], self.observed_mask(rows)
-            left[rows] = fit_gapped_rows(block @ right, observed, right, ridge)
+            values, observed = self.values[rows], self.observed_mask(rows)
+            left[rows] = fit_gapped_rows(values @ right, observed, right, ridge)
             if observed is not None:
-                block = np.where(observed, block, left[rows] @ right.conj().T)
-            return left[rows].conj().T @ block, gram(left[rows])
+                values = np.where(observed, values, left[rows] @ right.conj().T)
+            return left[rows].conj().T @ values, gram(left[rows])
 
         squares: Numbers = np.zeros(())
         moments: Numbers = np.zeros((right.shape[1], self.n_frames), np.result_type(self.dtype, np.float64))
@@ -327,7 +327,7 @@ class EntrySample:
         return unpack(self.bits[rows], self.shape[1])
 
     def held_out(self, rows: slice) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the held-out entries of some rows: their row numbers within the block, and their columns."""
+        """Return the held-out entries of some rows: their row numbers among them, and their columns."""
         first, last = np.searchsorted(self.held_out_rows, [rows.start, rows.stop])
         return self.held_out_rows[first:last] - np.int32(rows.start), self.held_out_columns[first:last]
 
