@@ -6,8 +6,7 @@ block, so that a step of the blood reads as that step, and the noise of the seri
 the maps are the maps of a scan, from halves of its frames.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ from usdenoise.blood.picture_quality import (
     speckle_likeness,
 )
 from usdenoise.clutter.bad_pixels import COHERENT, share_of_noise
-from usdenoise.linalg.array_library import Numbers
+from usdenoise.linalg.array_library import Inexact, Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.pipeline.measures import Clutter, Measures
@@ -49,6 +48,10 @@ QUIET_SHARE = 0.2
 
 MOST_RESCALED = 1.5
 """Most by which the weights are scaled up so that their sum is the blood map. In noise the map is smaller than their sum."""
+
+
+NOTHING = np.zeros(())
+"""A sum over no blocks."""
 
 
 @dataclass(frozen=True)
@@ -243,12 +246,12 @@ class Series:
     """
 
     n_blocks: int = 0
-    halves: tuple[Any, Any] = (0.0, 0.0)
-    frames: tuple[Any, Any] = (0.0, 0.0)
-    squares: Any = 0.0
-    pairs: Any = 0.0
-    bands: Any = 0.0
-    removed: Any = 0.0
+    halves: tuple[Numbers, Numbers] = (NOTHING, NOTHING)
+    frames: tuple[NDArray[np.float64], NDArray[np.float64]] = (NOTHING, NOTHING)
+    squares: NDArray[np.float64] = field(default_factory=lambda: NOTHING)
+    pairs: NDArray[np.float64] = field(default_factory=lambda: NOTHING)
+    bands: NDArray[np.float64] = field(default_factory=lambda: NOTHING)
+    removed: NDArray[np.float64] = field(default_factory=lambda: NOTHING)
     last: BlockLags | None = None
     clutter: Clutter | None = None
 
@@ -299,10 +302,9 @@ class Series:
     def moved(self, clutter: Clutter, before: Clutter) -> "Series":
         """Return the series in the pixels of another clutter than before, 0 where there are none."""
 
-        def move(values: Any) -> Any:
+        def move(values: NDArray[Inexact]) -> NDArray[Inexact]:
             # The first block has no differences.
-            is_known = isinstance(values, np.ndarray)
-            return clutter.grid.at_signal(before.grid.everywhere(values)) if is_known else values
+            return clutter.grid.at_signal(before.grid.everywhere(values)) if values.ndim else values
 
         summed, last = self._with_first(), self.last
         if last is not None:
