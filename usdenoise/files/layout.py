@@ -147,13 +147,13 @@ class Slab:
         Its entries in the file.
     target : Index
         Its entries in the selection.
-    kept : tuple of slice or array, or None
-        Index of the selected ones among the entries that are read; None (the default) for all of them.
+    kept : (n,) array of int, or None
+        Numbers of the selected frames among those that are read; None (the default) for all of them.
     """
 
     index: Index
     target: Index
-    kept: tuple[slice | NDArray[np.intp], ...] | None = None
+    kept: NDArray[np.intp] | None = None
 
 
 def read_frames(
@@ -201,9 +201,11 @@ def read_frames(
     shape[time] = n_selected(frames) if isinstance(frames, slice) else len(frames)
     stack = np.empty([shape[axis] for axis in order], dtype).transpose(np.argsort(order))
 
-    def copy(target: Index, values: Numbers) -> None:
-        to = stack[target]
-        if order[0] == stored.slow:
+    def copy(slab: Slab, values: Numbers) -> None:
+        to = stack[slab.target]
+        if slab.kept is not None:
+            values = values.take(slab.kept, axis=time)
+        if order[0] == stored.slow or slab.kept is not None:
             to[...] = values
             return
         to, values = np.moveaxis(to, stored.slow, 0), np.moveaxis(values, stored.slow, 0)
@@ -254,8 +256,8 @@ def read_lines(
     whole = scratch_array(scratch, [n_selected(frames), *(stored.shape[axis] for axis in order[1:])], dtype)
     chunks = chunks_of_lines(whole)
 
-    def copy(target: Index, values: Numbers) -> None:
-        along, *pixels = (target[axis] for axis in order)
+    def copy(slab: Slab, values: Numbers) -> None:
+        along, *pixels = (slab.target[axis] for axis in order)
         for start, chunk in chunks:
             first, last = max(start, along.start), min(start + chunk.shape[-1], along.stop)
             if first < last:
@@ -267,7 +269,7 @@ def read_lines(
 
 
 def is_in_frame_order(stored: StoredArray, time: int) -> bool:
-    """Return whether blocks of frames can be read one after the other without reading anything twice.
+    """Return whether frames can be read one after the other without reading anything twice.
 
     The frames are stored one after the other, or all pixels of the frames of one chunk can be read together.
     """
@@ -300,8 +302,7 @@ def _slabs_of(stored: StoredArray, axes: str, frames: slice | NDArray[np.intp], 
             start, stop = np.searchsorted(frames, [index[time].start, index[time].stop]).tolist()
             if start < stop:
                 in_target = (*target[:time], slice(start, stop), *target[time + 1 :])
-                kept = (*[slice(None)] * time, frames[start:stop] - index[time].start)
-                found.append(Slab(index, in_target, kept))
+                found.append(Slab(index, in_target, frames[start:stop] - index[time].start))
     return found
 
 
@@ -310,7 +311,7 @@ def _place_slabs(
     parts: list[Slab],
     dtype: Dtype,
     name: str,
-    copy: Callable[[Index, Numbers], None],
+    copy: Callable[[Slab, Numbers], None],
     on_part: Callable[[int, int], None] | None,
     fill: Callable[[Slab], bool] = lambda slab: False,
 ) -> None:
@@ -318,7 +319,7 @@ def _place_slabs(
 
     def place(slab: Slab, values: Numbers) -> None:
         with checked_conversion(values, dtype, name):
-            copy(slab.target, values if slab.kept is None else values[slab.kept])
+            copy(slab, values)
 
     # A thread in the background copies one slab while the next one is read.
     with ThreadPoolExecutor(1) as background:
@@ -333,7 +334,7 @@ def _place_slabs(
                 continue
             if placed is not None:
                 placed.result()
-            if slab is not parts[-1]:
+            if slab is not parts[-1] and slab.kept is None:
                 # np.errstate is part of the context: the thread ignores the same warnings as its caller.
                 placed = background.submit(copy_context().run, place, slab, values)
             else:
