@@ -24,11 +24,10 @@ from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import blood_rise
-from usdenoise.report.series import LOCKED_ERRORS, MATERIAL, MOST_LOCKED, motion_measures
 from usdenoise.sessions import activation
 from usdenoise.sessions.activation import activation_maps, fit_series
-from usdenoise.sessions.design import Design, design_of, locked_correlation
-from usdenoise.sessions.responses import Event
+from usdenoise.sessions.design import Design, Event, design_of, locked_correlation
+from usdenoise.sessions.session_activation import LOCKED_ERRORS, MATERIAL, MOST_LOCKED, motion_measures
 
 SHAPE, BLOCK_S, INTERVAL_S = (48, 48, 200), 0.4, 0.6
 COMMON: dict[str, Any] = {
@@ -95,13 +94,13 @@ def series_of(kind: str, n_blocks: int, seed: int, percent: float, folder: Path 
         iq = np.concatenate([part.iq for block in range(n_blocks) for part in phantom.parts(block)])
     stack = Acquisition(iq, "tzx", frame_rate_hz=500.0, spacing_mm={"z": 0.1, "x": 0.1})
     found = session(stack, SHAPE[-1], threads=1)
-    blocks = found.series.blocks
-    shifts = found.series.shifts
+    blocks = found.block_records
+    shifts = found.shifts
     assert shifts is not None
     arrays = {
         "blood": found.blood_power,
         "mean": found.mean_blood_power,
-        "noise": found.series.means["noise_power"],
+        "noise": found.means["noise_power"],
         "is_bad": found.bad,
         "moves": np.array([block.frames.moves_pixels for block in blocks]),
         "shifts": shifts,

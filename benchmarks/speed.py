@@ -63,7 +63,7 @@ def compare(name, stack, length, truth, least, script):
     assert agreement > least, f"{name}: correlation with the truth {agreement:.3f}"
     n_blocks = len(stack) // length
     taken = seconds(run, 2) / n_blocks
-    shifted = sum(block.is_shifted for block in found.series.blocks)
+    shifted = sum(block.is_shifted for block in found.block_records)
     print(
         f"{name}: {1e3 * taken:.0f} ms a block, {taken / script:.2f} times the script "
         f"(cutoff {found.low_cutoff}, {shifted} of {n_blocks} blocks shifted, correlation with the truth {agreement:.3f})",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from usdenoise.files import load as load
     from usdenoise.jobs.batch import run_batch as run_batch
     from usdenoise.jobs.compare import compare as compare
-    from usdenoise.jobs.main_file import save as save
+    from usdenoise.jobs.products import save as save
     from usdenoise.jobs.run_job import run as run
     from usdenoise.jobs.session_call import Session as Session
     from usdenoise.jobs.session_call import SessionResult as SessionResult
@@ -52,7 +52,7 @@ _HOMES = {
     "power_doppler": "usdenoise.blood.doppler",
     "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.jobs.batch",
-    "save": "usdenoise.jobs.main_file",
+    "save": "usdenoise.jobs.products",
     "Session": "usdenoise.jobs.session_call",
     "SessionUpdate": "usdenoise.sessions.live_state",
     "SessionResult": "usdenoise.jobs.session_call",

@@ -177,7 +177,7 @@ def test_right_combinations_of_a_session_pass(stack: Path) -> None:
     for source in (stack, in_memory):
         found = usdenoise.session(source, 20, 10, block_interval_s=0.5, **how)
         np.testing.assert_allclose(np.diff(found.time), 0.5)
-        assert found.series.geometry.center_frequency_hz == 15e6
+        assert found.geometry.center_frequency_hz == 15e6
 
 
 def test_inputs_that_cannot_be_filtered_are_refused(stack: Path, tmp_path: Path) -> None:

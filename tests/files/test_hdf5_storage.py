@@ -234,6 +234,6 @@ def test_a_session_names_the_unwritten_frames_of_its_files(tmp_path: Path) -> No
     series = session(files, low_cutoff=2)
     assert series.blocks["n_frames"] == [40, 30, 40]
     np.testing.assert_allclose(series.time, [0.039, 0.109, 0.179])
-    notes = series.series.geometry.assumptions
+    notes = series.geometry.assumptions
     assert "frames 40 to 59" in notes[0]
     assert "1.h5: frames 30 to 59" in notes[1]

@@ -196,7 +196,7 @@ def test_sessions_that_move_read_as_still_ones(
     assert blood.sum() == pytest.approx(wanted.sum(), rel=0.1)
     unaligned = session(made.stack, LENGTH, registration=False, gain_correction=False)
     # What is not corrected is measured all the same.
-    assert not any(block.is_shifted or block.is_scaled for block in unaligned.series.blocks)
+    assert not any(block.is_shifted or block.is_scaled for block in unaligned.block_records)
     assert unaligned.blocks["gain"] == pytest.approx(table["gain"], abs=0.5)
     vessels = made.blood_power[0] > 0
     vessels[:, : vessels.shape[1] // 2] = False
@@ -220,7 +220,7 @@ def test_a_session_that_moves_reads_the_same_with_missing_entries(
     iq = made.iq.copy()
     iq[np.random.default_rng(9).random(iq.shape) < 0.03] = np.nan
     found = session(replace(made.stack, iq=iq), LENGTH)
-    assert any(block.is_shifted for block in found.series.blocks)
+    assert any(block.is_shifted for block in found.block_records)
     assert not found.bad.any()
     assert np.corrcoef(found.mean_blood_power.ravel(), wanted.mean_blood_power.ravel())[0, 1] > 0.98
     sums = [np.nansum(one.blood_power, axis=(1, 2)) for one in (found, wanted)]
@@ -228,20 +228,20 @@ def test_a_session_that_moves_reads_the_same_with_missing_entries(
 
 
 def test_a_still_session_is_not_shifted(still: Scan, still_result: SessionResult) -> None:
-    blocks = still_result.series.blocks
+    blocks = still_result.block_records
     assert not any(block.is_shifted for block in blocks)
     assert np.abs(still_result.blocks["shift_z"]).max() < 0.03
 
 
 def test_noise_alone_is_neither_shifted_nor_scaled(noise_alone: SessionResult) -> None:
-    assert not any(block.is_shifted or block.is_scaled for block in noise_alone.series.blocks)
+    assert not any(block.is_shifted or block.is_scaled for block in noise_alone.block_records)
 
 
 def test_a_gain_of_some_depths_alone_is_reported_and_not_corrected(still: Scan) -> None:
     made = displaced(still, np.zeros((N_BLOCKS, 2)), np.zeros(N_BLOCKS))
     iq = made.iq.copy()
     iq[5 * LENGTH : 6 * LENGTH, :10] *= 2
-    blocks = session(replace(made.stack, iq=iq), LENGTH).series.blocks
+    blocks = session(replace(made.stack, iq=iq), LENGTH).block_records
     assert [number for number, block in enumerate(blocks) if block.is_gain_uneven] == [5]
     assert not blocks[5].is_scaled
 

@@ -44,7 +44,7 @@ def test_angles_that_were_not_compounded_repeat(n):
 
 def test_a_session_of_such_angles_and_one_of_usual_frames(iq):
     def codes(stack):
-        return [doubt.code for doubt in usdenoise.session(stack, 33, axes="tzx").series.doubts]
+        return [doubt.code for doubt in usdenoise.session(stack, 33, axes="tzx").doubts]
 
     assert "periodic" in codes(angles(3))
     assert "periodic" not in codes(iq)

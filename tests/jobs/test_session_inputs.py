@@ -17,7 +17,7 @@ from tests.stacks import low_rank, write_stack
 from usdenoise import session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.input_files import acquisition_files
-from usdenoise.jobs.session_inputs import BlocksOfFiles, block_files
+from usdenoise.jobs.session_inputs import SessionFiles, block_files, open_session
 from usdenoise.options.job_options import SessionOptions
 
 RATE = 100.0
@@ -34,17 +34,17 @@ def block(path: Path, n_frames: int = N, shape: tuple[int, ...] = (6, 5), **more
     return write_stack(path, values, **given)
 
 
-def opened(paths: list[Path], **more: Any) -> BlocksOfFiles:
+def opened(paths: list[Path], **more: Any) -> SessionFiles:
     reading, precision = more.pop("reading", {}), more.pop("precision", "single")
-    with BlocksOfFiles(paths, reading, precision, SessionOptions(**more)) as blocks:
+    with open_session(paths, reading, precision, SessionOptions(**more)) as blocks:
         return blocks
 
 
-def starts(blocks: BlocksOfFiles) -> list[float]:
+def starts(blocks: SessionFiles) -> list[float]:
     return [found.start_s for found in blocks.recording.blocks]
 
 
-def note_of(blocks: BlocksOfFiles) -> str:
+def note_of(blocks: SessionFiles) -> str:
     return " ".join(blocks.recording.geometry.assumptions)
 
 
@@ -313,7 +313,7 @@ def test_a_block_is_the_frames_of_its_file(axes: str, tmp_path: Path) -> None:
         write_stack(tmp_path / f"{n}.h5", in_order(axes, stack, own), axes=axes)
         for n, stack in enumerate(stacks)
     ]
-    with BlocksOfFiles(paths, {}, "double", SessionOptions(window=8)) as blocks:
+    with open_session(paths, {}, "double", SessionOptions(window=8)) as blocks:
         recording, dtype = blocks.recording, np.complex128
         assert [part.name for part in recording.blocks] == ["0.h5"] * 3 + ["1.h5"] * 3 + ["2.h5"] * 3
         assert (recording.geometry.axes, recording.dtype) == (axes, dtype)

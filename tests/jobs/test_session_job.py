@@ -25,8 +25,8 @@ from usdenoise import load, session
 from usdenoise.errors import OptionError, OutputError, UnreadableError
 from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.jobs import main_file, run_job, workers
-from usdenoise.jobs.session_inputs import BlocksOfFiles
+from usdenoise.jobs import products, session_job, workers
+from usdenoise.jobs.session_inputs import SessionFiles
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Output, SessionOptions
@@ -325,7 +325,7 @@ def test_spectra_are_used_again_for_the_same_session_alone(
     folder = tmp_path / "out/mouse_spectra"
     assert not folder.exists()
     # As if each of these sessions had been stopped before its end.
-    monkeypatch.setattr(run_job, "remove_spectra", lambda job: None)
+    monkeypatch.setattr(session_job, "remove_spectra", lambda job: None)
     keeping = {"overwrite": True}
     report = run(copied, out=tmp_path / "out", **keeping)
     assert len(list(folder.glob("block_*.h5"))) == N_BLOCKS
@@ -412,7 +412,7 @@ def test_a_block_that_the_disk_does_not_take_is_one_error(tmp_path: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, "session.json 7488.0\n", "")
 
 
-@pytest.mark.parametrize(("module", "writes"), [(spectra_store, "create_file"), (main_file, "write_result")])
+@pytest.mark.parametrize(("module", "writes"), [(spectra_store, "create_file"), (products, "write_result")])
 def test_a_session_resumes_after_the_disk_was_full(
     module: ModuleType, writes: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,7 +427,7 @@ def test_a_session_resumes_after_the_disk_was_full(
 
     monkeypatch.setattr(module, writes, full)
     filtered = filtered_blocks(monkeypatch)
-    stacks = SessionOptions(stacks=module is main_file)
+    stacks = SessionOptions(stacks=module is products)
     one_thread = replace(FOUR, threads=1)
     with pytest.raises(OutputError, match="No space left on device"):
         run(files, out=tmp_path / "out", session_options=stacks, options=one_thread)
@@ -449,7 +449,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from usdenoise.cli import main
 from usdenoise.files import spectra_store
-from usdenoise.jobs import products, run_job, session_blocks
+from usdenoise.jobs import products, run_job, session_job
 
 products.draw_picture = lambda *arguments, **settings: b"picture"
 path, out, *names = sys.argv[1:]
@@ -489,8 +489,8 @@ def run(prepare=lambda: None):
     if process == 0:
         prepare()
         filtered = []
-        whole = session_blocks.write_block
-        session_blocks.write_block = lambda *arguments: (filtered.append(1), whole(*arguments))
+        whole = session_job.write_block
+        session_job.write_block = lambda *arguments: (filtered.append(1), whole(*arguments))
         try:
             main(words, standalone_mode=False)
         finally:
@@ -503,9 +503,9 @@ moments = {
     "two blocks later": lambda: kill_after(spectra_store.SpectraStore, "put", 2),
     "between a stack and its spectra": lambda: kill_after(spectra_store.h5py, "File", 3),
     "before a block has its name": lambda: kill_after(spectra_store.os, "replace", 4),
-    "when the series is made": lambda: kill_after(session_blocks, "_record_of_files", 0),
-    "when the series is written": lambda: kill_after(run_job, "write_result", 0),
+    "when the series is made": lambda: kill_after(session_job, "_record_of_files", 0),
     "when blocks get their names": lambda: kill_before_name("long_block_00003_denoised.h5"),
+    "when the series is written": lambda: kill_after(run_job, "write_result", 0),
     "when all files get their names": lambda: kill_before_name("long_blocks.tsv"),
     "when the report gets its name": lambda: kill_before_name("long_report.json"),
 }
@@ -562,7 +562,7 @@ def test_blocks_stay_unless_the_same_command_would_fail_again(
     folder = tmp_path / "out/mouse_spectra"
     monkeypatch.setattr(workers, "CONNECT_S", 0.5)
     with monkeypatch.context() as patched:
-        patched.setattr(BlocksOfFiles, "check_unchanged", fail)
+        patched.setattr(SessionFiles, "check_unchanged", fail)
         with pytest.raises(error):
             run(copied, out=tmp_path / "out")
     assert len(list(folder.glob("block_*"))) == (0 if error is OptionError else N_BLOCKS)

@@ -105,7 +105,7 @@ def test_the_picture_outlines_a_region_where_it_is(made: Scan) -> None:
     centres = []
     for text in ("rect:2,1,18,4", "rect:2,12,18,15"):
         found = session(made.iq, LENGTH, axes="tzx", frame_rate=RATE_HZ, regions={"a": text}, **CUTOFFS)
-        picture = iio.imread(io.BytesIO(region_picture(found.series, "", "png")))[..., :3].astype(int)
+        picture = iio.imread(io.BytesIO(region_picture(found, "", "png")))[..., :3].astype(int)
         map_alone = picture[:, : int(2.9 * DPI)]
         is_blue = (map_alone[..., 2] > 140) & (map_alone[..., 0] < 60)
         assert is_blue.any()
@@ -119,7 +119,7 @@ def test_a_region_that_does_not_fit_is_an_error_before_the_work(
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("blocks were filtered")
 
-    monkeypatch.setattr("usdenoise.jobs.session_blocks.filter_session", never)
+    monkeypatch.setattr("usdenoise.jobs.session_job.filter_session", never)
     outside = cli("session", files, "-o", tmp_path / "out", "--region", "a=rect:0,30,5,40")
     refused(outside, "region 'rect:0,30,5,40' holds no pixel of the 20 x 16 image")
     with pytest.raises(OptionError, match="region 'a' has 3 x 3 pixels"):

@@ -128,8 +128,8 @@ def test_a_session_whose_worker_is_killed_equals_one_of_threads(cluster, tmp_pat
     with workers_killed(cluster, 1) as killed:
         found = usdenoise.session(tmp_path, dask=cluster.scheduler_address)
     assert killed
-    for name, images in here.series.images.items():
-        np.testing.assert_allclose(found.series.images[name], images, rtol=1e-5, atol=1e-6)
+    for name, images in here.images.items():
+        np.testing.assert_allclose(found.images[name], images, rtol=1e-5, atol=1e-6)
     assert found.blocks["bad"] == here.blocks["bad"]
     np.testing.assert_allclose(found.blocks["leftover"], here.blocks["leftover"], rtol=1e-3)
     with pytest.raises(OptionError, match="dask requires files"):

@@ -158,10 +158,10 @@ def numpys_session(uneven):
 def check_session(there, wanted, near=1e-5):
     found = usdenoise.session(there, LENGTH, axes="tzx", frame_rate=500)
     for name in IMAGES:
-        check_near(found.series.images[name], wanted.series.images[name], near)
-        check_near(found.series.means[name], wanted.series.means[name], near)
+        check_near(found.images[name], wanted.images[name], near)
+        check_near(found.means[name], wanted.means[name], near)
     assert found.low_cutoff == wanted.low_cutoff
-    shown = [{block.is_shifted for block in one.series.blocks} for one in (found, wanted)]
+    shown = [{block.is_shifted for block in one.block_records} for one in (found, wanted)]
     assert shown == [{False, True}] * 2
     return found
 
@@ -283,7 +283,7 @@ def test_blocks_are_filtered_on_a_device(uneven, numpys_session, device):
     found = usdenoise.session(uneven, LENGTH, device="cuda", **scales)
     assert len(device.shapes) >= 12
     for name in IMAGES:
-        check_near(found.series.images[name], wanted.series.images[name])
+        check_near(found.images[name], wanted.images[name])
     updates = [
         usdenoise.Session(device=where, **scales).add(uneven[:LENGTH]).blood_power
         for where in ("cpu", "cuda")

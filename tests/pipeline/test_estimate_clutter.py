@@ -121,9 +121,9 @@ def test_a_noisy_line_of_a_session_and_bad_frames_of_a_scan():
     stack, mask = noisy(terms.iq, 0.5, (EVERY, 11))
     session = usdenoise.session(stack, 60, axes="tzx")
     usual = usdenoise.session(terms.iq, 60, axes="tzx")
-    assert session.series.fit.bad_pixels.places("zx") == ["x = 11"]
-    assert not usual.series.fit.bad_pixels.n_pixels
-    mean, expected = (one.series.means["power_doppler"] for one in (session, usual))
+    assert session.fit.bad_pixels.places("zx") == ["x = 11"]
+    assert not usual.fit.bad_pixels.n_pixels
+    mean, expected = (one.means["power_doppler"] for one in (session, usual))
     assert not mean[mask].any()
     assert correlation(mean[~mask], expected[~mask]) > 0.99
     stack[[5, 17, 40]] += np.random.default_rng(6).standard_normal((3, 32, 32)) * np.abs(stack).max()

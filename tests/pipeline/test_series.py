@@ -255,7 +255,7 @@ def test_the_cutoff_is_raised_until_no_tissue_remains(enough: int, monkeypatch: 
     made = scan(6, shape=(20, 16))
     found = session(made.stack, LENGTH)
     given = session(made.stack, LENGTH, low_cutoff=found.low_cutoff)
-    fit = found.series.fit
+    fit = found.fit
     assert enough <= found.low_cutoff <= 1.12 * enough + 1
     assert fit.cutoff_sentence.endswith(
         f"; raised to {found.low_cutoff} because tissue remained in the blocks"
@@ -265,7 +265,7 @@ def test_the_cutoff_is_raised_until_no_tissue_remains(enough: int, monkeypatch: 
     assert np.abs(found.power_doppler / given.power_doppler - 1).mean() < (0.02 if enough == 7 else 0.07)
     if enough == 40:
         with_rank = session(made.stack, LENGTH, rank=20)
-        assert with_rank.low_cutoff == len(with_rank.series.fit.singular_values) == 20
+        assert with_rank.low_cutoff == len(with_rank.fit.singular_values) == 20
 
 
 @pytest.mark.slow
@@ -279,6 +279,6 @@ def test_a_cutoff_above_the_tissue_takes_no_blood_for_leaked_tissue() -> None:
     """The weak components are blood and noise then."""
     made = scan()
     found = session(made.stack, LENGTH, low_cutoff=36, rank=48)
-    assert found.series.images["noise_power"].mean() == pytest.approx(1, abs=0.08)
+    assert found.images["noise_power"].mean() == pytest.approx(1, abs=0.08)
     truth = made.blood_power.mean(axis=0)
     assert np.corrcoef(found.mean_blood_power.ravel(), truth.ravel())[0, 1] > 0.96

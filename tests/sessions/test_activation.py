@@ -31,8 +31,7 @@ from usdenoise.jobs import products
 from usdenoise.report.record import Report
 from usdenoise.sessions import activation
 from usdenoise.sessions.activation import ActivationMap, activation_maps, fit_series, smoothed_series
-from usdenoise.sessions.design import Design, design_of
-from usdenoise.sessions.responses import Event
+from usdenoise.sessions.design import Design, Event, design_of
 
 N = 40
 TIMES = 0.3 + 0.6 * np.arange(N)

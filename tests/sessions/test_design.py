@@ -18,8 +18,7 @@ from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.errors import InputError
 from usdenoise.sessions.activation import activation_maps
-from usdenoise.sessions.design import check_design, design_of, locked_correlation
-from usdenoise.sessions.responses import Event
+from usdenoise.sessions.design import Event, check_design, design_of, locked_correlation
 
 N, BLOCK_S = 60, 0.5
 TIMES = BLOCK_S * (np.arange(N) + 0.5)

@@ -147,8 +147,8 @@ def test_pixels_without_data_in_half_of_the_blocks_do_not_count(
         assert np.isfinite(series[::2]).all()
         assert np.isfinite(series[:, ~missing]).all()
     compare(found, wanted, made, np.arange(N_BLOCKS))
-    power = found.series.means["power_doppler"]
-    assert power[missing] == pytest.approx(wanted.series.means["power_doppler"][missing], rel=0.35)
+    power = found.means["power_doppler"]
+    assert power[missing] == pytest.approx(wanted.means["power_doppler"][missing], rel=0.35)
     assert found.tsnr[missing].mean() == pytest.approx(wanted.tsnr[missing].mean(), rel=0.4)
 
 
@@ -174,7 +174,7 @@ def test_integers_are_aligned_and_have_pixels_without_data_as_floats_do(
         session(values.astype(dtype), LENGTH, axes="tzx", frame_rate=500.0)
         for dtype in (np.int16, np.float32)
     )
-    assert any(block.is_scaled for block in found.series.blocks)
+    assert any(block.is_scaled for block in found.block_records)
     assert np.isnan(found.blood_power[3]).any()
     np.testing.assert_array_equal(found.blood_power, wanted.blood_power)
 
@@ -185,7 +185,7 @@ def test_blocks_count_as_much_as_they_have_frames(sound: tuple[Scan, SessionResu
     for block in (2, 7, 13):
         iq[block * LENGTH + rng.permutation(LENGTH)[: LENGTH * 9 // 10]] = np.nan
     found = session(replace(made.stack, iq=iq), LENGTH, bad_frames="keep")
-    power, alone = found.power_doppler.astype(float), found.series.means["power_doppler"]
+    power, alone = found.power_doppler.astype(float), found.means["power_doppler"]
     frames = np.full(N_BLOCKS, LENGTH)
     frames[[2, 7, 13]] = LENGTH - LENGTH * 9 // 10
     good = ~found.bad

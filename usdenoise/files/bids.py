@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.contents import readable
 from usdenoise.files.output_folder import OutputFolder
-from usdenoise.sessions.responses import Event
+from usdenoise.sessions.design import Event
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:

@@ -43,7 +43,7 @@ from usdenoise.options.keywords import SharedKeywords, shows_options
 from usdenoise.report.montages import montage_png
 from usdenoise.report.pages import comparison_page
 from usdenoise.report.panels import shortened, suitable_range_db
-from usdenoise.report.result_record import input_record
+from usdenoise.report.record import input_record
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.provenance import plain, software, to_json
 
@@ -393,7 +393,9 @@ def compare_file(
         axes, pitches = acquisition.spatial_axes, acquisition.spacing_mm
         shape = acquisition.shape_in(axes)
         masks = {name: region(text, shape, axes, pitches) for name, text in regions.items()}
-        source_record = plain(input_record(path, acquisition, acquisition.iq.shape, digest.result()))
+        source_record = plain(
+            replace(input_record(path, acquisition, acquisition.iq.shape), sha256=digest.result())
+        )
         truth = read_truth(path, acquisition)
 
         outcome = compare(acquisition, truth=truth, **{**requested_options, **masks})

@@ -22,9 +22,9 @@ from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
 from usdenoise.report.pictures import activation_picture, power_doppler_picture, shown_levels
 from usdenoise.report.scan_page import Picture
-from usdenoise.report.series import activation_contents
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import region_columns
+from usdenoise.sessions.result_series import activation_contents
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.system.processes import Terminated
 from usdenoise.system.resources import run_in_background

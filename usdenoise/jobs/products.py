@@ -1,19 +1,24 @@
-"""The table of products: which files a job writes besides its main file, and which pictures its page shows.
+"""The files of a job: the main file with the result, and the table of products beside it, which the page shows.
 
-To add one, write a function in `report` or `files` that draws or encodes it, and a row of PRODUCTS. A picture also has a
-row in :data:`usdenoise.report.pictures.PICTURES`. The names of --products are in
+To add a product, write a function in `report` or `files` that draws or encodes it, and a row of PRODUCTS. A picture also has
+a row in :data:`usdenoise.report.pictures.PICTURES`. The names of --products are in
 :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.doppler`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from usdenoise.errors import OptionError, OutputError, check_path
 from usdenoise.files.bids import read_events
-from usdenoise.files.images import tiff, write_stat_map
+from usdenoise.files.images import tiff, write_nifti, write_stat_map
+from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job import Job, Results
-from usdenoise.jobs.main_file import write_power_nifti
+from usdenoise.linalg.array_library import on_host
+from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report.pictures import (
     PICTURES,
     QUANTITIES,
@@ -24,10 +29,18 @@ from usdenoise.report.pictures import (
     film,
     region_picture,
 )
-from usdenoise.report.series import ResultSeries, activation_names
+from usdenoise.report.record import InputRecord
 from usdenoise.report.tables import block_table, frame_table, region_table
-from usdenoise.sessions.responses import FIR
-from usdenoise.system.provenance import to_json
+from usdenoise.sessions.design import FIR
+from usdenoise.sessions.result_series import (
+    POWER_NAMES,
+    BlockRecord,
+    ResultSeries,
+    activation_names,
+    series_of_stack,
+)
+from usdenoise.stack.acquisition import Acquisition
+from usdenoise.system.provenance import record, to_json
 
 
 @dataclass(frozen=True)
@@ -92,43 +105,56 @@ def activations_on_page(series: ResultSeries, results: Results) -> dict[str, byt
     }
 
 
-_FILM_KEYS = {"power_doppler": "movie", "blood_power": "blood_movie"}
-_NIFTI_KEYS = {"power_doppler": "nifti", "blood_power": "blood_nifti"}
+_PREFIXES = {"power_doppler": "", "blood_power": "blood_"}
+"""Beginnings of the keys of the film and of the NIfTI file of a power image."""
+
 _NIFTI_ENDINGS = {"power_doppler": "pwd", "blood_power": "blood"}
-"""Keys of the films and of the NIfTI files, and the ends of the names of these. BIDS calls power Doppler pwd."""
 _BIDS_ENDINGS = {"power_doppler": "desc-doppler_pwd", "blood_power": "desc-blood_pwd"}
-"""The same ends in BIDS, which has no suffix for the blood map. Each has an entity that the other one does not have, as the
-sidecar of a name with fewer entities applies to both images."""
+"""Ends of the names of NIfTI files, also in BIDS, which calls power Doppler pwd, and has no suffix for the blood map. Each
+has an entity that the other one does not have, as the sidecar of a name with fewer entities applies to both images."""
+
+_DESCRIPTIONS = {"power_doppler": "Power Doppler", "blood_power": "Blood power without noise"}
 
 
 def _power_files(name: str, job: Job) -> dict[str, str]:
-    movie, nifti = job.session_options.movie, job.output.nifti
-    named = {f"{name}_tif": f"{name}.tif"}
+    prefix, movie = _PREFIXES[name], job.session_options.movie
+    files = {f"{name}_tif": f"{name}.tif"}
     if movie is not None:
-        named[_FILM_KEYS[name]] = f"{name}.{movie}"
-    if nifti:
-        key = _NIFTI_KEYS[name]
+        files[f"{prefix}movie"] = f"{name}.{movie}"
+    if job.output.nifti:
         ending = (_NIFTI_ENDINGS if job.bids is None else _BIDS_ENDINGS)[name]
-        named |= {key: f"{ending}.nii.gz", f"{key}_json": f"{ending}.json"}
-    return named
+        files |= {f"{prefix}nifti": f"{ending}.nii.gz", f"{prefix}nifti_json": f"{ending}.json"}
+    return files
 
 
 def _write_power_files(name: str, series: ResultSeries, results: Results) -> None:
-    stack, job = series.geometry, results.job
+    prefix, stack, job = _PREFIXES[name], series.geometry, results.job
     encoded_mean = tiff(series.means[name], stack.spatial_axes, stack.spacing_mm)
     results.path_of(f"{name}_tif").write_bytes(encoded_mean)
     if job.session_options.movie is not None:
-        results.path_of(_FILM_KEYS[name]).write_bytes(film(name, series, job.name, job.display))
+        results.path_of(f"{prefix}movie").write_bytes(film(name, series, job.name, job.display))
     if job.output.nifti:
-        _write_nifti(name, series, results)
+        task = None if job.bids is None else job.bids.task
+        paths = results.path_of(f"{prefix}nifti"), results.path_of(f"{prefix}nifti_json")
+        _write_power_nifti(*paths, name, series, {} if task is None else {"TaskName": task})
 
 
-def _write_nifti(name: str, series: ResultSeries, results: Results) -> None:
-    job, key = results.job, _NIFTI_KEYS[name]
-    sidecar = write_power_nifti(results.path_of(key), name, series, job.session_options)
-    task = None if job.bids is None else job.bids.task
-    named = {} if task is None else {"TaskName": task}
-    results.path_of(f"{key}_json").write_text(to_json({**named, **sidecar}, indent=2) + "\n")
+def _write_power_nifti(
+    path: Path, sidecar_path: Path, name: str, series: ResultSeries, named: Mapping[str, str]
+) -> None:
+    """Write a power image of a series as NIfTI, and its sidecar with some fields first."""
+    fields = write_nifti(
+        path,
+        series.images[name],
+        series.geometry,
+        series.time,
+        series.time_unit,
+        series.window,
+        series.options.stride or series.window,
+        [vars(block) for block in series.block_records],
+    )
+    description = _DESCRIPTIONS[name] + " in blocks of frames" * (len(series.block_records) > 1)
+    sidecar_path.write_text(to_json({**named, "Description": description, **fields}, indent=2) + "\n")
 
 
 def _picture_formats(job: Job) -> tuple[str, ...]:
@@ -182,10 +208,6 @@ def _write_regions(series: ResultSeries, results: Results) -> None:
         results.add_picture(f"{REGIONS}_{kind}", drawn)
 
 
-def _asks_for(product: str, job: Job) -> bool:
-    return product in job.output.products
-
-
 def _draws_flow(product: str, job: Job) -> bool:
     """Return whether a job draws a flow image. For windows, only the arrays are stored."""
     return product in job.output.products and not job.is_session
@@ -203,7 +225,7 @@ def _table_files(name: str, job: Job) -> dict[str, str]:
 PRODUCTS = (
     Product(
         "blood_power",
-        partial(_asks_for, "blood"),
+        lambda job: "blood" in job.output.products,
         partial(_power_files, "blood_power"),
         partial(_write_power_files, "blood_power"),
     ),
@@ -225,14 +247,14 @@ PRODUCTS = (
     Product(
         REGIONS,
         lambda job: bool(job.regions),
-        lambda job: _region_files(job),
-        lambda series, results: _write_regions(series, results),
+        _region_files,
+        _write_regions,
     ),
     Product(
         "activation",
         lambda job: job.session_options.events is not None,
-        lambda job: _activation_files(job),
-        lambda series, results: _write_activation(series, results),
+        _activation_files,
+        _write_activation,
     ),
     Product(
         "frame_table",
@@ -247,3 +269,164 @@ PRODUCTS = (
 def product_files(job: Job) -> dict[str, str]:
     """Return the key and the end of the name of each file that a job writes besides its main file."""
     return {key: ending for product in PRODUCTS for key, ending in product.files(job).items()}
+
+
+NIFTI = ".nii.gz"
+"""Suffix of gzipped NIfTI."""
+
+
+def main_files(job: Job) -> dict[str, str]:
+    """Return the key and the end of the name of the main file of a job, and of the Zarr group beside it on request."""
+    suffix = output_suffix(job.path)
+    name = "sequence" if job.is_session else "denoised"
+    beside = {"zarr": f"{name}.zarr"} if job.session_options.zarr and suffix != ".zarr" else {}
+    return {name: f"{name}{suffix}", **beside}
+
+
+def main_content(series: ResultSeries, job: Job, source: InputRecord) -> ResultFile:
+    """Return the content of the main file of a job.
+
+    Parameters
+    ----------
+    series : ResultSeries
+        The filtered blocks.
+    job : Job
+        The job.
+    source : InputRecord
+        The input.
+    """
+    parameters = {**asdict(series.fit.options), **asdict(job.display), **asdict(job.output)}
+    if job.session is not None:
+        parameters |= asdict(job.session)
+    # A session that was stopped and went on has read some blocks twice, and has the same results.
+    provenance = to_json(record(job.command, parameters, asdict(replace(source, passes_over_file=None))))
+    arrays = series.contents()
+    if series.stack is None:
+        return ResultFile(series.geometry, arrays, provenance, job.path if len(job.paths) == 1 else None)
+    stack = _on_host(series.stack.acquisition) if job.output.stack else series.geometry
+    return ResultFile(stack, arrays, provenance, job.path, job.output.stack_name)
+
+
+def _on_host(stack: Acquisition) -> Acquisition:
+    return Acquisition.of(stack, on_host(stack.iq))
+
+
+def block_file_name(job: Job, source: Path, number: int) -> str:
+    """Return the name of the file of a filtered block of a session, from the name of its own file."""
+    part = "" if job.session_options.window is None else f"_block_{number:05d}"
+    return f"{source.stem}{part}_denoised{output_suffix(source)}"
+
+
+def check_stack_names(job: Job, overwrite: bool) -> None:
+    """Check that each filtered block of a session can have its file.
+
+    Raises
+    ------
+    OptionError
+        If two of them would have one name.
+    OutputError
+        If such a file exists and may not be replaced.
+    """
+    stack_paths = [job.folder / block_file_name(job, path, 0) for path in job.paths]
+    for path, stack_path in zip(job.paths, stack_paths, strict=True):
+        if stack_paths.count(stack_path) > 1:
+            raise OptionError(
+                f"the filtered blocks of {path} and of another file would both be {stack_path}",
+                remedy="rename one, or omit {stacks}",
+            )
+        if os.path.lexists(stack_path) and not overwrite:
+            raise OutputError(
+                f"{stack_path} exists", remedy="give {overwrite} to replace it, or another output folder"
+            )
+
+
+def stack_files(job: Job, blocks: Sequence[BlockRecord]) -> dict[str, str]:
+    """Return the files of the filtered blocks of a session, if they are requested: name without suffix -> path."""
+    paths = [
+        job.folder / block_file_name(job, Path(block.file), number) for number, block in enumerate(blocks)
+    ]
+    is_requested = job.session_options.stacks
+    return {path.stem: str(path) for path in paths if is_requested and path.exists()}
+
+
+def write_block(job: Job, folder: Path, source: Path, number: int, first: int, stack: Acquisition) -> None:
+    """Write a filtered block of a session into a folder, in the format of its file and with its other variables."""
+    provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": first}))
+    output = job.output
+    content = ResultFile(stack, (), provenance, source, output.stack_name)
+    _write_one_file(folder / block_file_name(job, source, number), content, overwrite=True)
+
+
+def save(
+    result: DenoiseResult | ResultSeries,
+    path: str | Path,
+    *,
+    image: str = "blood_power",
+    overwrite: bool = False,
+) -> Path:
+    """Write a result to a file, as `usdenoise run` and `usdenoise session` write it, or an image of it as NIfTI.
+
+    The file of a filtered stack holds the stack and its images, the file of a session its series.
+
+    Parameters
+    ----------
+    result : DenoiseResult or SessionResult
+        From :func:`usdenoise.denoise` or :func:`usdenoise.session`.
+    path : str or Path
+        File to write: .h5 or .hdf5, .mat, .zarr (needs the package zarr), or .nii.gz with a sidecar .json (needs nibabel).
+    image : str
+        The image of a NIfTI file: "blood_power" (the default) or "power_doppler".
+    overwrite : bool
+        Whether an existing file may be replaced; by default False.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If the file exists, its suffix is not of a format that is written, or it cannot be written.
+    OptionError
+        If the image is not known, or a package is missing.
+
+    Examples
+    --------
+    >>> import tempfile, usdenoise
+    >>> result = usdenoise.denoise(usdenoise.load("sample_data/phantom.h5"), low_cutoff=8)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     back = usdenoise.load(usdenoise.save(result, f"{folder}/filtered.h5"))
+    >>> back.axes, back.iq.shape
+    ('tzx', (150, 72, 56))
+    """
+    check_path(path, OutputError)
+    path = Path(path)
+    is_nifti = path.name.lower().endswith(NIFTI)
+    if path.suffix.lower() not in (".h5", ".hdf5", ".mat", ".zarr") and not is_nifti:
+        raise OutputError(f"cannot write '{path.suffix}' files; use .h5, .mat, .zarr or .nii.gz")
+    if isinstance(result, DenoiseResult):
+        series = series_of_stack(result)
+        content = ResultFile(_on_host(result.acquisition), series.contents(), result.provenance)
+    else:
+        series = result
+        content = ResultFile(series.geometry, series.contents(), to_json(record(None, {}, {})))
+    if not is_nifti:
+        return _write_one_file(path, content, overwrite)
+    if image not in POWER_NAMES:
+        raise OptionError(f"image '{image}' cannot be written as NIfTI; choose {' or '.join(POWER_NAMES)}")
+    with OutputFolder(path.parent, overwrite) as outputs:
+        stem = path.name[: -len(NIFTI)]
+        sidecar = outputs.reserve(f"{stem}.json")
+        _write_power_nifti(outputs.reserve(stem + NIFTI), sidecar, image, series, {})
+        outputs.commit()
+    return path
+
+
+def _write_one_file(path: Path, content: ResultFile, overwrite: bool) -> Path:
+    """Write a result file in the format of its suffix, whole or not at all, and return its path."""
+    with OutputFolder(path.parent, overwrite) as outputs:
+        waiting = outputs.reserve(path.name)
+        write_result(waiting, path.suffix.lower(), content)
+        outputs.commit()
+    return path

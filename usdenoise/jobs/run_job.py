@@ -1,9 +1,10 @@
 """Run a job: an acquisition file in, a folder of results out, in which all files appear at once."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,15 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import file_recording, lines_recording
 from usdenoise.files.results import write_result
 from usdenoise.jobs.job import Job, Results, StageClock, scratch_folder
-from usdenoise.jobs.main_file import check_stack_names, main_content, main_files
-from usdenoise.jobs.products import PRODUCTS, activations_on_page, pictures_on_page, product_files
-from usdenoise.jobs.session_blocks import filter_blocks, place_stacks, remove_spectra, was_stopped
+from usdenoise.jobs.products import (
+    PRODUCTS,
+    activations_on_page,
+    main_content,
+    main_files,
+    pictures_on_page,
+    product_files,
+    stack_files,
+)
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output
@@ -29,12 +36,16 @@ from usdenoise.pipeline.recording import array_recording
 from usdenoise.progress import Progress
 from usdenoise.report.page_content import page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.record import InputRecord
-from usdenoise.report.result_record import input_record, report_of
-from usdenoise.report.series import ResultSeries, series_of_stack
+from usdenoise.report.record import InputRecord, input_record, report_of
+from usdenoise.sessions.result_series import ResultSeries, series_of_stack
 from usdenoise.system.processes import locked
 from usdenoise.system.provenance import requested, software
 from usdenoise.system.resources import release_freed_memory
+
+logger = logging.getLogger(__name__)
+
+Filter = Callable[[Job, Progress, StageClock], tuple[ResultSeries, InputRecord]]
+"""Reads and filters the input of a job, and returns its result and the record of the input."""
 
 
 def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
@@ -95,19 +106,15 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
         with clock.stage("write"):
             series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):
-            source_record = input_record(
-                source.path,
-                series.geometry,
-                source.shape,
-                digest.result(),
-                **source.state,
+            source_record = replace(
+                input_record(source.path, series.geometry, source.shape),
+                sha256=digest.result(),
+                bytes=source.state.get("bytes"),
+                mtime_ns=source.state.get("mtime_ns"),
                 # How often workers read the file is not counted.
                 passes_over_file=source.passes if job.dask is None else None,
             )
             return series, source_record
-
-
-logger = logging.getLogger(__name__)
 
 
 def run(  # noqa: PLR0913
@@ -196,16 +203,18 @@ def run(  # noqa: PLR0913
     )
     # Other acquisitions may be filtered into the same folder at the same time.
     with locked(job.folder, job.stem):
-        return carry_out(job, overwrite, watcher or Progress())
+        return carry_out(job, filter_acquisition, overwrite, watcher or Progress())
 
 
-def carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
+def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress) -> dict[str, Any]:
     """Filter an acquisition or a session, and write its results, all of them or none.
 
     Parameters
     ----------
     job : Job
         The job.
+    filter_input : callable
+        :func:`filter_acquisition`, or :func:`usdenoise.jobs.session_job.filter_blocks` for a session.
     overwrite : bool
         Whether existing results may be replaced.
     watcher : Progress
@@ -218,18 +227,17 @@ def carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
     """
     job.check()
     clock = StageClock()
-    overwrite = overwrite or was_stopped(job)
-    if job.session_options.stacks:
-        check_stack_names(job, overwrite)
     with OutputFolder(job.folder, overwrite) as folder, _drawing_thread() as drawing:
         # Reserve: every file has its name before the work begins.
         files = main_files(job)
         results = Results(job, files | product_files(job), folder)
-        drawing.submit(_prepare_writing)
+        # The libraries load, and the versions that the files name are looked up, while the input is filtered.
+        drawing.submit(load_libraries)
+        drawing.submit(software)
 
         # Open and filter: the images of each block, and the record of the input
         watcher.stage("load")
-        series, source = (filter_blocks if job.is_session else filter_acquisition)(job, watcher, clock)
+        series, source = filter_input(job, watcher, clock)
 
         watcher.stage("write")
         with clock.stage("write"):
@@ -244,19 +252,15 @@ def carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
             for product in drawn:
                 product.result()
 
-        # Filtered blocks of a session, which were written one by one, join the results.
-        stacks = place_stacks(job, series.blocks)
-
         # Report, and the page that shows it
         report = report_of(
             series,
             source,
-            results.names | stacks,
+            results.names | stack_files(job, series.block_records),
             results.notes,
             clock.timings_s,
             job.command,
             requested(**job.requested_options),
-            job.session,
         )
         page = None
         if job.output.judges_blood:
@@ -267,8 +271,6 @@ def carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
         written = results.commit(report, page)
     for doubt in report.doubts:
         logger.warning("%r: %s", job.name if job.is_session else str(job.path), doubt.sentence)
-    if job.is_session:
-        remove_spectra(job)
     if job.bids is not None:
         describe_derivative(job.root, report.software["usdenoise"])
     return written
@@ -283,9 +285,3 @@ def _drawing_thread() -> Iterator[ThreadPoolExecutor]:
             # Nobody waits for the pictures of a job that has failed or was interrupted.
             drawing.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _prepare_writing() -> None:
-    """Load the drawing libraries, and look up the versions that the files name."""
-    load_libraries()
-    software()

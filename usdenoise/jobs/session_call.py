@@ -2,28 +2,32 @@
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol, Unpack, overload, runtime_checkable
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_IMAGES
-from usdenoise.errors import InputError, OptionError, cause_of
-from usdenoise.files.bids import REQUIRED, events_of_rows, read_events
+from usdenoise.errors import OptionError
 from usdenoise.files.regions import drawn_regions
-from usdenoise.files.spectra_store import SpectraStore
+from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.live_files import LiveBlocks
-from usdenoise.jobs.main_file import save
-from usdenoise.jobs.session_blocks import series_of_blocks
-from usdenoise.jobs.session_inputs import BlocksOfFiles, block_files, only_folder, with_own_window
-from usdenoise.jobs.workers import dask_executor
-from usdenoise.linalg.executor import Executor
+from usdenoise.jobs.products import save
+from usdenoise.jobs.session_inputs import (
+    EventSource,
+    block_files,
+    events_of,
+    events_so_far,
+    only_folder,
+    with_own_window,
+)
+from usdenoise.jobs.session_job import filter_files, filter_series
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SCALE_NAMES, SessionOptions
+from usdenoise.options.job_options import SCALE_NAMES, Display, Output, SessionOptions
 from usdenoise.options.keywords import (
     BlockKeywords,
     DenoiseKeywords,
@@ -35,17 +39,14 @@ from usdenoise.options.keywords import (
     shows_options,
 )
 from usdenoise.pipeline.denoise import chosen_options
-from usdenoise.pipeline.doubts import Doubt
-from usdenoise.pipeline.recording import Recording
+from usdenoise.progress import Progress
 from usdenoise.report.pictures import plot
-from usdenoise.report.series import ResultSeries
 from usdenoise.report.tables import block_table
-from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.live_state import SessionUpdate
-from usdenoise.sessions.measured_block import BlocksInMemory, BlockStore
+from usdenoise.sessions.measured_block import BlocksInMemory
 from usdenoise.sessions.online_session import OnlineSession
-from usdenoise.sessions.responses import Event, check_events
+from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_arrays import series_to_dataset
 from usdenoise.stack.geometry import shape_text
@@ -54,34 +55,32 @@ from usdenoise.stack.given_stack import as_acquisition
 logger = logging.getLogger(__name__)
 
 
-@runtime_checkable
-class EventTable(Protocol):
-    """A DataFrame of pandas or polars with the columns of a BIDS table of events."""
-
-    def to_dict(self, orient: Any) -> Any:
-        """Return the rows for "records" (pandas)."""
-
-
-EventSource = str | Path | Sequence[tuple[float, float, str]] | EventTable
-"""A BIDS table of events, a DataFrame of its columns, or (onset, duration, trial_type) of each."""
-
-
 @dataclass(frozen=True, repr=False)
-class SessionResult:
+class SessionResult(ResultSeries):
     """The time series of a session.
 
     Attributes
     ----------
-    series : ResultSeries
-        Images, means and records of the blocks.
+    activation : mapping
+        Type of event -> its activation map; empty without events.
+    any_activation : ActivationMap or None
+        F of the responses to all types of events; None with fewer than two types.
+    images, means : mapping
+        Name -> images of all blocks, (n_blocks, ...), and their mean over the good blocks, flow images among them.
+    geometry : Geometry
+        Axes and scales of the images.
+    fit : FitResult
+        How the components were found.
+    picture_quality : PictureQuality
+        Quality of the mean blood map.
+    block_records : tuple of BlockRecord
+        The record of each block.
     options : SessionOptions
-        Its window and stride.
+        Window, stride and model of the session.
     is_labelled : bool
         Whether the series are DataArrays, as in :meth:`to_xarray`, because the input was one; by default False.
     """
 
-    series: ResultSeries
-    options: SessionOptions
     is_labelled: bool = False
 
     @cached_property
@@ -100,66 +99,31 @@ class SessionResult:
         return self._series_of("noise_power")
 
     def _series_of(self, name: str) -> Any:
-        return self.to_xarray()[name] if self.is_labelled else self.series.images[name]
+        return self.to_xarray()[name] if self.is_labelled else self.images[name]
 
     @property
     def mean_blood_power(self) -> NDArray[np.float32]:
         """Blood map of the mean of the good blocks."""
-        return self.series.means["blood_power"]
+        return self.means["blood_power"]
 
     @property
     def tsnr(self) -> NDArray[np.float32]:
         """Mean over standard deviation of the blood power of the good blocks."""
-        return self.series.means["tsnr"]
-
-    @property
-    def activation(self) -> Mapping[str, ActivationMap]:
-        """Activation map of each type of event; empty without events."""
-        return self.series.activation
-
-    @property
-    def any_activation(self) -> ActivationMap | None:
-        """F of the responses to all types of events; None with fewer than two types."""
-        return self.series.any_activation
+        return self.means["tsnr"]
 
     @property
     def regions(self) -> Mapping[str, NDArray[np.float64]]:
         """Name of a region -> its mean blood power in each block, the whole image first; empty without regions."""
-        return {name: region.blood_power for name, region in self.series.regions.items()}
-
-    @property
-    def time(self) -> NDArray[np.float64]:
-        """Middle of each block from the first frame, in `time_unit`."""
-        return self.series.times
-
-    @property
-    def time_unit(self) -> str:
-        """Unit of the times: "s", or "frames" if the frame rate is not known."""
-        return self.series.time_unit
-
-    @property
-    def doubts(self) -> tuple[Doubt, ...]:
-        """Reasons not to trust the pictures; empty if there are none."""
-        return self.series.doubts
-
-    @property
-    def low_cutoff(self) -> int:
-        """Number of components that were removed from all blocks."""
-        return int(self.series.fit.options.low_cutoff)
-
-    @property
-    def bad(self) -> NDArray[np.bool_]:
-        """Which blocks are bad, and did not count in means and weights."""
-        return self.series.is_bad
+        return {name: region.blood_power for name, region in self.region_series.items()}
 
     @cached_property
     def blocks(self) -> dict[str, list[Any]]:
         """The table of the blocks, as the file has it: name of a column -> values; pandas.DataFrame takes it as it is."""
-        return {name: values.tolist() for name, values in block_table(self.series).columns.items()}
+        return {name: values.tolist() for name, values in block_table(self).columns.items()}
 
     def __repr__(self) -> str:
         """Describe the content in one line."""
-        n_blocks, *shape = self.series.images["blood_power"].shape
+        n_blocks, *shape = self.images["blood_power"].shape
         size = shape_text(tuple(shape))
         doubts = ", ".join(doubt.code for doubt in self.doubts) or "none"
         return (
@@ -174,9 +138,8 @@ class SessionResult:
         OptionError
             If xarray is not installed.
         """
-        contents = {array.name: array for array in self.series.contents(self.options.window)}
-        images = [contents[name] for name in POWER_IMAGES]
-        return series_to_dataset(images, contents["time"], self.series.geometry)
+        contents = {array.name: array for array in self.contents()}
+        return series_to_dataset([contents[name] for name in POWER_IMAGES], contents["time"], self.geometry)
 
     def save(self, path: str | Path, *, image: str = "blood_power", overwrite: bool = False) -> Path:
         """Write the series to a file, as :func:`usdenoise.save` does, and return its path."""
@@ -320,72 +283,74 @@ def session(  # noqa: PLR0913
     """
     of_stack, of_session, requested_options = parted(keywords, StackKeywords, SeriesKeywords, DenoiseKeywords)
     chosen = chosen_options(preset, options, requested_options)
-    blocks_options = SessionOptions(window=window, stride=stride, live=live, **of_session)
+    session_options = SessionOptions(window=window, stride=stride, live=live, **of_session)
     named = {SCALE_NAMES.get(name, name): value for name, value in of_stack.items() if value is not None}
     read_options = {**(reading or {}), **named}
-    if blocks_options.live:
+    region_definitions = drawn_regions(regions)
+    if session_options.live:
         # What only the final series of `usdenoise session` uses
-        names = ("skip_bad_files", "confounds", "threshold", "smoothing_mm")
-        final = {name: getattr(blocks_options, name) for name in names}
-        is_given = {name: value != SessionOptions.declared[name].default for name, value in final.items()}
-        for name, given in {"dask": dask is not None, "on_block": on_block is not None, **is_given}.items():
+        is_given = {"dask": dask is not None, "on_block": on_block is not None}
+        for name in ("skip_bad_files", "confounds", "threshold", "smoothing_mm"):
+            is_given[name] = getattr(session_options, name) != SessionOptions.declared[name].default
+        for name, given in is_given.items():
             if given:
                 raise OptionError(
                     "does not apply to a live session, which has no final series in Python",
                     option=name,
                     remedy="omit it, or omit {live}",
                 )
-        follower = live_session(chosen, blocks_options, regions, events)
-        input_folder, idle_s = only_folder([source]), blocks_options.until_idle_s
-        return iter(LiveBlocks(input_folder, follower, read_options, chosen.precision, (), idle_s))
-    known, region_definitions = [] if events is None else events_of(events), drawn_regions(regions)
-
-    def log_block(done: int, total: int) -> None:
-        logger.info("%d of %d blocks are filtered", done, total)
-        if on_block is not None:
-            on_block(done, total)
-
-    def series_of(
-        recording: Recording,
-        store: BlockStore,
-        is_labelled: bool = False,
-        executor: Executor | None = None,
-        doubts: tuple[Doubt, ...] = (),
-    ) -> SessionResult:
-        series = series_of_blocks(
-            recording,
-            blocks_options,
-            chosen,
-            store,
-            known,
-            region_definitions,
-            progress=(None, log_block),
-            executor=executor,
-            doubts=doubts,
-        )
-        result = SessionResult(series, blocks_options, is_labelled)
-        logger.info("cutoff %d; %r", result.low_cutoff, result)
-        for doubt in result.doubts:
-            logger.warning("%s", doubt.sentence)
-        return result
-
+        so_far, folder = events_so_far(events), only_folder([source])
+        follower = OnlineSession(region_definitions, chosen, session=session_options, events=so_far)
+        idle_s = session_options.until_idle_s
+        return iter(LiveBlocks(folder, follower, read_options, chosen.precision, (), idle_s))
+    known, log = [] if events is None else events_of(events), _BlockLog(on_block)
     if isinstance(source, str | Path | list | tuple):
         # A session from files may be longer than memory.
-        with tempfile.TemporaryDirectory() as folder:
-            paths = block_files(source, Path(folder))
-            blocks_options = with_own_window(blocks_options, paths, read_options)
-            with (
-                BlocksOfFiles(paths, read_options, chosen.precision, blocks_options) as blocks,
-                dask_executor(dask, chosen.threads) as executor,
-            ):
-                store = SpectraStore(Path(folder) / "spectra", "")
-                return series_of(blocks.recording, store, executor=executor, doubts=blocks.doubts)
-    for name, value in {"dask": dask, "reading": reading}.items():
-        if value:
-            raise OptionError("requires files", option=name, remedy="omit it, or give a path")
-    stack = as_acquisition(source, **of_stack)
-    recording = stack_session(stack, blocks_options, chosen.precision)
-    return series_of(recording, BlocksInMemory(), stack.labels is not None)
+        with tempfile.TemporaryDirectory() as folder_name:
+            root = Path(folder_name)
+            paths = tuple(block_files(source, root))
+            job = Job(
+                paths=paths,
+                name="session",
+                root=root,
+                options=chosen,
+                display=Display(),
+                output=Output(),
+                reading=read_options,
+                command=None,
+                dask=dask,
+                session=with_own_window(session_options, paths, read_options),
+            )
+            series = filter_files(job, known, region_definitions, log, StageClock())[0]
+        result = SessionResult(**vars(series))
+    else:
+        for name, value in {"dask": dask, "reading": reading}.items():
+            if value:
+                raise OptionError("requires files", option=name, remedy="omit it, or give a path")
+        stack = as_acquisition(source, **of_stack)
+        recording, store = stack_session(stack, session_options, chosen.precision), BlocksInMemory()
+        progress = (None, log.blocks)
+        series = filter_series(
+            recording, session_options, chosen, store, known, region_definitions, progress=progress
+        )
+        result = SessionResult(**vars(series), is_labelled=stack.labels is not None)
+    logger.info("cutoff %d; %r", result.low_cutoff, result)
+    for doubt in result.doubts:
+        logger.warning("%s", doubt.sentence)
+    return result
+
+
+class _BlockLog(Progress):
+    """A watcher that logs the blocks that are done, and calls a function of the user."""
+
+    def __init__(self, on_block: Callable[[int, int], None] | None) -> None:
+        self._on_block = on_block
+
+    def blocks(self, done: int, total: int) -> None:
+        """Note how many blocks of a session are done, of how many."""
+        logger.info("%d of %d blocks are filtered", done, total)
+        if self._on_block is not None:
+            self._on_block(done, total)
 
 
 class Session(OnlineSession):
@@ -446,61 +411,6 @@ class Session(OnlineSession):
             drawn_regions(regions),
             chosen_options(preset, options, requested_options),
             session=SessionOptions(**of_session),
-            events=None if events is None else _EventsSoFar(events),
+            events=events_so_far(events),
             **of_stack,
         )
-
-
-def live_session(
-    options: DenoiseOptions,
-    session: SessionOptions,
-    regions: Mapping[str, NDArray[np.bool_] | str] | None,
-    events: EventSource | None,
-) -> OnlineSession:
-    """Return a session with the regions and events of :class:`Session`, and the options of a finished session."""
-    return OnlineSession(
-        drawn_regions(regions),
-        options,
-        session=session,
-        events=None if events is None else _EventsSoFar(events),
-    )
-
-
-class _EventsSoFar:
-    """The events of a session, from the current content of a file, or from its last content that was right."""
-
-    def __init__(self, events: EventSource) -> None:
-        self._source, self._known = events, list[Event]()
-
-    def __call__(self) -> tuple[list[Event], str]:
-        try:
-            events = events_of(self._source)
-            check_events(events)
-        except InputError as error:
-            return self._known, cause_of(error)
-        self._known = events
-        return events, ""
-
-
-def events_of(source: EventSource) -> list[Event]:
-    """Return the events of a table or a DataFrame, or of tuples.
-
-    Raises
-    ------
-    InputError
-        As for :func:`usdenoise.files.bids.read_events`.
-    """
-    if isinstance(source, str | Path):
-        return read_events(Path(source))
-    if isinstance(source, EventTable):
-        # A DataFrame of polars has a method for its rows.
-        rows = source.to_dicts() if hasattr(source, "to_dicts") else source.to_dict("records")
-        return events_of_rows(rows, "the table of events", "row", 0)
-    try:
-        rows = [dict(zip((*REQUIRED, "trial_type"), event, strict=True)) for event in source]
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            "the events are no table and no sequence of (onset, duration, trial_type)",
-            remedy="give a path, a DataFrame, or tuples",
-        ) from error
-    return events_of_rows(rows, "the sequence of events", "event", 0)

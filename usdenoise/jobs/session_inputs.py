@@ -1,16 +1,17 @@
-"""The blocks of a session in files: which files, and the recording of their blocks."""
+"""The inputs of a session: which files, the recording of their blocks, and the events."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, NoStackError, OptionError, check_path
+from usdenoise.errors import InputError, NoStackError, OptionError, cause_of, check_path
+from usdenoise.files.bids import REQUIRED, events_of_rows, read_events
 from usdenoise.files.iconeus import frames_a_block
 from usdenoise.files.input_files import (
     KnownContents,
@@ -36,25 +37,127 @@ from usdenoise.sessions.blocks import (
     time_notes,
     windows_of,
 )
+from usdenoise.sessions.design import Event, check_events
 from usdenoise.stack.geometry import Geometry
 
+Reading = Mapping[str, object]
+"""Fields of :class:`usdenoise.options.ReadOptions`."""
 
-@dataclass(frozen=True)
-class _BlockFile:
-    """A file of blocks: its path, axes, frames, time and windows; or why it is not read, and whether it has a time slot."""
+
+@dataclass(frozen=True, kw_only=True)
+class BlockFile:
+    """A file of blocks, from its header.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    stored_file : StoredFile or None
+        How it is read; None (the default) if it is not, and so are the next two.
+    geometry : Geometry or None
+        Its axes and scales.
+    time : FileTime or None
+        The time that it takes.
+    state : dict
+        Its size and modification time; empty if it is not read.
+    n_frames : int
+        Its frames, the selected ones.
+    frame_step : float
+        Frames of the file from one selected frame to the next.
+    windows : sequence of Window
+        The frames of its blocks; a file that is not read has one without frames.
+    problem : str
+        Why it is not read, in words; empty (the default) if it is.
+    has_slot : bool
+        Whether it has a time slot: a missing block has one, a file that is ignored has none. True by default.
+    """
 
     path: Path
     stored_file: StoredFile | None = None
     geometry: Geometry | None = None
-    n_frames: int = 0
     time: FileTime | None = None
+    state: Mapping[str, int] = field(default_factory=dict)
+    n_frames: int = 0
+    frame_step: float = 1.0
     windows: Sequence[Window] = (Window(0, 0, False),)
     problem: str = ""
-    takes_time: bool = True
+    has_slot: bool = True
 
 
-class BlocksOfFiles:
-    """The recording of one or several files, of which one is open at a time; a context.
+@dataclass(frozen=True)
+class SessionFiles:
+    """The files of a session and the recording of their blocks, from :func:`open_session`.
+
+    Attributes
+    ----------
+    recording : Recording
+        The blocks.
+    files : tuple of BlockFile
+        The files of the blocks, missing ones among them.
+    """
+
+    recording: Recording
+    files: tuple[BlockFile, ...]
+
+    @property
+    def n_frames(self) -> int:
+        """Frames of all files."""
+        return sum(file.n_frames for file in self.files)
+
+    @property
+    def states(self) -> dict[str, dict[str, int]]:
+        """Path -> size and modification time of each file that is read."""
+        return {str(file.path): dict(file.state) for file in self.files if file.state}
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Reasons to doubt the order of the blocks: no file has a start, and the files were written in another order."""
+        read = [file for file in self.files if file.time is not None]
+        has_starts = any(file.time is not None and file.time.start_s is not None for file in read)
+        if has_starts or not is_against_times([file.state["mtime_ns"] for file in read]):
+            return ()
+        sentence = (
+            f"the names of the blocks ({read[0].path.name} first, {read[-1].path.name} last) and the times at which files "
+            "were written have different orders; name the files in the order of time if the names are wrong"
+        )
+        return (Doubt("block-order", sentence),)
+
+    def path_of(self, number: int) -> Path:
+        """Return the file of a block."""
+        return self.files[self.recording.blocks[number].file].path
+
+    @contextmanager
+    def opened(self, number: int) -> Iterator[Input]:
+        """Yield the open file of a block that can be read."""
+        stored_file = self.files[self.recording.blocks[number].file].stored_file
+        assert stored_file is not None
+        with last_file.opened(stored_file) as source:
+            yield source
+
+    def geometry_of(self, number: int) -> Geometry:
+        """Return the geometry of a block, with the metadata of its file."""
+        window = self.recording.blocks[number].window
+        with self.opened(number) as source:
+            return source.geometry_of(window.start, window.stop)
+
+    def check_unchanged(self) -> None:
+        """Check that no file has changed since it was opened first.
+
+        Raises
+        ------
+        InputError
+            If one has.
+        """
+        for file in self.files:
+            if file.state:
+                check_unchanged(file.path, file.state)
+
+
+@contextmanager
+def open_session(
+    paths: Sequence[Path], reading: Reading, precision: str, options: SessionOptions
+) -> Iterator[SessionFiles]:
+    """Yield the blocks of one or several files, of which one is open at a time.
 
     Parameters
     ----------
@@ -68,15 +171,6 @@ class BlocksOfFiles:
         The options of the session. Without a window each file is a block. Without an interval the times come from the
         files. If a file has no time, blocks follow each other.
 
-    Attributes
-    ----------
-    recording : Recording
-        The blocks.
-    n_frames : int
-        Frames of all files.
-    states : dict
-        Size and modification time of the files of each path.
-
     Raises
     ------
     InputError
@@ -84,246 +178,188 @@ class BlocksOfFiles:
     OptionError
         If the window is longer than a file.
     """
+    try:
+        # Read the headers, and find the geometry that the files have in common.
+        found = _read_headers(paths, reading, precision, options)
+        usual = _usual_geometry(found)
+        for number, file in enumerate(found):
+            try:
+                if file.geometry is not None:
+                    check_alike(file.geometry, usual, file.path)
+            except InputError as error:
+                found[number] = _skipped(file.path, error, options, len(paths))
+        # Cut those that have a time slot into blocks.
+        files = tuple(file for file in found if file.has_slot)
+        frame_time = max(file.frame_step for file in found)
+        if usual.frame_rate_hz:
+            frame_time = 1 / usual.frame_rate_hz
+        starts = start_times([file.time for file in files], frame_time, options.block_interval_s)
+        dtype = working_type(usual, precision)
+        blocks = _cut_into_blocks(files, starts, Recording(usual, dtype, [], frame_time), options)
+        for before, later in pairwise(blocks):
+            if later.start_s < before.start_s:
+                raise InputError(
+                    f"{later.name} begins before the previous file",
+                    remedy="name the files in the order of time, or give {block_interval_s}",
+                )
+        if options.block_interval_s is None:
+            _check_no_overlap(files, starts, frame_time)
+        # What is not as the files say is in the notes of the geometry.
+        notes = _notes(found, usual, options)
+        geometry = replace(usual, assumptions=(*usual.assumptions, *notes))
+        if len(paths) > 1:
+            last_file.close()
+        # A single file stays open for its blocks.
+        yield SessionFiles(Recording(geometry, dtype, blocks, frame_time), files)
+    finally:
+        last_file.close()
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        reading: Mapping[str, Any],
-        precision: str,
-        options: SessionOptions,
-    ) -> None:
-        self._reading, self._precision, self.options = reading, precision, options
-        self._window, self._stride = options.window, options.stride
-        self._n_paths = len(paths)
-        self._known_files: dict[tuple[int, int], Path] = {}
-        self._contents = KnownContents()
-        self.states: dict[str, Any] = {}
-        with ExitStack() as opened:
-            opened.callback(last_file.close)
-            files = [self._look_into(path) for path in paths]
-            usual = _usual_geometry(files)
-            if usual is None:
-                raise InputError(f"none of {len(paths)} files can be read; the first one: {files[0].problem}")
-            files = [self._if_alike(file, usual) for file in files]
-            if usual.frame_rate_hz:
-                self._frame_time = 1 / usual.frame_rate_hz
-            self._files = [file for file in files if file.takes_time]
-            dtype, blocks = working_type(usual, precision), list[Block]()
-            for number, file in enumerate(self._files):
-                offset = 0.0 if file.time is None else file.time.offset
-                for window in file.windows:
-                    chunks = []
-                    if file.stored_file is not None and not file.problem:
-                        frames = FileFrames(file.stored_file, window.start, window.stop, dtype)
-                        chunks = [Chunk(0, frames)]
-                    blocks.append(
-                        Block(
-                            chunks=chunks,
-                            window=window,
-                            start_s=offset + window.start,
-                            name=file.path.name,
-                            file=number,
-                            problem=file.problem,
-                        )
-                    )
-            self.n_frames: int = sum(file.n_frames for file in files)
-            self.recording = Recording(usual, dtype, blocks, self._frame_time)
-            starts = self._set_times(options.block_interval_s)
-            self._check_order()
-            if options.block_interval_s is None:
-                self._check_no_overlap(starts)
-            notes = [f"{file.problem}; it is ignored" for file in files if not file.takes_time]
-            own = [
-                f"{file.path.name}: {note}"
-                for file in files
-                if file.geometry is not None
-                for note in file.geometry.assumptions
-                if note not in usual.assumptions
-            ]
-            notes += own[:1] + [f"{len(own) - 1} similar notes on other files"][: len(own) > 1]
-            if options.block_interval_s is None:
-                # The blocks of one file have no times of their own.
-                notes += [NO_STARTS] if len(files) == 1 and frames_a_block(paths[0]) else []
-                notes += time_notes([file.time for file in files if file.time is not None], usual)
-            geometry = replace(usual, assumptions=(*usual.assumptions, *notes))
-            self.recording = replace(self.recording, geometry=geometry)
-            if len(paths) == 1:
-                # It stays open for its blocks.
-                opened.pop_all()
 
-    def _look_into(self, path: Path) -> _BlockFile:
-        """Return the description of a file from its header, or why it cannot be read, if bad files are skipped."""
+def _read_headers(
+    paths: Sequence[Path], reading: Reading, precision: str, options: SessionOptions
+) -> list[BlockFile]:
+    """Return the files from their headers, or why one cannot be read, if bad files are skipped."""
+    # By default all blocks of a file are read, not the first one.
+    reading = {**reading, "frames": reading.get("frames") or slice(None)}
+    contents, known, found = KnownContents(), dict[tuple[int, int], Path](), list[BlockFile]()
+    for path in paths:
         try:
-            self._check_new(path)
-            # By default all blocks of a file are read, not the first one.
-            reading = {**self._reading, "frames": self._reading.get("frames") or slice(None)}
-            stored_file = StoredFile.at(path, reading, self._precision)
+            # The same file may have another name. What is wrong with a path is reported when it is opened.
+            with suppress(OSError):
+                status = path.stat()
+                identity = status.st_dev, status.st_ino
+                if identity in known:
+                    raise NoStackError(f"{path} is the same file as {known[identity]}", remedy="name it once")
+                known[identity] = path
+            stored_file = StoredFile.at(path, reading, precision)
             with last_file.opened(stored_file) as source:
                 geometry = source.geometry
-                original = self._contents.copy_of(path) if self._n_paths > 1 else None
+                original = contents.copy_of(path) if len(paths) > 1 else None
                 # Recordings that failed may all be zero.
                 if original is not None and source.read_chunk(0, min(2, source.n_frames)).any():
                     raise NoStackError(f"{path} is a copy of {original}", remedy="remove one of them")
-                self._frame_time = float(source.frames.step)
-                windows = self._windows(source)
-                self.states[str(path)] = source.state
-                return _BlockFile(
-                    path,
-                    stored_file,
-                    geometry,
-                    source.n_frames,
-                    FileTime.of(geometry, source.time_of_first_frame, source.duration),
-                    windows,
+                file = BlockFile(
+                    path=path,
+                    stored_file=stored_file,
+                    geometry=geometry,
+                    time=FileTime.of(geometry, source.time_of_first_frame, source.duration),
+                    state=dict(source.state),
+                    n_frames=source.n_frames,
+                    frame_step=float(source.frames.step),
+                    windows=_windows(source, options),
                 )
         except (InputError, OptionError) as error:
-            return self._skipped(path, error)
+            file = _skipped(path, error, options, len(paths))
+        found.append(file)
+    return found
 
-    def _windows(self, source: Input) -> list[Window]:
-        """Return the windows of a file, none of which has frames of two blocks of the file."""
-        windows: list[Window] = []
-        edges, length = source.block_edges.tolist(), self._window
-        longest = max(stop - first for first, stop in pairwise(edges))
-        if source.stack.block_frames is not None and length is not None and length > longest:
-            raise OptionError(
-                f"window {length} is longer than the blocks of {longest} frames of the file",
-                remedy="lower {window}",
-            )
-        for first, stop in pairwise(edges):
-            n_frames = stop - first
-            if length is None or (n_frames < length and len(edges) > 2):
-                cut = [Window(0, n_frames, length is None)]
-            else:
-                cut = windows_of(n_frames, length, self._stride)
-            windows += [
-                replace(window, start=first + window.start, stop=first + window.stop) for window in cut
-            ]
-        return windows
 
-    def _if_alike(self, file: _BlockFile, usual: Geometry) -> _BlockFile:
-        """Return a file, or why it is not read, if it differs from the other files and bad files are skipped."""
-        try:
-            if file.geometry is not None:
-                check_alike(file.geometry, usual, file.path)
-        except InputError as error:
-            del self.states[str(file.path)]
-            return self._skipped(file.path, error)
-        return file
+def _skipped(path: Path, error: InputError | OptionError, options: SessionOptions, n_files: int) -> BlockFile:
+    """Return a file that is not read, or raise the error if bad files are not skipped."""
+    if n_files == 1:
+        raise error
+    has_slot = not isinstance(error, NoStackError)
+    located = error.at(path.name, OR_SKIP if has_slot else OR_IGNORE)
+    if not options.skip_bad_files:
+        raise located from error
+    return BlockFile(path=path, problem=located.cause, has_slot=has_slot)
 
-    def _skipped(self, path: Path, error: InputError | OptionError) -> _BlockFile:
-        """Return why a file is not read, or raise the error if bad files are not skipped."""
-        if self._n_paths == 1:
-            raise error
-        takes_time = not isinstance(error, NoStackError)
-        located = error.at(path.name, OR_SKIP if takes_time else OR_IGNORE)
-        if not self.options.skip_bad_files:
-            raise located from error
-        return _BlockFile(path, problem=located.cause, takes_time=takes_time)
 
-    def _check_new(self, path: Path) -> None:
-        """Check that no file before is the same one, under this name or another."""
-        try:
-            status = path.stat()
-        except OSError:
-            # It is reported when it is opened.
-            return
-        identity = (status.st_dev, status.st_ino)
-        if identity in self._known_files:
-            raise NoStackError(
-                f"{path} is the same file as {self._known_files[identity]}", remedy="name it once"
-            )
-        self._known_files[identity] = path
-
-    def _set_times(self, interval: float | None) -> NDArray[np.float64]:
-        """Set the times of the first frames of the blocks, and return the times of the files."""
-        times, is_one_file = [file.time for file in self._files], len(self._files) == 1
-        starts = start_times(times, self._frame_time, interval)
-        # A missing block has no frames, and its time is the middle of its time slot.
-        middle = np.median([file.time.offset + file.n_frames / 2 for file in self._files if file.time])
-        usual = float(np.median([time.duration for time in times if time]))
-        has_windows = is_one_file or any(len(file.windows) > 1 for file in self._files)
-        step = (self._stride or self._window or usual) if has_windows else usual
-        check_interval(interval, self.recording.geometry.frame_rate_hz, step)
-        blocks = self.recording.blocks
-        for index, block in enumerate(blocks):
-            begin = starts[block.file] + (middle if block.problem else block.start_s) * self._frame_time
-            if interval is not None and has_windows:
-                begin = index * interval
-            blocks[index] = replace(block, start_s=float(begin))
-        return starts
-
-    def _check_order(self) -> None:
-        blocks = self.recording.blocks
-        times = [block.start_s for block in blocks]
-        if times != sorted(times):
-            later = next(n for n in range(1, len(times)) if times[n] < times[n - 1])
-            raise InputError(
-                f"{blocks[later].name} begins before the previous file",
-                remedy="name the files in the order of time, or give {block_interval_s}",
-            )
-
-    def _check_no_overlap(self, starts: NDArray[np.float64]) -> None:
-        """Check that no file begins before the frames of the file in front of it end; a frame may be rounded away."""
-        read = [(file, start) for file, start in zip(self._files, starts, strict=True) if file.time]
-        for (before, begin), (later, start) in pairwise(read):
-            assert before.time is not None
-            duration = before.time.duration * self._frame_time
-            if start - begin < duration - self._frame_time:
-                raise InputError(
-                    f"{later.path.name} begins {start - begin:g} s after {before.path.name}, which lasts {duration:g} s",
-                    remedy="correct the times in the files, or give {block_interval_s}",
-                )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        last_file.close()
-
-    @property
-    def doubts(self) -> tuple[Doubt, ...]:
-        """Reasons to doubt the order of the blocks: no file has a start, and the files were written in another order."""
-        read = [file for file in self._files if file.time is not None and str(file.path) in self.states]
-        written = [self.states[str(file.path)]["mtime_ns"] for file in read]
-        has_starts = any(file.time is not None and file.time.start_s is not None for file in read)
-        if has_starts or not is_against_times(written):
-            return ()
-        sentence = (
-            f"the names of the blocks ({read[0].path.name} first, {read[-1].path.name} last) and the times at which files "
-            "were written have different orders; name the files in the order of time if the names are wrong"
+def _windows(source: Input, options: SessionOptions) -> list[Window]:
+    """Return the windows of a file, none of which has frames of two blocks of the file."""
+    windows: list[Window] = []
+    edges, length = source.block_edges.tolist(), options.window
+    longest = max(stop - first for first, stop in pairwise(edges))
+    if source.stack.block_frames is not None and length is not None and length > longest:
+        raise OptionError(
+            f"window {length} is longer than the blocks of {longest} frames of the file",
+            remedy="lower {window}",
         )
-        return (Doubt("block-order", sentence),)
+    for first, stop in pairwise(edges):
+        n_frames = stop - first
+        if length is None or (n_frames < length and len(edges) > 2):
+            cut = [Window(0, n_frames, length is None)]
+        else:
+            cut = windows_of(n_frames, length, options.stride)
+        windows += [replace(window, start=first + window.start, stop=first + window.stop) for window in cut]
+    return windows
 
-    def path_of(self, number: int) -> Path:
-        """Return the file of a block."""
-        return self._files[self.recording.blocks[number].file].path
 
-    def geometry_of(self, number: int) -> Geometry:
-        """Return the geometry of a block, with the metadata of its file."""
-        block = self.recording.blocks[number]
-        with last_file.opened(self._stored_file(block)) as source:
-            return source.geometry_of(block.window.start, block.window.stop)
+def _usual_geometry(files: Sequence[BlockFile]) -> Geometry:
+    """Return the geometry of the first file that can be read, or of the next one if only the first has another image."""
+    known = [file.geometry for file in files if file.geometry is not None]
+    if not known:
+        raise InputError(f"none of {len(files)} files can be read; the first one: {files[0].problem}")
+    images = [(geometry.axes, geometry.shape_in(geometry.spatial_axes)) for geometry in known]
+    is_first_unlike = len(images) > 2 and images[0] not in images[1:]
+    return known[is_first_unlike]
 
-    def _stored_file(self, block: Block) -> StoredFile:
-        stored_file = self._files[block.file].stored_file
-        assert stored_file is not None
-        return stored_file
 
-    @property
-    def passes(self) -> float | None:
-        """Passes over the frames of the only file so far, one for the digest."""
-        with last_file.opened(self._stored_file(self.recording.blocks[0])) as source:
-            return source.passes
+def _cut_into_blocks(
+    files: Sequence[BlockFile], starts: NDArray[np.float64], recording: Recording, options: SessionOptions
+) -> list[Block]:
+    """Return the blocks of files that begin at some times, for a recording without blocks."""
+    interval, frame_time = options.block_interval_s, recording.frame_time
+    # A missing block has no frames, and its time is the middle of its time slot.
+    middle = float(np.median([file.time.offset + file.n_frames / 2 for file in files if file.time]))
+    length = float(np.median([file.time.duration for file in files if file.time]))
+    has_windows = len(files) == 1 or any(len(file.windows) > 1 for file in files)
+    step = (options.stride or options.window or length) if has_windows else length
+    check_interval(interval, recording.geometry.frame_rate_hz, step)
+    blocks: list[Block] = []
+    for number, (file, begin) in enumerate(zip(files, starts.tolist(), strict=True)):
+        for window in file.windows:
+            since = middle if file.time is None else file.time.offset + window.start
+            is_at_interval = interval is not None and has_windows
+            chunks = []
+            if file.stored_file is not None:
+                frames = FileFrames(file.stored_file, window.start, window.stop, recording.dtype)
+                chunks = [Chunk(0, frames)]
+            block = Block(
+                chunks=chunks,
+                window=window,
+                start_s=len(blocks) * (interval or 0.0) if is_at_interval else begin + since * frame_time,
+                name=file.path.name,
+                file=number,
+                problem=file.problem,
+            )
+            blocks.append(block)
+    return blocks
 
-    def check_unchanged(self) -> None:
-        """Check that no file has changed since it was opened first.
 
-        Raises
-        ------
-        InputError
-            If one has.
-        """
-        for path, state in self.states.items():
-            check_unchanged(Path(path), state)
+def _check_no_overlap(files: Sequence[BlockFile], starts: NDArray[np.float64], frame_time: float) -> None:
+    """Check that no file begins before the frames of the file in front of it end; a frame may be rounded away."""
+    read = [
+        (file.path.name, start, file.time.duration * frame_time)
+        for file, start in zip(files, starts.tolist(), strict=True)
+        if file.time
+    ]
+    for (before, begin, duration), (later, start, _) in pairwise(read):
+        if start - begin < duration - frame_time:
+            raise InputError(
+                f"{later} begins {start - begin:g} s after {before}, which lasts {duration:g} s",
+                remedy="correct the times in the files, or give {block_interval_s}",
+            )
+
+
+def _notes(files: Sequence[BlockFile], usual: Geometry, options: SessionOptions) -> list[str]:
+    """Return a sentence on each file that is ignored, on files with notes of their own, and on times."""
+    notes = [f"{file.problem}; it is ignored" for file in files if not file.has_slot]
+    own = [
+        f"{file.path.name}: {note}"
+        for file in files
+        if file.geometry is not None
+        for note in file.geometry.assumptions
+        if note not in usual.assumptions
+    ]
+    notes += own[:1]
+    if len(own) > 1:
+        notes.append(f"{len(own) - 1} similar notes on other files")
+    if options.block_interval_s is None:
+        # The blocks of one file have no times of their own.
+        notes += [NO_STARTS] if len(files) == 1 and frames_a_block(files[0].path) else []
+        notes += time_notes([file.time for file in files if file.time is not None], usual)
+    return notes
 
 
 def block_files(
@@ -375,18 +411,17 @@ def check_apart(input_folder: Path, output: Path) -> None:
         )
 
 
-def only_folder(paths: Sequence[Any]) -> Path:
+def only_folder(paths: Sequence[object]) -> Path:
     """Return the only one of the paths, the folder in which the blocks of a live session appear."""
-    if len(paths) != 1 or not isinstance(paths[0], str | Path):
+    path = paths[0] if len(paths) == 1 else None
+    if not isinstance(path, str | Path):
         raise OptionError(
             "a live session requires one folder, in which the blocks appear; name only this folder"
         )
-    return Path(paths[0])
+    return Path(path)
 
 
-def with_own_window(
-    options: SessionOptions, paths: Sequence[Path], reading: Mapping[str, Any]
-) -> SessionOptions:
+def with_own_window(options: SessionOptions, paths: Sequence[Path], reading: Reading) -> SessionOptions:
     """Return the options of a session whose window is a block of its files, if they hold several and no window is given."""
     length = None if options.window is not None else frames_a_block(paths[0])
     if length is None:
@@ -395,9 +430,59 @@ def with_own_window(
     return replace(options, window=-(-length // step))
 
 
-def _usual_geometry(files: Sequence[_BlockFile]) -> Geometry | None:
-    """Return the geometry of the first file that can be read, or of the next one if only the first has another image."""
-    known = [file.geometry for file in files if file.geometry is not None]
-    images = [(geometry.axes, geometry.shape_in(geometry.spatial_axes)) for geometry in known]
-    is_first_unlike = len(images) > 2 and images[0] not in images[1:]
-    return known[is_first_unlike] if known else None
+@runtime_checkable
+class EventTable(Protocol):
+    """A DataFrame of pandas or polars with the columns of a BIDS table of events."""
+
+    def to_dict(self, orient: Any) -> Any:
+        """Return the rows for "records" (pandas)."""
+
+
+EventSource = str | Path | Sequence[tuple[float, float, str]] | EventTable
+"""A BIDS table of events, a DataFrame of its columns, or (onset, duration, trial_type) of each."""
+
+
+def events_so_far(source: EventSource | None) -> Callable[[], tuple[Sequence[Event], str]] | None:
+    """Return a function for the events of a live session, and for what is wrong with them; None without a source.
+
+    The events are the current content of a file, or its last content that was right.
+    """
+    if source is None:
+        return None
+    known: list[Event] = []
+
+    def current_events() -> tuple[Sequence[Event], str]:
+        nonlocal known
+        try:
+            events = events_of(source)
+            check_events(events)
+        except InputError as error:
+            return known, cause_of(error)
+        known = events
+        return known, ""
+
+    return current_events
+
+
+def events_of(source: EventSource) -> list[Event]:
+    """Return the events of a table or a DataFrame, or of tuples.
+
+    Raises
+    ------
+    InputError
+        As for :func:`usdenoise.files.bids.read_events`.
+    """
+    if isinstance(source, str | Path):
+        return read_events(Path(source))
+    if isinstance(source, EventTable):
+        # A DataFrame of polars has a method for its rows.
+        rows = source.to_dicts() if hasattr(source, "to_dicts") else source.to_dict("records")
+        return events_of_rows(rows, "the table of events", "row", 0)
+    try:
+        rows = [dict(zip((*REQUIRED, "trial_type"), event, strict=True)) for event in source]
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "the events are no table and no sequence of (onset, duration, trial_type)",
+            remedy="give a path, a DataFrame, or tuples",
+        ) from error
+    return events_of_rows(rows, "the sequence of events", "event", 0)

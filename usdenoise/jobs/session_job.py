@@ -1,23 +1,60 @@
-"""The job behind ``usdenoise session``: block files in, a folder of results out."""
+"""Sessions from files to files: ``usdenoise session``, and the steps from block files to their series.
 
+:func:`run_session` names the files and options of a job, and follows the blocks first if they are still to come.
+:func:`usdenoise.jobs.run_job.carry_out` reserves and writes the results, as for one acquisition. :func:`filter_files` makes
+the series, also for :func:`usdenoise.session`.
+"""
+
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import InputError, OptionError, cause_of
-from usdenoise.files.bids import bids_name
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError, UsdenoiseError, cause_of
+from usdenoise.files.bids import bids_name, read_events
+from usdenoise.files.input_files import sha256
 from usdenoise.files.output_folder import OutputFolder
-from usdenoise.jobs.job import Job
+from usdenoise.files.regions import drawn_regions
+from usdenoise.files.spectra_store import SpectraStore
+from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.live_files import LiveBlocks
 from usdenoise.jobs.live_job import LivePages, follow
+from usdenoise.jobs.products import block_file_name, check_stack_names, write_block
 from usdenoise.jobs.run_job import carry_out
-from usdenoise.jobs.session_call import live_session
-from usdenoise.jobs.session_inputs import block_files, check_apart, only_folder, with_own_window
+from usdenoise.jobs.session_inputs import (
+    Reading,
+    SessionFiles,
+    block_files,
+    check_apart,
+    events_so_far,
+    only_folder,
+    open_session,
+    with_own_window,
+)
+from usdenoise.jobs.workers import dask_executor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import Display, Output, SessionOptions
+from usdenoise.pipeline.doubts import Doubt
+from usdenoise.pipeline.recording import Recording
 from usdenoise.progress import Progress
+from usdenoise.report.record import InputRecord, input_record
+from usdenoise.sessions.blocks import NO_STARTS
+from usdenoise.sessions.design import Event
+from usdenoise.sessions.filter_session import filter_session
+from usdenoise.sessions.measured_block import BlockStore
+from usdenoise.sessions.online_session import OnlineSession
+from usdenoise.sessions.regions import Region, region_masks, region_series
+from usdenoise.sessions.result_series import ResultSeries
+from usdenoise.sessions.session_activation import check_activation, with_activation
+from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.processes import locked
+from usdenoise.system.provenance import requested, software, to_json
+from usdenoise.system.resources import run_in_background
 
 
 def run_session(  # noqa: PLR0913
@@ -32,7 +69,7 @@ def run_session(  # noqa: PLR0913
     session_options: SessionOptions | None = None,
     regions: Mapping[str, str] | None = None,
     dask: str | None = None,
-    reading: Mapping[str, Any] | None = None,
+    reading: Reading | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
     watcher: Progress | None = None,
@@ -69,64 +106,84 @@ def run_session(  # noqa: PLR0913
     UsdenoiseError
         For anything that the user can mend.
     """
-    root, session_options = Path(folder), session_options or SessionOptions()
-    options, display, output = options or DenoiseOptions(), display or Display(), output or Output()
+    session = session_options or SessionOptions()
     watcher, live_pages = watcher or Progress(), None
-    how: dict[str, Any] = {
-        "root": root,
-        "options": options,
-        "display": display,
-        "output": output,
-        "reading": reading or {},
-        "command": command,
-    }
-    if session_options.live:
-        input_folder = only_folder(paths)
-        stem = input_folder.absolute().name
-        # Errors of the final session are raised before the live session starts.
-        check_apart(input_folder, root)
-        follower = live_session(options, session_options, regions, session_options.events)
-        name = None if bids in (None, "auto") else bids_name(bids, input_folder)
-        job = Job(paths=(), name=stem, bids=name, session=session_options, **how)
-        job.check()
-        with OutputFolder(job.folder, overwrite) as outputs:
-            outputs.reserve(f"{job.stem}_report.json")
-        blocks = LiveBlocks(
-            input_folder,
-            follower,
-            reading or {},
-            options.precision,
-            patterns,
-            session_options.until_idle_s,
-            root,
-        )
-        with locked(job.folder):
-            live_pages = follow(blocks, stem, root, display, watcher)
-        # The sample and the sums of the live session are as large as the ones that follow.
-        del blocks, follower
+    job = Job(
+        paths=(),
+        name="",
+        root=Path(folder),
+        options=options or DenoiseOptions(),
+        display=display or Display(),
+        output=output or Output(),
+        reading=reading or {},
+        command=command,
+        session=session,
+    )
+    # Follow: a live session shows its blocks as they come. Then the folder is filtered as any other.
+    if session.live:
+        live_pages = _follow(job, only_folder(paths), bids, regions or {}, patterns, overwrite, watcher)
         if live_pages.missing:
             live_pages.end(is_finished=False)
             return live_pages.result
         # Files that are not blocks are missing blocks, and are reported.
-        session_options = replace(session_options, live=False, until_idle_s=None, skip_bad_files=True)
-    files = block_files(paths, root, patterns)
-    session_options = with_own_window(session_options, files, reading or {})
-    job = Job(
+        session = replace(session, live=False, until_idle_s=None, skip_bad_files=True)
+    # Find: the files of the blocks, from which the results have their name
+    files = block_files(paths, job.root, patterns)
+    job = replace(
+        job,
         paths=tuple(files),
         name=files[0].stem if len(files) == 1 else files[0].absolute().parent.name,
         bids=None if bids is None else bids_name(bids, files[0]),
         dask=dask,
-        session=session_options,
+        session=with_own_window(session, files, job.reading),
         regions=regions or {},
         notes=() if live_pages is None else tuple(live_pages.file_remarks),
         was_live=live_pages is not None,
-        **how,
     )
-    # A run of the long file of a session writes to the same names.
+    # Filter and write. A run of the long file of a session writes to the same names.
     with locked(job.folder), locked(job.folder, job.stem):
         if live_pages is None:
-            return carry_out(job, overwrite, watcher)
+            return _carry_out(job, overwrite, watcher)
         return _final_series(job, overwrite, watcher, live_pages)
+
+
+def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
+    """Filter a session of files, and write its results; a session that was stopped goes on."""
+    is_stopped = SpectraStore.is_in(_spectra_folder(job))
+    if is_stopped and not (job.folder / f"{job.stem}_report.json").exists():
+        # Files without a report are its results.
+        overwrite = True
+    if job.session_options.stacks:
+        check_stack_names(job, overwrite)
+    report = carry_out(job, filter_blocks, overwrite, watcher)
+    remove_spectra(job)
+    return report
+
+
+def _follow(
+    job: Job,
+    input_folder: Path,
+    bids: str | None,
+    regions: Mapping[str, str],
+    patterns: Sequence[str],
+    overwrite: bool,
+    watcher: Progress,
+) -> LivePages:
+    """Show the blocks of a live session as they come, until it ends, and return its pages."""
+    session, stem = job.session_options, input_folder.absolute().name
+    # Errors of the final session are raised before the live session starts.
+    check_apart(input_folder, job.root)
+    events = events_so_far(session.events)
+    follower = OnlineSession(drawn_regions(regions), job.options, session=session, events=events)
+    name = None if bids in (None, "auto") else bids_name(bids, input_folder)
+    final = replace(job, name=stem, bids=name)
+    final.check()
+    with OutputFolder(final.folder, overwrite) as outputs:
+        outputs.reserve(f"{final.stem}_report.json")
+    idle_s, precision = session.until_idle_s, job.options.precision
+    blocks = LiveBlocks(input_folder, follower, job.reading, precision, patterns, idle_s, job.root)
+    with locked(final.folder):
+        return follow(blocks, stem, job.root, job.display, watcher)
 
 
 def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: LivePages) -> dict[str, Any]:
@@ -136,14 +193,199 @@ def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: Live
     """
     report = None
     try:
-        report = carry_out(job, overwrite, watcher)
+        report = _carry_out(job, overwrite, watcher)
     except (InputError, OptionError) as error:
         if not live_pages.missing:
             if job.session_options.events is None:
                 raise
             without = replace(job.session_options, events=None)
             notes = (*job.notes, f"there is no activation map: {cause_of(error)}")
-            report = carry_out(replace(job, session=without, notes=notes), overwrite, watcher)
+            report = _carry_out(replace(job, session=without, notes=notes), overwrite, watcher)
     finally:
         live_pages.end(is_finished=report is not None)
     return report or live_pages.result
+
+
+def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
+    """Filter the files of a session, and return their series and their record, for :func:`carry_out`.
+
+    Parameters
+    ----------
+    job, watcher, clock
+        As for :func:`filter_files`.
+    """
+    events = job.session_options.events
+    known = [] if events is None else read_events(Path(events))
+    digest = run_in_background(lambda: sha256(job.path)) if len(job.paths) == 1 else None
+    series, source = filter_files(job, known, drawn_regions(job.regions), watcher, clock)
+    # The filtered blocks, which were written one by one, join the results.
+    if job.session_options.stacks:
+        with OutputFolder(job.folder, overwrite=True) as outputs:
+            for stack_path in _spectra_folder(job).glob("*_denoised.*"):
+                os.replace(stack_path, outputs.reserve(stack_path.name))
+            outputs.commit()
+    with clock.stage("load"):
+        return series, source if digest is None else replace(source, sha256=digest.result())
+
+
+def filter_files(
+    job: Job,
+    events: Sequence[Event],
+    regions: Mapping[str, Region],
+    watcher: Progress,
+    clock: StageClock,
+) -> tuple[ResultSeries, InputRecord]:
+    """Filter the files of a session, and return their series and their record without a digest.
+
+    The measurements of a block are stored in the folder of the job at once, so that the same command resumes after it was
+    stopped at any moment.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    events : sequence of Event
+        The events; none for no activation maps.
+    regions : mapping
+        Name -> region whose mean blood power is followed; none for no regions.
+    watcher : Progress
+        Its methods are called as the work proceeds.
+    clock : StageClock
+        Gets the seconds of the stages.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend, a file that changed while it was read among it.
+    """
+    session, options = job.session_options, job.options
+    with ExitStack() as opened:
+        # Headers of the files, and their blocks
+        with clock.stage("load"):
+            files = opened.enter_context(open_session(job.paths, job.reading, options.precision, session))
+        # Times without starts are no note, but a doubt, if there are events.
+        notes = files.recording.geometry.assumptions
+        watcher.assumed([note for note in notes if not (events and note == NO_STARTS)])
+        watcher.stage("solve")
+        # The series. The errors of workers that are lost pass through: what is stored stays, and the same command resumes.
+        provenance = {"requested": requested(**job.requested_options), "software": software()}
+        key = to_json({**provenance, "paths": [str(path) for path in job.paths], "files": files.states})
+        with clock.stage("filter"), dask_executor(job.dask, options.threads) as executor:
+            store = SpectraStore(_spectra_folder(job), key)
+            try:
+                series = filter_series(
+                    files.recording,
+                    session,
+                    options,
+                    store,
+                    events,
+                    regions,
+                    files.doubts,
+                    job.was_live,
+                    products=job.output.products,
+                    sink=_StackFiles(job, files, store.folder) if session.stacks else None,
+                    progress=(watcher.iteration, watcher.blocks),
+                    executor=executor,
+                )
+                files.check_unchanged()
+            except (OutputError, UnreadableError):
+                # So it does when the disk has space, or the files are there again.
+                raise
+            except UsdenoiseError:
+                # The same command would fail again.
+                remove_spectra(job)
+                raise
+        # The record of the files
+        with clock.stage("load"):
+            return series, _record_of_files(job, files)
+
+
+def filter_series(
+    recording: Recording,
+    session: SessionOptions,
+    options: DenoiseOptions,
+    store: BlockStore,
+    events: Sequence[Event],
+    regions: Mapping[str, Region],
+    doubts: tuple[Doubt, ...] = (),
+    is_planned: bool = False,
+    **how: Any,
+) -> ResultSeries:
+    """Filter the blocks of a session, from files or in memory, and return their series with activation maps and regions.
+
+    Parameters
+    ----------
+    recording, session, options, store, **how
+        As for :func:`usdenoise.sessions.filter_session.filter_session`.
+    events : sequence of Event
+        The events; none for no activation maps.
+    regions : mapping
+        Name -> region whose mean blood power is followed; none for no regions.
+    doubts : tuple of Doubt
+        Reasons to doubt the order of the blocks; none by default.
+    is_planned : bool
+        Whether the events are a plan, of which a live session may have ended before the last ones; by default not.
+
+    Raises
+    ------
+    UsdenoiseError
+        For anything that the user can mend.
+    """
+    # Events and regions that do not fit are an error before an hour of filtering.
+    check_activation(recording, events, session, is_planned)
+    masks = region_masks(regions, recording.geometry) if regions else {}
+    series = filter_session(recording, session, options, store, **how)
+    regions_found = region_series(series.images["blood_power"], masks)
+    return with_activation(replace(series, event_doubts=doubts, region_series=regions_found), events)
+
+
+@dataclass(frozen=True)
+class _StackFiles:
+    """The files of the filtered blocks of a session."""
+
+    job: Job
+    files: SessionFiles
+    folder: Path
+
+    def write(self, number: int, frames: NDArray[np.generic]) -> None:
+        """Write a filtered block, (n, n_pixels)."""
+        first, geometry = self.files.recording.blocks[number].window.start, self.files.geometry_of(number)
+        stack = Acquisition.of(geometry, geometry.as_stack(frames))
+        write_block(self.job, self.folder, self.files.path_of(number), number, first, stack)
+
+    def has(self, number: int) -> bool:
+        """Return whether a filtered block is written."""
+        name = block_file_name(self.job, self.files.path_of(number), number)
+        return any((folder / name).exists() for folder in (self.folder, self.job.folder))
+
+
+def remove_spectra(job: Job) -> None:
+    """Remove the spectra of the blocks of a job that is done."""
+    SpectraStore.remove(_spectra_folder(job))
+
+
+def _spectra_folder(job: Job) -> Path:
+    return job.folder / f"{job.stem}_spectra"
+
+
+def _record_of_files(job: Job, files: SessionFiles) -> InputRecord:
+    """Return the record of the files of a session; for one file, the record of a single acquisition."""
+    first, states = files.recording.geometry, files.states
+    shape = [
+        files.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.shape, strict=True)
+    ]
+    if len(job.paths) > 1:
+        n_bytes = sum(state["bytes"] for state in states.values())
+        return replace(input_record(job.path.parent, first, shape), files=states, bytes=n_bytes)
+    # How often workers read the file is not counted.
+    passes = None
+    if job.dask is None:
+        with files.opened(0) as source:
+            passes = source.passes
+    state = states.get(str(job.path), {})
+    return replace(
+        input_record(job.path, first, shape),
+        bytes=state.get("bytes"),
+        mtime_ns=state.get("mtime_ns"),
+        passes_over_file=passes,
+    )

@@ -1,6 +1,6 @@
 """The report of a result: one record, and the tables, pictures, films and pages that show it.
 
-The report is :class:`usdenoise.report.record.Report`, which `result_record` makes from a result. The JSON file, the summary,
+The report is :class:`usdenoise.report.record.Report`, which `report_of` makes from a result. The JSON file, the summary,
 the page, the tables and the row of a batch are views of it.
 
 A picture is a function that draws with matplotlib and ends in `panels.encoded`. An image or a volume is a layer: its panels

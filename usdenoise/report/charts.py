@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import decibels
 from usdenoise.report.panels import png
-from usdenoise.sessions.responses import Event
+from usdenoise.sessions.design import Event
 from usdenoise.system.text import printable
 
 if TYPE_CHECKING:

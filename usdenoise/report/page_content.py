@@ -15,10 +15,10 @@ from usdenoise.report.panels import AXIS_NAMES
 from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
 from usdenoise.report.record import ActivationRecord, Report
 from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
-from usdenoise.report.series import ResultSeries
+from usdenoise.sessions.design import Event
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import mean_course, relative_change
-from usdenoise.sessions.responses import Event
+from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.geometry import GriddedStack, canonical_axes
 
 NOISE_SPAN_DB = 6.0
@@ -91,8 +91,8 @@ def page_of(
 def _regions(series: ResultSeries, png: bytes) -> Picture:
     """Return the picture of the regions, with the range of each in words."""
     ranges = []
-    for name, region in series.regions.items():
-        change = relative_change(region.blood_power, series.is_bad)[~series.is_bad]
+    for name, region in series.region_series.items():
+        change = relative_change(region.blood_power, series.bad)[~series.bad]
         if np.isfinite(change).any():
             ranges.append(f"{name} from {np.nanmin(change):+.1f} to {np.nanmax(change):+.1f} %")
     words = f"Blood power of regions in the good blocks: {', '.join(ranges) or 'not known'}"
@@ -107,7 +107,7 @@ def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> Ac
     lines: dict[str, _Curve] = {"Expected response": ("", activation.expected.tolist(), 1.0)}
     if activation.threshold is not None:
         lines["Mean of the active pixels"] = "% from the mean", _known(activation.course - 100), 5.0
-    charts = _over_blocks(lines, series.times, series.time_unit, series.is_bad, events)
+    charts = _over_blocks(lines, series.time, series.time_unit, series.bad, events)
     if activation.t is None and activation.change is not None and activation.threshold is not None:
         response = _known(np.nanmean(activation.change[:, activation.active], axis=1).astype(np.float64))
         label = "Mean response of the active pixels", "blocks after the onset", "% of the baseline"
@@ -137,22 +137,26 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
     if is_blood.any():
         change = 100 * (mean_course(blood[:, is_blood]) / mean[is_blood].mean(dtype=np.float64) - 1)
         lines["Blood power over the vessels"] = "% from the mean", _known(change), 5.0
-    left = [block.leftover for block in series.blocks]
+    left = [block.leftover for block in series.block_records]
     lines["Remaining power, against the other blocks"] = "robust standard deviations", left, 8.0
-    lines["Motion in each block"] = "pixels", [block.frames.moves_pixels for block in series.blocks], 0.2
-    if series.shifts is not None and any(block.is_shifted for block in series.blocks):
+    lines["Motion in each block"] = (
+        "pixels",
+        [block.frames.moves_pixels for block in series.block_records],
+        0.2,
+    )
+    if series.shifts is not None and any(block.is_shifted for block in series.block_records):
         for letter, shift in zip(series.geometry.pixel_axes, series.shifts.T, strict=False):
             lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2
-    if any(block.is_scaled for block in series.blocks):
-        lines["Gain, before correction"] = "dB", [block.gain_db for block in series.blocks], 0.5
+    if any(block.is_scaled for block in series.block_records):
+        lines["Gain, before correction"] = "dB", [block.gain_db for block in series.block_records], 0.5
     charts: list[Chart | Carpet] = []
-    charts += _over_blocks(lines, series.times, series.time_unit, series.is_bad, series.events)
+    charts += _over_blocks(lines, series.time, series.time_unit, series.bad, series.events)
     if is_blood.any():
         ratios = blood[:, is_blood] / mean[is_blood]
         n_blocks, n_pixels = ratios.shape
         bands = np.array_split(ratios, min(CARPET_BANDS, n_pixels), axis=1)
         carpet = np.stack([np.maximum(np.nan_to_num(band.mean(axis=1)), 0) for band in bands])
-        interval = float(np.median(np.diff(series.times))) if n_blocks > 1 else 1.0
+        interval = float(np.median(np.diff(series.time))) if n_blocks > 1 else 1.0
         reference = f"the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
         along = f"time ({series.time_unit})"
         charts.append(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,10 +32,10 @@ from usdenoise.report.panels import (
     shortened,
     suitable_range_db,
 )
-from usdenoise.report.record import ANY_TYPE, ActivationRecord
-from usdenoise.report.series import ResultSeries, series_of_stack
+from usdenoise.report.record import ActivationRecord
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.regions import WHOLE_IMAGE, relative_change
+from usdenoise.sessions.result_series import ANY_TYPE, ResultSeries, series_of_stack
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -159,7 +159,7 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
         "png", "pdf" or "svg".
     """
     panels, scale = result_layer(name, series, display)
-    n_good = int((~series.is_bad).sum())
+    n_good = int((~series.bad).sum())
     removed, high = int(series.fit.options.low_cutoff), series.high_cutoff
     components = (
         "no component" if removed == 0 else f"{removed} clutter component{'' if removed == 1 else 's'}"
@@ -189,7 +189,7 @@ def film(name: str, series: ResultSeries, stem: str, display: Display) -> bytes:
     return movie(
         list(shown_levels(power, display)),
         series.geometry.spatial_axes,
-        times=series.times,
+        times=series.time,
         time_unit=series.time_unit,
         display=display,
         quantity=QUANTITIES[name],
@@ -427,7 +427,7 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     figure = Figure(figsize=(9.0, 3.6), dpi=DPI, layout="constrained")
     image, lines = figure.subplots(1, 2, width_ratios=(1, 2))
     styles = {WHOLE_IMAGE: ("0.5", "-")}
-    for number, name in enumerate(name for name in series.regions if name != WHOLE_IMAGE):
+    for number, name in enumerate(name for name in series.region_series if name != WHOLE_IMAGE):
         line_style = _LINE_STYLES[number // len(LINE_COLORS) % len(_LINE_STYLES)]
         styles[name] = LINE_COLORS[number % len(LINE_COLORS)], line_style
 
@@ -436,7 +436,7 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     levels = np.maximum(decibels(series.means["blood_power"]), -BLOOD_RANGE_DB)
     panel = front_view(levels, geometry.spatial_axes)
     draw_panel(image, panel, BLOOD_SCALE, spacing)
-    for name, region in series.regions.items():
+    for name, region in series.region_series.items():
         if name != WHOLE_IMAGE:
             # Drawn around the pixels, also at the edge of the image.
             mask = np.pad(front_view(region.mask.astype(np.float64), geometry.spatial_axes).image, 1)
@@ -450,8 +450,8 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     image.set_ylabel(axis_label(panel.rows, spacing))
 
     # Changes over the blocks, on the scale of the good ones
-    is_bad, times = series.is_bad, series.times
-    for name, region in series.regions.items():
+    is_bad, times = series.bad, series.time
+    for name, region in series.region_series.items():
         change = np.where(is_bad, np.nan, relative_change(region.blood_power, is_bad))
         label, (color, line_style) = f"{name} ({int(region.mask.sum())} pixels)", styles[name]
         lines.plot(
@@ -490,16 +490,8 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     return encoded(figure, kind, crop=False)
 
 
-class HasSeries(Protocol):
-    """The result of :func:`usdenoise.session`."""
-
-    @property
-    def series(self) -> ResultSeries:
-        """Images, means and records of the blocks."""
-
-
 def plot(
-    result: DenoiseResult | HasSeries,
+    result: DenoiseResult | ResultSeries,
     image: str = "power_doppler",
     *,
     ax: "Axes | None" = None,
@@ -553,7 +545,7 @@ def plot(
     if image not in known:
         raise OptionError(f"image '{image}' is not known; choose one of {', '.join(known)}")
     products = (image,) if image in FLOW else ()
-    series = series_of_stack(result, products) if isinstance(result, DenoiseResult) else result.series
+    series = series_of_stack(result, products) if isinstance(result, DenoiseResult) else result
     spatial, spacing = series.geometry.spatial_axes, series.geometry.spacing_mm
     if image == "activation":
         activation = _activation(series, trial_type)

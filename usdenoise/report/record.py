@@ -4,15 +4,33 @@ Every key of the JSON object is a field here, and is always present; its value i
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
+from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.completion.solve import Iteration
-from usdenoise.pipeline.doubts import Doubt
-from usdenoise.pipeline.fit_result import Verdict
+from usdenoise.options.job_options import NO_PRODUCTS
+from usdenoise.pipeline.doubts import ABOUT_BLOOD, Doubt
+from usdenoise.pipeline.fit_result import FitResult, Verdict
 from usdenoise.pipeline.result import verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
+from usdenoise.sessions.result_series import (
+    ANY_TYPE,
+    BadFrameRecord,
+    BlockRecord,
+    FramesRecord,
+    ResultSeries,
+)
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.provenance import from_plain, plain, software
+from usdenoise.system.resources import peak_memory_bytes
+
+MOST_NAMED = 3
+"""Bad blocks that are named in words."""
 
 
 @dataclass(frozen=True)
@@ -31,43 +49,6 @@ class BloodRecord:
     quiet_correlation: float
     steadiness: float | None
     sentence: str
-
-
-@dataclass(frozen=True)
-class BadFrameRecord:
-    """A bad frame.
-
-    Attributes
-    ----------
-    frame : int
-        Its number, counted from 0 in the frames of its file that were read.
-    time_s : float or None
-        Its time since the first of these frames; None if the frame rate is not known.
-    reason : str
-        A value of :class:`usdenoise.frames.bad_frames.FrameReason`.
-    score : float
-        As in :class:`usdenoise.frames.bad_frames.BadFrame`.
-    file : str or None
-        Name of its file in a session of several files; otherwise None.
-    """
-
-    frame: int
-    time_s: float | None
-    reason: str
-    score: float
-    file: str | None = None
-
-
-@dataclass(frozen=True)
-class FramesRecord:
-    """The frames of a stack: how many are bad, how far the image moves in pixels, and where it steps."""
-
-    n_bad: int = 0
-    n_left_out: int = 0
-    n_entries_left_out: int = 0
-    moves_pixels: float = 0.0
-    steps: tuple[int, ...] = ()
-    sentence: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +101,7 @@ class InputRecord:
     bytes: int | None = None
     mtime_ns: int | None = None
     passes_over_file: float | None = None
-    files: dict[str, Any] | None = None
+    files: dict[str, dict[str, int]] | None = None
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -131,60 +112,6 @@ class InputRecord:
     def shape_text(self) -> str:
         """Axes and lengths in words, for example "t 150, z 72, x 56"."""
         return ", ".join(f"{letter} {length}" for letter, length in self.sizes.items())
-
-
-@dataclass(frozen=True)
-class BlockRecord:
-    """A block of a session, or a stack that is filtered at once.
-
-    Attributes
-    ----------
-    time : float
-        Its middle, from the first frame of the file or of the session.
-    complete : bool
-        Whether it is as long as the window.
-    low_cutoff : int
-        Number of components that were removed.
-    why : str
-        Why it is bad, in words; empty if it is good.
-    first_frame : int
-        Its first frame, of the frames of its file that were read.
-    leftover : float or None
-        How much more power is left than usual, in robust standard deviations; None without data.
-    kept_share : float
-        Share of its entries that were observed and not in an excluded frame.
-    shift_pixels : tuple of float or None
-        Displacement of its image along z, x and y against the session, before the correction; None if unknown.
-    gain_db : float or None
-        Ratio of its tissue power to the tissue power of the session, before the division; None if unknown.
-    is_shifted, is_scaled : bool
-        Whether the displacement was compensated, and the gain divided out.
-    is_gain_uneven : bool
-        Whether the gain is not the same at all depths, and so was not divided out.
-    """
-
-    time: float
-    n_frames: int
-    complete: bool
-    low_cutoff: int
-    is_bad: bool
-    why: str = ""
-    file: str = ""
-    first_frame: int = 0
-    leftover: float | None = None
-    bad_frames: tuple[BadFrameRecord, ...] = ()
-    frames: FramesRecord = FramesRecord()
-    n_unobserved: int = 0
-    kept_share: float = 1.0
-    shift_pixels: tuple[float, ...] | None = None
-    gain_db: float | None = None
-    is_shifted: bool = False
-    is_scaled: bool = False
-    is_gain_uneven: bool = False
-
-
-ANY_TYPE = "any type"
-"""Name of the map of the responses to all types, in files and on pages."""
 
 
 @dataclass(frozen=True)
@@ -428,3 +355,194 @@ class Report:
             return from_plain(cls, values)
         except ValueError as error:
             raise ValueError(f"its report cannot be read ({error})") from error
+
+
+def input_record(path: Path, stack: GriddedStack, shape: Sequence[int]) -> InputRecord:
+    """Return the record of a stack that was read, without the states of its files.
+
+    Parameters
+    ----------
+    path : Path
+        File, or folder of files.
+    stack : Geometry or Acquisition
+        Its metadata.
+    shape : sequence of int
+        Its shape, with all frames.
+    """
+    return InputRecord(
+        path=str(path),
+        sha256=None,
+        dataset=stack.name,
+        shape=tuple(shape),
+        axes=stack.axes,
+        dtype=str(stack.stored_dtype or stack.dtype),
+        frame_rate_hz=stack.frame_rate_hz,
+        spacing_mm=dict(stack.spacing_mm),
+        assumptions=tuple(stack.assumptions),
+    )
+
+
+def report_of(
+    series: ResultSeries,
+    source: InputRecord,
+    output: Mapping[str, str],
+    notes: Sequence[str],
+    timings_s: Mapping[str, float],
+    command: Sequence[str] | None,
+    requested: Mapping[str, Any],
+) -> Report:
+    """Return the report of a job.
+
+    Parameters
+    ----------
+    series : ResultSeries
+        The result.
+    source : InputRecord
+        The input.
+    output, notes, timings_s, command, requested
+        As in :class:`usdenoise.report.record.Report`.
+    """
+    result, picture, blocks = series.fit, series.picture_quality, series.block_records
+    judges_blood = tuple(requested.get("output", {}).get("products", ())) != NO_PRODUCTS
+    solution, options, fit = result.solution, result.options, result.fit_quality
+    doubts = tuple(doubt for doubt in series.doubts if judges_blood or doubt.code not in ABOUT_BLOOD)
+    # A doubt is not an assumption besides.
+    doubted = {doubt.sentence for doubt in doubts}
+    assumptions = tuple(note for note in source.assumptions if note not in doubted)
+    # A bad frame of two windows that overlap counts once. A session of one file does not name it.
+    bad_frames = {(block.file, frame.frame): (block, frame) for block in blocks for frame in block.bad_frames}
+    report = Report(
+        method=options.method,
+        rank=int(options.rank),
+        sampling=options.sampling,
+        seed=options.seed,
+        low_cutoff=series.low_cutoff,
+        high_cutoff=series.high_cutoff,
+        iterations=solution.iterations if solution else 0,
+        passes=solution.passes if solution else 0,
+        stop_reason=solution.stop_reason.value if solution else "the SVD is not iterative",
+        held_out_rmse=result.held_out_rmse,
+        held_out_allowed=fit.allowed_rmse,
+        held_out_ratio=fit.held_out_ratio,
+        residual_rms=fit.residual_rms,
+        blood=BloodRecord(**asdict(picture), sentence=picture.sentence if judges_blood else ""),
+        reproducibility=picture.reproducibility,
+        bad_frames=tuple(
+            replace(frame, file=None if source.files is None else block.file)
+            for block, frame in bad_frames.values()
+        ),
+        frames=_frames_of_blocks(blocks) if series.is_session else blocks[0].frames,
+        fit=fit.verdict.code,
+        estimate=fit.sentence,
+        start_caution=fit.start_caution,
+        verdict="",
+        doubts=doubts,
+        cutoff=_cutoff(result),
+        noise_floor=result.noise_floor,
+        n_sampled=result.n_sampled,
+        n_subset_pixels=result.n_subset_pixels,
+        n_sample_pixels=result.n_sample_pixels,
+        n_unobserved=sum(block.n_unobserved for block in blocks),
+        n_silent=result.n_silent,
+        n_bad_pixels=result.bad_pixels.n_pixels,
+        bad_pixels=tuple(result.bad_pixels.places(series.geometry.pixel_axes)),
+        n_saturated=int(np.count_nonzero(result.bad_pixels.saturated)),
+        # The first round of an axis measures its flicker, and later ones what was left of it
+        flicker={series.geometry.pixel_axes[each.axis]: each.spread for each in reversed(result.flickers)},
+        trace=tuple(solution.trace) if solution else (),
+        singular_values=tuple(map(float, result.singular_values)),
+        parameters=asdict(options),
+        timings_s=dict(timings_s),
+        peak_memory_bytes=peak_memory_bytes(),
+        input=replace(source, assumptions=assumptions),
+        output=dict(output),
+        notes=tuple(notes),
+        software=dict(software()),
+        command=None if command is None else tuple(command),
+        requested=dict(requested),
+        sequence=_sequence(series) if series.is_session else None,
+        output_bytes={},
+    )
+    return replace(report, verdict="; ".join(report.sentences))
+
+
+def _cutoff(result: FitResult) -> CutoffRecord:
+    choice = result.cutoff
+    return CutoffRecord(
+        low=int(result.options.low_cutoff),
+        rule=(CutoffReason.GIVEN if result.is_cutoff_given else choice.reason).code,
+        reason=result.cutoff_sentence,
+        certainty=result.cutoff_certainty.value,
+        suggested=choice.low,
+        two_squares=choice.two_squares,
+        similarity_profile=tuple(map(float, choice.profile)),
+        similarity_threshold=choice.threshold,
+        doppler_cycles_a_frame=tuple(map(float, choice.doppler_cycles)),
+    )
+
+
+def _sequence(series: ResultSeries) -> SequenceRecord:
+    """Return the record of the blocks of a session."""
+    lengths = [block.n_frames for block in series.block_records if block.n_frames]
+    # The last one may be shorter.
+    is_even = len(set(lengths[:-1])) <= 1
+    model = next(iter(series.activation.values()), None)
+    return SequenceRecord(
+        window=series.window,
+        size=f"{lengths[0]} frames" if is_even else f"{min(lengths)} to {max(lengths)} frames",
+        stride=series.options.stride or series.options.window,
+        time=tuple(series.time.tolist()),
+        time_unit=series.time_unit,
+        sampled_frames=series.fit.n_frames,
+        n_bad=int(series.bad.sum()),
+        alignment=_alignment(series),
+        design=() if model is None else model.columns,
+        model=None if model is None else model.model,
+        activation=tuple(ActivationRecord.of(name, found) for name, found in series.activations.items()),
+        blocks=series.block_records,
+    )
+
+
+def _alignment(series: ResultSeries) -> str:
+    """Return what was compensated for in which blocks, in words."""
+    blocks, shifts = series.block_records, series.shifts
+    is_shifted = np.array([block.is_shifted for block in blocks])
+    gains = [block.gain_db for block in blocks if block.is_scaled and block.gain_db is not None]
+    sentences = []
+    if shifts is not None and is_shifted.any():
+        largest = np.abs(shifts[is_shifted]).max(axis=0)
+        along = " and ".join(
+            f"{pixels:.2f} pixels in {letter}"
+            for letter, pixels in zip(series.geometry.pixel_axes, largest, strict=True)
+        )
+        sentences.append(f"{is_shifted.sum()} blocks were shifted, by up to {along}")
+    if gains:
+        sentences.append(
+            f"{len(gains)} blocks were divided by a gain, of {min(gains):+.2f} to {max(gains):+.2f} dB"
+        )
+    return "; ".join(sentences)
+
+
+def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
+    """Return the record of the frames of all blocks; those in two blocks count twice. Bad blocks are named in words."""
+    frames = [block.frames for block in blocks]
+    sentences = [
+        f"block {number}{f' ({block.file})' if block.file else ''} is bad: {block.why}"
+        for number, block in enumerate(blocks)
+        if block.is_bad
+    ]
+    if (more := len(sentences) - MOST_NAMED) > 0:
+        sentences[MOST_NAMED:] = [f"and {more} more block{'' if more == 1 else 's'}"]
+    if sentences:
+        sentences.append("blocks are counted from 0")
+    n_left_out = sum(quality.n_left_out for quality in frames)
+    if n_left_out:
+        sentences.insert(0, f"{n_left_out} bad frames are excluded")
+    return FramesRecord(
+        n_bad=sum(quality.n_bad for quality in frames),
+        n_left_out=n_left_out,
+        n_entries_left_out=sum(quality.n_entries_left_out for quality in frames),
+        moves_pixels=max(quality.moves_pixels for quality in frames),
+        steps=tuple(block.first_frame + step for block in blocks for step in block.frames.steps),
+        sentence="; ".join(sentences),
+    )

@@ -4,26 +4,18 @@ The sentences are in templates/methods.txt.
 """
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.filter_chunk import FRAMES_A_TEMPORAL
 from usdenoise.report.charts import METHODS_TEMPLATE, template
-from usdenoise.report.record import BlockRecord, Report
+from usdenoise.report.record import Report
 from usdenoise.sessions.activation import rule_words
-from usdenoise.sessions.bad_blocks import BAD_SPREADS, LOST
+from usdenoise.sessions.bad_blocks import BAD_SPREADS
 from usdenoise.sessions.session_estimate import TEMPORAL
 
 NAMED_PIXELS = 4
 """Largest number of lines and pixels that a sentence names; the report lists all."""
-
-MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
-"""Displacement and gain of a block, against most blocks, from which a doubt reports that they were not corrected."""
-
-MOST_BAD, MOST_WEAKER = 0.4, 0.2
-"""Shares of the blocks with data that may be bad, and bad with less power than usual, without a doubt."""
 
 
 def cautions(report: Report) -> list[str]:
@@ -73,35 +65,6 @@ def remarks(report: Report) -> list[str]:
     if report.sequence is not None and len(report.sequence.blocks) == 1:
         sentences.append("the session is a single block; name more files, or set a window to cut a long one")
     return [*sentences, *report.notes]
-
-
-def uncorrected(blocks: Sequence[BlockRecord]) -> list[Doubt]:
-    """Return the doubts about displacements and gains of good blocks that were not corrected."""
-    blocks = [block for block in blocks if not block.is_bad]
-    uneven = [block for block in blocks if block.is_gain_uneven]
-    shifts = [max(map(abs, block.shift_pixels or (0.0,))) for block in blocks if not block.is_shifted]
-    gains = [abs(block.gain_db or 0.0) for block in blocks if not (block.is_scaled or block.is_gain_uneven)]
-    moved = [shift for shift in shifts if shift > MOVED_PIXELS]
-    changed = [gain for gain in gains if gain > CHANGED_DB]
-    sentences = []
-    if uneven:
-        sentences.append(f"the gain of {len(uneven)} blocks changes with depth")
-    if moved:
-        sentences.append(f"the image of {len(moved)} blocks is displaced, by up to {max(moved):.2f} pixels")
-    if changed:
-        sentences.append(f"the gain of {len(changed)} blocks differs, by up to {max(changed):.1f} dB")
-    return [Doubt("uncorrected", f"{sentence}; this was not corrected") for sentence in sentences]
-
-
-def many_bad(blocks: Sequence[BlockRecord]) -> list[Doubt]:
-    """Return the doubt about a session in which so many blocks are bad that the others may be the unusual ones."""
-    known = [block for block in blocks if block.leftover is not None]
-    bad = [block for block in known if block.is_bad]
-    weaker = [block for block in bad if block.why == LOST]
-    if len(bad) <= MOST_BAD * len(known) and len(weaker) <= MOST_WEAKER * len(known):
-        return []
-    sentence = f"{len(bad)} of {len(known)} blocks are bad: whether they are, or the others, is not known"
-    return [Doubt("many-bad-blocks", sentence)]
 
 
 def remark(report: Report) -> str:

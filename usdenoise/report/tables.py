@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.series import ResultSeries, displacement_columns
 from usdenoise.sessions.regions import region_columns
+from usdenoise.sessions.result_series import ResultSeries
+from usdenoise.sessions.session_activation import displacement_columns
 
 
 @dataclass(frozen=True)
@@ -102,27 +103,27 @@ def frame_table(result: DenoiseResult) -> Table:
 
 def region_table(series: ResultSeries) -> Table:
     """Return the table of the regions of a session: their mean blood power in each block."""
-    columns: dict[str, NDArray[np.generic]] = {"time": series.times}
+    columns: dict[str, NDArray[np.generic]] = {"time": series.time}
     described = {"time": (_BLOCK_COLUMNS["time"][0], series.time_unit), "bad": _BLOCK_COLUMNS["bad"]}
-    for name, column in region_columns(series.regions).items():
-        region = series.regions[name]
+    for name, column in region_columns(series.region_series).items():
+        region = series.region_series[name]
         columns[column] = region.blood_power
         described[column] = (f"Mean blood power in {name}, {int(region.mask.sum())} pixels", POWER_UNIT)
-    columns["bad"] = series.is_bad.astype(np.int64)
+    columns["bad"] = series.bad.astype(np.int64)
     return Table(columns, {name: described[name] for name in columns})
 
 
 def block_table(series: ResultSeries) -> Table:
     """Return the table of the blocks of a session, which a model of the series takes as confounds."""
-    blocks = series.blocks
+    blocks = series.block_records
     copied = ("kept_share", "why", "file", "first_frame", "n_frames")
     columns = {name: np.array([getattr(block, name) for block in blocks]) for name in copied}
     columns |= {
-        "time": series.times,
+        "time": series.time,
         "components": np.array([block.low_cutoff for block in blocks]),
         "motion": np.array([block.frames.moves_pixels for block in blocks]),
         "leftover": np.array([block.leftover for block in blocks], np.float64),
-        "bad": series.is_bad.astype(np.int64),
+        "bad": series.bad.astype(np.int64),
     }
     described = {**_BLOCK_COLUMNS, "time": (_BLOCK_COLUMNS["time"][0], series.time_unit)}
     if series.shifts is not None:

@@ -4,36 +4,22 @@ The same steps as for one acquisition: an estimate from a sample, a pass over th
 combination of their measures.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from usdenoise.blood.doppler import POWER_IMAGES
-from usdenoise.blood.picture_quality import PictureQuality
-from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.errors import InputError
-from usdenoise.linalg.array_library import Numbers, to_host
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
-from usdenoise.pipeline.denoise import map_scan
 from usdenoise.pipeline.devices import HOST, device_memory, most_blocks, windows_on_device
-from usdenoise.pipeline.estimate_clutter import checked_noise
-from usdenoise.pipeline.fit_result import FitResult
-from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording
-from usdenoise.pipeline.series import Series, signal_image
-from usdenoise.sessions.bad_blocks import find_bad_blocks
+from usdenoise.pipeline.recording import Recording
 from usdenoise.sessions.measured_block import (
-    BlockFindings,
     BlockStore,
     measure_blocks,
-    own_options,
 )
+from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_estimate import (
     check_bad_frames,
     check_method,
@@ -41,8 +27,8 @@ from usdenoise.sessions.session_estimate import (
     raise_cutoff,
     session_clutter,
 )
+from usdenoise.sessions.session_result import filtered_session
 from usdenoise.sessions.session_sample import SAMPLED_FRAMES, draw_sample
-from usdenoise.stack.geometry import Geometry
 from usdenoise.system.resources import (
     available_bytes,
     available_threads,
@@ -50,8 +36,6 @@ from usdenoise.system.resources import (
     most_side_by_side,
     release_freed_memory,
 )
-
-TSNR = "mean over standard deviation of blood_power in the good blocks"
 
 HELD_ENTRIES = 1 << 26
 """Entries of the blocks that are filtered side by side, one on each thread, about."""
@@ -69,62 +53,6 @@ class FrameSink(Protocol):
         """Return whether a filtered block is there."""
 
 
-@dataclass(frozen=True)
-class FilteredSession:
-    """The filtered blocks of a session.
-
-    Attributes
-    ----------
-    fit : FitResult
-        How the components were found.
-    picture_quality : PictureQuality
-        Quality of the mean blood map.
-    geometry : Geometry
-        Axes and scales of the blocks.
-    frame_time : float
-        Time from one frame to the next, as :class:`usdenoise.pipeline.recording.Recording` has it.
-    blocks : sequence of Block
-        The blocks.
-    findings : sequence of BlockFindings
-        The findings on each block.
-    why : list of str
-        Why each block is bad, in words; empty if it is good.
-    leftover : (n_blocks,) float64 array
-        How much more power is left than usual, in robust standard deviations; NaN without data.
-    images : mapping
-        Name -> images, (n_blocks, spatial) float32; NaN in blocks without data.
-    means : mapping
-        Name -> mean image of the good blocks; for the blood, the blood map of their mean. "tsnr" is the mean over
-        the standard deviation of the blood power of the good blocks.
-    attributes : mapping
-        Name -> unit and formula.
-    """
-
-    fit: FitResult
-    picture_quality: PictureQuality
-    geometry: Geometry
-    frame_time: float
-    blocks: Sequence[Block]
-    findings: Sequence[BlockFindings]
-    why: list[str]
-    leftover: NDArray[np.float64]
-    images: Mapping[str, NDArray[np.float32]]
-    means: Mapping[str, NDArray[np.float32]]
-    attributes: Mapping[str, Mapping[str, str]]
-
-    @property
-    def is_bad(self) -> NDArray[np.bool_]:
-        """Which blocks are bad, (n_blocks,)."""
-        return np.array([bool(reason) for reason in self.why], bool)
-
-    def kept_share(self, number: int) -> float:
-        """Return the share of the entries of a block that were observed and not in an excluded frame."""
-        findings = self.findings[number]
-        if findings.frames is None:
-            return 0.0
-        return 1 - findings.n_unobserved / (findings.frames.n_frames * self.geometry.n_pixels)
-
-
 def filter_session(
     recording: Recording,
     session: SessionOptions,
@@ -134,7 +62,7 @@ def filter_session(
     sink: FrameSink | None = None,
     progress: Progress = (None, None),
     executor: Executor | None = None,
-) -> FilteredSession:
+) -> ResultSeries:
     """Filter the blocks of a session, and return their series.
 
     Parameters
@@ -201,104 +129,7 @@ def filter_session(
             if on_done is not None:
                 on_done(number + 1, len(recording.blocks))
         # Their series
-        return _filtered_session(recording, clutter, fit, store, options, threads)
-
-
-def _filtered_session(
-    recording: Recording,
-    clutter: Clutter,
-    fit: FitResult,
-    store: BlockStore,
-    options: DenoiseOptions,
-    threads: ThreadExecutor,
-) -> FilteredSession:
-    """Add up the stored measurements of the blocks, and return their series.
-
-    If a single block counts, its map is the map of a scan.
-    """
-    n_blocks = len(recording.blocks)
-    findings = [store.findings(number) for number in range(n_blocks)]
-    has_data = [found.frames is not None for found in findings]
-    known = np.flatnonzero(has_data).tolist()
-    powers = [store.array(number, "power") if has_data[number] else None for number in range(n_blocks)]
-    why, leftover = find_bad_blocks(
-        [found.level(power) for found, power in zip(findings, powers, strict=True)]
-    )
-    is_bad = np.array([bool(reason) for reason in why], bool)
-    if is_bad.all():
-        doubts = "".join(f"; {sentence}" for _, sentence in fit.stack_doubts)
-        raise InputError(f"no block of the session is good; the first one: {why[0]}{doubts}")
-    # Sums over the good blocks, the maps of their mean, and the weights of the lags
-    counting, series = np.flatnonzero(_apart(recording.blocks, ~is_bad)).tolist(), Series()
-    for number in counting:
-        series = series.added(store.lags(number), clutter)
-    middle, alone = counting[len(counting) // 2], None
-    if len(counting) == 1:
-        # The maps of the only block are those of a scan.
-        frames, own = (
-            _in_reference(recording, middle, findings, clutter),
-            own_options(options, recording.blocks[middle]),
-        )
-        of_block = recording.geometry.of_frames(frames.n_frames)
-        scan = Recording.of_chunks(of_block, recording.dtype, frames.chunks())
-        alone = map_scan(scan, own, threads, clutter.grid)
-    model = series.model(clutter, threads, alone)
-    quality = model.maps.quality
-    if quality.noisy_share > MOST_NOISY:
-        chunk = Chunk(0, _in_reference(recording, middle, findings, clutter))
-        quality = checked_noise(quality, chunk, clutter, np.zeros(chunk.stop, bool), threads)
-    # The blood power of each block
-    blood = dict(
-        zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)
-    )
-    grid, geometry = clutter.grid, recording.geometry
-    missing = np.full(grid.n_pixels, np.nan, np.float32)
-
-    image = partial(signal_image, geometry, grid)
-    images = {
-        "power_doppler": [image(missing if power is None else power) for power in powers],
-        "blood_power": [
-            image(blood[number][0] if number in blood else missing) for number in range(n_blocks)
-        ],
-        "noise_power": [
-            image((blood[number][1] if number in blood else 1.0) * model.maps.noise_power)
-            for number in range(n_blocks)
-        ],
-    }
-    flow = findings[known[0]].flow
-    for name in flow:
-        images[name] = [
-            store.array(number, name) if has_data[number] else image(missing) for number in range(n_blocks)
-        ]
-    stacked = {name: np.stack(values) for name, values in images.items()}
-    good = np.flatnonzero(~is_bad).tolist()
-    observed = np.stack([image(store.array(number, "observed")) for number in good])
-    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in stacked.items()}
-    means["blood_power"] = image(model.maps.blood_power)
-    means["tsnr"] = _tsnr_map(stacked["blood_power"][good], observed)
-    return FilteredSession(
-        fit=fit,
-        picture_quality=quality,
-        geometry=geometry,
-        frame_time=recording.frame_time,
-        blocks=recording.blocks,
-        findings=findings,
-        why=why,
-        leftover=leftover,
-        images=stacked,
-        means=means,
-        attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
-    )
-
-
-def _in_reference(
-    recording: Recording, number: int, findings: Sequence[BlockFindings], clutter: Clutter
-) -> ArrayFrames:
-    """Return the frames of a block as they are in the reference of its session."""
-    x, alignment = to_host(recording.blocks[number].read()), findings[number].alignment
-    if alignment is not None and clutter.reference is not None:
-        x = np.where(clutter.reference.mask.ravel(), clutter.reference.apply(x, alignment), 0)
-    return ArrayFrames(x, "tz", recording.dtype, recording.geometry.name)
+        return filtered_session(recording, session, clutter, fit, store, options, threads)
 
 
 def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
@@ -327,32 +158,3 @@ def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
         return most
     on_device = most_blocks(options.device, recording.dtype, entries)
     return int(min(most_side_by_side(free, of_block, of_block), on_device))
-
-
-def _mean(images: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the mean of a series over time, weighted by the frames in which a pixel was observed; 0 without any."""
-    total = observed.sum(axis=0, dtype=np.float64)
-    weighted = np.where(observed > 0, images, 0) * observed
-    mean: NDArray[np.float64] = weighted.sum(axis=0, dtype=np.float64) / np.maximum(total, 1)
-    return mean
-
-
-def _tsnr_map(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the mean over the standard deviation of a series over time, 0 where it does not change."""
-    mean = _mean(images, observed)
-    spread = np.sqrt(_mean((images - mean) ** 2, observed))
-    # Rounding errors of single precision do not count as a change.
-    changes = spread > np.finfo(np.float32).eps * np.abs(mean)
-    ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=changes)
-    tsnr: NDArray[np.float32] = ratio.astype(np.float32)
-    return tsnr
-
-
-def _apart(blocks: Sequence[Block], good: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return good blocks without a frame in common: means and variances take the noise of blocks to be independent."""
-    apart, file, stop = np.zeros(len(good), bool), -1, 0
-    for number in np.flatnonzero(good).tolist():
-        block = blocks[number]
-        if block.file != file or block.window.start >= stop:
-            apart[number], file, stop = True, block.file, block.window.stop
-    return apart if apart.sum() > 1 else good

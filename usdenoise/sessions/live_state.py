@@ -18,9 +18,9 @@ from usdenoise.pipeline.recording import Block
 from usdenoise.pipeline.series import Series, SeriesModel
 from usdenoise.sessions.bad_blocks import BlockLevel
 from usdenoise.sessions.blocks import FileTime
+from usdenoise.sessions.design import Event
 from usdenoise.sessions.measured_block import MeasuredBlock
 from usdenoise.sessions.regions import WHOLE_IMAGE
-from usdenoise.sessions.responses import Event
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.resources import run_in_background
 

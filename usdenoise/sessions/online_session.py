@@ -35,7 +35,7 @@ from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.activation import fit_series
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit
-from usdenoise.sessions.design import design_of
+from usdenoise.sessions.design import FIR, Event, design_of
 from usdenoise.sessions.live_state import (
     LIVE_FRAMES,
     REMEMBERED,
@@ -48,7 +48,6 @@ from usdenoise.sessions.live_state import (
 )
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
-from usdenoise.sessions.responses import FIR, Event
 from usdenoise.sessions.session_estimate import check_method, estimate_session, session_clutter
 from usdenoise.sessions.session_sample import Sample, look_at_block, pick_completed
 from usdenoise.stack.acquisition import Acquisition

@@ -1,0 +1,437 @@
+"""The result of a job: its images with time first, and the record of each block. A scan is a session of one block."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.doppler import FlowImage, flow_images
+from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.linalg.array_library import on_host
+from usdenoise.options.job_options import SessionOptions
+from usdenoise.pipeline.doubts import Doubt, find_doubts
+from usdenoise.pipeline.fit_result import FitResult
+from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.sessions.activation import ActivationMap
+from usdenoise.sessions.bad_blocks import LOST
+from usdenoise.sessions.blocks import time_unit
+from usdenoise.sessions.design import Event
+from usdenoise.sessions.regions import RegionSeries
+from usdenoise.stack.arrays import NamedArray
+from usdenoise.stack.geometry import Geometry
+from usdenoise.system.text import distinct_names, plain_name
+
+MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
+"""Displacement and gain of a block, against most blocks, from which a doubt reports that they were not corrected."""
+
+MOST_BAD, MOST_WEAKER = 0.4, 0.2
+"""Shares of the blocks with data that may be bad, and bad with less power than usual, without a doubt."""
+
+
+ANY_TYPE = "any type"
+"""Name of the map of the responses to all types, in files and on pages."""
+
+
+POWER_NAMES = ("power_doppler", "blood_power")
+"""Images whose means over the blocks of a session are stored."""
+
+ACTIVATION: Mapping[str, Mapping[str, str]] = {
+    "t": {"unit": "1", "meaning": "t of the response to the events in a general linear model"},
+    "f": {"unit": "1", "meaning": "F of the responses to the events in a general linear model"},
+    "change": {"unit": "%", "meaning": "response in per cent of the baseline; NaN outside the vessels"},
+}
+"""Images of an activation map that are stored, and their attributes. A response with free delays has a change for each."""
+
+
+@dataclass(frozen=True)
+class BadFrameRecord:
+    """A bad frame.
+
+    Attributes
+    ----------
+    frame : int
+        Its number, counted from 0 in the frames of its file that were read.
+    time_s : float or None
+        Its time since the first of these frames; None if the frame rate is not known.
+    reason : str
+        A value of :class:`usdenoise.frames.bad_frames.FrameReason`.
+    score : float
+        As in :class:`usdenoise.frames.bad_frames.BadFrame`.
+    file : str or None
+        Name of its file in a session of several files; otherwise None.
+    """
+
+    frame: int
+    time_s: float | None
+    reason: str
+    score: float
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class FramesRecord:
+    """The frames of a stack: how many are bad, how far the image moves in pixels, and where it steps."""
+
+    n_bad: int = 0
+    n_left_out: int = 0
+    n_entries_left_out: int = 0
+    moves_pixels: float = 0.0
+    steps: tuple[int, ...] = ()
+    sentence: str = ""
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """A block of a session, or a stack that is filtered at once.
+
+    Attributes
+    ----------
+    time : float
+        Its middle, from the first frame of the file or of the session.
+    complete : bool
+        Whether it is as long as the window.
+    low_cutoff : int
+        Number of components that were removed.
+    why : str
+        Why it is bad, in words; empty if it is good.
+    first_frame : int
+        Its first frame, of the frames of its file that were read.
+    leftover : float or None
+        How much more power is left than usual, in robust standard deviations; None without data.
+    kept_share : float
+        Share of its entries that were observed and not in an excluded frame.
+    shift_pixels : tuple of float or None
+        Displacement of its image along z, x and y against the session, before the correction; None if unknown.
+    gain_db : float or None
+        Ratio of its tissue power to the tissue power of the session, before the division; None if unknown.
+    is_shifted, is_scaled : bool
+        Whether the displacement was compensated, and the gain divided out.
+    is_gain_uneven : bool
+        Whether the gain is not the same at all depths, and so was not divided out.
+    """
+
+    time: float
+    n_frames: int
+    complete: bool
+    low_cutoff: int
+    is_bad: bool
+    why: str = ""
+    file: str = ""
+    first_frame: int = 0
+    leftover: float | None = None
+    bad_frames: tuple[BadFrameRecord, ...] = ()
+    frames: FramesRecord = FramesRecord()
+    n_unobserved: int = 0
+    kept_share: float = 1.0
+    shift_pixels: tuple[float, ...] | None = None
+    gain_db: float | None = None
+    is_shifted: bool = False
+    is_scaled: bool = False
+    is_gain_uneven: bool = False
+
+
+def frame_records(
+    search: FrameSearch, n_pixels: int, first: int, rate: float | None
+) -> tuple[FramesRecord, tuple[BadFrameRecord, ...]]:
+    """Return the record of the frames of a block, and the records of its bad frames.
+
+    Parameters
+    ----------
+    search : FrameSearch
+        The frames.
+    n_pixels : int
+        Pixels of a frame.
+    first : int
+        Number of their first frame in the file, from which the numbers and times of bad frames are counted.
+    rate : float or None
+        Frames per second.
+    """
+    n_left_out = int(search.excluded.sum())
+    frames = FramesRecord(
+        n_bad=len(search.bad),
+        n_left_out=n_left_out,
+        n_entries_left_out=n_left_out * n_pixels,
+        moves_pixels=search.movement.range_pixels,
+        steps=search.movement.steps,
+        sentence=search.sentence,
+    )
+    bad_frames = tuple(
+        BadFrameRecord(
+            frame=first + bad.frame,
+            time_s=None if rate is None else (first + bad.frame) / rate,
+            reason=bad.reason.value,
+            score=bad.score,
+        )
+        for bad in search.bad
+    )
+    return frames, bad_frames
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ResultSeries:
+    """The images of a filtered stack, or of the blocks of a session, and what is known of them.
+
+    Attributes
+    ----------
+    fit : FitResult
+        How the components were found.
+    picture_quality : PictureQuality
+        Quality of the mean blood map.
+    geometry : Geometry
+        Axes and scales of the images.
+    images : mapping
+        Name -> images, (n_blocks, spatial) float32; NaN in blocks without data.
+    means : mapping
+        Name -> mean image of the good blocks; for the blood, the blood map of their mean. A session also has "tsnr",
+        the mean over the standard deviation of the blood power of the good blocks.
+    attributes : mapping
+        Name -> unit and formula.
+    block_records : tuple of BlockRecord
+        The record of each block.
+    options : SessionOptions
+        Window, stride and model of a session; the defaults for a scan.
+    stack : DenoiseResult or None
+        The filtered stack; None (the default) for a session.
+    flow : mapping
+        Name -> flow image of the filtered stack; empty (the default) for a session.
+    activation : mapping
+        Type of event -> its activation map; empty (the default) without events.
+    any_activation : ActivationMap or None
+        F of the responses to all types; None (the default) with fewer than two.
+    events : tuple of Event
+        The events, joined where those of one type overlap; empty by default.
+    event_doubts : tuple of Doubt
+        Reasons to doubt the order and the times of blocks, and the events; empty by default.
+    region_series : mapping
+        Name of a region -> its mask and its time series, the whole image first; empty (the default) without regions.
+    """
+
+    fit: FitResult
+    picture_quality: PictureQuality
+    geometry: Geometry
+    images: Mapping[str, NDArray[np.float32]]
+    means: Mapping[str, NDArray[np.float32]]
+    attributes: Mapping[str, Mapping[str, str]]
+    block_records: tuple[BlockRecord, ...]
+    options: SessionOptions = field(default_factory=SessionOptions)
+    stack: DenoiseResult | None = None
+    flow: Mapping[str, FlowImage] = field(default_factory=dict)
+    activation: Mapping[str, ActivationMap] = field(default_factory=dict)
+    any_activation: ActivationMap | None = None
+    events: tuple[Event, ...] = ()
+    event_doubts: tuple[Doubt, ...] = ()
+    region_series: Mapping[str, RegionSeries] = field(default_factory=dict)
+
+    @property
+    def is_session(self) -> bool:
+        """Whether the images belong to a session."""
+        return self.stack is None
+
+    @property
+    def time(self) -> NDArray[np.float64]:
+        """Middle of each block from the first frame of the file or of the session, in `time_unit`."""
+        return np.array([block.time for block in self.block_records])
+
+    @property
+    def time_unit(self) -> str:
+        """Unit of the times: "s", or "frames" if the frame rate is not known."""
+        return time_unit(self.geometry)
+
+    @property
+    def window(self) -> int:
+        """Frames of a usual block: the window of the session, or the median of the files that could be read."""
+        lengths = [block.n_frames for block in self.block_records if block.n_frames]
+        return self.options.window or int(np.median(lengths))
+
+    @property
+    def bad(self) -> NDArray[np.bool_]:
+        """Which blocks are bad, and do not count in means and weights."""
+        return np.array([block.is_bad for block in self.block_records], bool)
+
+    @property
+    def shifts(self) -> NDArray[np.float64] | None:
+        """Displacement of each block along z, x and y, in pixels, NaN without data; None if blocks were not aligned."""
+        known = [block.shift_pixels for block in self.block_records]
+        if not any(known):
+            return None
+        none = (np.nan,) * len(self.geometry.spatial_axes)
+        return np.array([shift or none for shift in known])
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """Reasons not to trust the pictures; empty if there are none."""
+        doubts = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
+        return (*doubts, *block_doubts(self.block_records), *self.event_doubts)
+
+    @property
+    def activations(self) -> dict[str, ActivationMap]:
+        """The activation by each type of event, and ("") by any of several."""
+        overall = {} if self.any_activation is None else {"": self.any_activation}
+        return {**self.activation, **overall}
+
+    @property
+    def low_cutoff(self) -> int:
+        """Number of components that were removed from all blocks."""
+        return int(self.fit.options.low_cutoff)
+
+    @property
+    def high_cutoff(self) -> int | str:
+        """End of the components that were kept; "none" where the residual was kept as well."""
+        options = self.fit.options
+        return int(options.rank) if options.high_cutoff == "rank" else options.high_cutoff
+
+    def contents(self) -> list[NamedArray]:
+        """Return the arrays of the result besides a filtered stack, as files and xarray have them."""
+        if self.stack is not None:
+            return self.stack.contents(self.flow)
+        spatial, blocks = self.geometry.spatial_axes, self.block_records
+        time = {
+            "unit": self.time_unit,
+            "volume_acquisition_reference": "center",
+            "volume_acquisition_duration": self.window / (self.geometry.frame_rate_hz or 1.0),
+            "meaning": "middle of each block, from the first frame of the first file",
+        }
+        shorter = {"meaning": "0 if the block is shorter than the window"}
+        excluded = {"meaning": "1 if the block is excluded from means and weights"}
+        over_blocks = {"meaning": "over the good blocks"}
+        activation_images: dict[str, dict[str, NDArray[np.float32]]] = {}
+        for name, found in self.activations.items():
+            activation_images[name] = {found.letter.lower(): found.statistic}
+            if found.change is not None and found.t is not None:
+                activation_images[name]["change"] = found.change
+            elif found.change is not None:
+                delays = enumerate(found.change)
+                activation_images[name] |= {f"change_{delay}": image for delay, image in delays}
+        return [
+            *(
+                NamedArray(name, values, f"t{spatial}", self.attributes[name])
+                for name, values in self.images.items()
+            ),
+            *(
+                NamedArray(
+                    f"mean_{name}", self.means[name], spatial, {**self.attributes[name], **over_blocks}
+                )
+                for name in POWER_NAMES
+            ),
+            NamedArray("tsnr", self.means["tsnr"], spatial, self.attributes["tsnr"]),
+            NamedArray("time", self.time, "t", time),
+            NamedArray("first_frame", np.array([block.first_frame for block in blocks], np.int64), "t"),
+            NamedArray("n_frames", np.array([block.n_frames for block in blocks], np.int64), "t"),
+            NamedArray("complete", np.array([block.complete for block in blocks], bool), "t", shorter),
+            NamedArray("bad", self.bad, "t", excluded),
+            *activation_contents(self.events, spatial, activation_images),
+        ]
+
+
+def series_of_stack(
+    result: DenoiseResult, products: tuple[str, ...] = (), first_frame: float = 0.0
+) -> ResultSeries:
+    """Return the images of a filtered stack, with the flow images of the products.
+
+    Parameters
+    ----------
+    result : DenoiseResult
+        The filtered stack.
+    products : tuple of str
+        Products of the output; none by default.
+    first_frame : float
+        Time of its first frame after the first one of the file, in units of the frame step; 0 by default.
+    """
+    stack, search = result.acquisition, result.frame_quality
+    flow = flow_images(on_host(stack.iq), stack, products, search.excluded) if products else {}
+    images = result.images(flow)
+    rate, n_frames = stack.frame_rate_hz, stack.n_frames
+    frames, bad_frames = frame_records(search, stack.n_pixels, 0, rate)
+    block = BlockRecord(
+        time=(first_frame + (n_frames - 1) / 2) / (rate or 1.0),
+        n_frames=n_frames,
+        complete=True,
+        low_cutoff=int(result.options.low_cutoff),
+        is_bad=False,
+        bad_frames=bad_frames,
+        frames=frames,
+        n_unobserved=result.n_unobserved,
+        kept_share=1 - result.n_unobserved / (n_frames * stack.n_pixels),
+    )
+    return ResultSeries(
+        fit=result,
+        picture_quality=result.picture_quality,
+        geometry=stack.geometry,
+        images={array.name: array.values[None] for array in images},
+        means={array.name: array.values for array in images},
+        attributes={array.name: array.attributes for array in images},
+        block_records=(block,),
+        stack=result,
+        flow=flow,
+    )
+
+
+def block_doubts(blocks: Sequence[BlockRecord]) -> list[Doubt]:
+    """Return the doubts about displacements and gains that were not corrected, and about many bad blocks."""
+    good = [block for block in blocks if not block.is_bad]
+    n_uneven = sum(block.is_gain_uneven for block in good)
+    shifts = [max(map(abs, block.shift_pixels or (0.0,))) for block in good if not block.is_shifted]
+    gains = [abs(block.gain_db or 0.0) for block in good if not (block.is_scaled or block.is_gain_uneven)]
+    moved = [shift for shift in shifts if shift > MOVED_PIXELS]
+    changed = [gain for gain in gains if gain > CHANGED_DB]
+    sentences = []
+    if n_uneven:
+        sentences.append(f"the gain of {n_uneven} blocks changes with depth")
+    if moved:
+        sentences.append(f"the image of {len(moved)} blocks is displaced, by up to {max(moved):.2f} pixels")
+    if changed:
+        sentences.append(f"the gain of {len(changed)} blocks differs, by up to {max(changed):.1f} dB")
+    doubts = [Doubt("uncorrected", f"{sentence}; this was not corrected") for sentence in sentences]
+    # So many may be bad that the others are the unusual ones.
+    known = [block for block in blocks if block.leftover is not None]
+    n_bad = sum(block.is_bad for block in known)
+    n_weaker = sum(block.is_bad and block.why == LOST for block in known)
+    if n_bad > MOST_BAD * len(known) or n_weaker > MOST_WEAKER * len(known):
+        sentence = f"{n_bad} of {len(known)} blocks are bad: whether they are, or the others, is not known"
+        doubts.append(Doubt("many-bad-blocks", sentence))
+    return doubts
+
+
+def activation_names(events: Iterable[Event], space: str = "-") -> dict[str, str]:
+    """Return a plain name for each type of event and, of several types, for "" (any), no two of which are the same.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        The events.
+    space : str
+        What stands for a run of white space, by default a hyphen.
+    """
+    types = list(dict.fromkeys(event.trial_type for event in events))
+    names = [*types, ""] if len(types) > 1 else types
+    found = distinct_names(names, lambda name: plain_name(name or ANY_TYPE, space))
+    return {name: found[name] for name in names}
+
+
+def activation_contents(
+    events: Iterable[Event], spatial_axes: str, maps: Mapping[str, Mapping[str, NDArray[np.float32]]]
+) -> list[NamedArray]:
+    """Return the images of activation maps as arrays of a result.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        The events, whose types have a group each.
+    spatial_axes : str
+        Axis letters of the maps.
+    maps : mapping
+        Type of event, or "" for any -> kind of image, of ACTIVATION -> its values.
+    """
+    groups = activation_names(events, space=" ")
+    types, arrays = ", ".join(filter(None, groups)), []
+    for name, images in maps.items():
+        for kind, values in images.items():
+            kind_name, _, delay = kind.partition("_")
+            more: dict[str, str | int] = {"trial_type": name} if name else {"trial_types": types}
+            if delay:
+                more["delay_blocks"] = int(delay)
+            attributes = {**ACTIVATION[kind_name], **more}
+            arrays.append(NamedArray(f"activation/{groups[name]}/{kind}", values, spatial_axes, attributes))
+    return arrays

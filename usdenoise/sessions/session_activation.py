@@ -1,0 +1,304 @@
+"""The activation by the events of a session: its maps, how the tissue moves with the events, and the doubts about both."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.picture_quality import blood_pixels
+from usdenoise.errors import OptionError
+from usdenoise.options.job_options import SessionOptions
+from usdenoise.pipeline.doubts import Doubt
+from usdenoise.pipeline.recording import Recording
+from usdenoise.sessions.activation import ActivationMap, activation_maps, smoothed_series
+from usdenoise.sessions.blocks import NO_STARTS, time_unit
+from usdenoise.sessions.design import (
+    BASELINES,
+    Design,
+    Event,
+    check_design,
+    design_of,
+    is_within,
+    joined_events,
+    locked_correlation,
+)
+from usdenoise.sessions.result_series import ResultSeries
+from usdenoise.stack.geometry import Geometry
+
+FWHM = 2.3548
+"""Full width at half maximum of a Gaussian of standard deviation 1."""
+
+PROPOSED_PIXELS, MORE_ACTIVE, LEAST_ACTIVE = 2, 2, 20
+"""Width of the Gaussian that is tried for the activation, in pixels, and how many times more active pixels, and how many at
+least, it must give to be proposed."""
+
+MOST_LOCKED, LOCKED_ERRORS = 0.5, 2.6
+"""Correlation of the motion of the image with the events above which an activation is doubtful, and the same in standard
+errors of a correlation by chance, 1 / sqrt(n_blocks)."""
+
+MATERIAL = {"motion": 0.05, "framewise_displacement": 0.05, "displacement": 0.05, "tissue_power": 0.3}
+"""Measure of the motion of the tissue -> standard deviation of the part that follows the events, in pixels or dB, from
+which it matters."""
+
+MOST_CHANGE, MOST_DOUBTFUL = 100.0, 0.5
+"""Change of the blood power in per cent, and share of the active pixels with a larger one, or outside the vessels at rest,
+above which an activation is doubtful."""
+
+
+def check_activation(
+    recording: Recording, events: Sequence[Event], session: SessionOptions, is_planned: bool = False
+) -> None:
+    """Check that the activation by some events can be mapped, before anything is filtered.
+
+    Parameters
+    ----------
+    recording : Recording
+        The blocks of the session.
+    events : sequence of Event
+        The events; none for no activation maps.
+    session : SessionOptions
+        The response, the confounds and the smoothing.
+    is_planned : bool
+        As for :func:`usdenoise.sessions.design.check_design`; by default False.
+
+    Raises
+    ------
+    InputError
+        As for :func:`usdenoise.sessions.design.check_design`.
+    OptionError
+        If the times of the blocks or, for smoothing, the pixel pitch are not known.
+    """
+    if not events:
+        return
+    geometry = recording.geometry
+    if time_unit(geometry) != "s":
+        raise OptionError(
+            "events have times in s, and the frame rate is not known", remedy="give {frame_rate_hz}"
+        )
+    if session.smoothing_mm and not set(geometry.spatial_axes) <= set(geometry.spacing_mm):
+        raise OptionError("smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}")
+    lengths = np.array([block.n_frames for block in recording.blocks])
+    starts, frame_time = np.array([block.start_s for block in recording.blocks]), recording.frame_time
+    n_confounds = 0 if session.confounds == "none" else 2
+    times, durations = starts + (lengths - 1) / 2 * frame_time, lengths * frame_time
+    check_design(events, times, durations, session.hrf, n_confounds, is_planned)
+
+
+def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeries:
+    """Return the series of a session with the activation map of each type of event.
+
+    Parameters
+    ----------
+    series : ResultSeries
+        The series, and in its options the response, the confounds, the threshold and the smoothing.
+    events : sequence of Event
+        The events, which :func:`check_activation` accepts; none leave the series as it is.
+    """
+    if not events:
+        return series
+    geometry, blocks = series.geometry, series.block_records
+    durations = np.array([block.n_frames for block in blocks]) / (geometry.frame_rate_hz or 1.0)
+    types = joined_events(events)
+    # The linear model: responses, confounds and drift
+    motions = motion_measures(
+        np.array([block.frames.moves_pixels for block in blocks]),
+        series.shifts,
+        np.array([np.nan if block.gain_db is None else block.gain_db for block in blocks]),
+        ~series.bad,
+    )
+    confounds = {}
+    if series.options.confounds != "none":
+        confounds["motion"] = motions["motion"]
+        if series.shifts is not None:
+            moved = displacement_columns(series.shifts, geometry)[1]
+            confounds["framewise_displacement"] = moved["framewise_displacement"]
+    design = design_of(events, series.time, durations, series.bad, confounds, series.options.hrf)
+    # Its maps, and how the tissue moves with the events
+    maps, overall = _maps(series, design)
+    locked = list[Doubt]()
+    for name, found in maps.items():
+        correlations, doubts = _motion_with_events(name, types[name], motions, series, durations)
+        maps[name] = replace(found, correlations=correlations)
+        locked += doubts
+    end = float((series.time + durations / 2).max())
+    return replace(
+        series,
+        activation=maps,
+        any_activation=overall,
+        events=tuple(event for of_type in types.values() for event in of_type),
+        event_doubts=(
+            *series.event_doubts,
+            *_event_doubts(series, events, end, design),
+            *locked,
+            *_activation_doubts(series, maps, design),
+        ),
+    )
+
+
+def _maps(series: ResultSeries, design: Design) -> tuple[dict[str, ActivationMap], ActivationMap | None]:
+    """Return the activation map of each type, with the smoothing that would show far more, and of any of several types."""
+    blood, geometry, options = series.images["blood_power"], series.geometry, series.options
+    in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"])
+    pitches = [
+        geometry.spacing_mm[letter] for letter in geometry.spatial_axes if letter in geometry.spacing_mm
+    ]
+
+    def smoothed(width_mm: float) -> NDArray[np.float64]:
+        return smoothed_series(blood, [width_mm / (FWHM * pitch) for pitch in pitches])
+
+    images = smoothed(options.smoothing_mm) if options.smoothing_mm else blood
+    maps, overall = activation_maps(images, in_vessels, design, options.threshold)
+    if not options.smoothing_mm and len(pitches) == len(geometry.spatial_axes):
+        width = float(f"{PROPOSED_PIXELS * max(pitches):.2g}")
+        with_width = activation_maps(smoothed(width), in_vessels, design, options.threshold)[0]
+        for name, found in maps.items():
+            n_smoothed = int(with_width[name].active.sum())
+            if n_smoothed >= max(MORE_ACTIVE * int(found.active.sum()), LEAST_ACTIVE):
+                maps[name] = replace(found, smoothing_mm=width, n_active_smoothed=n_smoothed)
+    return maps, overall
+
+
+def _motion_with_events(
+    name: str,
+    events: Sequence[Event],
+    motions: Mapping[str, NDArray[np.float64]],
+    series: ResultSeries,
+    durations: NDArray[np.float64],
+) -> tuple[dict[str, float], list[Doubt]]:
+    """Return how each measure of motion correlates with the events of a type, and the doubt about the strongest."""
+    correlations, strongest = dict[str, float](), (0.0, "")
+    for measure, values in motions.items():
+        at = np.where(series.bad, np.nan, values)
+        correlation, size = locked_correlation(at, series.time, durations, events)
+        correlations[measure] = correlation
+        n_known = max(int(np.isfinite(at).sum()), 1)
+        if correlation > max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(n_known)) and size > MATERIAL[measure]:
+            unit = "dB" if measure == "tissue_power" else "pixels"
+            how = f"(correlation {correlation:.2f}, {size:.2g} {unit} rms)"
+            words = f"{measure.replace('_', ' ')} follows the events '{name}' {how}"
+            strongest = max(strongest, (correlation, words))
+    sentence = (
+        f"the {strongest[1]}: the stimulus moves the tissue, which cannot be distinguished from activation"
+    )
+    return correlations, [Doubt("locked-motion", sentence)] if strongest[1] else []
+
+
+def motion_measures(
+    moves: NDArray[np.float64],
+    shifts: NDArray[np.float64] | None,
+    gains_db: NDArray[np.float64],
+    is_good: NDArray[np.bool_],
+) -> dict[str, NDArray[np.float64]]:
+    """Return how the tissue moves in each block of a session: name -> values, in pixels or dB, NaN where not known.
+
+    Parameters
+    ----------
+    moves, gains_db : (n_blocks,) arrays
+        Largest displacement within each block in pixels, and gain of its tissue in dB.
+    shifts : (n_blocks, n_axes) array or None
+        Displacement of each block in pixels; None if blocks are not aligned.
+    is_good : (n_blocks,) boolean array
+        Good blocks.
+
+    Returns
+    -------
+    dict
+        "motion" within a block; "framewise_displacement" (the sum over the axes); "displacement" along the direction in
+        which the blocks are displaced most, without a parabola over the session; "tissue_power".
+    """
+    measures = {"motion": moves, "tissue_power": gains_db}
+    if shifts is not None:
+        measures["framewise_displacement"] = framewise_displacement(shifts)
+        known = np.isfinite(shifts).all(axis=1) & is_good
+        trend = np.polynomial.polynomial.polyvander(np.linspace(-1, 1, len(shifts)), 2)
+        if known.sum() > trend.shape[1]:
+            steady = shifts - trend @ np.linalg.lstsq(trend[known], shifts[known])[0]
+            measures["displacement"] = steady @ np.linalg.svd(steady[known], full_matrices=False)[2][0]
+    return measures
+
+
+def _event_doubts(series: ResultSeries, events: Sequence[Event], end: float, design: Design) -> list[Doubt]:
+    """Return the doubts about the times of blocks and events, and about the design."""
+    n_outside = sum(not is_within(event, end) for event in events)
+    doubts = []
+    if NO_STARTS in series.geometry.assumptions:
+        doubts.append(Doubt("block-times", NO_STARTS))
+    if n_outside:
+        doubts.append(Doubt("events-outside", f"{n_outside} of {len(events)} events are outside the session"))
+    # The design was right for all blocks, and may not be for the good ones and their motion.
+    if problem := design.problem[0]:
+        doubts.append(Doubt("design", f"in the good blocks, {problem}"))
+    for name in design.expected:
+        if name.strip().lower() in BASELINES:
+            sentence = (
+                f"'{name}' is a condition of the model, so other types are compared with the blocks outside all events; "
+                "omit it from the events if it is the baseline"
+            )
+            doubts.append(Doubt("baseline-type", sentence))
+    return doubts
+
+
+def _activation_doubts(
+    series: ResultSeries, activation: Mapping[str, ActivationMap], design: Design
+) -> list[Doubt]:
+    """Return the doubts about activations: types that no block sees, and active pixels that are no vessels."""
+    good, noise = ~series.bad, series.means["noise_power"]
+    responses = [found.expected for found in activation.values()]
+    is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses], axis=0)
+    doubts = []
+    for name, found in activation.items():
+        if name in design.problems:
+            doubts.append(Doubt("events-outside", f"{design.problems[name]}: it has no activation map"))
+            continue
+        n_active = int(found.active.sum())
+        if n_active and is_rest.any():
+            rest = np.nanmean(series.images["blood_power"][is_rest], axis=0)
+            n_outside = int((found.active & ~blood_pixels(rest, noise)).sum())
+            if n_outside > MOST_DOUBTFUL * n_active:
+                sentence = f"{n_outside} of {n_active} active pixels of '{name}' are outside the vessels in blocks at rest"
+                doubts.append(Doubt("active-outside", sentence))
+        assert found.change is not None
+        # The change is the one of a long event. A short one does not reach it.
+        peak = 1.0 if design.is_free else float(np.abs(found.expected[good]).max())
+        changes = peak * np.abs(found.change).reshape(-1, *found.active.shape).max(axis=0)[found.active]
+        n_large = n_active - int((changes <= MOST_CHANGE).sum())
+        if n_large > MOST_DOUBTFUL * n_active:
+            sentence = (
+                f"{n_large} of {n_active} active pixels of '{name}' change by more than {MOST_CHANGE:.0f} %"
+            )
+            doubts.append(Doubt("large-changes", sentence))
+    return doubts
+
+
+def framewise_displacement(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sum over the axes of the absolute changes of shifts, (n_blocks, n_axes); 0 for the first block."""
+    changes: NDArray[np.float64] = np.abs(np.diff(shifts, axis=0, prepend=shifts[:1])).sum(axis=1)
+    return changes
+
+
+def displacement_columns(
+    shifts: NDArray[np.float64], geometry: Geometry
+) -> tuple[str, dict[str, NDArray[np.float64]]]:
+    """Return the columns of the displacements of blocks, and the unit of the framewise displacement.
+
+    Parameters
+    ----------
+    shifts : (n_blocks, n_axes) array
+        Displacement of each block along z, x and y, in pixels.
+    geometry : Geometry
+        Axes and scales. The framewise displacement (Power and others, NeuroImage 59, 2012, without rotations) is in mm if
+        the pixel pitch is known along all axes, otherwise in pixels. It is 0 for the first block.
+    """
+    letters = geometry.pixel_axes
+    columns = {f"shift_{letter}": shifts[:, axis] for axis, letter in enumerate(letters)}
+    pitches = [geometry.spacing_mm.get(letter) for letter in letters]
+    columns |= {
+        f"shift_{letter}_mm": shifts[:, axis] * pitch
+        for axis, (letter, pitch) in enumerate(zip(letters, pitches, strict=True))
+        if pitch is not None
+    }
+    is_known = None not in pitches
+    scaled = shifts * np.array([pitch or 1.0 for pitch in pitches]) if is_known else shifts
+    columns["framewise_displacement"] = framewise_displacement(scaled)
+    return "mm" if is_known else "pixels", columns
