@@ -329,9 +329,8 @@ def session(  # noqa: PLR0913
                 raise OptionError("requires files", option=name, remedy="omit it, or give a path")
         stack = as_acquisition(source, **of_stack)
         recording, store = stack_session(stack, session_options, chosen.precision), BlocksInMemory()
-        progress = (None, log.blocks)
         series = filter_series(
-            recording, session_options, chosen, store, known, region_definitions, progress=progress
+            recording, session_options, chosen, store, known, region_definitions, progress=log
         )
         result = SessionResult(**vars(series), is_labelled=stack.labels is not None)
     logger.info("cutoff %d; %r", result.low_cutoff, result)

@@ -284,7 +284,7 @@ def filter_files(
                     job.was_live,
                     products=job.output.products,
                     sink=_StackFiles(job, files, store.folder) if session.stacks else None,
-                    progress=(watcher.iteration, watcher.blocks),
+                    progress=watcher,
                     executor=executor,
                 )
                 files.check_unchanged()

@@ -4,7 +4,6 @@ The same steps as for one acquisition: an estimate from a sample, a pass over th
 combination of their measures.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.devices import HOST, device_memory, most_blocks, windows_on_device
 from usdenoise.pipeline.recording import Recording
+from usdenoise.progress import Progress
 from usdenoise.sessions.measured_block import (
     BlockStore,
     measure_blocks,
@@ -40,8 +40,6 @@ from usdenoise.system.resources import (
 HELD_ENTRIES = 1 << 26
 """Entries of the blocks that are filtered side by side, one on each thread, about."""
 
-Progress = tuple[Callable[..., None] | None, Callable[[int, int], None] | None]
-
 
 class FrameSink(Protocol):
     """Where filtered blocks go."""
@@ -60,7 +58,7 @@ def filter_session(
     store: BlockStore,
     products: tuple[str, ...] = (),
     sink: FrameSink | None = None,
-    progress: Progress = (None, None),
+    progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> ResultSeries:
     """Filter the blocks of a session, and return their series.
@@ -79,8 +77,8 @@ def filter_session(
         Flow images that are made of each block, besides the power.
     sink : FrameSink, optional
         Where the filtered blocks go; by default they are not kept.
-    progress : pair of callables or None
-        Called with each line of the trace of the estimate, and with the number of blocks that are done and of all blocks.
+    progress : Progress, optional
+        Told of the iterations of the estimate, and of the blocks that are done; by default nothing is.
     executor : Executor, optional
         Maps over the blocks; by default threads.
 
@@ -91,7 +89,7 @@ def filter_session(
     """
     check_method(options)
     check_bad_frames(options, recording)
-    on_iteration, on_done = progress
+    progress = progress or Progress()
     n_threads, keeps_frames = options.threads or available_threads(), sink is not None
     if executor is None:
         n_threads = min(n_threads, _most_blocks(recording, options))
@@ -102,7 +100,7 @@ def filter_session(
         recording, sample = draw_sample(recording, of_sample, session, mapper)
         # The clutter that they have in common
         estimate = estimate_session(
-            sample, recording.geometry, options, session, threads, on_iteration=on_iteration
+            sample, recording.geometry, options, session, threads, on_iteration=progress.iteration
         )
         del sample
         # Its cutoff, raised while tissue leaks in a few blocks
@@ -110,7 +108,7 @@ def filter_session(
             recording if executor is not None else windows_on_device(recording, options.device, n_threads)
         )
         how = (options, session, mapper, products, keeps_frames)
-        estimate, tried = raise_cutoff(estimate, blocks, *how, on_iteration=on_iteration)
+        estimate, tried = raise_cutoff(estimate, blocks, *how, on_iteration=progress.iteration)
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
         del estimate
         # All blocks without it
@@ -126,8 +124,7 @@ def filter_session(
             if sink is not None and block.frames is not None:
                 sink.write(number, block.frames)
             store.put(number, block)
-            if on_done is not None:
-                on_done(number + 1, len(recording.blocks))
+            progress.blocks(number + 1, len(recording.blocks))
         # Their series
         return filtered_session(recording, session, clutter, fit, store, options, threads)
 
