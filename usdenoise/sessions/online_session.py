@@ -32,10 +32,9 @@ from usdenoise.pipeline.recording import (
     working_type,
 )
 from usdenoise.pipeline.series import SeriesModel, signal_image
-from usdenoise.sessions.activation import fit_series
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit
-from usdenoise.sessions.design import FIR, Event, design_of
+from usdenoise.sessions.design import Event
 from usdenoise.sessions.live_state import (
     LIVE_FRAMES,
     REMEMBERED,
@@ -48,6 +47,7 @@ from usdenoise.sessions.live_state import (
 )
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
+from usdenoise.sessions.session_activation import running_activation
 from usdenoise.sessions.session_estimate import check_method, estimate_session, session_clutter
 from usdenoise.sessions.session_sample import Sample, look_at_block, pick_completed
 from usdenoise.stack.acquisition import Acquisition
@@ -61,9 +61,6 @@ SETTLING = (
     *("no-blood", "repeatability", "poor-estimate", "start"),
 )
 """Codes of doubts that settle with the blocks, and are no remark on a live session."""
-
-MOST_PLANNED = 10_000
-"""Blocks that are still to come within the events, at most."""
 
 logger = logging.getLogger(__name__)
 
@@ -282,18 +279,12 @@ class OnlineSession:
             state = replace(state, images=(*state.images, blood))
             known, problem = self._events()
             events = tuple(known)
-            durations = np.array(state.lengths) * frame_time
-            # A line stands for the drift, and the blocks settle while there are few.
-            confounds = {"motion": motion, "line": times}
-            hrf = "boxcar" if self._session.hrf.startswith(FIR) else self._session.hrf
             if events:
-                design = design_of(events, times, durations, bad, confounds, hrf)
-                dependence = _dependence(events, times, durations, hrf)
+                hrf, durations = self._session.hrf, np.array(state.lengths) * frame_time
+                activation, dependence = running_activation(
+                    state.images, events, times, durations, bad, motion, hrf
+                )
                 problem = problem or dependence
-                if design.responses and not dependence:
-                    fitted = fit_series(state.images, design).statistics
-                    activation = {name: fitted[name].astype(np.float32) for name in design.responses}
-                    activation = {name: t for name, t in activation.items() if np.isfinite(t).any()}
         clutter, n_good, doubts = state.clutter, state.series.n_blocks, tuple[Doubt, ...]()
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
@@ -351,21 +342,6 @@ class OnlineSession:
             return LiveEstimate(
                 session_clutter(found, self._options, is_new=True), found.fit(self._options, executor)
             )
-
-
-def _dependence(
-    events: Sequence[Event], times: NDArray[np.float64], durations: NDArray[np.float64], hrf: str
-) -> str:
-    """Return which responses depend on each other, in words, when the last of the events is over; empty if none do.
-
-    Before the first pause of a right design, they depend on each other in the blocks so far.
-    """
-    interval = float(np.median(np.diff(times))) if len(times) > 1 else float(durations[0])
-    last = max(event.onset + event.duration for event in events)
-    n_more = math.ceil(min(max(0.0, last - times[-1]) / max(interval, 1e-6), MOST_PLANNED))
-    planned = np.concatenate([times, times[-1] + interval * np.arange(1, n_more + 1)])
-    lengths = np.concatenate([durations, np.full(n_more, np.median(durations))])
-    return design_of(events, planned, lengths, np.zeros(len(planned), bool), hrf=hrf).dependence[0]
 
 
 def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:

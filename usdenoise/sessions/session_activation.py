@@ -1,5 +1,6 @@
 """The activation by the events of a session: its maps, how the tissue moves with the events, and the doubts about both."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,10 +12,11 @@ from usdenoise.errors import OptionError
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
-from usdenoise.sessions.activation import ActivationMap, activation_maps, smoothed_series
+from usdenoise.sessions.activation import ActivationMap, activation_maps, fit_series, smoothed_series
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
 from usdenoise.sessions.design import (
     BASELINES,
+    FIR,
     Design,
     Event,
     check_design,
@@ -44,6 +46,10 @@ which it matters."""
 MOST_CHANGE, MOST_DOUBTFUL = 100.0, 0.5
 """Change of the blood power in per cent, and share of the active pixels with a larger one, or outside the vessels at rest,
 above which an activation is doubtful."""
+
+
+MOST_PLANNED = 10_000
+"""Blocks of a live session that are still to come within the events, at most."""
 
 
 def check_activation(
@@ -302,3 +308,49 @@ def displacement_columns(
     scaled = shifts * np.array([pitch or 1.0 for pitch in pitches]) if is_known else shifts
     columns["framewise_displacement"] = framewise_displacement(scaled)
     return "mm" if is_known else "pixels", columns
+
+
+def running_activation(
+    images: Sequence[NDArray[np.float32]],
+    events: Sequence[Event],
+    times: NDArray[np.float64],
+    durations: NDArray[np.float64],
+    bad: NDArray[np.bool_],
+    motion: NDArray[np.float64],
+    hrf: str,
+) -> tuple[dict[str, NDArray[np.float32]], str]:
+    """Return the activation of a live session so far.
+
+    Parameters
+    ----------
+    images : sequence of arrays
+        Blood power of each block so far; NaN without data.
+    events : sequence of Event
+        The events so far, one at least.
+    times, durations, bad, motion : (n_blocks,) arrays
+        Middle of each block and its duration in s, whether it is bad, and the largest displacement in it in pixels.
+    hrf : str
+        As for :func:`usdenoise.sessions.design.design_of`; free responses are boxcars while there are few blocks.
+
+    Returns
+    -------
+    activation : dict
+        Type of event -> t of the response; empty while it cannot be estimated.
+    problem : str
+        Which responses depend on each other, in words, when the last of the events is over; empty if none do.
+    """
+    hrf = "boxcar" if hrf.startswith(FIR) else hrf
+    # Before the first pause of a right design, responses depend on each other in the blocks so far.
+    interval = float(np.median(np.diff(times))) if len(times) > 1 else float(durations[0])
+    last = max(event.onset + event.duration for event in events)
+    n_more = math.ceil(min(max(0.0, last - times[-1]) / max(interval, 1e-6), MOST_PLANNED))
+    planned = np.concatenate([times, times[-1] + interval * np.arange(1, n_more + 1)])
+    lengths = np.concatenate([durations, np.full(n_more, np.median(durations))])
+    problem = design_of(events, planned, lengths, np.zeros(len(planned), bool), hrf=hrf).dependence[0]
+    # A line stands for the drift, and the blocks settle while there are few.
+    design = design_of(events, times, durations, bad, {"motion": motion, "line": times}, hrf)
+    if problem or not design.responses:
+        return {}, problem
+    fitted = fit_series(images, design).statistics
+    activation = {name: fitted[name].astype(np.float32) for name in design.responses}
+    return {name: t for name, t in activation.items() if np.isfinite(t).any()}, ""
