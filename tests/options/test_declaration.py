@@ -15,9 +15,8 @@ from click.testing import CliRunner, Result
 import usdenoise
 import usdenoise.options
 from usdenoise.cli import main
-from usdenoise.cli.flags import GroupedCommand
+from usdenoise.cli.flags import GroupedCommand, config_option, flags_of, keys_of, requested
 from usdenoise.cli.main import COMMANDS
-from usdenoise.cli.shared_options import config_option, flags_of, keys_of, requested
 from usdenoise.errors import OptionError
 from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions, SessionOptions
 from usdenoise.options.declaration import NAMES, Group, Options, option

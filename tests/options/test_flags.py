@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import usdenoise
-from usdenoise.cli import main, shared_options
+from usdenoise.cli import flags, main
 from usdenoise.jobs.scan_process import as_flags
 from usdenoise.options.job_options import ReadOptions
 
@@ -38,5 +38,5 @@ def test_run_reads_the_same_options(kind: str, values: dict[str, Any]) -> None:
     run = main.get_command(main.make_context("usdenoise", ["run"], resilient_parsing=True), "run")
     assert run is not None
     parsed = run.make_context("run", [*words, "x.h5"]).params
-    found = shared_options.job_arguments(parsed)[kind]
+    found = flags.job_arguments(parsed)[kind]
     assert (ReadOptions(**found) if kind == "reading" else found) == options

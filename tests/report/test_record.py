@@ -11,7 +11,7 @@ from tests.cli.shared import write
 from tests.conftest import all_frames
 from tests.report.reports import Page
 from usdenoise import run
-from usdenoise.cli.job_view import summary_rows
+from usdenoise.cli.console import summary_rows
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.phantom import PhantomSettings

@@ -1,4 +1,4 @@
-"""The group of commands. Each command is imported when it is called, so that --help stays fast."""
+"""The group of commands. The module of a command is imported when it is called, so that --help stays fast."""
 
 import logging
 import os
@@ -17,15 +17,15 @@ from usdenoise.system.processes import INTERRUPTED, exit_code, terminable
 from usdenoise.system.text import printable
 
 COMMANDS = {
-    "run": "Filter one acquisition: remove clutter, map the blood.",
-    "session": "Filter many blocks into one time series.",
-    "batch": "Filter many acquisitions; the same command resumes.",
-    "compare": "Run several methods on one acquisition, side by side.",
-    "info": "Show the contents of a file, and how it would be read.",
-    "simulate": "Simulate a phantom with known truth.",
-    "reproduce": "Repeat the paper's experiments, and check its claims.",
+    "run": ("filter_commands", "Filter one acquisition: remove clutter, map the blood."),
+    "session": ("filter_commands", "Filter many blocks into one time series."),
+    "batch": ("filter_commands", "Filter many acquisitions; the same command resumes."),
+    "compare": ("other_commands", "Run several methods on one acquisition, side by side."),
+    "info": ("other_commands", "Show the contents of a file, and how it would be read."),
+    "simulate": ("other_commands", "Simulate a phantom with known truth."),
+    "reproduce": ("other_commands", "Repeat the paper's experiments, and check its claims."),
 }
-"""Commands with the texts of `usdenoise --help`, which must not import the commands."""
+"""Commands: the module with the function of this name, and the text of `usdenoise --help`, which must not import it."""
 
 NO_LOG = logging.NullHandler()
 """The console has the messages of the commands, and not the log of the library."""
@@ -34,7 +34,7 @@ FAILED, DIVERGED, BROKEN_PIPE = 1, 3, 141
 
 
 class LazyGroup(click.Group, GroupedCommand):
-    """A group whose commands are modules of the same name, and which turns failures into exit codes."""
+    """A group that imports a command when it is called, and turns failures into exit codes."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands in the order of the help."""
@@ -44,7 +44,7 @@ class LazyGroup(click.Group, GroupedCommand):
         """Import and return the command of a name, or None if there is none."""
         if name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"usdenoise.cli.{name}").command
+        command: click.Command = getattr(import_module(f"usdenoise.cli.{COMMANDS[name][0]}"), name)
         return command
 
     def resolve_command(
@@ -67,7 +67,7 @@ class LazyGroup(click.Group, GroupedCommand):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command, and turn a known failure into one sentence on stderr and an exit code."""

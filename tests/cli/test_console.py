@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from usdenoise.cli import console
-from usdenoise.cli.console import Console
-from usdenoise.cli.job_view import JobView
+from usdenoise.cli.console import Console, JobView
 from usdenoise.progress import LiveBlock
 
 

@@ -1,0 +1,286 @@
+"""The commands that filter: ``usdenoise run``, ``session`` and ``batch``, and the progress of a batch on stderr."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from usdenoise.cli import flags
+from usdenoise.cli.console import (
+    DETAIL,
+    NOTE,
+    WARNING,
+    Clock,
+    Console,
+    JobView,
+    print_json,
+    print_line,
+    show_summary,
+    two_columns,
+    typed_command,
+)
+from usdenoise.cli.main import FAILED
+from usdenoise.options import BatchOptions, DenoiseOptions, Display, JobOptions, Output, SessionOptions
+from usdenoise.options.job_options import NO_PRODUCTS
+
+if TYPE_CHECKING:
+    from usdenoise.jobs.batch import BatchReport
+    from usdenoise.jobs.batch_table import Scan
+    from usdenoise.report.pages import Row
+
+
+@click.command(
+    "run",
+    cls=flags.GroupedCommand,
+    examples=[
+        ("usdenoise run scan.h5", "Filter scan.h5 with automatic settings; the results go to scan-usdenoise"),
+        (
+            "usdenoise run scan.h5 -o out --low-cutoff 5 --products power,velocity",
+            "Remove five components as clutter, and map the velocity too",
+        ),
+        (
+            "usdenoise run scan.h5 -o more --rank 40 --estimator iterations=30",
+            "Estimate 40 components in up to 30 iterations",
+        ),
+    ],
+)
+@click.argument("acquisition", type=flags.PathType(readable=False))
+@flags.reading_flags
+@flags.config_option
+@flags.flags_of(
+    DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed", "threads", "device"
+)
+@flags.flags_of(JobOptions, "preset")
+@flags.estimator_option
+@flags.flags_of(JobOptions, "output", show_default="<stem>-usdenoise")
+@flags.flags_of(JobOptions, "overwrite")
+@flags.flags_of(Output)
+@flags.flags_of(JobOptions, "bids")
+@flags.flags_of(Display)
+@flags.flags_of(JobOptions, "memory", "dask")
+@flags.messages
+def run(acquisition: Path, output: Path | None, console: Console, **values: object) -> None:
+    """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
+
+    The file may be HDF5, MATLAB, UFF, zea, NumPy, Zarr or Iconeus IQ. The results are the filtered stack, the blood map and
+    the power Doppler image as pictures and as numbers, and a report, also as a page for the browser. No option is
+    required: the rank and the low cutoff are chosen from the data, and the report gives the reason.
+    """
+    arguments = flags.job_arguments(values)
+    from usdenoise.files.bids import is_recording_of_bids
+    from usdenoise.jobs import run_job
+    from usdenoise.system.resources import use_one_heap
+
+    use_one_heap()
+    bids = arguments.pop("bids", None)
+    if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
+        bids = "auto"
+    report = run_job.run(
+        acquisition,
+        output,
+        **arguments,
+        bids=None if bids == "none" else bids,
+        command=typed_command(),
+        watcher=JobView(console, arguments["options"].iterations),
+    )
+    show_summary(console, report)
+
+
+@click.command(
+    "session",
+    cls=flags.GroupedCommand,
+    examples=[
+        ("usdenoise session blocks -o out", "One time series from the files of a folder, each a block"),
+        ("usdenoise session long.h5 --window 300 -o out", "The same from a long file, 300 frames a block"),
+        (
+            "usdenoise session blocks -o out --live --until-idle 30",
+            "Show pictures while the files arrive, until none arrives for 30 s",
+        ),
+    ],
+)
+@click.argument("paths", nargs=-1, required=True, type=flags.PathType(), metavar="PATH...")
+@flags.reading_flags
+@flags.config_option
+@flags.flags_of(JobOptions, "patterns")
+@flags.flags_of(SessionOptions)
+@flags.flags_of(JobOptions, "regions")
+@flags.flags_of(DenoiseOptions, "low_cutoff", "bad_frames", "device")
+@flags.short_estimator_option
+@flags.flags_of(JobOptions, "output", required=True)
+@flags.flags_of(JobOptions, "overwrite")
+@flags.flags_of(Output, "nifti")
+@flags.flags_of(JobOptions, "bids", "dask")
+@flags.flags_of(Display, "dynamic_range", "figure_formats")
+@flags.messages
+def session(paths: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:
+    """Filter the blocks of a session, and make one time series of them.
+
+    PATHS are files of one block each, a folder of them, or, with --window, one long file. The same clutter
+    components are removed from all blocks, so it is steady. The results are the series of blood power and of power Doppler,
+    their means, a table of the blocks, pictures and a page. The same command resumes a stopped session.
+    """
+    arguments = flags.job_arguments(values)
+    session_options = SessionOptions(**flags.requested(SessionOptions, values))
+    named_regions = arguments.pop("regions")
+    regions = dict(named_regions)
+    if len(regions) < len(named_regions):
+        raise click.BadParameter("two regions have the same name", param_hint="--region")
+    from usdenoise.jobs.session_job import run_session
+    from usdenoise.system.resources import use_one_heap
+
+    use_one_heap()
+    if session_options.live:
+        console.say(f"page: {output / 'live.html'}")
+    report = run_session(
+        paths,
+        output,
+        regions=regions,
+        **arguments,
+        session_options=session_options,
+        command=typed_command(),
+        watcher=JobView(console, arguments["options"].iterations),
+    )
+    if "sequence" in report:
+        show_summary(console, report)
+        return
+    # The files of a live session were removed before its end.
+    for sentence in report["notes"]:
+        console.warn(sentence)
+    console.show(report, lambda: two_columns(("wrote", path) for path in report["output"].values()))
+
+
+_LONGEST_NAME = 22
+
+
+class BatchView:
+    """A watcher of a batch.
+
+    It prints a line for each finished scan, on a terminal only for those that failed: there a bar counts the scans,
+    and below it are those that run. With --json each row is also printed on stdout.
+
+    Parameters
+    ----------
+    console : Console
+        Console for the lines and bars.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._clock = Clock()
+        self._total = 0
+        self._counts: Counter[str] = Counter()
+
+    def planned(self, rows: "Mapping[Scan, Row]") -> None:
+        """Begin to count the scans."""
+        self._total = len(rows)
+        self._console.begin("scans", self._total)
+
+    def started(self, scan: "Scan") -> None:
+        """Show a scan that runs."""
+        self._console.say(f"start     {scan.name}", DETAIL)
+        self._console.begin("scan", None, scan.name)
+        # The last parts of a long name leave room for the bar on a line of 80 characters.
+        end = scan.name[-_LONGEST_NAME:]
+        shown = end if end == scan.name else "…" + (re.sub("^[^/_.-]*", "", end) or end)
+        self._console.advance(0, shown, scan.name)
+
+    def finished(self, row: "Row") -> None:
+        """Print the outcome of a scan, and the time that the remaining scans may take."""
+        self._console.end(row.scan)
+        self._counts[row.status] += 1
+        over = self._counts.total()
+        if self._console.as_json:
+            print_json({name: value for name, value in vars(row).items() if value not in (None, "")})
+        count = f"{over:>{len(str(self._total))}}/{self._total}"
+        level = WARNING if row.error else DETAIL if self._console.is_animated else NOTE
+        seconds = f"{row.seconds:.1f} s" if row.status == "done" else ""
+        outcome = row.error or ", ".join(filter(None, (seconds, row.remark)))
+        self._console.say(f"{row.status:<8}  {count}  {row.scan}  {outcome}".rstrip(), level)
+        # Skipped scans take no time.
+        skipped = self._counts["skipped"]
+        left = self._clock.left(over - skipped, self._total - skipped)
+        counts = ", ".join(f"{number} {status}" for status, number in self._counts.items())
+        self._console.advance(over, "; ".join(filter(None, (f"{count}: {counts}", left))))
+
+
+@click.command(
+    "batch",
+    cls=flags.GroupedCommand,
+    examples=[
+        ("usdenoise batch scans -o out --jobs 2", "Filter all scans below the folder scans, two at a time"),
+        ("usdenoise batch scans -o out --dry-run", "Show what a second call would skip or run, and why"),
+        (
+            "usdenoise batch scans -o out --pattern 'day1/*.h5' --low-cutoff 5",
+            "Filter only the scans of one subfolder, with a fixed cutoff",
+        ),
+    ],
+)
+@click.argument("paths", nargs=-1, required=True, type=flags.PathType(readable=False), metavar="PATH...")
+@flags.reading_flags
+@flags.config_option
+@flags.flags_of(JobOptions, "patterns")
+@flags.flags_of(BatchOptions, "jobs", "dry_run")
+@flags.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed")
+@flags.flags_of(JobOptions, "preset")
+@flags.short_estimator_option
+@flags.flags_of(JobOptions, "output", required=True)
+@flags.flags_of(JobOptions, "overwrite")
+@flags.flags_of(Output)
+@flags.flags_of(BatchOptions, "flat")
+@flags.flags_of(Display, "dynamic_range")
+@flags.flags_of(JobOptions, "memory", "dask")
+@flags.messages
+def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:
+    """Denoise many acquisitions: every file PATH, and every acquisition in a folder PATH.
+
+    Each one is filtered by a process of `usdenoise run`. DIR mirrors the tree of the scans. The same command again
+    resumes: it skips scans with complete results, unless their input, the options or the version changed. The
+    processors are divided among the scans that run at a time. The page index.html and the tables batch.csv and
+    batch.json are written to the top of DIR; the page can be opened while the batch runs. --json prints a line for
+    each scan, then a summary.
+    """
+    batch_options = BatchOptions(**flags.requested(BatchOptions, values))
+    if batch_options.flat and values["method"] == "svd" and values["products"] is None:
+        # Exact stacks in one folder are for localisation, where no map of the blood is judged.
+        values["products"] = NO_PRODUCTS
+    arguments = flags.job_arguments(values)
+    dask = arguments.pop("dask", None)
+    selection = {name: arguments.pop(name) for name in ("patterns", "overwrite")} | {"arguments": arguments}
+    from usdenoise.jobs.batch import plan_batch, run_batch
+
+    if batch_options.dry_run:
+        for row in plan_batch(paths, output, **selection).values():
+            action = "skip" if row.status == "skipped" else "run"
+            if console.as_json:
+                print_json({"scan": row.scan, "path": row.path, "folder": row.folder,
+                            "action": action, "reason": row.reason})  # fmt: skip
+            else:
+                print_line(f"{action:<4}  {row.scan}  ({row.reason})")
+        return
+    report = run_batch(
+        paths,
+        output,
+        **selection,
+        flat=batch_options.flat,
+        jobs=batch_options.jobs,
+        dask=dask,
+        command=typed_command(),
+        watcher=BatchView(console),
+    )
+    console.show({"summary": report.summary}, lambda: two_columns(_summary_rows(report)))
+    if not report.all_done:
+        click.get_current_context().exit(FAILED)
+
+
+def _summary_rows(report: "BatchReport") -> list[tuple[str, str]]:
+    from usdenoise.report.pages import Status
+
+    summary = report.summary
+    counts = [f"{summary[status.key]} {status}" for status in Status if summary[status.key]]
+    rows = [("scans", f"{summary['scans']}: {', '.join(counts)}"), ("time", f"{summary['seconds']:.1f} s")]
+    rows += [("failed", f"{row.scan}: {row.error}") for row in report.rows if row.error]
+    rows += [("check", f"{row.scan}: {row.doubts}") for row in report.rows if row.doubts]
+    return rows + [("wrote", name) for name in summary["output"].values()]
