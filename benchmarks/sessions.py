@@ -25,8 +25,7 @@ from benchmarks.shared import command_line
 from usdenoise import Acquisition, denoise
 from usdenoise.frames.alignment import shifted
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import block_motion, blood_rise, coupling
 from usdenoise.pipeline.measures import Clutter

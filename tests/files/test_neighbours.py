@@ -16,8 +16,7 @@ from usdenoise import load
 from usdenoise.errors import InputError
 from usdenoise.files import describe
 from usdenoise.jobs import run_job as job
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
+from usdenoise.options import DenoiseOptions, Output
 
 SPACING, ORIGIN = (0.4, 0.05, 0.1), (0.3, 2.0, -0.7)
 TURNED = np.array(

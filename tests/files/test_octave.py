@@ -19,8 +19,7 @@ from tests.files.test_matlab_results import ZXT, other_variables
 from tests.files.test_results import IQ, OPTIONS, VOLUMES
 from usdenoise import denoise, load
 from usdenoise.jobs import run_job as job
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
+from usdenoise.options import DenoiseOptions, Output
 
 pytestmark = [
     pytest.mark.slow,

@@ -17,8 +17,7 @@ from usdenoise.files import output_folder
 from usdenoise.files.input_files import files_of_report
 from usdenoise.files.output_folder import OutputFolder, remove_leftovers
 from usdenoise.jobs import run_job as job
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
+from usdenoise.options import DenoiseOptions, Output
 from usdenoise.system.processes import locked
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -18,8 +18,7 @@ from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.recordings import describe
 from usdenoise.files.results import ResultFile, write_result
 from usdenoise.jobs import run_job as job
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
+from usdenoise.options import DenoiseOptions, Output
 from usdenoise.stack.acquisition import Acquisition
 
 RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", seed=11)

@@ -27,8 +27,7 @@ from usdenoise.files.input_files import sha256
 from usdenoise.files.matlab_writing import write_v73
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.jobs import run_job as job
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
+from usdenoise.options import DenoiseOptions, Output
 from usdenoise.progress import Progress
 
 OPTIONS = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, seed=11)

@@ -24,8 +24,7 @@ from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.jobs import live_files, live_job, session_job
 from usdenoise.jobs.session_inputs import block_files
 from usdenoise.jobs.session_job import run_session
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output, SessionOptions
+from usdenoise.options import DenoiseOptions, Output, SessionOptions
 from usdenoise.progress import LiveBlock, Progress
 from usdenoise.sessions import live_state
 from usdenoise.sessions.regions import WHOLE_IMAGE

@@ -28,8 +28,7 @@ from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs import products, session_job, workers
 from usdenoise.jobs.session_inputs import SessionFiles
 from usdenoise.jobs.session_job import run_session
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output, SessionOptions
+from usdenoise.options import DenoiseOptions, Output, SessionOptions
 from usdenoise.sessions import measured_block
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 

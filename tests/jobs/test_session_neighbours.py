@@ -19,8 +19,7 @@ from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import session
 from usdenoise.jobs.session_job import run_session
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output, SessionOptions
+from usdenoise.options import DenoiseOptions, Output, SessionOptions
 
 SHAPE, N_BLOCKS = (20, 16), 4
 INTERVAL_S = 0.5

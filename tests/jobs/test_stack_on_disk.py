@@ -30,8 +30,7 @@ from usdenoise.files.layout import scratch_array
 from usdenoise.files.matlab_writing import write_v73
 from usdenoise.jobs import job
 from usdenoise.jobs.run_job import run
-from usdenoise.options import DenoiseOptions, JobOptions
-from usdenoise.options.job_options import Output
+from usdenoise.options import DenoiseOptions, JobOptions, Output
 from usdenoise.pipeline import inspection, recording
 
 pytestmark = pytest.mark.usefixtures("no_pictures")

@@ -20,8 +20,8 @@ from usdenoise.cli.main import COMMANDS
 from usdenoise.errors import OptionError
 from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions, SessionOptions
 from usdenoise.options.declaration import NAMES, Group, Options, option
-from usdenoise.options.job_options import SCALE_NAMES
-from usdenoise.options.keywords import DenoiseKeywords, LoadKeywords, SeriesKeywords, StackKeywords
+from usdenoise.options.denoise_options import SCALE_NAMES, DenoiseKeywords, LoadKeywords, StackKeywords
+from usdenoise.options.job_options import SeriesKeywords
 
 
 def test_the_typed_keyword_arguments_are_the_declared_options() -> None:

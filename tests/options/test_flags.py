@@ -7,7 +7,7 @@ import pytest
 import usdenoise
 from usdenoise.cli import flags, main
 from usdenoise.jobs.scan_process import as_flags
-from usdenoise.options.job_options import ReadOptions
+from usdenoise.options import ReadOptions
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from usdenoise.completion import starts as initialize
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.errors import InputError
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline import inspection
 from usdenoise.pipeline.denoise import denoise_frames

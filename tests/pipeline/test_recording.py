@@ -21,8 +21,7 @@ from tests.cli.shared import write
 from tests.conftest import all_frames
 from tests.sessions.scans import two_sided
 from tests.stacks import run_in_windows
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
+from usdenoise.options import DenoiseOptions, Output
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
 from usdenoise.pipeline.recording import cut_into_windows
 

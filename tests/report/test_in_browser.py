@@ -15,8 +15,7 @@ from tests.stacks import run_in_windows
 from usdenoise.jobs.batch import run_batch
 from usdenoise.jobs.run_job import run
 from usdenoise.jobs.simulate_job import simulate_to_file
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
+from usdenoise.options import DenoiseOptions, Output
 from usdenoise.phantom import PhantomSettings
 from usdenoise.report.charts import Chart
 from usdenoise.report.pages import Entry, Row, Status, batch_page

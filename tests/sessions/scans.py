@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise import Acquisition
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Recording
 from usdenoise.sessions.blocks import stack_session

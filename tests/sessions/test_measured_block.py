@@ -10,8 +10,7 @@ from usdenoise import Acquisition
 from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.errors import InputError
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.sessions.blocks import stack_session

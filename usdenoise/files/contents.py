@@ -11,7 +11,7 @@ from typing import TypedDict, Unpack
 from usdenoise.errors import InputError, NoStackError, UnreadableError, UsdenoiseError, is_out_of_memory
 from usdenoise.files.stored import StoredArray, everything, joined, paired, without_axes
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options.job_options import ReadOptions
+from usdenoise.options import ReadOptions
 from usdenoise.stack.arrays import is_power, offset_of
 from usdenoise.stack.geometry import StoredForm, shape_text
 from usdenoise.stack.metadata import interpret

@@ -31,7 +31,7 @@ from usdenoise.files.hdf5_arrays import (
 from usdenoise.files.hdf5_metadata import nearby
 from usdenoise.files.hdf5_toolboxes import TOOLBOXES
 from usdenoise.files.stored import StoredArray, reversed_axes
-from usdenoise.options.job_options import ReadOptions
+from usdenoise.options import ReadOptions
 from usdenoise.stack.geometry import form_of
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"

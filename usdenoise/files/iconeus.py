@@ -17,7 +17,7 @@ from usdenoise.files.contents import Contents, Found, Stack, describe_array
 from usdenoise.files.input_files import ICONEUS, ICONEUS_HEADER, header_path, is_iconeus
 from usdenoise.files.stored import Index, StoredArray
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options.job_options import ReadOptions
+from usdenoise.options import ReadOptions
 from usdenoise.stack.geometry import Coordinate
 
 DAMAGED = "cannot be read, as its header (.hraw) is damaged; copy both files again"

@@ -37,7 +37,7 @@ from usdenoise.files.stored import (
     without_axes,
 )
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options.job_options import ReadOptions
+from usdenoise.options import ReadOptions
 from usdenoise.stack.geometry import form_of, shape_text
 from usdenoise.stack.metadata import is_known
 

@@ -19,7 +19,7 @@ from usdenoise.files.contents import (
 )
 from usdenoise.files.stored import Dtype, StoredArray, loaded_when_read
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options.job_options import ReadOptions
+from usdenoise.options import ReadOptions
 
 DAMAGED = "is truncated or corrupt: it cannot be read as a NumPy file; copy or write it again"
 

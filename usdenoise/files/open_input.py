@@ -31,7 +31,8 @@ from usdenoise.files.layout import frame_slice, is_in_frame_order, read_frames, 
 from usdenoise.files.stored import Dtype, n_selected
 from usdenoise.frames.data_checks import guess_axes, time_is_last
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options.job_options import ReadOptions, reading_options
+from usdenoise.options import ReadOptions
+from usdenoise.options.denoise_options import reading_options
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry, as_frames, check_axes, check_order, shape_text

@@ -19,9 +19,9 @@ from usdenoise.files.layout import chunks_of_lines
 from usdenoise.files.open_input import Input, open_contents, open_input, pick
 from usdenoise.files.stored import Dtype
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import ReadOptions, reading_options
-from usdenoise.options.keywords import LoadKeywords, shows_options
+from usdenoise.options import DenoiseOptions, ReadOptions
+from usdenoise.options.denoise_options import LoadKeywords, reading_options
+from usdenoise.options.job_options import shows_options
 from usdenoise.pipeline.devices import HOST, cupy_on
 from usdenoise.pipeline.recording import ArrayFrames, Chunk, Here, Recording, chunk_edges
 from usdenoise.stack.acquisition import Acquisition

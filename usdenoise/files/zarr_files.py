@@ -17,7 +17,7 @@ from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_
 from usdenoise.files.input_files import is_zarr
 from usdenoise.files.stored import Index, StoredArray
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options.job_options import ReadOptions
+from usdenoise.options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
 from usdenoise.system.provenance import PROVENANCE
 

@@ -32,8 +32,7 @@ from usdenoise.jobs.batch_table import (
 from usdenoise.jobs.job import expected_bytes
 from usdenoise.jobs.scan_process import scan_words, scan_workers
 from usdenoise.jobs.workers import LOOK_S
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Display, Output
+from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.report.pages import WITH_RESULTS, Row, Status, values_of_report
 from usdenoise.system.processes import GRACE_S, locked, uninterrupted
 from usdenoise.system.provenance import requested, software, to_json

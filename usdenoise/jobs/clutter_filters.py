@@ -25,8 +25,8 @@ from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import row_squared_norms
-from usdenoise.options.denoise_options import DenoiseOptions, make_options
-from usdenoise.options.keywords import SharedKeywords
+from usdenoise.options import DenoiseOptions
+from usdenoise.options.denoise_options import SharedKeywords, make_options
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.inspection import find_signal_pixels

@@ -37,9 +37,9 @@ from usdenoise.jobs.clutter_filters import (
     Matrix,
     run_filter,
 )
-from usdenoise.options.denoise_options import DenoiseOptions, make_options
-from usdenoise.options.job_options import Display
-from usdenoise.options.keywords import SharedKeywords, shows_options
+from usdenoise.options import DenoiseOptions, Display
+from usdenoise.options.denoise_options import SharedKeywords, make_options
+from usdenoise.options.job_options import shows_options
 from usdenoise.report.montages import montage_png
 from usdenoise.report.pages import comparison_page
 from usdenoise.report.panels import shortened, suitable_range_db

@@ -18,8 +18,7 @@ from usdenoise.files.input_files import files_of_report, size_on_disk
 from usdenoise.files.open_input import Input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import describe
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Display, Output, SessionOptions
+from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table

@@ -29,8 +29,7 @@ from usdenoise.jobs.products import (
     stack_files,
 )
 from usdenoise.jobs.workers import dask_executor
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Display, Output
+from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.pipeline.denoise import denoise_frames
 from usdenoise.pipeline.recording import array_recording
 from usdenoise.progress import Progress

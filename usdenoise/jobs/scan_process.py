@@ -13,8 +13,8 @@ from typing import Any
 
 from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.workers import dask_client
+from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import Options
-from usdenoise.options.job_options import ReadOptions
 from usdenoise.system.processes import GRACE_S
 
 

@@ -26,15 +26,13 @@ from usdenoise.jobs.session_inputs import (
     with_own_window,
 )
 from usdenoise.jobs.session_job import filter_files, filter_series
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SCALE_NAMES, Display, Output, SessionOptions
-from usdenoise.options.keywords import (
+from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
+from usdenoise.options.denoise_options import SCALE_NAMES, DenoiseKeywords, StackKeywords
+from usdenoise.options.job_options import (
     BlockKeywords,
-    DenoiseKeywords,
     LiveKeywords,
     SeriesKeywords,
     SessionKeywords,
-    StackKeywords,
     parted,
     shows_options,
 )

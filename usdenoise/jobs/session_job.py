@@ -37,8 +37,7 @@ from usdenoise.jobs.session_inputs import (
     with_own_window,
 )
 from usdenoise.jobs.workers import dask_executor
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Display, Output, SessionOptions
+from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
 from usdenoise.progress import Progress

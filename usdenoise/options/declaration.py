@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, Field, dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, SupportsIndex, get_args
+from typing import Any, ClassVar, SupportsIndex, TypeVar, get_args
 
 from usdenoise.errors import OptionError, in_python
 
@@ -215,8 +215,8 @@ def _frame_numbers_of_text(text: str) -> list[int]:
     return frame_numbers
 
 
-def _frame_numbers(value: Any) -> tuple[int, ...]:
-    frame_numbers = set(map(_whole, [value] if isinstance(value, numbers.Real) else value))
+def _frame_numbers(value: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
+    frame_numbers = set(map(_whole, value if isinstance(value, Iterable) else [value]))
     if not frame_numbers or min(frame_numbers) < 0:
         raise ValueError
     return tuple(sorted(frame_numbers))
@@ -419,7 +419,10 @@ class Option:
         return accepted
 
 
-def option(default: Any, help: str, **settings: Any) -> Any:
+Value = TypeVar("Value")
+
+
+def option(default: Value, help: str, **settings: object) -> Value:
     """Declare a field as an option.
 
     Parameters

@@ -1,15 +1,121 @@
-"""The options of the denoiser, and the presets."""
+"""The options of reading a stack and of the denoiser, the same as keyword arguments of Python, and the presets.
 
-from collections.abc import Mapping
+A function takes ``**keywords: Unpack[SomeKeywords]``; type checkers and editors know them from the class, and
+:func:`usdenoise.options.job_options.shows_options` puts the same names and the declared defaults into the signature.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypedDict
 
 from usdenoise.errors import OptionError, check_names
-from usdenoise.options.declaration import DEVICE, FRAME_NUMBERS, Group, Options, option
+from usdenoise.options.declaration import (
+    DEVICE,
+    FRAME_NUMBERS,
+    FRAMES,
+    NUMBER,
+    SCALES,
+    Group,
+    Options,
+    option,
+    positive_numbers,
+)
 
 _key = partial(option, group=Group.ESTIMATOR_KEYS)
+
+
+SCALE_NAMES = {
+    "frame_rate": "frame_rate_hz",
+    "spacing": "spacing_mm",
+    "center_frequency": "center_frequency_hz",
+}
+"""Names of the scales in calls of the library, which have no units -> fields."""
+
+
+@dataclass(frozen=True)
+class ReadOptions(Options, group=Group.INPUT):
+    """What to read from a file, and metadata that override the metadata of the file, which None keeps.
+
+    Raises
+    ------
+    OptionError
+        If a value is of another kind.
+    """
+
+    dataset: str | None = option(
+        None, "Name of the stack in the file. Needed when the file holds several.", metavar="NAME"
+    )
+    axes: str | None = option(
+        None,
+        "Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed if info shows a "
+        "wrong order.",
+        metavar="ORDER",
+    )
+    """z is depth, x lateral, y elevation, t frames, in the file's own order, which for .mat files is MATLAB's."""
+    frames: slice | None = option(
+        None, "Read frames A to B-1, every S-th one, counted from 0. Read fewer to save memory.", kind=FRAMES
+    )
+    frame_rate_hz: float | None = option(
+        None,
+        "Frames per second. Use it if the file has no frame rate, or a wrong one.",
+        metavar="HZ",
+        bounds=SCALES,
+    )
+    """After compounding."""
+    spacing_mm: tuple[float, ...] | None = option(
+        None,
+        "Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file "
+        "has no pixel pitch, or a wrong one.",
+        kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4), SCALES),
+    )
+
+    center_frequency_hz: float | None = option(
+        None,
+        "Centre frequency of the received signal, for velocities in mm/s. Use it if the file has none, or a wrong one.",
+        metavar="HZ",
+        bounds=SCALES,
+    )
+
+    @property
+    def n_axes(self) -> int | None:
+        """Number of axes that the user named; None for none."""
+        return None if self.axes is None else len(self.axes)
+
+
+def reading_options(options: Mapping[str, Any]) -> ReadOptions:
+    """Return named options as :class:`ReadOptions`; `frame_rate`, `spacing` and `center_frequency` have their units too.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown, or a value is of another kind.
+    """
+    check_names(options, [*ReadOptions.declared, *SCALE_NAMES])
+    given = {SCALE_NAMES.get(name, name): value for name, value in options.items() if value is not None}
+    return ReadOptions(**given)
+
+
+class StackKeywords(TypedDict, total=False):
+    """Axes and scales of a stack; None is not known, or as the file has them."""
+
+    axes: str | None
+    frame_rate: float | None
+    spacing: float | Sequence[float] | None
+    center_frequency: float | None
+
+
+class ScaleKeywords(TypedDict, total=False):
+    """The scales with their units; None keeps the metadata of the file."""
+
+    frame_rate_hz: float | None
+    spacing_mm: float | Sequence[float] | None
+    center_frequency_hz: float | None
+
+
+class LoadKeywords(StackKeywords, ScaleKeywords, total=False):
+    """The options of :func:`usdenoise.load` that it shares with other functions."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +294,39 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
                 option="low_cutoff",
                 remedy=f"raise {{{name}}} or lower {{low_cutoff}}",
             )
+
+
+class SharedKeywords(TypedDict, total=False):
+    """The options of the denoiser that all filters of a comparison share; None is the default."""
+
+    rank: int | str | None
+    sampling: float | None
+    low_cutoff: int | str | None
+    high_cutoff: int | str | None
+    seed: int | None
+    precision: str | None
+    threads: int | None
+
+
+class DenoiseKeywords(SharedKeywords, total=False):
+    """The fields of :class:`usdenoise.DenoiseOptions`; None is the default."""
+
+    method: str | None
+    iterations: int | None
+    decay: float | None
+    damping: float | None
+    step: float | None
+    alpha: float | None
+    ridge: float | str | None
+    init: str | None
+    patience: int | None
+    refit: str | None
+    bad_frames: str | Sequence[int] | None
+    device: str | None
+
+
+class FilterKeywords(StackKeywords, DenoiseKeywords, total=False):
+    """The options of :func:`usdenoise.denoise`."""
 
 
 PAPER = MappingProxyType(

@@ -1,101 +1,35 @@
-"""Options other than the denoiser's: reading, output, pictures, sessions, and options of single commands."""
+"""Options other than the denoiser's: output, pictures, sessions and single commands, and the signatures of Python."""
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, TypeVar, get_args
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import (
     BYTES,
     FILM,
-    FRAMES,
     LEVELS,
     NAMED_REGION,
     NAMES,
     NUMBER,
     PATH,
-    SCALES,
     WHOLE,
     Group,
     Options,
     option,
-    positive_numbers,
     tagged_number,
 )
-from usdenoise.options.denoise_options import PRESETS
-
-SCALE_NAMES = {
-    "frame_rate": "frame_rate_hz",
-    "spacing": "spacing_mm",
-    "center_frequency": "center_frequency_hz",
-}
-"""Names of the scales in calls of the library, which have no units -> fields."""
-
-
-@dataclass(frozen=True)
-class ReadOptions(Options, group=Group.INPUT):
-    """What to read from a file, and metadata that override the metadata of the file, which None keeps.
-
-    Raises
-    ------
-    OptionError
-        If a value is of another kind.
-    """
-
-    dataset: str | None = option(
-        None, "Name of the stack in the file. Needed when the file holds several.", metavar="NAME"
-    )
-    axes: str | None = option(
-        None,
-        "Order of the axes in the file, in letters z x y t: tzx has the frames first. Needed if info shows a "
-        "wrong order.",
-        metavar="ORDER",
-    )
-    """z is depth, x lateral, y elevation, t frames, in the file's own order, which for .mat files is MATLAB's."""
-    frames: slice | None = option(
-        None, "Read frames A to B-1, every S-th one, counted from 0. Read fewer to save memory.", kind=FRAMES
-    )
-    frame_rate_hz: float | None = option(
-        None,
-        "Frames per second. Use it if the file has no frame rate, or a wrong one.",
-        metavar="HZ",
-        bounds=SCALES,
-    )
-    """After compounding."""
-    spacing_mm: tuple[float, ...] | None = option(
-        None,
-        "Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file "
-        "has no pixel pitch, or a wrong one.",
-        kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4), SCALES),
-    )
-
-    center_frequency_hz: float | None = option(
-        None,
-        "Centre frequency of the received signal, for velocities in mm/s. Use it if the file has none, or a wrong one.",
-        metavar="HZ",
-        bounds=SCALES,
-    )
-
-    @property
-    def n_axes(self) -> int | None:
-        """Number of axes that the user named; None for none."""
-        return None if self.axes is None else len(self.axes)
-
-
-def reading_options(options: Mapping[str, Any]) -> ReadOptions:
-    """Return named options as :class:`ReadOptions`; `frame_rate`, `spacing` and `center_frequency` have their units too.
-
-    Raises
-    ------
-    OptionError
-        If a name is unknown, or a value is of another kind.
-    """
-    check_names(options, [*ReadOptions.declared, *SCALE_NAMES])
-    given = {SCALE_NAMES.get(name, name): value for name, value in options.items() if value is not None}
-    return ReadOptions(**given)
-
+from usdenoise.options.denoise_options import (
+    PRESETS,
+    SCALE_NAMES,
+    DenoiseKeywords,
+    DenoiseOptions,
+    ReadOptions,
+    StackKeywords,
+)
 
 PRODUCT_NAMES = ("power", "blood", "directional", "signed", "velocity", "none")
 
@@ -340,6 +274,77 @@ class SessionOptions(Options, group=Group.SESSION):
                 option="stride",
                 remedy="lower {stride}, so that no frame is missed",
             )
+
+
+class BlockKeywords(TypedDict, total=False):
+    """The fields of :class:`usdenoise.options.SessionOptions` that a session without files has; None is the default."""
+
+    block_interval_s: float | None
+    registration: bool | None
+    gain_correction: bool | None
+    hrf: str | None
+
+
+class SeriesKeywords(BlockKeywords, total=False):
+    """The fields of :class:`usdenoise.options.SessionOptions` of a session from files or in memory."""
+
+    skip_bad_files: bool | None
+    confounds: str | None
+    threshold: str | None
+    smoothing_mm: float | None
+    until_idle_s: float | None
+
+
+class LiveKeywords(StackKeywords, BlockKeywords, DenoiseKeywords, total=False):
+    """The options of :class:`usdenoise.Session`."""
+
+
+class SessionKeywords(StackKeywords, SeriesKeywords, DenoiseKeywords, total=False):
+    """The options of :func:`usdenoise.session`."""
+
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+_DEFAULTS: Mapping[str, object] = dict.fromkeys(SCALE_NAMES) | {
+    name: declared.default
+    for options in (ReadOptions, SessionOptions, DenoiseOptions)
+    for name, declared in options.declared.items()
+}
+
+
+def shows_options(function: Function) -> Function:
+    """Give a function that takes options as keyword arguments a signature with their names and defaults."""
+    signature, shown = inspect.signature(function), list[inspect.Parameter]()
+    for each in signature.parameters.values():
+        if each.kind is not inspect.Parameter.VAR_KEYWORD:
+            shown.append(each)
+            continue
+        (keywords,) = get_args(each.annotation)
+        shown += [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=keyword_type
+            )
+            for name, keyword_type in keywords.__annotations__.items()
+        ]
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function
+
+
+def parted(keywords: Mapping[str, object], *parts: type) -> list[dict[str, Any]]:
+    """Return keyword arguments by the classes that have their names.
+
+    Raises
+    ------
+    OptionError
+        If no class has one of the names.
+
+    Examples
+    --------
+    >>> parted({"axes": "tzx", "rank": 4}, StackKeywords, DenoiseKeywords)
+    [{'axes': 'tzx'}, {'rank': 4}]
+    """
+    check_names(keywords, [name for part in parts for name in part.__annotations__])
+    return [{name: keywords[name] for name in part.__annotations__ if name in keywords} for part in parts]
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.low_rank import interpolated
-from usdenoise.options.denoise_options import DenoiseOptions, make_options
-from usdenoise.options.keywords import DenoiseKeywords, FilterKeywords, StackKeywords, parted, shows_options
+from usdenoise.options import DenoiseOptions
+from usdenoise.options.denoise_options import DenoiseKeywords, FilterKeywords, StackKeywords, make_options
+from usdenoise.options.job_options import parted, shows_options
 from usdenoise.pipeline.dask_executor import (
     DaskExecutor,
     LazyExecutor,

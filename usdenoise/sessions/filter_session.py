@@ -10,8 +10,7 @@ from typing import Protocol
 from usdenoise.errors import InputError
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.devices import HOST, device_memory, most_blocks, windows_on_device
 from usdenoise.pipeline.recording import Recording
 from usdenoise.progress import Progress

@@ -13,8 +13,7 @@ from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.linalg.array_library import Numbers, to_host
 from usdenoise.linalg.executor import Executor
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.filter_chunk import filter_chunk
 from usdenoise.pipeline.inspection import inspect_block

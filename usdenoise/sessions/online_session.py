@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SessionOptions
-from usdenoise.options.keywords import StackKeywords
+from usdenoise.options import DenoiseOptions, SessionOptions
+from usdenoise.options.denoise_options import StackKeywords
 from usdenoise.pipeline.devices import device_memory, most_blocks
 from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames

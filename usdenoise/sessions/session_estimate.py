@@ -12,8 +12,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Reference
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import interpolated
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate, estimate_clutter
 from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.fit_result import FitResult, fit_result

@@ -12,8 +12,7 @@ from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.errors import InputError
 from usdenoise.linalg.array_library import to_host
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.denoise import map_scan
 from usdenoise.pipeline.estimate_clutter import checked_noise
 from usdenoise.pipeline.fit_result import FitResult

@@ -11,7 +11,8 @@ from array_api_compat import is_dask_array
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.array_library import Numbers, on_host, to_host
-from usdenoise.options.job_options import SCALE_NAMES, ReadOptions
+from usdenoise.options import ReadOptions
+from usdenoise.options.denoise_options import SCALE_NAMES
 from usdenoise.stack.acquisition import Acquisition, without_mask
 from usdenoise.stack.arrays import is_power, offset_of
 from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes

@@ -22,8 +22,7 @@ from usdenoise.cli import main
 from usdenoise.cli.flags import FLAGS
 from usdenoise.errors import UsdenoiseError
 from usdenoise.jobs import scan_process
-from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.options.job_options import Output
+from usdenoise.options import DenoiseOptions, Output
 
 ROOT = Path(__file__).parents[3]
 QUICK = ("--rank", "3", "--estimator", "iterations=2", "--low-cutoff", "1", "--products", "power")
