@@ -11,12 +11,9 @@ import pytest
 from click.testing import Result
 
 from tests.cli.shared import cli
-from usdenoise.experiments import run_experiments as reproduce
-from usdenoise.experiments import setup as setups
-from usdenoise.experiments import ultrasound
+from usdenoise import experiments as reproduce
+from usdenoise.experiments import EXPERIMENTS, Setup, ultrasound
 from usdenoise.experiments.record import ExperimentResult
-from usdenoise.experiments.run_experiments import EXPERIMENTS
-from usdenoise.experiments.setup import Setup
 
 NAMES = [
     "sensing-lambda", "sensing-precgd", "sensing-small-start", "sensing-well-conditioned", "high-noise",
@@ -98,7 +95,7 @@ def test_json_is_one_object_and_overwriting_gives_the_same(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setups, "QUICK_SHAPE", (32, 24, 120))
+    monkeypatch.setattr(ultrasound, "QUICK_SHAPE", (32, 24, 120))
     table = {**EXPERIMENTS, "ultrasound-grid": replace(ultrasound.GRID, samplings=(0.5, 0.2))}
     monkeypatch.setattr(reproduce, "EXPERIMENTS", table)
     result = cli("reproduce", "ultrasound-grid", "ultrasound", "--quick", "-o", tmp_path)

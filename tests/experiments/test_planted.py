@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 
-from usdenoise.experiments.planted import LARGEST_ERROR, Descent, PlantedSetting, descend, draw_sensing, panel
+from usdenoise.experiments import Setup
+from usdenoise.experiments.planted import LARGEST_ERROR, Descent, descend, draw_sensing
 from usdenoise.experiments.planted_experiments import (
     HIGH_NOISE,
     ONE_BIT,
     PHASE,
+    PlantedSetting,
     eta_decay,
     gradient_descent,
+    panel,
 )
-from usdenoise.experiments.setup import Setup
 
 
 def setting(*variants, step=0.1, iterations=50, sigma=0.0, **more):

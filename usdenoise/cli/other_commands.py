@@ -270,7 +270,7 @@ def compare(
 
 
 def _experiments(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    from usdenoise.experiments.run_experiments import EXPERIMENTS
+    from usdenoise.experiments import EXPERIMENTS
 
     return [name for name in (*EXPERIMENTS, "all") if name.startswith(incomplete)]
 
@@ -303,27 +303,25 @@ def reproduce(
     Without a name, the command lists the experiments. Each experiment writes a picture, its curves, and a record with
     its claims.
     """
-    from usdenoise.experiments import run_experiments
-    from usdenoise.experiments.setup import Setup
+    from usdenoise import experiments
 
-    experiments = run_experiments.EXPERIMENTS
     if not names:
-        titles = {name: experiment.title for name, experiment in experiments.items()}
+        titles = {name: experiment.title for name, experiment in experiments.EXPERIMENTS.items()}
         if console.as_json:
             print_json({"experiments": titles})
         else:
             print_lines(two_columns(titles.items()))
         return
-    unknown = [name for name in names if name not in experiments and name != "all"]
+    unknown = [name for name in names if name not in experiments.EXPERIMENTS and name != "all"]
     if unknown:
         raise click.UsageError(
-            f"unknown experiment '{unknown[0]}'; give all, or names of {', '.join(experiments)}"
+            f"unknown experiment '{unknown[0]}'; give all, or names of {', '.join(experiments.EXPERIMENTS)}"
         )
-    chosen = list(experiments) if "all" in names else list(dict.fromkeys(names))
-    summary = run_experiments.reproduce(
+    chosen = list(experiments.EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
+    summary = experiments.reproduce(
         chosen,
         output,
-        Setup(n_seeds, quick, threads, JobView(console)),
+        experiments.Setup(n_seeds, quick, threads, JobView(console)),
         overwrite=overwrite,
         command=typed_command(),
     )

@@ -1,4 +1,4 @@
-"""Random 10 x 10 problems with a planted matrix M*, and an experiment on them: what it declares, and its runs.
+"""Random 10 x 10 problems with a planted matrix M*, runs of a method on them, and the error that noise leaves.
 
 The inner product is <A, B> = Re tr(A^H B), as in :mod:`usdenoise.completion.problem`. A loss L(M) has the gradient
 G with respect to the matrix M.
@@ -6,8 +6,8 @@ G with respect to the matrix M.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,10 +17,7 @@ from usdenoise.completion.descent_methods import METHODS, StoppingRule, StopReas
 from usdenoise.completion.problem import Evaluation, Factors
 from usdenoise.completion.solve import solve
 from usdenoise.completion.starts import gaussian
-from usdenoise.experiments.record import Claim, Curve, CurvePanel, ExperimentResult
-from usdenoise.experiments.setup import Setup
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import orthonormal
 
 SIZE = 10
@@ -282,8 +279,6 @@ def _padded(rng: np.random.Generator, factor: Numbers, rank: int) -> tuple[Numbe
 LARGEST_ERROR = 1e9
 """Largest error that is drawn: a larger one, and the error of a run that diverged, counts as 1e9."""
 
-SECONDS_POINTS = 201
-
 OFFSET = 1e-2
 """Distance of the fit's start from the planted factor, relative to its norm, times the square root of the noise."""
 
@@ -315,113 +310,6 @@ class Variant:
     damping: float | None = None
     decay: float = 1.0
     from_small: bool = False
-
-
-@dataclass(frozen=True)
-class PlantedSetting:
-    """One setting of an experiment: its problems, the methods that are compared on them, and its claims.
-
-    Attributes
-    ----------
-    name : str
-        Name of the setting, for example "noiseless".
-    draw : callable
-        Function that draws a problem from a generator, such as :func:`usdenoise.experiments.planted.draw_sensing`.
-    problem : mapping
-        Its other arguments, among them `sigma`. With noise there is a noise floor.
-    variants : sequence of Variant
-        Methods with their parameters, one curve each.
-    step : float
-        Step length that multiplies the preconditioned gradient.
-    iterations : int
-        Number of iterations of each run.
-    claims : sequence of Claim
-        Claims on the curves.
-    seconds : float or None
-        Length of the time axis in seconds, for errors against wall time; None, the default, for errors against
-        iterations.
-    """
-
-    name: str
-    draw: Callable[..., Instance]
-    problem: Mapping[str, object]
-    variants: Sequence[Variant]
-    step: float
-    iterations: int
-    claims: Sequence[Claim] = ()
-    seconds: float | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the setting as it is written to the record."""
-        methods = {variant.label: asdict(variant) for variant in self.variants}
-        return {**self.problem, "step": self.step, "iterations": self.iterations, "methods": methods}
-
-
-@dataclass(frozen=True)
-class PlantedExperiment:
-    """An experiment that finds a planted matrix M* by several methods.
-
-    Attributes
-    ----------
-    title : str
-        Title of the figure.
-    settings : sequence of PlantedSetting
-        Problems with their methods and claims.
-    """
-
-    title: str
-    settings: Sequence[PlantedSetting]
-
-    def run(self, setup: Setup) -> ExperimentResult:
-        """Run every method in every setting, and check the claims."""
-        panels = [panel(setting, setup.seeds) for setting in self.settings]
-        return ExperimentResult(
-            title=self.title,
-            parameters={
-                "size": SIZE,
-                "seeds": list(setup.seeds),
-                "settings": {setting.name: setting.as_dict() for setting in self.settings},
-            },
-            panels=tuple(panels),
-            claims=tuple(
-                claim.check(setting.name, [panel])
-                for setting, panel in zip(self.settings, panels, strict=True)
-                for claim in setting.claims
-            ),
-        )
-
-
-def panel(setting: PlantedSetting, seeds: Sequence[int]) -> CurvePanel:
-    """Run the methods of a setting on the same random problems.
-
-    Parameters
-    ----------
-    setting : PlantedSetting
-        Problems and methods.
-    seeds : sequence of int
-        Seeds of the generators, one problem each.
-    """
-    # On such small matrices a second thread of BLAS only costs time.
-    with ThreadExecutor(1):
-        instances = [setting.draw(np.random.default_rng(seed), **setting.problem) for seed in seeds]
-        return CurvePanel(
-            setting=setting.name,
-            curves=tuple(_curve(setting, variant, instances) for variant in setting.variants),
-            noise_floor=noise_floor(instances) if setting.problem["sigma"] else None,
-            unit="iterations" if setting.seconds is None else "seconds",
-        )
-
-
-def _curve(setting: PlantedSetting, variant: Variant, instances: Sequence[Instance]) -> Curve:
-    descents = [descend(one, variant, setting.step, setting.iterations) for one in instances]
-    if setting.seconds is None:
-        x = np.arange(setting.iterations + 1, dtype=np.float64)
-        # A run that diverged ends early: its last error is drawn to the end.
-        errors = [np.pad(one.errors, (0, len(x) - len(one.errors)), mode="edge") for one in descents]
-    else:
-        x = np.linspace(0, setting.seconds, SECONDS_POINTS)
-        errors = [one.at(x) for one in descents]
-    return Curve(variant.label, x, np.array(errors))
 
 
 @dataclass(frozen=True)

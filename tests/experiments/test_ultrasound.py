@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from usdenoise.blood.doppler import power_doppler
-from usdenoise.experiments.setup import Setup
+from usdenoise.experiments.ultrasound import Setup
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 
