@@ -15,8 +15,7 @@ from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import NoiseField
-from usdenoise.phantom.scatterers import SIGMA_SLICE, SIGMA_X, SIGMA_Z
-from usdenoise.phantom.vessels import PULSATILITY
+from usdenoise.phantom.scatterers import PULSATILITY, SIGMA_SLICE, SIGMA_X, SIGMA_Z
 
 SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
 PLAIN = PhantomSettings((40, 32, 40), frame_rate_hz=250.0, seed=6)

@@ -29,8 +29,8 @@ from usdenoise.experiments.record import (
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.tall_matrices import orthonormal, row_parts
+from usdenoise.options import PhantomSettings
 from usdenoise.options.denoise_options import make_options
-from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.progress import Progress
 from usdenoise.stack.acquisition import Acquisition
@@ -90,6 +90,9 @@ def draw_filtered_stack(shape: tuple[int, int, int], components: int, executor: 
     executor : Executor
         Maps over the row blocks.
     """
+    # With its compiled kernels, which a list of the experiments does not need
+    from usdenoise.phantom import Phantom
+
     n_z, n_x, n_frames = shape
     n_pixels = n_z * n_x
     anatomy = PhantomSettings(shape=shape)

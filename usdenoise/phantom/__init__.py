@@ -35,7 +35,7 @@ therefore be made in blocks of any size, in any order and on any thread, and are
 From outside, Phantom, PhantomSettings and Terms are imported from here.
 """
 
-from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.options import PhantomSettings
 from usdenoise.phantom.phantom import Phantom, Terms
 
 __all__ = ["Phantom", "PhantomSettings", "Terms"]

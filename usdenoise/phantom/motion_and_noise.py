@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.options import PhantomSettings
 
 
 class Stream(IntEnum):
@@ -138,7 +138,9 @@ class TissueMotion:
         """
         field = np.zeros((NODES, NODES, 3))
         delayed = seconds - PULSE_DELAY_S * self._depth
-        field += ((1.0 - CARDIAC_LOSS * self._depth) * _pulse(delayed, self._phases))[..., None] * CARDIAC
+        harmonics = np.arange(1, len(HARMONICS) + 1)
+        pulse = np.sin(2 * np.pi * HEART_RATE_HZ * delayed[..., None] * harmonics + self._phases) @ HARMONICS
+        field += ((1.0 - CARDIAC_LOSS * self._depth) * pulse)[..., None] * CARDIAC
         breath = np.sin(2 * np.pi * BREATHING_RATE_HZ * seconds + self._breathing_phase)
         field += ((1.0 - BREATHING_LOSS * self._depth) * breath)[..., None] * BREATHING
         field += session_drift(seconds) if self._returns else DRIFT_A_SECOND * seconds
@@ -155,12 +157,6 @@ def session_drift(seconds: float) -> NDArray[np.float64]:
     cycle = 2 * np.pi / SESSION_DRIFT_PERIOD_S
     drift: NDArray[np.float64] = DRIFT_A_SECOND * np.sin(cycle * seconds) / cycle
     return drift
-
-
-def _pulse(seconds: Numbers, phases: Numbers) -> Numbers:
-    angles = 2 * np.pi * HEART_RATE_HZ * seconds[..., None] * np.arange(1, len(HARMONICS) + 1) + phases
-    pulse: Numbers = np.sin(angles) @ HARMONICS
-    return pulse
 
 
 def flow_time(seconds: float, pulsatility: float, phase: float) -> float:
@@ -219,8 +215,11 @@ def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
         size += settings.jump_pixels * (2 * number >= settings.n_frames)
     if settings.locked_motion is not None:
         pixels, duration = settings.locked_motion
-        since = _since_onset(settings, number)
-        size += pixels * math.sin(math.pi * since / duration) ** 2 if 0 <= since <= duration else 0.0
+        block = number // settings.frames_a_block
+        onset = block - (block - BLOCKS_AT_REST) % (2 * BLOCKS_AT_REST)
+        since = settings.seconds(number) - settings.seconds(onset * settings.frames_a_block)
+        if onset >= 0 and 0 <= since <= duration:
+            size += pixels * math.sin(math.pi * since / duration) ** 2
     if settings.breathing is not None:
         pixels, hertz = settings.breathing
         size += pixels * math.sin(2 * math.pi * hertz * settings.seconds(number))
@@ -229,15 +228,6 @@ def image_motion(settings: PhantomSettings, number: int) -> NDArray[np.float64]:
         rng = np.random.default_rng([settings.seed, Stream.JITTER, number // settings.frames_a_block])
         moved[:2] += settings.jitter_pixels * rng.standard_normal(2)
     return moved
-
-
-def _since_onset(settings: PhantomSettings, number: int) -> float:
-    """Return the time in s from the last onset of the activation to a frame; -1 before the first one."""
-    block = number // settings.frames_a_block
-    onset = block - (block - BLOCKS_AT_REST) % (2 * BLOCKS_AT_REST)
-    if onset < 0:
-        return -1.0
-    return settings.seconds(number) - settings.seconds(onset * settings.frames_a_block)
 
 
 def block_motion(settings: PhantomSettings, block: int) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
-from usdenoise.options.phantom_settings import PhantomSettings
+from usdenoise.options import PhantomSettings
 from usdenoise.phantom.motion_and_noise import (
     DisplacementField,
     NoiseField,
@@ -23,12 +23,16 @@ from usdenoise.phantom.motion_and_noise import (
     interference,
     interference_frames,
 )
-from usdenoise.phantom.vessels import (
+from usdenoise.phantom.scatterers import (
+    SIGMA_SLICE,
+    SIGMA_X,
     THIN_DENSITY,
+    blood_frame,
     draw_capillaries,
     draw_thin_vessels,
     draw_vessels,
     fill,
+    tissue_frame,
     vessel_truth,
 )
 
@@ -97,8 +101,6 @@ class Phantom:
     """
 
     def __init__(self, settings: PhantomSettings, executor: Executor) -> None:
-        from usdenoise.phantom.scatterers import SIGMA_SLICE, SIGMA_X
-
         self.settings = settings
         self._executor = executor
         rng = np.random.default_rng([settings.seed, Stream.ANATOMY])
@@ -172,7 +174,14 @@ class Phantom:
         for index in np.flatnonzero(np.isin(numbers, self.bad_frames)):
             noise[index] += interference(self.settings, int(numbers[index])) * self._interference_level
         if self.settings.real:
-            real = [self._modulated(term) for term in (tissue, blood, noise)]
+            # Two-way, the carrier has two cycles a wavelength, which pixels a wavelength apart sample as a constant. A
+            # real phantom has a carrier of a quarter of a cycle a pixel, as in a scanner that samples its RF below
+            # the carrier. The first eighth of a cycle gives I and Q equal weights in every pixel, and the factor
+            # sqrt(2) keeps the mean power.
+            depth = np.arange(self.settings.shape[0]).reshape((-1,) + (1,) * (tissue.ndim - 2))
+            carrier = np.exp(2j * np.pi * (0.125 + 0.25 * depth)).astype(np.complex64)
+            factor = np.sqrt(2).astype(np.float32)
+            real = [factor * (term * carrier).real for term in (tissue, blood, noise)]
             return Terms(real[0] + real[1] + real[2], *real)
         return Terms(tissue + blood + noise, tissue, blood, noise)
 
@@ -204,16 +213,12 @@ class Phantom:
         return np.float32(level / _rms_of(frames[:, self.capillary_mask]))
 
     def _tissue(self, numbers: NDArray[np.int64]) -> Numbers:
-        from usdenoise.phantom.scatterers import tissue_frame
-
         def add(field: DisplacementField, seconds: float, image: Numbers) -> None:
             tissue_frame(self._tissue_rest, self._tissue_amplitude, field, self._sigma_y, image)
 
         return self._drawn(numbers, add)
 
     def _flow(self, numbers: NDArray[np.int64], *kinds: str) -> Numbers:
-        from usdenoise.phantom.scatterers import blood_frame
-
         parts = [self.scatterers[kind] for kind in kinds if kind in self.scatterers]
 
         def add(field: DisplacementField, seconds: float, image: Numbers) -> None:
@@ -236,16 +241,6 @@ class Phantom:
             return image.reshape(self.settings.shape[:-1])
 
         return np.stack(list(self._executor.map(frame, [int(number) for number in numbers])))
-
-    def _modulated(self, term: Numbers) -> Numbers:
-        # Two-way, the carrier has two cycles a wavelength, which pixels a wavelength apart sample as a constant. A
-        # real phantom has a carrier of a quarter of a cycle a pixel, as in a scanner that samples its RF below
-        # the carrier. The first eighth of a cycle gives I and Q equal weights in every pixel, and the factor
-        # sqrt(2) keeps the mean power.
-        depth = np.arange(self.settings.shape[0]).reshape((-1,) + (1,) * (len(self.settings.shape) - 2))
-        carrier = np.exp(2j * np.pi * (0.125 + 0.25 * depth)).astype(np.complex64)
-        real: Numbers = np.sqrt(2).astype(np.float32) * (term * carrier).real
-        return real
 
 
 def _rms_of(values: Numbers) -> float:

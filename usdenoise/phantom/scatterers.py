@@ -1,13 +1,362 @@
-"""Compiled kernels that add scatterers to one frame. Lengths and positions are in wavelengths."""
+"""Scatterers of a phantom: in straight tubes with parabolic flow and in a perfused region, and their images.
+
+Compiled kernels add scatterers, of the tissue too, to a frame. Lengths and positions are in wavelengths.
+"""
 
 import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.phantom.motion_and_noise import DisplacementField
-from usdenoise.phantom.vessels import BloodScatterers
+from usdenoise.options import PhantomSettings
+from usdenoise.phantom.motion_and_noise import DisplacementField, Stream
+
+# Amplitude of the pulsation relative to the mean flow: below 1, so that the flow never reverses.
+PULSATILITY = 0.3
+# Denser than tissue: these scatterers all have magnitude 1, so only their number makes the speckle Gaussian.
+SCATTERERS_A_CUBIC_WAVELENGTH = 0.5
+
+# A vessel for every 16 pixels of the geometric mean of the sides, so that a larger image has more of them. Three
+# are the fewest that have several radii and angles; from 144 x 144 pixels on there are nine.
+PIXELS_A_VESSEL = 16
+FEWEST_VESSELS, MOST_VESSELS = 3, 9
+# Radius of the widest and of the narrowest vessel: this part of the smaller side, and at least this many wavelengths.
+# The narrowest is 2.4 wavelengths wide, a little more than the lateral width of the point-spread function.
+WIDEST_PART, WIDEST_LEAST = 32, 2.0
+NARROWEST_PART, NARROWEST_LEAST = 100, 1.2
+# On a spiral with the golden angle between neighbours no two centres are close. The spiral ends at 0.36 of
+# the side from the middle, so that the middle of every vessel is well inside the image.
+GOLDEN_ANGLE = 2.39996
+SPIRAL_RADIUS = 0.36
+# The widest vessel has a mean speed of 0.2 of the Nyquist velocity, and so 0.4 on its axis, up to a random factor
+# that keeps two vessels of one radius from having one speed.
+MEAN_SPEED, SLOWEST, FASTEST = 0.2, 0.7, 1.3
+# Largest axial velocity at the peak of the pulse as part of the Nyquist velocity: no vessel aliases.
+PEAK_SPEED = 0.8
+# Radii of thin vessels in wavelengths: they are 1 to 2 pixels wide.
+THINNEST, THICKEST = 0.5, 1.0
+# With the density of the other vessels a thin one would have less than one scatterer in a length of the
+# point-spread function. It has this factor more, each with less power, so that its speckle is Gaussian, too.
+THIN_DENSITY = 8
+# Angles of successive thin vessels differ by this part of the half circle, the golden section, so that any number of
+# them covers it evenly. Their middles are in this part of the image's sides, around its centre.
+GOLDEN_SECTION = 0.618034
+THIN_PART = 0.7
+# Length of a vessel in diagonals of the image, and wavelengths added to it: its ends are outside the image.
+DIAGONALS, ADDED_LENGTH = 1.6, 20
+
+
+@dataclass(frozen=True)
+class Vessel:
+    """A straight tube through the image.
+
+    Attributes
+    ----------
+    center : (3,) array
+        Middle of the axis as (z, x, y), in wavelengths.
+    direction : (3,) array
+        Unit vector of the flow as (z, x, y).
+    radius : float
+        Radius in wavelengths.
+    length : float
+        Length in wavelengths. A scatterer that leaves at one end enters at the other with another phase.
+    mean_speed : float
+        Mean speed over the cross-section and the heartbeat, in wavelengths a second: half of the speed on the
+        axis.
+    """
+
+    center: Numbers
+    direction: Numbers
+    radius: float
+    length: float
+    mean_speed: float
+
+    def radial_distance(self, points: Numbers) -> Numbers:
+        """Return the distance of points from the axis, in wavelengths.
+
+        Parameters
+        ----------
+        points : (..., 3) array
+            Positions (z, x, y) in wavelengths.
+        """
+        offset = points - self.center
+        along = offset @ self.direction
+        distance: Numbers = np.linalg.norm(offset - along[..., None] * self.direction, axis=-1)
+        return distance
+
+
+class BloodScatterers(NamedTuple):
+    """Scatterers of one kind of vessels, as the compiled kernels take them: element i of every array is of scatterer i.
+
+    Attributes
+    ----------
+    origin : (n, 3) array
+        Position (z, x, y) where the scatterer's streamline begins, in wavelengths.
+    direction : (n, 3) array
+        Unit vector of the flow as (z, x, y).
+    start : (n,) array
+        Position along the streamline at time 0, in wavelengths.
+    length : (n,) array
+        Length of the streamline, in wavelengths.
+    speed : (n,) array
+        Mean speed along the streamline over the heartbeat, in wavelengths a second.
+    amplitude : (n,) array
+        Magnitude of the scatterer.
+    number : (n,) array of int
+        Number of the scatterer. A scatterer's phases follow from it, so no two scatterers of a phantom share one.
+    pulsatility : float
+        Amplitude of the pulsation of the flow with the heartbeat, relative to the mean flow.
+    fades : bool
+        Whether a scatterer fades in at the beginning of its streamline and out at the end, as a half sine.
+    """
+
+    origin: Numbers
+    direction: Numbers
+    start: Numbers
+    length: Numbers
+    speed: Numbers
+    amplitude: Numbers
+    number: NDArray[np.int64]
+    pulsatility: float = PULSATILITY
+    fades: bool = False
+
+
+def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Vessel]:
+    """Draw 3 to 9 vessels of several radii, angles and speeds, spread over the image.
+
+    The angles cover the half circle evenly, so that some vessels run along the beam and some across. The mean
+    speed grows with the square root of the radius, and the axial velocity stays within 80 % of the Nyquist
+    velocity. With a fastest speed in the settings, all speeds are then scaled by one factor, and may alias.
+
+    Parameters
+    ----------
+    settings : PhantomSettings
+        Settings that give the size of the image, and the frame rate for the Nyquist velocity.
+    rng : numpy.random.Generator
+        Source of the angles, positions and speeds.
+    """
+    extent = _extent(settings)
+    n_z, n_x = settings.shape[:2]
+    smaller = min(n_z, n_x)
+    number = int(np.clip(round(np.sqrt(n_z * n_x) / PIXELS_A_VESSEL), FEWEST_VESSELS, MOST_VESSELS))
+    widest = max(smaller / WIDEST_PART, WIDEST_LEAST)
+    narrowest = max(smaller / NARROWEST_PART, NARROWEST_LEAST)
+    radii = np.geomspace(widest, narrowest, number)
+    # The common offset is neither 0 nor 1, so that no vessel is parallel to the beam.
+    angles = (np.arange(number) + rng.uniform(0.2, 0.8)) * np.pi / number
+    bearing = np.arange(number) * GOLDEN_ANGLE + rng.uniform(0, 2 * np.pi)
+    reach = SPIRAL_RADIUS * np.sqrt((np.arange(number) + 0.5) / number)
+    # In wavelengths a second: the Doppler shift 2 v / lambda is half of the frame rate there.
+    nyquist = settings.frame_rate_hz / 4
+    vessels = []
+    for k, angle in zip(range(number), rng.permutation(angles), strict=True):
+        direction = _direction(angle, settings, rng)
+        center = extent * (
+            0.5 + np.array([reach[k] * np.cos(bearing[k]), reach[k] * np.sin(bearing[k]), 0.0])
+        )
+        if settings.is_volume:
+            center[2] = extent[2] * rng.uniform(0.25, 0.75)
+        mean_speed = nyquist * MEAN_SPEED * np.sqrt(radii[k] / radii[0]) * rng.uniform(SLOWEST, FASTEST)
+        peak_axial = 2 * mean_speed * (1 + PULSATILITY) * abs(direction[0])
+        mean_speed *= min(1.0, PEAK_SPEED * nyquist / max(peak_axial, 1e-9))
+        vessels.append(Vessel(center, direction, float(radii[k]), _length(extent), float(mean_speed)))
+    if settings.max_speed_mm_s is None:
+        return vessels
+    factor = settings.max_speed_mm_s / settings.wavelength_mm / max(2 * v.mean_speed for v in vessels)
+    return [replace(vessel, mean_speed=vessel.mean_speed * factor) for vessel in vessels]
+
+
+def draw_thin_vessels(settings: PhantomSettings, vessels: list[Vessel]) -> list[Vessel]:
+    """Draw the thin vessels of the settings, 1 to 2 wavelengths wide, from a random stream of their own.
+
+    Each depends only on its index in the list, so that more thin vessels do not change the first ones.
+
+    Parameters
+    ----------
+    settings : PhantomSettings
+        Settings that give the number of thin vessels, the size of the image, and the seed.
+    vessels : list of Vessel
+        Other vessels of the phantom. Speeds continue theirs: they grow with the square root of the radius.
+    """
+    rng = np.random.default_rng([settings.seed, Stream.THIN_VESSELS])
+    extent = _extent(settings)
+    fastest = max(vessel.mean_speed for vessel in vessels)
+    widest = max(vessel.radius for vessel in vessels)
+    offset = rng.uniform(0, 1)
+    thin = []
+    for k in range(settings.thin_vessels):
+        angle = np.pi * ((offset + k * GOLDEN_SECTION) % 1.0)
+        direction = _direction(angle, settings, rng)
+        center = extent * (0.5 + THIN_PART * rng.uniform(-0.5, 0.5, 3))
+        radius = rng.uniform(THINNEST, THICKEST)
+        speed = fastest * np.sqrt(radius / widest) * rng.uniform(SLOWEST, 1.0)
+        thin.append(Vessel(center, direction, float(radius), _length(extent), float(speed)))
+    return thin
+
+
+def fill(
+    vessels: list[Vessel], rng: np.random.Generator, density: int = 1, first_number: int = 0
+) -> BloodScatterers:
+    """Draw the scatterers of all vessels, evenly over their volumes.
+
+    At the distance r from the axis of a vessel of radius R the speed is 2 (1 - (r / R)^2) times the mean one.
+
+    Parameters
+    ----------
+    vessels : list of Vessel
+        Vessels to fill.
+    rng : numpy.random.Generator
+        Source of the positions.
+    density : int
+        Factor for the number of scatterers, by default 1. Their power is divided by it, so that the power of a vessel
+        does not depend on it.
+    first_number : int
+        Number of the first scatterer, by default 0.
+    """
+    parts = []
+    for vessel in vessels:
+        volume = np.pi * vessel.radius**2 * vessel.length
+        n = max(int(volume * SCATTERERS_A_CUBIC_WAVELENGTH * density), 20)
+        fraction = rng.uniform(0, 1, n)  # (r / R)^2 of an even spread over the disk
+        theta = rng.uniform(0, 2 * np.pi, n)
+        # Two unit vectors that are orthogonal to each other and to the direction
+        first = np.cross(vessel.direction, np.eye(3)[np.argmin(np.abs(vessel.direction))])
+        first /= np.linalg.norm(first)
+        second = np.cross(vessel.direction, first)
+        across = np.cos(theta)[:, None] * first + np.sin(theta)[:, None] * second
+        entry = vessel.center - 0.5 * vessel.length * vessel.direction
+        origin = entry + (vessel.radius * np.sqrt(fraction))[:, None] * across
+        direction = np.broadcast_to(vessel.direction, (n, 3))
+        start, length = rng.uniform(0, vessel.length, n), np.full(n, vessel.length)
+        parts.append((origin, direction, start, length, 2 * vessel.mean_speed * (1 - fraction)))
+    origin, direction, start, length, speed = (np.concatenate(part) for part in zip(*parts, strict=True))
+    magnitude = np.full(len(start), 1 / np.sqrt(density))
+    numbers = first_number + np.arange(len(start), dtype=np.int64)
+    return BloodScatterers(origin, direction, start, length, speed, magnitude, numbers)
+
+
+def vessel_truth(
+    vessels: list[Vessel], settings: PhantomSettings
+) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
+    """Return the vessel mask and the mean axial velocity on the pixel grid.
+
+    Parameters
+    ----------
+    vessels : list of Vessel
+        Vessels at rest.
+    settings : PhantomSettings
+        Settings that give the grid, and the wavelength for the velocity's unit.
+
+    Returns
+    -------
+    mask : (n_z, n_x, n_y) array of booleans
+        Pixels whose centre is inside a vessel.
+    velocity : (n_z, n_x, n_y) float32 array
+        Axial velocity of the blood at the pixel's centre, in mm/s, positive towards the probe; 0 elsewhere.
+        Where vessels cross, the vessel counts whose axis is nearer in units of its radius.
+    """
+    n_z, n_x, n_y = settings.grid
+    points = np.stack(np.meshgrid(np.arange(n_z), np.arange(n_x), np.arange(n_y), indexing="ij"), axis=-1)
+    nearest = np.full(points.shape[:-1], 1.0)
+    velocity = np.zeros(points.shape[:-1], np.float32)
+    for vessel in vessels:
+        relative = vessel.radial_distance(points.astype(float)) / vessel.radius
+        inside = relative < nearest
+        towards_probe = -vessel.direction[0] * settings.wavelength_mm
+        velocity[inside] = (2 * vessel.mean_speed * (1 - relative[inside] ** 2)) * towards_probe
+        nearest[inside] = relative[inside]
+    return nearest < 1.0, velocity
+
+
+def _extent(settings: PhantomSettings) -> NDArray[np.float64]:
+    """Return the size of the image in depth, lateral and elevation; the elevation of a slice is 0."""
+    n_z, n_x, n_y = settings.grid
+    return np.array([n_z, n_x, n_y if settings.is_volume else 0], float)
+
+
+def _length(extent: NDArray[np.float64]) -> float:
+    return float(np.linalg.norm(extent)) * DIAGONALS + ADDED_LENGTH
+
+
+def _direction(angle: float, settings: PhantomSettings, rng: np.random.Generator) -> Numbers:
+    """Return the direction of flow of a vessel with an angle to the beam, to one of its two ends."""
+    # In radians out of the plane of depth and lateral: a volume needs flow in elevation too.
+    tilt = rng.uniform(-0.5, 0.5) if settings.is_volume else 0.0
+    direction = np.array([np.cos(angle) * np.cos(tilt), np.sin(angle) * np.cos(tilt), np.sin(tilt)])
+    direction *= rng.choice([-1.0, 1.0])
+    return direction
+
+
+# Speeds of red cells in capillaries of the brain, in mm/s.
+SLOWEST_MM_S, FASTEST_MM_S = 0.5, 2.0
+# Semi-axes of the region's ellipse in parts of the image's sides, and largest distance of its centre from the centre of the
+# image: the whole region is in the image.
+SEMI_AXIS, OFF_CENTER = 0.33, 0.1
+# As dense as tissue.
+CAPILLARY_SCATTERERS_A_CUBIC_WAVELENGTH = 0.2
+# Length of a scatterer's way in wavelengths. A scatterer takes 0.4 s to 1.6 s for it at 15 MHz, while it crosses
+# the point-spread function in less than a third of that: the length hardly shows in the spectrum. The edge of the
+# region is blurred by about a quarter of it.
+WAY = 8.0
+
+
+def draw_capillaries(
+    settings: PhantomSettings, half_thickness: float
+) -> tuple[NDArray[np.bool_], BloodScatterers]:
+    """Draw an ellipse, or in a volume an elliptic cylinder along elevation, with capillary flow.
+
+    The directions of the scatterers are uniform over the sphere, and their speeds uniform from 0.5 to 2 mm/s, without a
+    pulse. A scatterer goes straight for 8 wavelengths, fades in and out on its way, and begins again with another
+    phase.
+
+    Parameters
+    ----------
+    settings : PhantomSettings
+        Settings that give the size of the image, the wavelength and the seed.
+    half_thickness : float
+        How far the region reaches beyond the image in elevation, in wavelengths.
+
+    Returns
+    -------
+    mask : (n_z, n_x) or (n_z, n_x, n_y) array of booleans
+        Pixels whose centre is in the region.
+    scatterers : BloodScatterers
+        Scatterers whose ways have their middle in the region.
+    """
+    rng = np.random.default_rng([settings.seed, Stream.CAPILLARIES])
+    n_z, n_x, n_y = settings.grid
+    sides = np.array([n_z, n_x], float)
+    center = sides * (0.5 + rng.uniform(-OFF_CENTER, OFF_CENTER, 2)) - 0.5
+    semi_axes = sides * SEMI_AXIS
+    pixels = np.stack(np.meshgrid(np.arange(n_z), np.arange(n_x), indexing="ij"), axis=-1)
+    inside = np.sum(((pixels - center) / semi_axes) ** 2, axis=-1) < 1.0
+    mask = np.repeat(inside[..., None], n_y, axis=2).reshape(settings.shape[:-1])
+    depth = n_y - 1 + 2 * half_thickness
+    n = int(np.pi * np.prod(semi_axes) * depth * CAPILLARY_SCATTERERS_A_CUBIC_WAVELENGTH)
+    radius, angle = np.sqrt(rng.uniform(0, 1, n)), rng.uniform(0, 2 * np.pi, n)
+    disk = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    elevation = rng.uniform(-half_thickness, n_y - 1 + half_thickness, (n, 1))
+    middle = np.hstack([center + semi_axes * disk, elevation])
+    direction = rng.standard_normal((n, 3))
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    scatterers = BloodScatterers(
+        origin=middle - 0.5 * WAY * direction,
+        direction=direction,
+        start=rng.uniform(0, WAY, n),
+        length=np.full(n, WAY),
+        speed=rng.uniform(SLOWEST_MM_S, FASTEST_MM_S, n) / settings.wavelength_mm,
+        # The magnitudes of circular complex Gaussian amplitudes; the phase is another one on every way.
+        amplitude=rng.rayleigh(np.sqrt(0.5), n),
+        number=np.arange(n, dtype=np.int64) + (Stream.CAPILLARIES << 32),
+        pulsatility=0.0,
+        fades=True,
+    )
+    return mask, scatterers
+
 
 # Standard deviations of the Gaussian point-spread function: 1.4 wavelengths of full width at half maximum
 # in depth, 2.1 lateral. A slice of a 1-D array is 7 wavelengths thick.
