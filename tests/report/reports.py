@@ -6,7 +6,7 @@ from typing import Any
 from usdenoise.report.charts import Chart
 from usdenoise.report.record import Report
 from usdenoise.report.scan_page import Picture, scan_page
-from usdenoise.system.provenance import from_plain
+from usdenoise.system.text import from_plain
 
 EVIL = "<script>alert('x')</script> \"quoted\" & 'single' \x1b[31mred\x07 " + "long" * 1000
 """Text that a page must show and must not obey."""

@@ -165,7 +165,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def print_json(value: object) -> None:
     """Print one JSON object on one line of stdout."""
-    from usdenoise.system.provenance import to_json
+    from usdenoise.system.text import to_json
 
     print_line(to_json(value))
 

@@ -18,7 +18,7 @@ from usdenoise.experiments.ultrasound import Setup, UltrasoundExperiment
 from usdenoise.files.bids import csv_text
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.report.montages import Setting, curves_png, montage_png
-from usdenoise.system.provenance import record, to_json
+from usdenoise.system.text import record, to_json
 
 __all__ = ["EXPERIMENTS", "Setup", "reproduce"]
 

@@ -27,7 +27,7 @@ from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import Coordinate
 from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata
 from usdenoise.stack.metadata import is_known
-from usdenoise.system.provenance import PROVENANCE
+from usdenoise.system.text import PROVENANCE
 
 # Attributes that describe the storage in the file, and nothing of the stack.
 _SCALES = ("DIMENSION_", "REFERENCE_")

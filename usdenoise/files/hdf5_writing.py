@@ -19,7 +19,7 @@ from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_arrays import LONG_NAMES, positions
 from usdenoise.stack.geometry import GriddedStack
-from usdenoise.system.provenance import PROVENANCE
+from usdenoise.system.text import PROVENANCE
 
 
 @contextmanager

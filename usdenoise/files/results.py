@@ -22,7 +22,7 @@ from usdenoise.stack.data_arrays import DIMENSIONS, grid_attributes, grid_labels
 from usdenoise.stack.geometry import FREE_NAME, Geometry
 from usdenoise.stack.labels import WORLD
 from usdenoise.system.processes import uninterrupted
-from usdenoise.system.provenance import PROVENANCE
+from usdenoise.system.text import PROVENANCE
 
 if TYPE_CHECKING:
     import zarr

@@ -13,7 +13,7 @@ from usdenoise.files.hdf5_writing import create_file
 from usdenoise.files.output_folder import OutputFolder, remove
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
-from usdenoise.system.provenance import from_plain, plain, to_json
+from usdenoise.system.text import from_plain, plain, to_json
 
 _KEY = "session.json"
 

@@ -19,7 +19,7 @@ from usdenoise.files.stored import Index, StoredArray
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
-from usdenoise.system.provenance import PROVENANCE
+from usdenoise.system.text import PROVENANCE
 
 if TYPE_CHECKING:
     from types import ModuleType

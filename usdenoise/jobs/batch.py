@@ -35,8 +35,8 @@ from usdenoise.jobs.workers import LOOK_S
 from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.report.pages import WITH_RESULTS, Row, Status, values_of_report
 from usdenoise.system.processes import GRACE_S, locked, uninterrupted
-from usdenoise.system.provenance import requested, software, to_json
 from usdenoise.system.resources import available_bytes, available_threads
+from usdenoise.system.text import requested, software, to_json
 
 PAGE_S = 0.02
 """Seconds for each scan of a batch between two times that the table and the page are written, which takes 1.2 ms a scan."""
@@ -50,7 +50,7 @@ def decide(scan: Scan, requested: Mapping[str, object], overwrite: bool = False)
     scan : Scan
         The scan.
     requested : mapping
-        Options of every job, in the form of :func:`usdenoise.system.provenance.requested`.
+        Options of every job, in the form of :func:`usdenoise.system.text.requested`.
     overwrite : bool
         Whether to run the scan even if its results are complete.
     """
@@ -196,7 +196,7 @@ class BatchReport:
         Parameters
         ----------
         options : mapping
-            Options of every job, in the form of :func:`usdenoise.system.provenance.requested`.
+            Options of every job, in the form of :func:`usdenoise.system.text.requested`.
         command : list of str or None
             Command line of the batch, for the record.
 

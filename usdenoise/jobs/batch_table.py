@@ -19,12 +19,11 @@ from usdenoise.errors import check_path
 from usdenoise.files.images import read_tiff
 from usdenoise.files.input_files import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
 from usdenoise.files.output_folder import OutputFolder, remove_leftovers
-from usdenoise.options.job_options import Display
+from usdenoise.options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
 from usdenoise.report.pages import WITH_RESULTS, Entry, Row, Status, batch_page
 from usdenoise.report.record import Report
-from usdenoise.system.provenance import software
-from usdenoise.system.text import alike
+from usdenoise.system.text import alike, software
 
 
 class BatchFile(StrEnum):

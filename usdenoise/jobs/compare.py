@@ -45,7 +45,7 @@ from usdenoise.report.pages import comparison_page
 from usdenoise.report.panels import shortened, suitable_range_db
 from usdenoise.report.record import input_record
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.provenance import plain, software, to_json
+from usdenoise.system.text import plain, software, to_json
 
 POWER_DOPPLER, BLOOD_MAP = COMPARED_IMAGES = ("power Doppler", "blood map")
 """The images of each filtered stack."""

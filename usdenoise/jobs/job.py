@@ -22,8 +22,8 @@ from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
-from usdenoise.system.provenance import to_json
 from usdenoise.system.resources import HELD_CHUNKS, PROCESS_BYTES, available_bytes, held_bytes
+from usdenoise.system.text import to_json
 
 
 @dataclass(frozen=True, kw_only=True)

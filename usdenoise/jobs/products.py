@@ -40,7 +40,7 @@ from usdenoise.sessions.result_series import (
     series_of_stack,
 )
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.provenance import record, to_json
+from usdenoise.system.text import record, to_json
 
 
 @dataclass(frozen=True)

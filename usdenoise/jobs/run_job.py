@@ -38,8 +38,8 @@ from usdenoise.report.panels import load_libraries
 from usdenoise.report.record import InputRecord, input_record, report_of
 from usdenoise.sessions.result_series import ResultSeries, series_of_stack
 from usdenoise.system.processes import locked
-from usdenoise.system.provenance import requested, software
 from usdenoise.system.resources import release_freed_memory
+from usdenoise.system.text import requested, software
 
 logger = logging.getLogger(__name__)
 

@@ -52,8 +52,8 @@ from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import check_activation, with_activation
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.processes import locked
-from usdenoise.system.provenance import requested, software, to_json
 from usdenoise.system.resources import run_in_background
+from usdenoise.system.text import requested, software, to_json
 
 
 def run_session(  # noqa: PLR0913

@@ -14,7 +14,7 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import block_motion, blood_rise, coupling
-from usdenoise.system.provenance import record, to_json
+from usdenoise.system.text import record, to_json
 
 FRAMES_A_PART = 32
 """Frames that are simulated and written together: 25 MB of complex64 at 200 x 130 pixels, with their terms."""

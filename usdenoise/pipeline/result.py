@@ -19,7 +19,7 @@ from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray, unpack
 from usdenoise.stack.data_arrays import IMAGE_NAMES, import_xarray, to_data_array
 from usdenoise.stack.geometry import FREE_NAME
-from usdenoise.system.provenance import PROVENANCE, record, to_json
+from usdenoise.system.text import PROVENANCE, record, to_json
 
 
 def verdict_parts(picture: str, frames: str, estimate: str, start_caution: str) -> list[str]:

@@ -26,8 +26,8 @@ from usdenoise.sessions.result_series import (
     ResultSeries,
 )
 from usdenoise.stack.geometry import GriddedStack
-from usdenoise.system.provenance import from_plain, plain, software
 from usdenoise.system.resources import peak_memory_bytes
+from usdenoise.system.text import from_plain, plain, software
 
 MOST_NAMED = 3
 """Bad blocks that are named in words."""

@@ -230,21 +230,18 @@ def _group_bytes(root: Path) -> float:
     ):
         if controllers and "memory" not in controllers.split(","):
             continue
-        top, names = _GROUP_FILES["memory" if controllers else ""]
+        top, (limit_name, used_name, prefix) = _GROUP_FILES["memory" if controllers else ""]
         # A container may see its own group at the top, below the name that the group has outside.
         parts = Path(path).parts
         for depth in range(len(parts) + 1):
-            left = min(left, _bytes_left(root.joinpath(top, *parts[:depth]), *names))
+            group = root.joinpath(top, *parts[:depth])
+            limit, used = _file_text(group / limit_name).strip(), _file_text(group / used_name).strip()
+            if limit.isdigit() and used.isdigit():
+                counts = _file_text(group / "memory.stat")
+                pages = dict(re.findall(rf"^{prefix}(\w+)_file (\d+)$", counts, re.MULTILINE))
+                dropped = int(pages.get("inactive", 0)) + int(pages.get("active", 0)) // 2
+                left = min(left, max(0, int(limit) - int(used) + dropped))
     return left
-
-
-def _bytes_left(group: Path, limit_name: str, used_name: str, prefix: str) -> float:
-    limit, used = _file_text(group / limit_name).strip(), _file_text(group / used_name).strip()
-    if not (limit.isdigit() and used.isdigit()):
-        return math.inf
-    pages = dict(re.findall(rf"^{prefix}(\w+)_file (\d+)$", _file_text(group / "memory.stat"), re.MULTILINE))
-    dropped = int(pages.get("inactive", 0)) + int(pages.get("active", 0)) // 2
-    return max(0, int(limit) - int(used) + dropped)
 
 
 def _file_text(path: Path) -> str:

@@ -1,11 +1,22 @@
-"""Text of which every character can be shown, distinct names of files and columns, and enums of sentences."""
+"""Printable text, distinct names of files and columns, enums of sentences, records as JSON objects, and provenance.
 
+The provenance of a file is its software, parameters, input and environment.
+"""
+
+import json
+import math
+import os
+import platform
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, is_dataclass
 from enum import Enum
+from functools import cache
+from importlib import import_module
 from itertools import count
-from typing import Self
+from types import NoneType, UnionType
+from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 
 def printable(text: str) -> str:
@@ -108,3 +119,152 @@ class CodedEnum(Enum):
             If no member has it.
         """
         return cls[code.upper().replace("-", "_")]
+
+
+PROVENANCE = "usdenoise_provenance"
+"""Name of the attribute, or variable, with the provenance of a file or a DataArray as JSON text."""
+
+
+@cache
+def software() -> Mapping[str, str]:
+    """Return the versions of the software that the numbers depend on."""
+    import numpy as np
+    import scipy
+
+    # importlib.metadata would read and parse the descriptions of the packages.
+    return {
+        # All packages are above this one.
+        "usdenoise": import_module("usdenoise").__version__,
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def to_json(value: object, indent: int | None = None) -> str:
+    """Return a value as JSON text, with null for NaN and infinities, which JSON does not have."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_RESOURCES = ("threads", "memory", "device")
+
+
+def requested(**arguments: object) -> dict[str, object]:
+    """Return the arguments of a job in JSON types. Jobs with equal ones make equal results from the same input.
+
+    Parameters
+    ----------
+    **arguments
+        Dataclasses, mappings and plain values. Results do not depend on `threads`, `memory` and `device`, which are
+        excluded.
+    """
+    return {name: _plain_value(value) for name, value in arguments.items() if name not in _RESOURCES}
+
+
+def _plain_value(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain_value(item) for key, item in value.items() if key not in _RESOURCES}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain_value(item) for item in value]
+    if isinstance(value, slice):
+        return [value.start, value.stop, value.step]
+    return _finite(value) if isinstance(value, str | int | float | None) else str(value)
+
+
+def record(
+    command: list[str] | None, parameters: Mapping[str, object], source: Mapping[str, object] | None
+) -> dict[str, object]:
+    """Return the provenance of an output file.
+
+    Parameters
+    ----------
+    command : list of str or None
+        The command line; None for a library call.
+    parameters : mapping
+        The options as used, the seed among them.
+    source : mapping or None
+        The input's path, digest, dataset, shape, axes and type; None if nothing was read.
+    """
+    return {
+        "software": dict(software()),
+        "command": command,
+        "parameters": dict(parameters),
+        "input": None if source is None else dict(source),
+        "environment": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "processors": os.cpu_count(),
+        },
+    }
+
+
+def plain(record: Any) -> dict[str, Any]:
+    """Return a record as a JSON object: mappings, lists, texts and numbers."""
+    values: dict[str, Any] = json.loads(to_json(asdict(record)))
+    return values
+
+
+Record = TypeVar("Record")
+
+
+def from_plain(kind: Callable[..., Record], values: Mapping[str, object]) -> Record:
+    """Return the record of a JSON object, whose other keys are ignored.
+
+    Parameters
+    ----------
+    kind : type
+        A dataclass.
+    values : mapping
+        The JSON object.
+
+    Raises
+    ------
+    ValueError
+        If a key without a default is missing, or a value has another type than its field.
+    """
+    hints = _hints(kind)
+    try:
+        return kind(**{name: _typed(hint, values[name]) for name, hint in hints.items() if name in values})
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+_hints = cache(get_type_hints)
+
+
+def _typed(hint: Any, value: Any) -> object:
+    """Return a JSON value as the type of its field.
+
+    Raises
+    ------
+    TypeError
+        If it is of another type.
+    """
+    kinds = get_args(hint)
+    if isinstance(hint, UnionType):
+        if value is None and NoneType in kinds:
+            return None
+        others = [kind for kind in kinds if kind is not NoneType]
+        return _typed(others[0], value) if len(others) == 1 else value
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint(value)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return from_plain(hint, value)
+    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+        return tuple(_typed(kinds[0], item) for item in value)
+    if hint is float and isinstance(value, int | None):
+        # JSON has null for NaN.
+        return math.nan if value is None else float(value)
+    if not isinstance(value, get_origin(hint) or hint):
+        raise TypeError(f"{value!r:.40} is not a {hint}")
+    return value

@@ -18,9 +18,9 @@ from tests.jobs.batch.shared import page_of, values
 from tests.report.reports import EVIL, report
 from usdenoise.files.images import tiff
 from usdenoise.jobs.batch_table import Scan, find_scans, scan_image, write_page
-from usdenoise.options.job_options import Display
+from usdenoise.options import Display
 from usdenoise.report.pages import Row, Status
-from usdenoise.system.provenance import software
+from usdenoise.system.text import software
 
 
 def touch(root: Path, *names: str) -> None:
