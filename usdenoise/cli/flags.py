@@ -4,7 +4,6 @@ import difflib
 import functools
 import re
 import textwrap
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -54,12 +53,12 @@ class PathType(click.Path):
 
     Parameters
     ----------
-    **settings
-        The same as for click.Path.
+    readable : bool
+        Whether a path that exists must be readable; by default it must.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(path_type=Path, **settings)
+    def __init__(self, readable: bool = True) -> None:
+        super().__init__(path_type=Path, readable=readable)
 
     def convert(
         self, value: str | PathLike[str], param: click.Parameter | None, ctx: click.Context | None
@@ -239,7 +238,7 @@ class GroupedCommand(click.Command):
 
     Parameters
     ----------
-    *arguments, **settings
+    name, **settings
         The same as for click.Command.
     examples : sequence of (str, str)
         Command lines for the help page, each with a comment.
@@ -247,8 +246,10 @@ class GroupedCommand(click.Command):
 
     context_class = _HelpContext
 
-    def __init__(self, *arguments: Any, examples: Sequence[tuple[str, str]] = (), **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
+    def __init__(
+        self, name: str | None, *, examples: Sequence[tuple[str, str]] = (), **settings: Any
+    ) -> None:
+        super().__init__(name, **settings)
         self.examples = tuple(examples)
         add_help = click.help_option(
             "-h", "--help", cls=GroupedOption, group=Group.MESSAGES, help="Show this page and exit."
@@ -280,6 +281,8 @@ class GroupedCommand(click.Command):
 
 def _use_config(ctx: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]) -> None:
     """Take the defaults of the options from the files."""
+    import tomllib
+
     options = {
         name.removeprefix("--"): option
         for option in ctx.command.params

@@ -81,7 +81,7 @@ def info(file: Path, as_json: bool, **reading: object) -> None:
         raise problem
 
 
-def _list_folder(folder: Path, as_json: bool, reading: Mapping[str, Any]) -> None:
+def _list_folder(folder: Path, as_json: bool, reading: flags.Values) -> None:
     """List the stacks that would be read from the files of a folder."""
     from usdenoise.files import describe
     from usdenoise.files.contents import readable

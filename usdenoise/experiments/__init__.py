@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from usdenoise.experiments import planted_experiments as planted
 from usdenoise.experiments import ultrasound
-from usdenoise.experiments.record import ExperimentResult
+from usdenoise.experiments.record import CheckedClaim, ExperimentResult
 from usdenoise.experiments.ultrasound import Setup, UltrasoundExperiment
 from usdenoise.files.bids import csv_text
 from usdenoise.files.output_folder import OutputFolder
@@ -48,7 +47,7 @@ def reproduce(
     *,
     overwrite: bool = False,
     command: list[str] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Repeat experiments of the paper and write the results of each as soon as it is done.
 
     Parameters
@@ -86,7 +85,8 @@ def reproduce(
                 files["power_doppler"] = f"{name}_power_doppler.png"
             files["record"] = f"{name}.json"
             paths[name] = {key: outputs[name].reserve(file) for key, file in files.items()}
-        done: dict[str, Any] = {}
+        done: dict[str, dict[str, object]] = {}
+        claims: list[CheckedClaim] = []
         setup.progress.experiments(0, len(names))
         n_written = 0
         try:
@@ -94,6 +94,7 @@ def reproduce(
                 began = time.perf_counter()
                 setup.progress.message(f"{name}: {EXPERIMENTS[name].title}")
                 result = EXPERIMENTS[name].run(setup)
+                claims += result.claims
                 finals = {key: str(path) for key, path in zip(paths[name], outputs[name].finals, strict=True)}
                 done[name] = {
                     "title": result.title,
@@ -109,9 +110,7 @@ def reproduce(
         except KeyboardInterrupt as error:
             error.add_note(f"{n_written} of {len(names)} experiments are written")
             raise
-    claims = [claim for one in done.values() for claim in one["claims"]]
-    held = sum(claim["held"] for claim in claims)
-    return {"experiments": done, "claims": len(claims), "held": held}
+    return {"experiments": done, "claims": len(claims), "held": sum(claim.held for claim in claims)}
 
 
 def _write_experiment(

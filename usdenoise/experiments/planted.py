@@ -234,7 +234,7 @@ def leading_factor(matrix: Numbers, rank: int) -> Numbers:
     Parameters
     ----------
     matrix : (n, n) array
-        Any square matrix.
+        A square matrix.
     rank : int
         Number of columns of X.
     """

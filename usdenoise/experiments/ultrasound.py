@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -295,10 +294,10 @@ class UltrasoundExperiment:
         )
 
 
-def method_options(stack: FilteredStack) -> dict[str, dict[str, Any]]:
+def method_options(stack: FilteredStack) -> dict[str, dict[str, object]]:
     """Return the options of each method that differ from the preset, by the method's label."""
     size = stack.acquisition.iq.size / math.prod(PAPER_SHAPE)
-    common = {"rank": stack.components, "alpha": ALPHA * size}
+    common: dict[str, object] = {"rank": stack.components, "alpha": ALPHA * size}
     return {
         MINE: common,
         "PrecGD": {**common, "method": "precgd", "damping": SIGMA_HAT},

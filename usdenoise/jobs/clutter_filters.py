@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -216,7 +215,7 @@ BASELINES: Mapping[str, Baseline] = MappingProxyType(
 )
 """Filters outside :func:`usdenoise.denoise`. They need the rank and the cutoff as numbers."""
 
-_DENOISE: Mapping[str, Mapping[str, Any]] = {
+_DENOISE: Mapping[str, Mapping[str, object]] = {
     **{name: {"preset": "paper", "method": name, "step": row.step_tau} for name, row in METHODS.items()},
     "eta-decay": {},
     "paper": {"preset": "paper", "step": PAPER_TAU},

@@ -107,7 +107,7 @@ class Job:
         return self.session or SessionOptions()
 
     @property
-    def requested_options(self) -> dict[str, Any]:
+    def requested_options(self) -> dict[str, object]:
         """Everything that the results depend on, besides the input."""
         session_group = () if self.session in (None, SessionOptions()) else ("session",)
         names = ("options", "display", "output", "reading", *session_group)
@@ -180,7 +180,7 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
     return int(PROCESS_BYTES + held_bytes(stack=stack))
 
 
-def _array_bytes(shape: Sequence[int], stored: np.dtype[Any], precision: str) -> int:
+def _array_bytes(shape: Sequence[int], stored: np.dtype[np.generic], precision: str) -> int:
     working = np.dtype(STORAGE[precision, stored.kind == "c"])
     return math.prod(shape) * max(working.itemsize, stored.itemsize)
 

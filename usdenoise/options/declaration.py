@@ -468,7 +468,7 @@ class Options:
         fields = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
         declared: dict[str, Option] = {}
         for name, entry in fields.items():
-            settings: dict[str, Any] = {"group": group, **entry.metadata}
+            settings = {"group": group, **entry.metadata}
             annotation = cls.__annotations__[name]
             types = get_args(annotation) or (annotation,)
             kind = settings.pop("kind", None) or next(KINDS[each] for each in KINDS if each in types)

@@ -352,7 +352,7 @@ PAPER = MappingProxyType(
 PRESETS: Mapping[str, Mapping[str, object]] = MappingProxyType({"paper": PAPER})
 
 
-def make_options(preset: str | None = None, **requested_options: Any) -> DenoiseOptions:
+def make_options(preset: str | None = None, **requested_options: object) -> DenoiseOptions:
     """Return options: the given ones, else the ones of the preset, else the defaults.
 
     Parameters

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -55,8 +55,8 @@ def available_threads() -> int:
 
 _LOCK = Lock()
 _n_inside = 0
-_limits: dict[int, Any] = {}
-"""Active limits, by the number of libraries that were loaded when they were set."""
+_restorers: dict[int, Callable[[], None]] = {}
+"""Functions that end an active limit, by the number of libraries that were loaded when it was set."""
 
 
 @contextmanager
@@ -70,8 +70,9 @@ def blas_on_one_thread() -> Iterator[None]:
     with _LOCK:
         # NumPy's BLAS is always loaded. SciPy brings another one, and most jobs never load it.
         n_loaded = 1 + ("scipy.linalg" in sys.modules)
-        if n_loaded not in _limits:
-            _limits[n_loaded] = _controller_of_this_thread(n_loaded).limit(limits=1, user_api="blas")
+        if n_loaded not in _restorers:
+            limit = _controller_of_this_thread(n_loaded).limit(limits=1, user_api="blas")
+            _restorers[n_loaded] = limit.restore_original_limits
         _n_inside += 1
     try:
         yield
@@ -80,10 +81,10 @@ def blas_on_one_thread() -> Iterator[None]:
             _n_inside -= 1
             if _n_inside == 0:
                 # The latest limit first: the first one restores the original numbers.
-                while _limits:
-                    n_loaded, limit = _limits.popitem()
+                while _restorers:
+                    n_loaded, restore = _restorers.popitem()
                     _controller_of_this_thread(n_loaded)
-                    limit.restore_original_limits()
+                    restore()
 
 
 def _controller_of_this_thread(n_loaded: int) -> ThreadpoolController:

@@ -16,7 +16,10 @@ from functools import cache
 from importlib import import_module
 from itertools import count
 from types import NoneType, UnionType
-from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def printable(text: str) -> str:
@@ -208,9 +211,9 @@ def record(
     }
 
 
-def plain(record: Any) -> dict[str, Any]:
+def plain(record: "DataclassInstance") -> dict[str, object]:
     """Return a record as a JSON object: mappings, lists, texts and numbers."""
-    values: dict[str, Any] = json.loads(to_json(asdict(record)))
+    values: dict[str, object] = json.loads(to_json(asdict(record)))
     return values
 
 
