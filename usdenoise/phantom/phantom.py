@@ -10,31 +10,8 @@ from numpy.typing import NDArray
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.options import PhantomSettings
-from usdenoise.phantom.motion_and_noise import (
-    DisplacementField,
-    NoiseField,
-    Stream,
-    TissueMotion,
-    blood_rise,
-    coupling,
-    depth_gain,
-    flow_time,
-    image_motion,
-    interference,
-    interference_frames,
-)
-from usdenoise.phantom.scatterers import (
-    SIGMA_SLICE,
-    SIGMA_X,
-    THIN_DENSITY,
-    blood_frame,
-    draw_capillaries,
-    draw_thin_vessels,
-    draw_vessels,
-    fill,
-    tissue_frame,
-    vessel_truth,
-)
+from usdenoise.phantom import motion_and_noise as motion
+from usdenoise.phantom import scatterers
 
 # The point-spread function of a slice fills (2 pi)^1.5 0.6 0.9 3.0 = 26 cubic wavelengths, of a volume 7.7: that is
 # 5 scatterers, or 1.5. More would take longer, and their Gaussian amplitudes compensate in part: the mean over
@@ -103,13 +80,13 @@ class Phantom:
     def __init__(self, settings: PhantomSettings, executor: Executor) -> None:
         self.settings = settings
         self._executor = executor
-        rng = np.random.default_rng([settings.seed, Stream.ANATOMY])
+        rng = np.random.default_rng([settings.seed, motion.Stream.ANATOMY])
         n_z, n_x, n_y = settings.grid
-        self._sigma_y = SIGMA_X if settings.is_volume else SIGMA_SLICE
-        self._motion = TissueMotion((n_z, n_x), rng, returns=settings.session is not None)
+        self._sigma_y = scatterers.SIGMA_X if settings.is_volume else scatterers.SIGMA_SLICE
+        self._motion = motion.TissueMotion((n_z, n_x), rng, returns=settings.session is not None)
         self._flow_phase = rng.uniform(0, 2 * np.pi)
-        self.vessels = draw_vessels(settings, rng)
-        self.scatterers = {"vessels": fill(self.vessels, rng)}
+        self.vessels = scatterers.draw_vessels(settings, rng)
+        self.scatterers = {"vessels": scatterers.fill(self.vessels, rng)}
         across = VOLUME_MARGIN if settings.is_volume else SLICE_MARGIN_SIGMAS * self._sigma_y
         low = np.array([-MARGIN, -MARGIN, -across])
         high = np.array([n_z - 1 + MARGIN, n_x - 1 + MARGIN, n_y - 1 + across])
@@ -118,21 +95,25 @@ class Phantom:
         self._tissue_amplitude = (
             rng.standard_normal(number) + 1j * rng.standard_normal(number)
         ).astype(np.complex64)  # fmt: skip
-        self._level_mask, _ = vessel_truth(self.vessels, settings)
+        self._level_mask, _ = scatterers.vessel_truth(self.vessels, settings)
         if settings.thin_vessels:
-            thin = draw_thin_vessels(settings, self.vessels)
+            thin = scatterers.draw_thin_vessels(settings, self.vessels)
             self.vessels += thin
-            rng = np.random.default_rng([settings.seed, Stream.THIN_VESSELS, 0])
-            self.scatterers["thin"] = fill(thin, rng, THIN_DENSITY, Stream.THIN_VESSELS << 32)
+            rng = np.random.default_rng([settings.seed, motion.Stream.THIN_VESSELS, 0])
+            self.scatterers["thin"] = scatterers.fill(
+                thin, rng, scatterers.THIN_DENSITY, motion.Stream.THIN_VESSELS << 32
+            )
         self.mask, self.velocity_mm_s = (
-            truth.reshape(settings.shape[:-1]) for truth in vessel_truth(self.vessels, settings)
+            truth.reshape(settings.shape[:-1]) for truth in scatterers.vessel_truth(self.vessels, settings)
         )
-        self._noise = NoiseField(settings)
+        self._noise = motion.NoiseField(settings)
         self.noise_power = self._noise.power
-        self.bad_frames = interference_frames(settings)
+        self.bad_frames = motion.interference_frames(settings)
         self.capillary_mask = None
         if settings.capillary_db is not None:
-            self.capillary_mask, self.scatterers["capillaries"] = draw_capillaries(settings, across)
+            self.capillary_mask, self.scatterers["capillaries"] = scatterers.draw_capillaries(
+                settings, across
+            )
 
     def parts(self, block: int = 0, frames_a_part: int = 32) -> Iterator[Terms]:
         """Yield the frames of a block of the session in order, a few at a time.
@@ -164,15 +145,17 @@ class Phantom:
         if "capillaries" in self.scatterers:
             blood += self._flow(numbers, "capillaries") * self._capillary_gain
         if self.settings.attenuation_db:
-            loss = depth_gain(self.settings, -self.settings.attenuation_db)
+            loss = motion.depth_gain(self.settings, -self.settings.attenuation_db)
             tissue *= loss
             blood *= loss
         for row, frame in enumerate(numbers.tolist() if self.settings.session else ()):
-            gain = np.float32(coupling(self.settings, frame))
+            gain = np.float32(motion.coupling(self.settings, frame))
             tissue[row] *= gain
-            blood[row] *= gain * np.sqrt(1 + blood_rise(self.settings, frame // self.settings.frames_a_block))
+            blood[row] *= gain * np.sqrt(
+                1 + motion.blood_rise(self.settings, frame // self.settings.frames_a_block)
+            )
         for index in np.flatnonzero(np.isin(numbers, self.bad_frames)):
-            noise[index] += interference(self.settings, int(numbers[index])) * self._interference_level
+            noise[index] += motion.interference(self.settings, int(numbers[index])) * self._interference_level
         if self.settings.real:
             # Two-way, the carrier has two cycles a wavelength, which pixels a wavelength apart sample as a constant. A
             # real phantom has a carrier of a quarter of a cycle a pixel, as in a scanner that samples its RF below
@@ -213,29 +196,29 @@ class Phantom:
         return np.float32(level / _rms_of(frames[:, self.capillary_mask]))
 
     def _tissue(self, numbers: NDArray[np.int64]) -> Numbers:
-        def add(field: DisplacementField, seconds: float, image: Numbers) -> None:
-            tissue_frame(self._tissue_rest, self._tissue_amplitude, field, self._sigma_y, image)
+        def add(field: motion.DisplacementField, seconds: float, image: Numbers) -> None:
+            scatterers.tissue_frame(self._tissue_rest, self._tissue_amplitude, field, self._sigma_y, image)
 
         return self._drawn(numbers, add)
 
     def _flow(self, numbers: NDArray[np.int64], *kinds: str) -> Numbers:
         parts = [self.scatterers[kind] for kind in kinds if kind in self.scatterers]
 
-        def add(field: DisplacementField, seconds: float, image: Numbers) -> None:
+        def add(field: motion.DisplacementField, seconds: float, image: Numbers) -> None:
             for part in parts:
-                flow_seconds = flow_time(seconds, part.pulsatility, self._flow_phase)
-                blood_frame(part, flow_seconds, field, self._sigma_y, image)
+                flow_seconds = motion.flow_time(seconds, part.pulsatility, self._flow_phase)
+                scatterers.blood_frame(part, flow_seconds, field, self._sigma_y, image)
 
         return self._drawn(numbers, add)
 
     def _drawn(
-        self, numbers: NDArray[np.int64], add: Callable[[DisplacementField, float, Numbers], None]
+        self, numbers: NDArray[np.int64], add: Callable[[motion.DisplacementField, float, Numbers], None]
     ) -> Numbers:
         """Return frames to which a function adds scatterers, with the displacement and the time of each."""
 
         def frame(number: int) -> Numbers:
             seconds = self.settings.seconds(number)
-            field = self._motion.displacement(seconds, image_motion(self.settings, number))
+            field = self._motion.displacement(seconds, motion.image_motion(self.settings, number))
             image = np.zeros(self.settings.grid, np.complex64)
             add(field, seconds, image)
             return image.reshape(self.settings.shape[:-1])
