@@ -10,16 +10,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from usdenoise.experiments.planted import (
-    SIZE,
-    Instance,
-    Variant,
-    descend,
-    draw_one_bit,
-    draw_phase,
-    draw_sensing,
-    noise_floor,
-)
+from usdenoise.experiments import planted
 from usdenoise.experiments.record import (
     BEST_OTHER,
     CONVERGED,
@@ -69,9 +60,9 @@ class PlantedSetting:
     """
 
     name: str
-    draw: Callable[..., Instance]
+    draw: Callable[..., planted.Instance]
     problem: Mapping[str, object]
-    variants: Sequence[Variant]
+    variants: Sequence[planted.Variant]
     step: float
     iterations: int
     claims: Sequence[Claim] = ()
@@ -104,7 +95,7 @@ class PlantedExperiment:
         return ExperimentResult(
             title=self.title,
             parameters={
-                "size": SIZE,
+                "size": planted.SIZE,
                 "seeds": list(setup.seeds),
                 "settings": {setting.name: setting.as_dict() for setting in self.settings},
             },
@@ -133,13 +124,13 @@ def panel(setting: PlantedSetting, seeds: Sequence[int]) -> CurvePanel:
         return CurvePanel(
             setting=setting.name,
             curves=tuple(_curve(setting, variant, instances) for variant in setting.variants),
-            noise_floor=noise_floor(instances) if setting.problem["sigma"] else None,
+            noise_floor=planted.noise_floor(instances) if setting.problem["sigma"] else None,
             unit="iterations" if setting.seconds is None else "seconds",
         )
 
 
-def _curve(setting: PlantedSetting, variant: Variant, instances: Sequence[Instance]) -> Curve:
-    descents = [descend(one, variant, setting.step, setting.iterations) for one in instances]
+def _curve(setting: PlantedSetting, variant: planted.Variant, instances: Sequence[planted.Instance]) -> Curve:
+    descents = [planted.descend(one, variant, setting.step, setting.iterations) for one in instances]
     if setting.seconds is None:
         x = np.arange(setting.iterations + 1, dtype=np.float64)
         # A run that diverged ends early: its last error is drawn to the end.
@@ -151,7 +142,7 @@ def _curve(setting: PlantedSetting, variant: Variant, instances: Sequence[Instan
 
 
 SIGMA = 1e-6
-ILL_CONDITIONED = {"scales": (1.0, 1e-2), "rank": 8, "measurements": 2 * SIZE * 8}
+ILL_CONDITIONED = {"scales": (1.0, 1e-2), "rank": 8, "measurements": 2 * planted.SIZE * 8}
 STEP = 0.1
 DECAY, NOISY_DECAY = 0.85, 0.5
 
@@ -161,42 +152,46 @@ MANY = 100
 """Iterations to the noise floor: the abstract of the paper gives a practitioner tens to hundreds."""
 
 
-def eta_decay(decay: float) -> Variant:
+def eta_decay(decay: float) -> planted.Variant:
     """Return eta-decay, with the damping eta_t = beta^t sqrt(f(X_0)).
 
     This is the method of Zhang, Chiu and Zhang (AISTATS 2024).
     """
-    return Variant(MINE, "eta-decay", decay=decay)
+    return planted.Variant(MINE, "eta-decay", decay=decay)
 
 
-def scaledgd(damping: float, *, from_small: bool = False) -> Variant:
+def scaledgd(damping: float, *, from_small: bool = False) -> planted.Variant:
     """Return ScaledGD(lambda), with the constant damping eta_t = lambda; for lambda = 0 it is ScaledGD.
 
     The methods are from Xu, Shen, Chi and Ma (ICML 2023) and from Tong, Ma and Chi (JMLR 2021).
     """
-    return Variant(f"ScaledGD({damping:g})", "scaledgd-lambda", damping, from_small=from_small)
+    return planted.Variant(f"ScaledGD({damping:g})", "scaledgd-lambda", damping, from_small=from_small)
 
 
-def precgd(sigma_hat: float) -> Variant:
+def precgd(sigma_hat: float) -> planted.Variant:
     """Return PrecGD, with the damping eta_t = sqrt(|f(X_t) - sigma_hat^2|) and a proxy sigma_hat of the noise level.
 
     This is the method of Zhang, Fattahi and Zhang (NeurIPS 2021).
     """
-    return Variant(f"PrecGD({sigma_hat:g})", "precgd", sigma_hat)
+    return planted.Variant(f"PrecGD({sigma_hat:g})", "precgd", sigma_hat)
 
 
-def gradient_descent(*, from_small: bool = False) -> Variant:
+def gradient_descent(*, from_small: bool = False) -> planted.Variant:
     """Return plain gradient descent."""
-    return Variant("GD", "gd", from_small=from_small)
+    return planted.Variant("GD", "gd", from_small=from_small)
 
 
 def _sensing(
-    sigma: float, iterations: int, rivals: Sequence[Variant], *claims: Claim, seconds: float | None = None
+    sigma: float,
+    iterations: int,
+    rivals: Sequence[planted.Variant],
+    *claims: Claim,
+    seconds: float | None = None,
 ) -> PlantedSetting:
     """Return the setting of an ill-conditioned matrix at a search rank that is too large."""
     return PlantedSetting(
         name="noise 1e-6" if sigma else "noiseless",
-        draw=draw_sensing,
+        draw=planted.draw_sensing,
         problem={**ILL_CONDITIONED, "sigma": sigma},
         variants=[eta_decay(NOISY_DECAY if sigma else DECAY), *rivals],
         step=STEP,
@@ -282,7 +277,7 @@ HIGH_NOISE = PlantedExperiment(
     [
         PlantedSetting(
             name="noise 0.1",
-            draw=draw_sensing,
+            draw=planted.draw_sensing,
             problem={"scales": (1.0, 1.0), "rank": 8, "measurements": 80, "sigma": 0.1},
             variants=[eta_decay(0.97), *(precgd(proxy) for proxy in (1.0, 0.7, 0.5, 0.1))],
             step=0.01,
@@ -315,7 +310,7 @@ WALL_TIME = PlantedExperiment(
 
 def _exact_and_over(
     title: str,
-    draw: Callable[..., Instance],
+    draw: Callable[..., planted.Instance],
     problem: Mapping[str, object],
     *,
     ranks: tuple[int, int],
@@ -361,7 +356,7 @@ def _exact_and_over(
 
 WELL_CONDITIONED = _exact_and_over(
     "Gaussian sensing of a well-conditioned matrix",
-    draw_sensing,
+    planted.draw_sensing,
     {"scales": (1.0, 1.0), "measurements": 80},
     ranks=(2, 4),
     step=0.1,
@@ -371,7 +366,7 @@ WELL_CONDITIONED = _exact_and_over(
 
 ONE_BIT = _exact_and_over(
     "One-bit sensing",
-    draw_one_bit,
+    planted.draw_one_bit,
     {"scales": (1.0, 1.0)},
     ranks=(2, 4),
     step=1.0,
@@ -381,7 +376,7 @@ ONE_BIT = _exact_and_over(
 
 PHASE = _exact_and_over(
     "Phase retrieval",
-    draw_phase,
+    planted.draw_phase,
     {"measurements": 80},
     ranks=(1, 2),
     step=0.02,
