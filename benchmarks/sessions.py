@@ -33,7 +33,7 @@ from usdenoise.pipeline.recording import Block, Recording
 from usdenoise.pipeline.series import BlockLags, Series, SeriesModel
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.measured_block import MeasuredBlock, measure_block, measure_blocks
+from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_block, measure_blocks
 from usdenoise.sessions.session_estimate import estimate_session, raise_cutoff, session_clutter
 from usdenoise.sessions.session_sample import draw_sample
 from usdenoise.stack.geometry import Geometry
@@ -250,7 +250,7 @@ def measured_block(
     block: Block, clutter: Clutter, options: DenoiseOptions, geometry: Geometry
 ) -> MeasuredBlock:
     """What is measured of a block, which can be read."""
-    found = measure_block(block, clutter, options, geometry)
+    found = measure_block(block, clutter, BlockFilter(options=options, geometry=geometry))
     assert isinstance(found, MeasuredBlock)
     return found
 
@@ -278,9 +278,10 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
     with ThreadExecutor(2) as executor:
         recording, sample = draw_sample(recording, options, session, executor)
         found = estimate_session(sample, geometry, options, session, executor)
-        found, _ = raise_cutoff(found, recording, options, session, executor)
+        how = BlockFilter(options=options, geometry=geometry)
+        found, _ = raise_cutoff(found, recording, how, session, executor)
         clutter = session_clutter(found, options)
-        filtered = [*measure_blocks(recording, range(made.n_blocks), clutter, options, session, executor)]
+        filtered = [*measure_blocks(recording, range(made.n_blocks), clutter, how, session, executor)]
     findings = [block.findings for block in filtered]
     filtered_shifts = np.array([found.alignment.shift for found in findings if found.alignment is not None])
     why, spread = find_bad_blocks([block.findings.level(block.power) for block in filtered])

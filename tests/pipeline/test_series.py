@@ -24,7 +24,7 @@ from usdenoise.pipeline.series import (
     Series,
     SeriesModel,
 )
-from usdenoise.sessions.measured_block import MeasuredBlock, measure_block
+from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_block
 
 SIZE = (10, 8)
 THREADS = ThreadExecutor(2)
@@ -37,7 +37,7 @@ def measured() -> tuple[list[BlockLags], Clutter]:
     clutter = estimate_of(recording, options)
     blocks = []
     for block in recording.blocks:
-        found = measure_block(block, clutter, options, recording.geometry)
+        found = measure_block(block, clutter, BlockFilter(options=options, geometry=recording.geometry))
         assert isinstance(found, MeasuredBlock)
         assert found.lags is not None
         blocks.append(found.lags)

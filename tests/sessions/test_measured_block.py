@@ -14,7 +14,7 @@ from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.measured_block import MeasuredBlock, measure_block
+from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_block
 from usdenoise.sessions.session_estimate import TEMPORAL
 
 N, SHAPE, K, N_LAGS = 50, (9, 7), 4, 6
@@ -74,15 +74,14 @@ def filtered(
 ) -> MeasuredBlock:
     """The measured block of a stack, with its frames; lags and power are rounded to single precision."""
     recording = stack_session(stack, SessionOptions(window=stack.n_frames), options.precision)
-    found = measure_block(
-        recording.blocks[0],
-        clutter,
-        options,
-        recording.geometry,
+    how = BlockFilter(
+        options=options,
+        geometry=recording.geometry,
         keeps_frames=True,
         usual=usual,
         by_halves=usual is not None,
     )
+    found = measure_block(recording.blocks[0], clutter, how)
     assert isinstance(found, MeasuredBlock)
     return found
 
@@ -197,7 +196,8 @@ def test_a_high_cutoff_keeps_the_components_between() -> None:
 def test_a_block_without_data_is_refused(value: float, sentence: str) -> None:
     stack = stack_of(np.full((63, N), value, np.complex128))
     recording = stack_session(stack, SessionOptions(window=N), "double")
-    found = measure_block(recording.blocks[0], common(), DOUBLE, recording.geometry, keeps_frames=True)
+    how = BlockFilter(options=DOUBLE, geometry=recording.geometry, keeps_frames=True)
+    found = measure_block(recording.blocks[0], common(), how)
     assert isinstance(found, MeasuredBlock)
     assert sentence in found.findings.problem
     assert found.lags is found.frames is None

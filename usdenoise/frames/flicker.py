@@ -141,8 +141,10 @@ def divided(x: Numbers, gains: Numbers, shape: tuple[int, ...], axis: int) -> Nu
     return calibrated
 
 
-def calibrated(x: Numbers, shape: tuple[int, ...], axis: int, rounds: int = 2) -> Numbers:
+def calibrated(x: Numbers, shape: tuple[int, ...], axis: int) -> Numbers:
     """Return the frames of a block, (n, n_pixels), without the flicker of the lines along an axis.
+
+    The gains are measured twice, the second time with the tissue without the first flicker.
 
     Parameters
     ----------
@@ -152,11 +154,9 @@ def calibrated(x: Numbers, shape: tuple[int, ...], axis: int, rounds: int = 2) -
         Shape of the image.
     axis : int
         Axis of the lines.
-    rounds : int
-        How often the gains are measured, each time with the tissue without the flicker so far; by default 2.
     """
     pixels = spread_rows(x.shape[1], GRAM_PIXELS)
-    for _ in range(rounds):
+    for _ in range(2):
         few = np.nan_to_num(x[:, pixels]).astype(np.result_type(x, np.float64))
         vectors = np.linalg.eigh(few @ few.conj().T)[1][:, -TISSUE_COMPONENTS:].astype(x.dtype)
         left = np.linalg.qr(np.nan_to_num(x).T @ vectors.conj())[0]

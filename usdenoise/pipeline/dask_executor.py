@@ -95,7 +95,7 @@ def _client() -> Any:
 
 
 def _without_warning(function: Callable[[], Any]) -> Any:
-    # The factors of a pass travel with its tasks, and so do blocks of frames that workers cannot read.
+    # The factors of a pass travel with its tasks, and so do frames that workers cannot read.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph")
         return function()

@@ -166,14 +166,16 @@ def denoise_frames(
         The chunks of the scan.
     options : DenoiseOptions
         All options.
-    start, on_iteration, on_progress
-        As for :func:`denoise`.
+    start : pair of arrays, optional
+        A warm start.
     target : (n_frames, n_pixels) array, optional
-        Gets the filtered frames; by default they are not kept.
+        Gets the filtered frames.
+    on_iteration, on_progress : callable, optional
+        As for :func:`denoise`.
     executor : Executor, optional
         Maps over the chunks; by default threads.
     stack : Acquisition, optional
-        The stack if it is an array of Dask or of another library, as which the filtered frames are returned.
+        The stack if it is an array of Dask or of another library. The filtered frames are returned as one, without a target.
     """
     n_steps, geometry = options.iterations + 2, recording.geometry
     is_lazy = stack is not None and is_dask_array(stack.iq)
@@ -193,7 +195,7 @@ def denoise_frames(
         if not is_lazy:
             recording = on_device(recording, options.device, threads.threads if executor is None else None)
         mapper = executor or threads
-        # The spatial subspace, the noise level and the bad frames
+        # The spatial subspace, the noise level and the bad frames; the recording is without the flicker of its lines then
         found = estimate_clutter(recording, options, mapper, start, follow, lambda: report_step("solve", 1))
         recording = found.recording
         # The cutoff, raised while tissue leaks
@@ -203,7 +205,7 @@ def denoise_frames(
         # All frames without the clutter, their power and autocorrelation
         is_kept = stack is not None and not is_lazy
         measures = filter_chunks(recording.chunks, clutter, found.excluded, mapper, target, is_kept)
-        # Blood and noise
+        # Blood and noise; noisy pixels may be flow that is faster than the frames, which consecutive frames show
         maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
         middle = recording.chunks[len(recording.chunks) // 2]
         quality = checked_noise(maps.quality, middle, clutter, found.excluded, mapper)
@@ -211,6 +213,7 @@ def denoise_frames(
     kept = measures.filtered if target is None else target
     frames: Any = None if kept is None else geometry.as_stack(kept)
     if is_lazy and stack is not None:
+        # The frames are filtered a second time when they are asked for, without their lags
         without_lags = replace(clutter, projection=None)
         filtered = map_chunks(filtered_frames, recording.chunks, LazyExecutor(), without_lags, found.excluded)
         frames = lazy_stack(filtered, stack, recording.dtype)
@@ -220,6 +223,7 @@ def denoise_frames(
     return DenoiseResult(
         **vars(fit),
         acquisition=Acquisition.of(geometry, frames),
+        # With the entries that the model fills, and without the residual if that is not kept
         power_doppler=image(found.grid.at_signal(measures.kept_power) / measures.n_used_frames),
         blood_power=image(maps.blood_power),
         noise_power=image(maps.noise_power),

@@ -123,7 +123,7 @@ class ClutterEstimate:
     time_letter : str or None
         Letter of the axis that is time by the data; None if that is not clear.
     bad_pixels : BadPixels
-        Pixels that are excluded for their noise.
+        Pixels that are excluded for their noise, or because they are saturated.
     is_static : bool
         Whether the mean frame has as much energy as in white noise, or more.
     consecutive : ConsecutiveFrames
@@ -200,7 +200,8 @@ def estimate_clutter(
 
     The steps: look at all chunks, and gather a sample of the pixels; find the signal pixels and the bad frames; complete
     sampled entries of the sample (Zhang, Chiu and Zhang, AISTATS 2024), and refit the components to the sample; fit the
-    components to all pixels, U = orth(M V); choose the cutoff. If bad pixels show, they are repeated without these.
+    components to all pixels, U = orth(M V); choose the cutoff. They are repeated without saturated pixels, flicker of lines
+    and noisy pixels, if these show.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The filter of one chunk of frames: y = x - U (U^H x), and the measures of the filtered frames.
+"""The filter of one chunk of frames, y = x - U (U^H x), with temporal components of a block; and measures of the result.
 
 Every command that removes clutter components filters with :func:`filter_chunk`. A chunk is an (n_frames, n_pixels) array
 in either memory order. It needs no other chunk, so chunks may be filtered in any order and in any process.
@@ -60,9 +60,9 @@ def filter_chunk(
 ) -> Measures:
     """Filter a chunk, and measure the filtered frames.
 
-    With the aligned chunk X the filtered one is Y = (I - V V^H) (X - A U^T), with the spatial components U and the
-    coefficients A = X conj(U) of its frames. V, if it is removed, are the leading left singular vectors of A: the tissue
-    that U leaves has the temporal signals of the tissue in this block.
+    With the aligned chunk X the filtered one is Y = (I - V V^H) (X - A U^T), with the spatial components U that are removed
+    and the coefficients A = X conj(U) of its frames. In a block of a session V are the leading left singular vectors of A:
+    the tissue that U leaves has the temporal signals of the tissue in this block. In a scan V is empty.
 
     Parameters
     ----------
@@ -90,7 +90,8 @@ def filter_chunk(
     Measures
         The measures of the chunk.
     """
-    # Before: the block as it is in the reference of its session, its coefficients A, (n, r), and V, (n, q)
+    # Before: the chunk as it is in the reference of its session; its coefficients, (n, r), of which the first are A and the
+    # others fill entries; V, (n, q)
     alignment, mask = None, clutter.grid.mask.ravel()
     if clutter.reference is not None:
         x, alignment = clutter.reference.align(x)
@@ -108,7 +109,8 @@ def filter_chunk(
     if observed is not None or excluded.any() or clutter.has_gaps or not clutter.keeps_residual:
         tiles = _filled_tiles(tiles, clutter, a, used, is_observed)
 
-    # The lags of what it leaves, the first of which is the power
+    # The lags of what it leaves, the first of which is the power, by parts (first frame, stop, half); and the first and last
+    # frames, for products across two chunks
     n_lags, n_halves, parts = max(clutter.n_lags, 1), 1, [(0, n, 0)]
     n_ends, wide = 0, np.result_type(dtype_of(x), np.float64)
     if place is not None:
@@ -133,7 +135,7 @@ def filter_chunk(
             counts[:, at] = np.rint(to_host(of_tile))
             seen[:, at] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
 
-    # After: 0 in masked pixels. The sums of chunks are added up in double precision.
+    # After: 0 in masked pixels. The sums of several chunks are added up in double precision.
     sums = np.ascontiguousarray(to_host(lags.joined()), None if place is None else wide)
     filtered = kept.joined() if is_kept or out is not None else None
     if not mask.all():
@@ -204,7 +206,7 @@ def filtered_tiles(x: Array, u: Array, a: Array, v: Array, observed: Array = Non
     a, v : (n, k), (n, q) arrays
         Their coefficients A, and orthonormal temporal components V.
     observed : (n, n_pixels) boolean array, optional
-        Observed entries, outside of which X - A U^T is 0; by default all are observed.
+        Observed entries, outside of which X - A U^T is set to 0 before V; by default all are observed.
     """
     xp, zero = namespace(x), namespace(x).zeros_like(x[:1, :1])
     v_h, both = xp.conj(v).T, xp.concat([a, v], axis=1)
@@ -224,6 +226,7 @@ def filtered_tiles(x: Array, u: Array, a: Array, v: Array, observed: Array = Non
         else:
             y = xp.where(observed[:, pixels], y - a @ tile_u, zero)
             y -= v @ (v_h @ y)
+        # What is measured and what is kept are the same, as long as nothing is filled
         yield FilteredTile(pixels, y, y)
 
 

@@ -35,7 +35,7 @@ SAMPLE_ENTRIES = 1 << 22
 """Entries of these pixels that are held in memory, about: in a longer stack they are fewer."""
 
 PICKED_FRAMES = 64
-"""Frames of a block whose pixels are gathered at a time."""
+"""Frames of a chunk whose pixels are gathered at a time."""
 
 MAGNITUDES = (1e-12, 1e14)
 """Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
@@ -255,6 +255,8 @@ def inspect_block(
     ------
     InputError
         As for :func:`inspect`.
+    OptionError
+        If given bad frames leave too few.
     """
     mask, xp = clutter.grid.mask, namespace(x)
     if clutter.replaced is not None:

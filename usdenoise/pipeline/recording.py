@@ -41,7 +41,7 @@ STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
 
 
 class Frames(Protocol):
-    """Consecutive frames that can be read: of an array, of a file, of a Dask chunk, or joined from several blocks.
+    """Consecutive frames that can be read: of an array, of a file, from a device, or without the flicker of their lines.
 
     It can be sent to another process: frames of a file without their values, frames of an array with them.
 
@@ -355,10 +355,10 @@ def map_chunks(
     ----------
     function : callable
         A function of a module, which other processes can import.
-    chunks : iterable of Chunk or Block
+    chunks : iterable of Chunk, Block, or what holds one
         What it is called with; Dask values become chunks first.
     executor : Executor
-        Threads, a background thread, Dask workers, or Dask values that are still to be computed.
+        Threads, Dask workers, or Dask values that are still to be computed.
     *constants
         Arguments that are the same for all chunks.
     """

@@ -73,7 +73,7 @@ def _tried(
     while len(chunks) > 2 and chunks[-2].first - chunks[1].first >= TRIED_FRAMES:
         chunks = chunks[1:-1]
     frames = slice(chunks[0].first, chunks[-1].stop)
-    block = [replace(chunk, first=chunk.first - frames.start) for chunk in chunks]
+    middle = [replace(chunk, first=chunk.first - frames.start) for chunk in chunks]
     for low in raised_cutoffs(found.band.low, len(found.singular_values)):
         raised = found
         if low > found.band.low:
@@ -81,7 +81,7 @@ def _tried(
         clutter = _with_lags(raised, options)
         assert clutter.model is not None
         tried = replace(clutter, model=clutter.model[frames])
-        measures = filter_chunks(block, tried, found.excluded[frames], executor)
+        measures = filter_chunks(middle, tried, found.excluded[frames], executor)
         yield raised, Series().added(BlockLags.of(measures, tried), tried).leak_share(clutter)
 
 

@@ -71,8 +71,8 @@ class BlockLags:
     sums : LagSums or None
         The lags by halves of the frames; None (the default) if they were not kept.
     halves : (2, n_signal) array or None
-        Mean power of the residual over the first and over the second half of the frames; None (the default) if it is not
-        known.
+        Mean power of the residual over the first and over the second half of the frames of a scan of several chunks; None
+        (the default) if it is not known.
     """
 
     lags: Numbers
@@ -317,7 +317,6 @@ class Series:
                 lags=move(last.lags),
                 observed=move(last.observed),
                 sums=sums,
-                halves=None if last.halves is None else np.stack(list(map(move, last.halves))),
             )
         return replace(
             summed,

@@ -15,6 +15,7 @@ from usdenoise.pipeline.devices import HOST, device_memory, most_blocks, windows
 from usdenoise.pipeline.recording import Recording
 from usdenoise.progress import Progress
 from usdenoise.sessions.measured_block import (
+    BlockFilter,
     BlockStore,
     measure_blocks,
 )
@@ -67,11 +68,12 @@ def filter_session(
     recording : Recording
         The blocks.
     session : SessionOptions
-        Whether such a block is missing, and whether blocks are aligned.
+        Whether a block that cannot be read is missing, and whether blocks are aligned.
     options : DenoiseOptions
         Options of the filter.
     store : BlockStore
-        Store of the measurements of the blocks. Blocks in the store are not filtered again.
+        Store of the measurements of the blocks. Blocks in it are not filtered again, but for those on which the cutoff is
+        tried, and those that the sink lacks.
     products : tuple of str
         Flow images that are made of each block, besides the power.
     sink : FrameSink, optional
@@ -89,25 +91,28 @@ def filter_session(
     check_method(options)
     check_bad_frames(options, recording)
     progress = progress or Progress()
-    n_threads, keeps_frames = options.threads or available_threads(), sink is not None
+    how = BlockFilter(
+        options=options, geometry=recording.geometry, products=products, keeps_frames=sink is not None
+    )
+    n_threads = options.threads or available_threads()
     if executor is None:
         n_threads = min(n_threads, _most_blocks(recording, options))
     with ThreadExecutor(n_threads) as threads, device_memory(options.device):
         mapper = executor or threads
-        # Some frames of all blocks. Where workers filter them, this process may have no such device.
+        # Some frames of all blocks, which are without flicker from now on, or have a reason why they cannot be read. Where
+        # workers filter the blocks, this process may have no such device.
         of_sample = options if executor is None else replace(options, device=HOST)
         recording, sample = draw_sample(recording, of_sample, session, mapper)
-        # The clutter that they have in common
+        # The clutter that the blocks have in common, from the sample in this process
         estimate = estimate_session(
             sample, recording.geometry, options, session, threads, on_iteration=progress.iteration
         )
         del sample
-        # Its cutoff, raised while tissue leaks in a few blocks
+        # Its cutoff, raised while tissue leaks in a few blocks; overlapping blocks share their frames on a device
         blocks = (
             recording if executor is not None else windows_on_device(recording, options.device, n_threads)
         )
-        how = (options, session, mapper, products, keeps_frames)
-        estimate, tried = raise_cutoff(estimate, blocks, *how, on_iteration=progress.iteration)
+        estimate, trial_blocks = raise_cutoff(estimate, blocks, how, session, mapper, progress.iteration)
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
         del estimate
         # All blocks without it
@@ -117,11 +122,14 @@ def filter_session(
             if not store.has(number)
             or not (sink is None or sink.has(number) or store.findings(number).frames is None)
         ]
-        others = measure_blocks(blocks, [number for number in todo if number not in tried], clutter, *how)
+        others = [number for number in todo if number not in trial_blocks]
+        measured = measure_blocks(blocks, others, clutter, how, session, mapper)
         for number in todo:
-            block = tried.pop(number, None) or next(others)
+            # Both are in the order of the blocks.
+            block = trial_blocks.pop(number, None) or next(measured)
             if sink is not None and block.frames is not None:
                 sink.write(number, block.frames)
+            # A block that is stored is done.
             store.put(number, block)
             progress.blocks(number + 1, len(recording.blocks))
         # Their series

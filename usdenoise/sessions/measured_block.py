@@ -76,7 +76,7 @@ class MeasuredBlock:
     strongest : float
         Mean power of the strongest temporal component of the filtered block; 0 where it was not looked for.
     frames : (n, n_pixels) array or None
-        The filtered frames, if they are kept; 0 in unobserved entries and in excluded frames.
+        The filtered frames, if they are kept; without the residual in unobserved entries and excluded frames.
     """
 
     findings: BlockFindings
@@ -137,15 +137,41 @@ class BlocksInMemory:
         return self._blocks[number].findings
 
 
+@dataclass(frozen=True, kw_only=True)
+class BlockFilter:
+    """How the blocks of a session are filtered and measured, besides their clutter.
+
+    Attributes
+    ----------
+    options : DenoiseOptions
+        Options of the session.
+    geometry : Geometry
+        Axes and scales of the blocks.
+    products : tuple of str
+        Flow images that are made of each block; none by default.
+    keeps_frames : bool
+        Whether the filtered frames are kept; by default not.
+    usual : float or None
+        As for :func:`usdenoise.pipeline.filter_chunk.filter_chunk`; None by default.
+    by_halves : bool
+        Whether the lags are summed by halves of the frames, for the map of the only block; by default not.
+    """
+
+    options: DenoiseOptions
+    geometry: Geometry
+    products: tuple[str, ...] = ()
+    keeps_frames: bool = False
+    usual: float | None = None
+    by_halves: bool = False
+
+
 def measure_blocks(
     recording: Recording,
     numbers: Sequence[int],
     clutter: Clutter,
-    options: DenoiseOptions,
+    how: BlockFilter,
     session: SessionOptions,
     executor: Executor,
-    products: tuple[str, ...] = (),
-    keeps_frames: bool = False,
 ) -> Iterator[MeasuredBlock]:
     """Yield the measurements of some blocks of a session, in order; a block that is missing has no data.
 
@@ -155,8 +181,10 @@ def measure_blocks(
         The blocks of the session.
     numbers : sequence of int
         Numbers of the blocks that are measured.
-    clutter, options, products, keeps_frames
-        As for :func:`measure_block`.
+    clutter : Clutter
+        The clutter of the session.
+    how : BlockFilter
+        How they are filtered and measured.
     session : SessionOptions
         Whether a block that cannot be read is missing.
     executor : Executor
@@ -168,8 +196,8 @@ def measure_blocks(
         If a block cannot be read, and none may be missing.
     """
     blocks = [recording.blocks[number] for number in numbers]
-    there, how = (block for block in blocks if not block.problem), (products, keeps_frames)
-    found = map_chunks(measure_block, there, executor, clutter, options, recording.geometry, *how)
+    there = (block for block in blocks if not block.problem)
+    found = map_chunks(measure_block, there, executor, clutter, how)
     for block in blocks:
         measured = MeasuredBlock(BlockFindings(block.problem)) if block.problem else next(found)
         if isinstance(measured, InputError):
@@ -177,17 +205,11 @@ def measure_blocks(
         yield measured
 
 
-def measure_block(
-    block: Block,
-    clutter: Clutter,
-    options: DenoiseOptions,
-    geometry: Geometry,
-    products: tuple[str, ...] = (),
-    keeps_frames: bool = False,
-    usual: float | None = None,
-    by_halves: bool = False,
-) -> MeasuredBlock | InputError:
+def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredBlock | InputError:
     """Read a block, remove the clutter of its session, and measure the filtered block.
+
+    :func:`measure_blocks` maps it over the blocks of a finished session, and a live session over each block that comes. What
+    it measures goes through a store to the :class:`usdenoise.pipeline.series.Series`.
 
     Parameters
     ----------
@@ -195,24 +217,15 @@ def measure_block(
         The block.
     clutter : Clutter
         The clutter of the session.
-    options : DenoiseOptions
-        Options of the session.
-    geometry : Geometry
-        Axes and scales of the blocks.
-    products : tuple of str
-        Flow images that are made of it; none by default.
-    keeps_frames : bool
-        Whether the filtered frames are kept; by default not.
-    usual : float, optional
-        As for :func:`usdenoise.pipeline.filter_chunk.filter_chunk`.
-    by_halves : bool
-        Whether the lags are summed by halves of the frames, for the map of the only block; by default not.
+    how : BlockFilter
+        How it is filtered and measured.
 
     Returns
     -------
     MeasuredBlock or InputError
         Without lags if too few of its frames are good, or it is zero everywhere; the error of a block that cannot be read.
     """
+    options, geometry = how.options, how.geometry
     own = own_options(options, block)
     try:
         x = to_device(block.read(), options.device)
@@ -222,15 +235,15 @@ def measure_block(
         x, search = inspect_block(x, clutter, own, geometry.name)
     except (InputError, OptionError) as error:
         return MeasuredBlock(BlockFindings(error.cause))
-    is_kept = keeps_frames or not FLOW_PRODUCTS.isdisjoint(products)
-    place = (0, x.shape[0]) if by_halves else None
-    measures = filter_chunk(x, clutter, search.excluded, place, usual, is_kept=is_kept)
+    is_kept = how.keeps_frames or not FLOW_PRODUCTS.isdisjoint(how.products)
+    place = (0, x.shape[0]) if how.by_halves else None
+    measures = filter_chunk(x, clutter, search.excluded, place, how.usual, is_kept=is_kept)
     out = None if measures.filtered is None else to_host(measures.filtered)
     lags = BlockLags.of(measures, clutter)
     power = lags.lags[:, 0].real
     if not clutter.keeps_residual:
         power = clutter.grid.at_signal(measures.kept_power) / measures.n_used_frames
-    flow = {} if out is None else flow_images(geometry.as_stack(out), geometry, products, search.excluded)
+    flow = {} if out is None else flow_images(geometry.as_stack(out), geometry, how.products, search.excluded)
     single = np.complex64 if clutter.is_complex else np.float32
     findings = BlockFindings(
         frames=search,
@@ -246,13 +259,12 @@ def measure_block(
             observed=lags.observed.astype(np.float32),
             temporal=lags.temporal.astype(single),
             has_own_noise=findings.has_own_noise,
-            sums=lags.sums if by_halves else None,
-            halves=lags.halves if by_halves else None,
+            sums=lags.sums if how.by_halves else None,
         ),
         power=np.where(lags.observed > 0, power, np.nan).astype(np.float32),
         images={name: image.values for name, image in flow.items()},
         strongest=measures.strongest,
-        frames=out if keeps_frames else None,
+        frames=out if how.keeps_frames else None,
     )
 
 

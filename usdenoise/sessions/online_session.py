@@ -44,7 +44,7 @@ from usdenoise.sessions.live_state import (
     SessionUpdate,
     delay_blocks,
 )
-from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock, measure_block
+from usdenoise.sessions.measured_block import BlockFilter, BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
 from usdenoise.sessions.session_activation import running_activation
 from usdenoise.sessions.session_estimate import check_method, estimate_session, session_clutter
@@ -190,9 +190,9 @@ class OnlineSession:
 
         def filtered() -> tuple[MeasuredBlock | InputError, Clutter]:
             clutter = estimates.at(number).result().clutter
-            how = (clutter, self._options, geometry, (), False, usual, True)
+            how = BlockFilter(options=self._options, geometry=geometry, usual=usual, by_halves=True)
             with ThreadExecutor(1) as executor, device_memory(self._options.device):
-                return next(map_chunks(measure_block, [block], executor, *how)), clutter
+                return next(map_chunks(measure_block, [block], executor, clutter, how)), clutter
 
         return begun(self._pool.submit(filtered), estimates, consecutive)
 

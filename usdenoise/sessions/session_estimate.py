@@ -26,7 +26,7 @@ from usdenoise.pipeline.scan_clutter import (
 )
 from usdenoise.pipeline.series import Series
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
-from usdenoise.sessions.measured_block import MeasuredBlock, measure_blocks
+from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_blocks
 from usdenoise.sessions.session_sample import Sample, aligned_sample, nearest_good
 from usdenoise.sessions.unusual_blocks import calm_blocks, usual_blocks
 from usdenoise.stack.geometry import Geometry
@@ -136,11 +136,9 @@ def estimate_session(
 def raise_cutoff(
     estimate: SessionEstimate,
     recording: Recording,
-    options: DenoiseOptions,
+    how: BlockFilter,
     session: SessionOptions,
     executor: Executor,
-    products: tuple[str, ...] = (),
-    keeps_frames: bool = False,
     on_iteration: Callable[[Iteration], None] | None = None,
 ) -> tuple[SessionEstimate, dict[int, MeasuredBlock]]:
     """Raise an automatic cutoff while tissue leaks in a few blocks of the session.
@@ -151,7 +149,7 @@ def raise_cutoff(
         The estimate.
     recording : Recording
         The blocks of the session.
-    options, session, executor, products, keeps_frames
+    how, session, executor
         As for :func:`usdenoise.sessions.measured_block.measure_blocks`.
     on_iteration : callable, optional
         Called with each line of the trace of a further estimate, of more components.
@@ -163,6 +161,7 @@ def raise_cutoff(
     measured : dict
         Number -> the measurements of each block that was tried, with this cutoff.
     """
+    options = how.options
     if options.low_cutoff != "auto" or not estimate.found.is_raisable or len(estimate.sample.blocks) < 2:
         return estimate, {}
     numbers = calm_blocks(estimate.found, estimate.sample)
@@ -173,9 +172,7 @@ def raise_cutoff(
         """Yield ever higher cutoffs, with the measured blocks and the share of tissue that leaks in them."""
         for raised in _raised(estimate, options, executor.local, on_iteration):
             clutter, series = session_clutter(raised, options), Series()
-            blocks = measure_blocks(
-                recording, numbers, clutter, options, session, executor, products, keeps_frames
-            )
+            blocks = measure_blocks(recording, numbers, clutter, how, session, executor)
             measured = dict(zip(numbers, blocks, strict=True))
             for block in measured.values():
                 series = series if block.lags is None else series.added(block.lags, clutter)
