@@ -1,4 +1,4 @@
-"""Where tissue ends: the similarity matrix, the two squares, and the choice on phantoms."""
+"""Where tissue ends: the choice of the cutoff on models and on phantoms."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from usdenoise.clutter.clutter_cutoff import (
     choose_low_cutoff,
     mean_doppler,
 )
-from usdenoise.clutter.similarity import spatial_similarity, two_squares
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
@@ -19,41 +18,8 @@ from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.fit_result import Verdict, judge_fit
 
 
-def test_similarity_is_the_correlation_of_envelopes():
-    left = gaussian(np.random.default_rng(0), (500, 6), np.complex64)
-    assert spatial_similarity(left) == pytest.approx(np.corrcoef(np.abs(left).T), abs=1e-5)
-
-
 def chosen(model, highest):
     return choose_low_cutoff(model, 1e-3, highest)
-
-
-def squares(n, a, b, noise, seed=0):
-    matrix = np.zeros((n, n))
-    matrix[:a, :a] = matrix[a:b, a:b] = 0.5
-    rough = np.random.default_rng(seed).standard_normal((n, n)) * noise
-    matrix += (rough + rough.T) / 2
-    np.fill_diagonal(matrix, 1)
-    return matrix
-
-
-@pytest.mark.parametrize(("a", "b"), [(3, 9), (10, 30), (1, 12), (20, 40)])
-def test_two_squares_are_found(a, b):
-    assert two_squares(squares(40, a, b, 0.1))[:2] == (a, b)
-
-
-def test_table_of_sums_equals_the_search_over_templates():
-    matrix = squares(12, 4, 9, 0.4)
-    best = (-2.0, 0, 0)
-    for a in range(1, 12):
-        for b in range(a + 1, 13):
-            template = np.zeros((12, 12))
-            template[:a, :a] = template[a:b, a:b] = 1
-            if template.std() > 0:
-                best = max(best, (np.corrcoef(template.reshape(-1), matrix.reshape(-1))[0, 1], a, b))
-    a, b, score = two_squares(matrix)
-    assert (a, b) == best[1:]
-    assert score == pytest.approx(best[0])
 
 
 def test_mean_doppler_of_a_pure_tone():

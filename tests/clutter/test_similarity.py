@@ -1,9 +1,50 @@
-"""The similarity of components to the leading ones, against loops."""
+"""The similarity of components to the leading ones, its profile and its two squares, against loops."""
 
 import numpy as np
 import pytest
 
-from usdenoise.clutter.similarity import TYPICAL_SIMILARITY, SimilarityProfile, dominance, noise_energy
+from usdenoise.clutter.similarity import (
+    TYPICAL_SIMILARITY,
+    SimilarityProfile,
+    dominance,
+    noise_energy,
+    spatial_similarity,
+    two_squares,
+)
+from usdenoise.completion.starts import gaussian
+
+
+def test_similarity_is_the_correlation_of_envelopes():
+    left = gaussian(np.random.default_rng(0), (500, 6), np.complex64)
+    assert spatial_similarity(left) == pytest.approx(np.corrcoef(np.abs(left).T), abs=1e-5)
+
+
+def squares(n, a, b, noise, seed=0):
+    matrix = np.zeros((n, n))
+    matrix[:a, :a] = matrix[a:b, a:b] = 0.5
+    rough = np.random.default_rng(seed).standard_normal((n, n)) * noise
+    matrix += (rough + rough.T) / 2
+    np.fill_diagonal(matrix, 1)
+    return matrix
+
+
+@pytest.mark.parametrize(("a", "b"), [(3, 9), (10, 30), (1, 12), (20, 40)])
+def test_two_squares_are_found(a, b):
+    assert two_squares(squares(40, a, b, 0.1))[:2] == (a, b)
+
+
+def test_table_of_sums_equals_the_search_over_templates():
+    matrix = squares(12, 4, 9, 0.4)
+    best = (-2.0, 0, 0)
+    for a in range(1, 12):
+        for b in range(a + 1, 13):
+            template = np.zeros((12, 12))
+            template[:a, :a] = template[a:b, a:b] = 1
+            if template.std() > 0:
+                best = max(best, (np.corrcoef(template.reshape(-1), matrix.reshape(-1))[0, 1], a, b))
+    a, b, score = two_squares(matrix)
+    assert (a, b) == best[1:]
+    assert score == pytest.approx(best[0])
 
 
 @pytest.mark.parametrize("n_components", [1, 2, 3, 7, 40])

@@ -1,4 +1,4 @@
-"""The loop: the paper's iteration step by step, undone steps, divergence, stopping."""
+"""The loop: the iterations of the paper and of an independent loop, undone steps, divergence, stopping."""
 
 import warnings
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.completion.test_problem import make
-from tests.reference import loops
+from tests.reference import loops, planted_loops
 from usdenoise.completion import descent_methods
 from usdenoise.completion import starts as initialize
 from usdenoise.completion.descent_methods import (
@@ -18,9 +18,11 @@ from usdenoise.completion.descent_methods import (
     identity,
     norm_penalty,
 )
-from usdenoise.completion.problem import Evaluation
+from usdenoise.completion.problem import CompletionProblem, Evaluation
 from usdenoise.completion.solve import solve
 from usdenoise.errors import DivergedError, OptionError
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.stack.sampling import draw_entries
 
 
 def low_rank(dtype, shape=(60, 40), rank=3, seed=1, scales=(10, 3, 1)):
@@ -291,3 +293,48 @@ def test_a_fixed_step_is_kept_whatever_it_does():
     assert [line.objective for line in solution.trace] == pytest.approx([1.5 ** (2 * k) for k in range(5)])
     assert {line.step for line in solution.trace[1:]} == {2.5}
     assert solution.passes == 5
+
+
+STEPS = 25
+
+METHODS_OF_COMPLETION = {
+    "eta-decay": (None, 0.05, 0.05),
+    "precgd": (5e-3, 1.0, 5e-3),
+    "scaledgd-lambda": (5e-2, 1.0, 5e-2),
+    "gd": (None, 1.0, None),
+}
+
+
+@pytest.mark.parametrize("name", METHODS_OF_COMPLETION)
+def test_completion_takes_the_steps_of_the_independent_loop(name):
+    damping, decay, parameter = METHODS_OF_COMPLETION[name]
+    rng = np.random.default_rng(4)
+    left, right = rng.standard_normal((40, 3)), rng.standard_normal((30, 3))
+    matrix = left @ right.T + 0.1 * rng.standard_normal((40, 30))
+    sample = draw_entries(matrix.shape, 0.5, 0)
+    mask = sample.mask(slice(0, 40))
+    problem = CompletionProblem(matrix, sample, ThreadExecutor(1))
+    start = (left + 0.1 * rng.standard_normal(left.shape), right + 0.1 * rng.standard_normal(right.shape))
+    step = 1.0 if name == "gd" else 0.32 * mask.size / 2
+
+    def gradient(M):
+        off = np.where(mask, M - matrix, 0)
+        return np.sum(off**2) / mask.sum(), 2 * off / mask.sum()
+
+    expected = planted_loops.descent(
+        gradient, start[0], matrix, name.removesuffix("-lambda"), parameter, step, STEPS, start[1]
+    )
+    method = METHODS[name]
+    errors = []
+    for iterations in (1, 5, STEPS):
+        u, v = solve(
+            problem,
+            start,
+            preconditioner=method.preconditioner,
+            damping=method.make_damping(damping, decay),
+            step=step,
+            stopping=StoppingRule(iterations),
+            undo=False,
+        ).factors
+        errors.append(np.linalg.norm(u @ v.T - matrix) / np.linalg.norm(matrix))
+    assert errors == pytest.approx(expected[[1, 5, STEPS]], rel=1e-9)

@@ -6,7 +6,6 @@ import pytest
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
 from usdenoise.frames import frame_quality
 from usdenoise.frames.frame_quality import frame_curves
-from usdenoise.linalg.low_rank import LowRank, interpolated
 
 
 @pytest.mark.parametrize("frames_a_block", [7, 128])
@@ -54,14 +53,3 @@ def test_the_carpet_is_the_power_of_bands_over_their_medians():
         np.testing.assert_allclose(carpet[band], power / np.median(power), rtol=1e-5)
     assert not carpet[63].any()
     assert (carpet[:63].argmax(axis=1) == 20).all()
-
-
-def test_temporal_vectors_are_interpolated_over_frames_that_are_left_out():
-    right = np.zeros((6, 1), np.complex64)
-    right[[0, 1, 4], 0] = [1, 1 + 1j, 4 + 7j]
-    model = LowRank(np.ones((2, 1), np.complex64), np.ones(1), right)
-    left_out = np.array([False, False, True, True, False, True])
-    filled = interpolated(model, left_out).right[:, 0]
-    assert filled == pytest.approx(np.array([1, 1 + 1j, 2 + 3j, 3 + 5j, 4 + 7j, 4 + 7j]))
-    assert interpolated(model, np.zeros(6, bool)) is model
-    assert right[2, 0] == 0

@@ -1,4 +1,4 @@
-"""Registration of images, displacements of frames, and how the image moves as a whole."""
+"""Shifts of images against a phase correlation of one image at a time, and movements of images that were moved."""
 
 import numpy as np
 import pytest

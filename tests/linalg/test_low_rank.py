@@ -1,12 +1,17 @@
-"""The low-rank model by its triplets, fits of rows with gaps, and the noise level by singular values."""
+"""Models of low rank, fits to gapped rows and the singular values of noise, against numpy."""
 
 import numpy as np
 import pytest
 
 from usdenoise.completion.starts import gaussian
-from usdenoise.linalg import tall_matrices
-from usdenoise.linalg.low_rank import LowRank, fit_gapped_rows, marchenko_pastur_quantiles, unobserved_normal
-from usdenoise.linalg.tall_matrices import orthonormal, tall_qr
+from usdenoise.linalg.low_rank import (
+    LowRank,
+    fit_gapped_rows,
+    interpolated,
+    marchenko_pastur_quantiles,
+    unobserved_normal,
+)
+from usdenoise.linalg.tall_matrices import orthonormal
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
@@ -22,29 +27,15 @@ def test_from_factors_gives_the_svd_of_the_product(dtype):
         assert np.abs(side.conj().T @ side - np.eye(5)).max() < 1e-5
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
-@pytest.mark.parametrize("kind", ["independent", "of very different lengths", "dependent", "zero"])
-def test_the_factorisation_is_orthonormal_and_exact_for_any_columns(dtype, kind, monkeypatch):
-    columns = gaussian(np.random.default_rng(0), (50, 5), dtype)
-    if kind == "of very different lengths":
-        columns *= np.array([1e6, 1e3, 1, 1e-3, 1e-6], columns.real.dtype)
-    if kind == "dependent":
-        columns[:, 3] = columns[:, 1] + 1e-5 * columns[:, 3]
-    if kind == "zero":
-        columns[:, 2] = 0
-    wide = columns.astype(np.result_type(dtype, np.float64))
-    # All rows at once, and a long matrix by parts.
-    for rows in (50, 7):
-        monkeypatch.setattr(tall_matrices, "_ROWS_AT_ONCE", rows)
-        q, r = tall_qr(columns)
-        lengths = np.maximum(np.linalg.norm(wide, axis=0), 1e-300)
-        assert (np.abs(q @ r - wide) / lengths).max() < 1e-14
-        assert np.abs(q.conj().T @ q - np.eye(5)).max() < 1e-13
-        assert not np.tril(r, -1).any()
-        in_place = wide.copy()
-        own, _ = tall_qr(in_place, in_place=True)
-        assert own is in_place
-        assert np.array_equal(own, q)
+def test_temporal_vectors_are_interpolated_over_frames_that_are_left_out():
+    right = np.zeros((6, 1), np.complex64)
+    right[[0, 1, 4], 0] = [1, 1 + 1j, 4 + 7j]
+    model = LowRank(np.ones((2, 1), np.complex64), np.ones(1), right)
+    left_out = np.array([False, False, True, True, False, True])
+    filled = interpolated(model, left_out).right[:, 0]
+    assert filled == pytest.approx(np.array([1, 1 + 1j, 2 + 3j, 3 + 5j, 4 + 7j, 4 + 7j]))
+    assert interpolated(model, np.zeros(6, bool)) is model
+    assert right[2, 0] == 0
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])

@@ -1,10 +1,12 @@
-"""Parts of the rows cover a matrix once; energies, Gram matrices and bases are the textbook's."""
+"""Parts, energies, Gram matrices and factorisations of tall matrices, against the textbook's."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from usdenoise.completion.starts import gaussian
+from usdenoise.linalg import tall_matrices
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import (
     column_squared_norms,
@@ -15,6 +17,7 @@ from usdenoise.linalg.tall_matrices import (
     row_squared_norms,
     squared_norm,
     squared_norms,
+    tall_qr,
 )
 
 
@@ -99,3 +102,28 @@ def test_the_normal_product_reads_each_block_once_and_adds_up_in_double_precisio
     assert found.dtype == np.result_type(dtype, np.float64)
     assert found.shape == (SHAPE[1], 5)
     assert found == pytest.approx(total.conj().T, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
+@pytest.mark.parametrize("kind", ["independent", "of very different lengths", "dependent", "zero"])
+def test_the_factorisation_is_orthonormal_and_exact_for_any_columns(dtype, kind, monkeypatch):
+    columns = gaussian(np.random.default_rng(0), (50, 5), dtype)
+    if kind == "of very different lengths":
+        columns *= np.array([1e6, 1e3, 1, 1e-3, 1e-6], columns.real.dtype)
+    if kind == "dependent":
+        columns[:, 3] = columns[:, 1] + 1e-5 * columns[:, 3]
+    if kind == "zero":
+        columns[:, 2] = 0
+    wide = columns.astype(np.result_type(dtype, np.float64))
+    # All rows at once, and a long matrix by parts.
+    for rows in (50, 7):
+        monkeypatch.setattr(tall_matrices, "_ROWS_AT_ONCE", rows)
+        q, r = tall_qr(columns)
+        lengths = np.maximum(np.linalg.norm(wide, axis=0), 1e-300)
+        assert (np.abs(q @ r - wide) / lengths).max() < 1e-14
+        assert np.abs(q.conj().T @ q - np.eye(5)).max() < 1e-13
+        assert not np.tril(r, -1).any()
+        in_place = wide.copy()
+        own, _ = tall_qr(in_place, in_place=True)
+        assert own is in_place
+        assert np.array_equal(own, q)

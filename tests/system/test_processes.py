@@ -1,17 +1,66 @@
-"""Being told to stop, and finishing first what must not be cut in two."""
+"""One writer to a folder or a name, being told to stop, and finishing first what must not be cut in two."""
 
-import errno
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.programs import python
-from usdenoise.errors import is_out_of_memory
-from usdenoise.system.processes import Terminated, exit_code, terminable, uninterrupted
-from usdenoise.system.resources import run_in_background
+from usdenoise.errors import OutputError
+from usdenoise.system.processes import Terminated, exit_code, locked, terminable, uninterrupted
+
+
+def test_a_locked_folder_is_refused_and_a_new_one_goes_if_it_is_empty(tmp_path: Path) -> None:
+    folder = tmp_path / "a/b"
+    with locked(folder) as lock:
+        assert lock.exists()
+        with pytest.raises(OutputError), locked(folder):
+            raise AssertionError("two hold it")
+        assert lock.exists()
+    assert list(tmp_path.iterdir()) == []
+    with locked(folder):
+        (folder / "result").touch()
+    assert [path.name for path in folder.iterdir()] == ["result"]
+
+
+def test_results_of_other_names_are_written_side_by_side(tmp_path: Path) -> None:
+    with locked(tmp_path), locked(tmp_path, "a"), locked(tmp_path, "b"):
+        held = sorted(path.name for path in tmp_path.iterdir())
+        with pytest.raises(OutputError, match="another run or session of 'a'"):
+            locked(tmp_path, "a").__enter__()
+    assert held == [".usdenoise-partial-a.lock", ".usdenoise-partial-b.lock", ".usdenoise.lock"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", "x"])
+def test_the_lock_of_a_killed_process_is_free(name: str, tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from usdenoise.system.processes import locked\n"
+        "with locked(Path(sys.argv[1]), sys.argv[2]):\n    print('locked', flush=True)\n    time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path, name], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(OutputError), locked(tmp_path, name):
+            raise AssertionError("two hold it")
+        holder.send_signal(signal.SIGKILL)
+    assert len(list(tmp_path.iterdir())) == 1
+    with locked(tmp_path, name):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError), locked(tmp_path / "file/below"):
+        raise AssertionError("it was made")
 
 
 @pytest.fixture(autouse=True)
@@ -80,33 +129,3 @@ def test_other_threads_keep_their_handlers() -> None:
     thread.start()
     thread.join()
     assert done == [signal.SIG_DFL]
-
-
-def test_background_work_returns_its_result_or_raises_its_error() -> None:
-    assert run_in_background(divmod, 17, 5).result() == (3, 2)
-    with pytest.raises(ZeroDivisionError):
-        run_in_background(divmod, 1, 0).result()
-
-
-def test_background_work_does_not_delay_the_end_of_the_process() -> None:
-    code = "import time; from usdenoise.system.resources import run_in_background; run_in_background(time.sleep, 600)"
-    python(code).check_returncode()
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        OSError(errno.ENOMEM, "Cannot allocate memory"),
-        RuntimeError("can't start new thread"),
-        ImportError("libjpeg.so: failed to map segment from shared object"),
-        SystemError("error return without exception set"),
-    ],
-)
-def test_errors_that_mean_out_of_memory(error: Exception) -> None:
-    assert is_out_of_memory(error)
-
-
-def test_other_errors_are_not_out_of_memory() -> None:
-    assert not is_out_of_memory(SystemError("bad argument to internal function"))
-    assert not is_out_of_memory(OSError(errno.EACCES, "Permission denied"))

@@ -26,7 +26,9 @@ def curve(label, *errors):
 
 
 GOOD = curve("eta-decay", [1, 0.1, 0.01, 0.001], [1, 0.2, 0.02, 0.002], [1, 0.3, 0.03, 0.003])
+
 BAD = curve("bad", [1, 0.9, 0.8, 0.5], [1, 0.9, 0.8, 0.05], [1, 0.9, 0.8, 0.7])
+
 PANEL = CurvePanel("here", (GOOD, BAD), 0.01)
 
 
