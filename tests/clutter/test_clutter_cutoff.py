@@ -15,7 +15,7 @@ from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
-from usdenoise.pipeline.fit_result import Verdict, judge_fit
+from usdenoise.pipeline.fit_result import Verdict
 
 
 def chosen(model, highest):
@@ -29,17 +29,22 @@ def test_mean_doppler_of_a_pure_tone():
     assert mean_doppler(tones.conj() / 8) == pytest.approx([0.1, -0.25, 0.0])
 
 
-LEVELS = [(30.0, -6.0), pytest.param(60.0, 6.0, marks=pytest.mark.slow)]
+LEVELS = [(30.0, -6.0), pytest.param((60.0, 6.0), marks=pytest.mark.slow)]
+"""Tissue over blood and blood over noise in dB."""
 
 
-@pytest.mark.parametrize(("clutter", "noise"), LEVELS)
-def test_default_run_is_as_good_as_the_best_svd(clutter, noise):
+@pytest.fixture(scope="module", params=LEVELS, ids=str)
+def terms(request):
+    clutter, noise = request.param
     settings = PhantomSettings(
-        (48, 40, 200), frame_rate_hz=500.0, clutter_to_blood_db=clutter, blood_to_noise_db=noise, seed=31
+        (40, 32, 160), frame_rate_hz=500.0, clutter_to_blood_db=clutter, blood_to_noise_db=noise, seed=31
     )
-    _, terms = all_frames(settings)
+    return all_frames(settings)[1]
+
+
+def test_default_run_is_as_good_as_the_best_svd(terms):
     truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
-    matrix = terms.iq.reshape(200, -1).T
+    matrix = terms.iq.reshape(160, -1).T
     left, singular, _ = np.linalg.svd(matrix, full_matrices=False)
     removed = np.cumsum(np.abs(left * singular).astype(np.float64) ** 2, axis=1)[:, :60]
     total = np.sum(np.abs(matrix) ** 2, axis=1)[:, None] - removed
@@ -65,10 +70,7 @@ def test_samples_alone_follow_the_svd():
         assert correlation(ours.power_doppler, truth) > share * exact
 
 
-@pytest.mark.parametrize("noise", [-6.0])
-def test_nothing_is_removed_where_there_is_no_clutter(noise):
-    settings = PhantomSettings((48, 40, 160), frame_rate_hz=500.0, blood_to_noise_db=noise, seed=33)
-    _, terms = all_frames(settings)
+def test_nothing_is_removed_where_there_is_no_clutter(terms):
     result = denoise(terms.blood + terms.noise, axes="tzx")
     assert result.options.low_cutoff == 0
     assert result.cutoff.reason in (CutoffReason.NO_FALL, CutoffReason.TOO_FAST)
@@ -76,7 +78,7 @@ def test_nothing_is_removed_where_there_is_no_clutter(noise):
 
 def test_the_cutoff_of_tissue_that_moves_far_is_unsure():
     """No flow. The first five singular values fall by 4 dB; in 50 frames its Doppler frequency is high."""
-    _, terms = all_frames(PhantomSettings((48, 40, 200), breathing=(5.0, 5.0), seed=3))
+    _, terms = all_frames(PhantomSettings((40, 32, 200), breathing=(5.0, 5.0), seed=3))
     for n_frames in (200, 50):
         result = denoise((terms.tissue + terms.noise)[:n_frames], axes="tzx")
         assert result.cutoff.certainty is CutoffCertainty.UNSURE
@@ -135,47 +137,6 @@ def test_random_configurations_never_diverge():
         init = str(rng.choice(["pixels", "spectral", "random"]))
         result = denoise(stack, axes="zxt", rank=2, init=init, sampling=float(rng.uniform(0.5, 1)))
         assert np.isfinite(result.acquisition.iq).all()
-
-
-LEFT = 100 * 80 - 10 * (100 + 80 - 10)
-"""Degrees of freedom of what a model of rank 10 leaves of 100 x 80 entries: a residual of this energy has rms 1."""
-
-
-def judged(held_out_rmse, gained_energy, **given):
-    usual = {"residual_energy": LEFT, "energy": 1e3 * LEFT, "samples_per_pixel": 50.0}
-    return judge_fit(
-        held_out_rmse=held_out_rmse, gained_energy=gained_energy, shape=(100, 80), rank=10, **usual | given
-    )
-
-
-@pytest.mark.parametrize(
-    ("held_out", "samples_per_pixel", "gained", "verdict"),
-    [
-        (1.03, 50.0, 0.4, Verdict.AS_FULL_SVD),
-        (9.0, 50.0, 0.4, Verdict.AS_FULL_SVD),
-        (1.3, 50.0, 0.6, Verdict.CLOSE_TO_FULL_SVD),
-        (1.3, 50.0, 6.0, Verdict.NOT_REFITTED),
-        (9.0, 50.0, None, Verdict.NOT_FITTED),
-        (1.03, 50.0, None, Verdict.AS_SAMPLE_ALLOWS),
-        (1.3, 15.0, None, Verdict.TOO_FEW_SAMPLES),
-        (1.3, 8.0, 0.4, Verdict.TOO_FEW_SAMPLES),
-        (None, 50.0, 0.4, Verdict.NOT_JUDGED),
-    ],
-)
-def test_verdicts(held_out, samples_per_pixel, gained, verdict):
-    gained_energy = None if gained is None else gained * LEFT
-    quality = judged(held_out, gained_energy, samples_per_pixel=samples_per_pixel)
-    assert quality.residual_rms == pytest.approx(1.0)
-    assert quality.verdict is verdict
-    assert Verdict.from_code(quality.verdict.code) is verdict
-    assert quality.verdict.is_good == (verdict in (Verdict.AS_FULL_SVD, Verdict.AS_SAMPLE_ALLOWS))
-    if held_out is not None and samples_per_pixel == 50.0:
-        assert quality.allowed_rmse == pytest.approx(np.sqrt(1 + 10 / 40))
-
-
-@pytest.mark.parametrize(("gained", "verdict"), [(1e-8, Verdict.AS_FULL_SVD), (1e-3, Verdict.NOT_REFITTED)])
-def test_rounding_errors_are_no_gain_of_the_refit(gained, verdict):
-    assert judged(1e-7, gained, residual_energy=0.0, energy=1.0).verdict is verdict
 
 
 def tissue_then_blood(n_tissue, n_edge, noise=0.0, seed=0):

@@ -114,7 +114,7 @@ def test_where_all_components_are_like_tissue_none_is_left_out():
 
 
 def test_the_components_beyond_the_clutter_do_not_change_the_picture():
-    stack = np.ascontiguousarray(tissue_and_blood(8, 50).reshape(60, 50, 400))
+    stack = np.ascontiguousarray(tissue_and_blood(8, 50, (2000, 300)).reshape(50, 40, 300))
     few = usdenoise.denoise(stack, axes="zxt", low_cutoff=8)
     all_of_them = usdenoise.denoise(stack, axes="zxt", low_cutoff=8, rank=8 + 50 + 16)
     assert few.options.rank == 2 * 8 + 8

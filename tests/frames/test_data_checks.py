@@ -1,5 +1,5 @@
-"""Doubts about the order of frames: angles that were not compounded, frames that are there twice, blocks read as an axis of
-space, and stacks that were filtered before."""
+"""Doubts about what was read: the step of its values, angles that were not compounded, frames that are there twice, blocks
+read as an axis of space, and stacks that were filtered before."""
 
 from functools import cache
 
@@ -8,6 +8,7 @@ import pytest
 
 import usdenoise
 from tests.conftest import all_frames
+from usdenoise.frames.data_checks import value_step
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
 
@@ -46,7 +47,7 @@ def test_a_session_of_such_angles_and_one_of_usual_frames(iq):
     def codes(stack):
         return [doubt.code for doubt in usdenoise.session(stack, 33, axes="tzx").doubts]
 
-    assert "periodic" in codes(angles(3))
+    assert "periodic" in codes(angles(2))
     assert "periodic" not in codes(iq)
 
 
@@ -88,3 +89,14 @@ def test_usual_stacks_are_in_order():
     _, terms = all_frames(PhantomSettings((40, 36, 120), seed=6))
     assert not doubts(terms.blood + terms.noise)
     assert not doubts(terms.noise)
+
+
+def test_the_step_of_values_is_found() -> None:
+    random = np.random.default_rng(0)
+    counts = random.integers(-500, 500, 400) + 1j * random.integers(-500, 500, 400)
+    assert value_step((0.3 * counts).astype(np.complex64)) == pytest.approx(0.3, rel=1e-5)
+    assert value_step((1e-4 * random.integers(-32768, 32768, 9000)).astype(np.float32)) == pytest.approx(1e-4)
+    assert value_step(np.where(counts.real > 400, np.nan, counts.real)) == 1
+    # Values of floating-point numbers are multiples of a step that does not count
+    assert value_step(random.standard_normal(400).astype(np.float32)) < 1e-6
+    assert value_step(np.full(9, 3.0)) == value_step(np.full(9, np.nan)) == 0

@@ -10,12 +10,12 @@ import pytest
 
 from tests.cli.shared import cli, refused
 from tests.conftest import all_frames
-from tests.phantom.powers import mean_power
+from tests.phantom.terms import mean_power
 from usdenoise import load
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.phantom import PhantomSettings
 
-QUIET = PhantomSettings((40, 32, 60), frame_rate_hz=500.0, seed=3)
+QUIET = PhantomSettings((12, 10, 20), frame_rate_hz=500.0, seed=3)
 
 
 def test_the_file_has_the_numbers_of_the_bad_frames(tmp_path):

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 from tests.conftest import all_frames
-from tests.phantom.powers import correlation, mean_power
-from tests.reference.matrices import displaced
-from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from tests.phantom.terms import SESSION, block_terms, correlation, mean_power
+from tests.reference.matrices import SERIAL, displaced
+from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import DIRECTION, NoiseField, image_motion
 
 QUIET = PhantomSettings((40, 32, 60), frame_rate_hz=500.0, seed=3)
 
 
-@pytest.mark.parametrize(("shape", "level"), [((40, 32, 60), 0.3), ((12, 10, 9, 40), 3.0)])
+@pytest.mark.parametrize(("shape", "level"), [((24, 20, 30), 0.3), ((10, 9, 8, 20), 3.0)])
 def test_interference_is_on_as_many_frames_and_as_strong_as_asked_for(shape, level):
     settings = replace(QUIET, shape=shape)
     disturbed = replace(settings, bad_frames=4, bad_frame_level=level)
@@ -47,20 +46,11 @@ def test_the_image_of_a_phantom_drifts_as_it_was_told():
     settings = replace(QUIET, drift_pixels=2.5)
     places = []
     for own in (QUIET, settings):
-        iq = all_frames(own)[1].iq
-        matrix = np.moveaxis(iq, 0, -1).reshape(-1, 60)
+        iq = Phantom(own, SERIAL).frames(np.array([*range(0, 60, 6), 59])).iq
+        matrix = np.moveaxis(iq, 0, -1).reshape(40 * 32, -1)
         places.append(displaced((np.ascontiguousarray(matrix)), (40, 32)))
     moved = places[1] - places[0]
     assert moved[-1] - moved[0] == pytest.approx(2.5 * DIRECTION[:2], abs=0.4)
-
-
-SESSION = PhantomSettings((32, 28, 6), frame_rate_hz=500.0, seed=3, session=20)
-
-
-def block_terms(settings: PhantomSettings, block: int) -> Terms:
-    with ThreadExecutor() as executor:
-        first = block * settings.frames_a_block
-        return Phantom(settings, executor).frames(np.arange(first, first + settings.frames_a_block))
 
 
 def test_locked_motion_follows_each_onset_and_nothing_else() -> None:
@@ -118,13 +108,13 @@ def test_noise_grows_by_the_gain_and_is_at_the_bottom_what_was_asked_for(shape, 
 
 
 def test_noise_is_against_the_blood_at_the_bottom_with_its_attenuation():
-    settings = PhantomSettings((48, 40, 40), blood_to_noise_db=3.0, attenuation_db=20.0, noise_gain_db=10.0)
+    settings = PhantomSettings((32, 40, 40), blood_to_noise_db=3.0, attenuation_db=20.0, noise_gain_db=10.0)
     phantom, terms = all_frames(settings)
     decibels = 10 * np.log10(phantom.noise_power[:, 0])
     assert decibels[[0, -1]] == pytest.approx([-33.0, -23.0], abs=1e-4)
     rows = mean_power(terms.noise).mean(axis=1)
     np.testing.assert_allclose(rows, phantom.noise_power[:, 0], rtol=4.5 / np.sqrt(40 * 40))
-    without = all_frames(replace(settings, attenuation_db=0.0))[0]
+    without = Phantom(replace(settings, attenuation_db=0.0), SERIAL)
     assert 10 * np.log10(without.noise_power[-1, 0]) == pytest.approx(-3.0, abs=1e-4)
 
 

@@ -10,9 +10,9 @@ import pytest
 from scipy.ndimage import binary_dilation
 
 from tests.conftest import all_frames
-from tests.phantom.powers import mean_power
+from tests.phantom.terms import SESSION, block_terms, mean_power
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from usdenoise.phantom import Phantom, PhantomSettings
 
 
 def singular_decibels(term):
@@ -30,7 +30,7 @@ def test_iq_is_the_sum_of_its_terms(small_phantom):
 @pytest.mark.parametrize(("clutter", "noise", "real"), [(30.0, 6.0, False), (60.0, -6.0, True)])
 def test_levels_are_those_asked_for(clutter, noise, real):
     settings = PhantomSettings(
-        (64, 48, 100), clutter_to_blood_db=clutter, blood_to_noise_db=noise, real=real, seed=1
+        (48, 40, 60), clutter_to_blood_db=clutter, blood_to_noise_db=noise, real=real, seed=1
     )
     phantom, terms = all_frames(settings)
     blood = mean_power(terms.blood)[phantom.mask].mean()
@@ -117,15 +117,6 @@ def test_volumes():
     blood = mean_power(terms.blood)
     assert blood[phantom.mask].mean() == pytest.approx(1.0, rel=0.2)
     assert blood[~phantom.mask].mean() < 0.5
-
-
-SESSION = PhantomSettings((32, 28, 6), frame_rate_hz=500.0, seed=3, session=20)
-
-
-def block_terms(settings: PhantomSettings, block: int) -> Terms:
-    with ThreadExecutor() as executor:
-        first = block * settings.frames_a_block
-        return Phantom(settings, executor).frames(np.arange(first, first + settings.frames_a_block))
 
 
 def test_vessels_and_tissue_are_there_after_hours() -> None:

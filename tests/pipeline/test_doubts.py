@@ -11,23 +11,15 @@ import usdenoise
 from tests.conftest import all_frames
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import FLOOR_QUANTILE, missing_share, speckle_likeness
-from usdenoise.frames.data_checks import value_step
-from usdenoise.phantom import PhantomSettings
+from usdenoise.phantom import PhantomSettings, Terms
 from usdenoise.pipeline.doubts import find_doubts
 
-SHAPE = (48, 40, 160)
+SHAPE = (40, 36, 120)
 
 
-def simulated(seed: int, **settings: Any) -> NDArray[np.complex64]:
+def simulated(seed: int, shape: tuple[int, ...] = SHAPE, **settings: Any) -> Terms:
     """Frames of a phantom, (t, z, x)."""
-    return all_frames(PhantomSettings(SHAPE, seed=seed, **settings))[1].iq
-
-
-def tissue_of(seed: int) -> NDArray[np.complex64]:
-    """Frames of the tissue of a phantom, 40 dB above unit power."""
-    _, terms = all_frames(PhantomSettings(SHAPE, seed=seed, blood_to_noise_db=np.inf))
-    tissue = terms.iq - terms.blood
-    return (100 * tissue / np.sqrt(np.mean(np.abs(tissue) ** 2))).astype(np.complex64)
+    return all_frames(PhantomSettings(shape, seed=seed, **settings))[1]
 
 
 def codes(iq: NDArray[Any], axes: str = "tzx", **options: Any) -> list[str]:
@@ -36,9 +28,15 @@ def codes(iq: NDArray[Any], axes: str = "tzx", **options: Any) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def right() -> NDArray[np.complex64]:
+def terms() -> Terms:
     """A phantom with tissue, blood and noise."""
     return simulated(3, clutter_to_blood_db=45)
+
+
+@pytest.fixture(scope="module")
+def right(terms: Terms) -> NDArray[np.complex64]:
+    """Its frames."""
+    return terms.iq
 
 
 @pytest.fixture(scope="module")
@@ -123,12 +121,14 @@ def test_wrong_axes_of_a_volume_are_doubtful() -> None:
 
 
 @pytest.mark.parametrize("kind", ["noise", "tissue"])
-def test_a_stack_without_blood_is_doubtful(kind: str) -> None:
+def test_a_stack_without_blood_is_doubtful(kind: str, terms: Terms) -> None:
     rng = np.random.default_rng(4)
-    noise = (rng.standard_normal((160, 48, 40)) + 1j * rng.standard_normal((160, 48, 40))).astype(
+    noise = (rng.standard_normal(terms.iq.shape) + 1j * rng.standard_normal(terms.iq.shape)).astype(
         np.complex64
     )
-    found = codes(noise if kind == "noise" else noise + tissue_of(5))
+    # 40 dB above unit power
+    tissue = 100 * terms.tissue / np.sqrt(np.mean(np.abs(terms.tissue) ** 2))
+    found = codes(noise if kind == "noise" else noise + tissue)
     assert "no-blood" in found
     assert "axes" not in found
 
@@ -268,20 +268,10 @@ def test_averaged_frames_of_a_session_are_a_doubt(right: NDArray[np.complex64]) 
         assert ("correlated-noise" in [doubt.code for doubt in found]) == is_doubtful
 
 
-def test_the_step_of_values_is_found() -> None:
-    random = np.random.default_rng(0)
-    counts = random.integers(-500, 500, 400) + 1j * random.integers(-500, 500, 400)
-    assert value_step((0.3 * counts).astype(np.complex64)) == pytest.approx(0.3, rel=1e-5)
-    assert value_step((1e-4 * random.integers(-32768, 32768, 9000)).astype(np.float32)) == pytest.approx(1e-4)
-    assert value_step(np.where(counts.real > 400, np.nan, counts.real)) == 1
-    # Values of floating-point numbers are multiples of a step that does not count
-    assert value_step(random.standard_normal(400).astype(np.float32)) < 1e-6
-    assert value_step(np.full(9, 3.0)) == value_step(np.full(9, np.nan)) == 0
-
-
 def test_two_recordings_in_one_stack_do_not_repeat() -> None:
-    first, second = (simulated(seed, clutter_to_blood_db=35, blood_to_noise_db=10) for seed in (3, 4))
-    found = usdenoise.denoise(np.concatenate([first[:80], second[:80]]), axes="tzx")
+    shape = (*SHAPE[:2], SHAPE[2] // 2)
+    halves = [simulated(seed, shape, clutter_to_blood_db=35, blood_to_noise_db=10).iq for seed in (3, 4)]
+    found = usdenoise.denoise(np.concatenate(halves), axes="tzx")
     assert found.picture_quality.steadiness is not None
     assert found.picture_quality.steadiness < 0.5
     assert "repeatability" in [doubt.code for doubt in found.doubts]

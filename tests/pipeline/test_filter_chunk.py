@@ -104,6 +104,9 @@ CASES = {
     "everything": {"gaps": True, "excluded": True, "masked": True},
 }
 
+WITHIN_EVERYTHING = ("excluded", "mask", "gaps without a model")
+"""Cases of the slow run, where the temporal components are new alone."""
+
 
 def example(dtype, case, n_temporal=0):
     """Frames, their clutter, the excluded frames, and what a slow loop makes of them."""
@@ -181,7 +184,10 @@ def check_equal(measures, out, x, clutter, excluded, wanted):
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("edges", UNEVEN.values(), ids=UNEVEN)
+@pytest.mark.parametrize(
+    "edges",
+    [pytest.param(UNEVEN[name], marks=[pytest.mark.slow] * (name == "two"), id=name) for name in UNEVEN],
+)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
 def test_chunks_of_any_lengths_equal_a_textbook_loop_over_the_block(dtype, case, edges, order):
@@ -200,7 +206,9 @@ def test_chunks_of_any_lengths_equal_a_textbook_loop_over_the_block(dtype, case,
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in WITHIN_EVERYTHING)) for case in CASES]
+)
 @pytest.mark.parametrize("dtype", [np.float64, np.complex64])
 def test_a_block_without_temporal_components_equals_a_textbook_loop(dtype, case, order):
     x, clutter, excluded, wanted = example(dtype, case, n_temporal=3)

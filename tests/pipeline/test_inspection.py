@@ -31,7 +31,7 @@ FILLS = {
 
 @pytest.fixture(scope="module")
 def terms():
-    return all_frames(PhantomSettings((*SHAPE, 160), frame_rate_hz=500.0, seed=11))[1]
+    return all_frames(PhantomSettings((*SHAPE, 120), frame_rate_hz=500.0, seed=11))[1]
 
 
 def masked(stack, mask, fill):
@@ -67,7 +67,7 @@ def check_masked(found, alone, whole, terms, has_signal, fill):
     assert (found.acquisition.iq[:, ~has_signal] == 0).all()
     assert found.model.left.shape == (44 * 36, found.model.rank)
     assert found.n_silent == (~has_signal).sum()
-    assert found.n_unobserved == (160 * (~has_signal).sum() if fill == "unobserved" else 0)
+    assert found.n_unobserved == (120 * (~has_signal).sum() if fill == "unobserved" else 0)
     # The map of the whole image, where its edges are not those of the mask.
     truth = (np.abs(terms.blood) ** 2).mean(axis=0)[has_signal]
     assert (

@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.cli.shared import write
-from tests.conftest import all_frames
 from tests.sessions.scans import two_sided
-from tests.stacks import run_in_windows
+from tests.stacks import low_rank, run_in_windows
 from usdenoise.options import DenoiseOptions, Output
-from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from usdenoise.phantom import Phantom, Terms
 from usdenoise.pipeline.recording import cut_into_windows
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -139,8 +138,7 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
 @pytest.fixture(scope="module")
 def long_stack() -> NDArray[np.complex64]:
     """400 frames in the order t, z, x."""
-    terms = all_frames(PhantomSettings(shape=(16, 12, 400), frame_rate_hz=500.0, seed=5))[1]
-    return np.ascontiguousarray(terms.iq)
+    return low_rank((400, 16, 12))
 
 
 @pytest.mark.parametrize(("n_frames", "length"), [(400, 133), (400, 199)])

@@ -29,16 +29,19 @@ def test_the_cutoff_of_a_long_scan_is_raised_while_tissue_remains():
     assert correlation(given.power_doppler.ravel(), truth) < 0.3
 
 
+SHAPE, N = (36, 32), 120
+
+
 @pytest.fixture(scope="module")
 def terms():
-    return all_frames(PhantomSettings((48, 40, 160), seed=71))[1]
+    return all_frames(PhantomSettings((*SHAPE, N), seed=71))[1]
 
 
 @pytest.fixture(scope="module")
 def stiff(terms):
     """Tissue of three components: one speckle whose phase changes by a gain that differs over the image."""
-    z, x = np.mgrid[0:1:48j, 0:1:40j]
-    phase = np.sin(2 * np.pi * 0.003 * np.arange(160)) + 0.25 * np.sin(2 * np.pi * 0.012 * np.arange(160))
+    z, x = np.mgrid[0:1:36j, 0:1:32j]
+    phase = np.sin(2 * np.pi * 0.003 * np.arange(N)) + 0.25 * np.sin(2 * np.pi * 0.012 * np.arange(N))
     return terms.tissue[0] * np.exp(
         1j * phase[:, None, None] * (1 + 0.25 * np.sin(6 * z) + 0.2 * np.cos(6 * x))
     )
@@ -60,9 +63,9 @@ def with_rigid_tissue(terms, pixels):
     return rigid(terms.tissue[0], pixels) + terms.blood + terms.noise
 
 
-T = np.arange(160)[:, None, None]
-DEPTH = np.exp(-np.arange(48) / 3)[:, None]
-COMMON = (np.random.default_rng(0).standard_normal((160, 2)) @ [1, 1j])[:, None, None]
+T = np.arange(N)[:, None, None]
+DEPTH = np.exp(-np.arange(SHAPE[0]) / 3)[:, None]
+COMMON = (np.random.default_rng(0).standard_normal((N, 2)) @ [1, 1j])[:, None, None]
 # From the phantom, the stack with the stiff tissue, and the root mean square of the phantom.
 CASES = {
     "usual": lambda terms, few, rms: terms.iq,

@@ -221,7 +221,7 @@ def test_copies_of_a_block_have_a_series_without_change() -> None:
 def test_the_series_has_the_scale_of_the_data() -> None:
     made = scan(6, bursts=(2,))
     wanted = session(made.stack, LENGTH)
-    for scale in (1e-11, 1e-6, 1e6):
+    for scale in (1e-11, 1e6):
         found = session(replace(made.stack, iq=(made.iq * np.float32(scale))), LENGTH)
         assert found.bad.tolist() == wanted.bad.tolist()
         np.testing.assert_allclose(found.blood_power / scale**2, wanted.blood_power, rtol=1e-2, atol=2e-3)

@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 
 from tests.sessions.scans import LENGTH, scan
 from usdenoise import session
-from usdenoise.sessions.bad_blocks import ARTEFACT, LOST, MOTION, WEAK, BlockLevel, find_bad_blocks
+from usdenoise.sessions.bad_blocks import (
+    ARTEFACT,
+    LOST,
+    MOTION,
+    WEAK,
+    BlockLevel,
+    find_bad_blocks,
+    upper_group,
+)
 
 
 def powers_of(n_blocks: int, shape: float = 50, size: int = 300, seed: int = 0) -> list[Any]:
@@ -117,3 +125,15 @@ def test_the_last_block_of_a_session_may_be_short() -> None:
     assert found.blocks["n_frames"][-1] == 16
     assert not found.bad.any()
     assert found.blocks["leftover"][-1] < 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_values_of_one_kind_are_no_two_groups(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for logs in (rng.standard_normal(24), rng.uniform(-3, 3, 60), np.linspace(0, 5, 24), np.full(24, 2.0)):
+        assert not upper_group(logs).any()
+    upper = rng.permutation(24) < 9
+    logs = np.where(upper, 2.0, 0.0) + 0.2 * rng.standard_normal(24)
+    logs[rng.permutation(24)[:2]] = np.nan
+    np.testing.assert_array_equal(upper_group(logs), upper & np.isfinite(logs))
+    assert not upper_group(logs[:4]).any()

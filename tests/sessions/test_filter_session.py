@@ -13,7 +13,6 @@ from usdenoise import Session, SessionResult, session
 from usdenoise.errors import InputError, OptionError
 from usdenoise.phantom import PhantomSettings
 from usdenoise.sessions import filter_session, online_session
-from usdenoise.sessions.bad_blocks import upper_group
 
 N_BLOCKS = 16
 
@@ -98,18 +97,6 @@ def test_bursts_of_motion_leave_the_calm_blocks(
     assert np.flatnonzero(found.bad).tolist() == list(bursts)
     compare(found, wanted, made, np.setdiff1d(np.arange(N_BLOCKS), bursts))
     assert ("many-bad-blocks" in {doubt.code for doubt in found.doubts}) == (len(bursts) == 8)
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_values_of_one_kind_are_no_two_groups(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for logs in (rng.standard_normal(24), rng.uniform(-3, 3, 60), np.linspace(0, 5, 24), np.full(24, 2.0)):
-        assert not upper_group(logs).any()
-    upper = rng.permutation(24) < 9
-    logs = np.where(upper, 2.0, 0.0) + 0.2 * rng.standard_normal(24)
-    logs[rng.permutation(24)[:2]] = np.nan
-    np.testing.assert_array_equal(upper_group(logs), upper & np.isfinite(logs))
-    assert not upper_group(logs[:4]).any()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from usdenoise.stack.acquisition import Acquisition
 
 def test_a_block_that_is_begun_twice_changes_nothing() -> None:
     # A file that changes while it is filtered is read again.
-    made = scan(16, bursts=(4,))
+    made = scan(9, bursts=(4,))
     stacks = [Acquisition(block, "tzx", frame_rate_hz=500.0) for block in made.blocks]
     updates = []
     for again in (None, 1):

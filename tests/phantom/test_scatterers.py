@@ -7,7 +7,7 @@ import pytest
 from scipy.ndimage import binary_dilation
 
 from tests.conftest import all_frames
-from tests.phantom.powers import correlation, mean_power
+from tests.phantom.terms import correlation, mean_power
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.scatterers import PULSATILITY, SIGMA_SLICE, SIGMA_X, SIGMA_Z
