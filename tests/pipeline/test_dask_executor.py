@@ -14,8 +14,10 @@ import xarray
 from distributed import Client, LocalCluster
 
 import usdenoise
+from tests.conftest import all_frames
 from tests.reference.matrices import with_gaps
 from usdenoise.errors import InputError, OptionError
+from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline import inspection
 
 CHUNKINGS = {"whole": (120, 40, 32), "frames": (7, 40, 32), "pixels": (120, 7, 9), "both": (50, 13, 32)}
@@ -221,3 +223,14 @@ def test_on_workers_and_when_one_is_killed(stacks, in_memory, cluster):
         killed.join()
         client.wait_for_workers(2)
         assert pids[0] not in client.run(os.getpid).values()
+
+
+def test_a_cutoff_that_is_not_sure_is_tried_on_all_chunks():
+    # Lines that flicker, which are not divided out of Dask values
+    iq = all_frames(PhantomSettings((56, 44, 120), frame_rate_hz=500.0, seed=11))[1].iq
+    flicker = 1 + 0.02 * np.random.default_rng(0).standard_normal((120, 1, 44))
+    stack = da.from_array((iq * flicker).astype(np.complex64), chunks=(80, -1, -1))
+    found = usdenoise.denoise(stack, axes="tzx")
+    assert found.cutoff.certainty != "sure"
+    assert {"flicker", "cutoff-unsure"} <= {doubt.code for doubt in found.doubts}
+    assert np.isfinite(found.blood_power).all()

@@ -69,11 +69,13 @@ def _tried(
     recording: Recording, found: ClutterEstimate, options: DenoiseOptions, executor: Executor
 ) -> Iterator[tuple[ClutterEstimate, float]]:
     """Yield the estimate, and then with ever higher cutoffs, each with the share of tissue that leaks."""
-    chunks: list[Chunk] = [*recording.chunks]
-    while len(chunks) > 2 and chunks[-2].first - chunks[1].first >= TRIED_FRAMES:
-        chunks = chunks[1:-1]
-    frames = slice(chunks[0].first, chunks[-1].stop)
-    middle = [replace(chunk, first=chunk.first - frames.start) for chunk in chunks]
+    middle, frames = [*recording.chunks], slice(0, recording.geometry.n_frames)
+    # Of chunks that are still Dask values it is not known which are in the middle, and all are tried.
+    if all(isinstance(chunk, Chunk) for chunk in middle):
+        while len(middle) > 2 and middle[-2].first - middle[1].first >= TRIED_FRAMES:
+            middle = middle[1:-1]
+        frames = slice(middle[0].first, middle[-1].stop)
+        middle = [replace(chunk, first=chunk.first - frames.start) for chunk in middle]
     for low in raised_cutoffs(found.band.low, len(found.singular_values)):
         raised = found
         if low > found.band.low:
