@@ -37,6 +37,16 @@ def test_an_image_above_the_scale_has_the_excess_in_its_title(figure_of):
     assert {panel.images[0].get_cmap().name for panel in panels} == {"gray"}
 
 
+def test_a_title_that_is_wider_than_the_panels_is_shown_in_full():
+    image = np.random.default_rng(0).uniform(-20, 0, (12, 10))
+    widths = []
+    for n_words in (0, 12, 24):
+        picture = montage_png([[("method", image)]], "zx", dynamic_range_db=20.0, title="words " * n_words)
+        widths.append(iio.imread(picture).shape[1])
+    # Each of the longer titles takes its own room.
+    assert widths[0] < widths[1] < widths[2] - 300
+
+
 X = np.arange(50.0)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection
-from usdenoise.blood.metrics import correlation_of
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import (
     CELL_SIGMA,
@@ -23,7 +22,7 @@ from usdenoise.blood.noise import (
 )
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.linalg.tall_matrices import slices_of
+from usdenoise.linalg.tall_matrices import correlation_of, slices_of
 
 _ALL = slice(None)
 """Lag sums of all frames."""

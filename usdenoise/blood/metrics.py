@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
+from usdenoise.linalg.tall_matrices import correlation_of
 
 HISTOGRAM_BINS = 100
 """Most bins of :func:`gcnr`, the number that the published scripts of Rodriguez-Molares et al. (2020) use.
@@ -38,13 +39,6 @@ def correlation(power: NDArray[np.number], truth: NDArray[np.number]) -> float:
     1.0
     """
     return correlation_of(power.astype(np.float64).reshape(-1), truth.astype(np.float64).reshape(-1)) or 0.0
-
-
-def correlation_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
-    """Return the correlation of two maps, (n_pixels,); None if one of them is constant."""
-    a, b = a - a.mean(), b - b.mean()
-    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / scale if scale > 0 else None
 
 
 def contrast_db(power: NDArray[np.number], signal: NDArray[np.bool_], background: NDArray[np.bool_]) -> float:

@@ -402,3 +402,10 @@ def eigenvectors(gram: Numbers, **subset: Sequence[float]) -> Numbers:
     with blas_on_one_thread():
         vectors: Numbers = eigh(gram, **subset)[1][:, ::-1]
     return vectors
+
+
+def correlation_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
+    """Return the correlation of two vectors, such as maps; None if one of them is constant."""
+    a, b = a - a.mean(), b - b.mean()
+    scale = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / scale if scale > 0 else None

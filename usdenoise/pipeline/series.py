@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import ClutterProjection, removed_by
-from usdenoise.blood.metrics import correlation_of
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import HALVES, TINY, noise_map
 from usdenoise.blood.picture_quality import (
@@ -31,6 +30,7 @@ from usdenoise.clutter.bad_pixels import COHERENT, share_of_noise
 from usdenoise.linalg.array_library import Inexact, Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
+from usdenoise.linalg.tall_matrices import correlation_of
 from usdenoise.pipeline.measures import Clutter, Measures
 from usdenoise.stack.geometry import Geometry
 

@@ -171,7 +171,10 @@ def encoded(figure: "Figure", kind: str = "png", *, crop: bool = True) -> bytes:
     """
     if kind == "png":
         pixels = drawn_pixels(figure)
-        return png(pixels[ink_box(figure, pixels)] if crop else pixels, figure.dpi)
+        edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
+        if not crop or all((edge == pixels[0, 0]).all() for edge in edges):
+            return png(pixels[ink_box(figure, pixels)] if crop else pixels, figure.dpi)
+        # What reaches the edge, such as a long title, may go on beyond it.
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
@@ -182,7 +185,7 @@ def encoded(figure: "Figure", kind: str = "png", *, crop: bool = True) -> bytes:
         figure.savefig(
             buffer,
             format=kind,
-            metadata={"CreationDate" if kind == "pdf" else "Date": None},
+            metadata={{"png": "Software", "pdf": "CreationDate", "svg": "Date"}[kind]: None},
             bbox_inches="tight" if crop else None,
             pad_inches=MARGIN_INCHES,
         )
