@@ -57,11 +57,11 @@ def lag_sums(rows, n_lags, edges):
     """Sum of x[t + l] conj(x[t]) by half, row and lag; quarters 0 and 2 of the columns t are half 0."""
     n = rows.shape[1]
     sums = np.zeros((2, len(rows), n_lags), complex)
+    halves = [sum(t >= edge for edge in edges[1:-1]) % 2 for t in range(n)]
     for row, x in enumerate(rows.astype(complex)):
         for lag in range(n_lags):
             for t in range(n - lag):
-                quarter = sum(t >= edge for edge in edges[1:-1])
-                sums[quarter % 2, row, lag] += x[t + lag] * np.conj(x[t])
+                sums[halves[t], row, lag] += x[t + lag] * np.conj(x[t])
     return sums
 
 
