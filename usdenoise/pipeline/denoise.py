@@ -198,14 +198,15 @@ def denoise_frames(
         # The spatial subspace, the noise level and the bad frames; the recording is without the flicker of its lines then
         found = estimate_clutter(recording, options, mapper, start, follow, lambda: report_step("solve", 1))
         recording = found.recording
-        # The cutoff, raised while tissue leaks
+        # An automatic cutoff, raised while tissue leaks in the middle of the scan
         found, clutter = scan_clutter(recording, found, options, mapper)
         solved = time.perf_counter()
         report_step("filter", n_steps - 1)
         # All frames without the clutter, their power and autocorrelation
         is_kept = stack is not None and not is_lazy
         measures = filter_chunks(recording.chunks, clutter, found.excluded, mapper, target, is_kept)
-        # Blood and noise; noisy pixels may be flow that is faster than the frames, which consecutive frames show
+        # Blood and noise without the leaked tissue. What looks like noise may be flow that is faster than the frames: in a
+        # chunk of consecutive frames its neighbouring pixels are correlated.
         maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
         middle = recording.chunks[len(recording.chunks) // 2]
         quality = checked_noise(maps.quality, middle, clutter, found.excluded, mapper)

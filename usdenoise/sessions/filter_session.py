@@ -103,7 +103,7 @@ def filter_session(
         # workers filter the blocks, this process may have no such device.
         of_sample = options if executor is None else replace(options, device=HOST)
         recording, sample = draw_sample(recording, of_sample, session, mapper)
-        # The clutter that the blocks have in common, from the sample in this process
+        # The clutter that the blocks have in common: the sample is registered, and unusual blocks are left out
         estimate = estimate_session(
             sample, recording.geometry, options, session, threads, on_iteration=progress.iteration
         )
@@ -115,7 +115,8 @@ def filter_session(
         estimate, trial_blocks = raise_cutoff(estimate, blocks, how, session, mapper, progress.iteration)
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
         del estimate
-        # All blocks without it
+        # All blocks without it, but those that an earlier run measured, and whose frames are there or not needed; a stored
+        # block without frames has no data
         todo = [
             number
             for number in range(len(recording.blocks))
@@ -132,7 +133,7 @@ def filter_session(
             # A block that is stored is done.
             store.put(number, block)
             progress.blocks(number + 1, len(recording.blocks))
-        # Their series
+        # The series of the good ones
         return filtered_session(recording, session, clutter, fit, store, options, threads)
 
 
