@@ -126,8 +126,11 @@ def model_coefficients(model: LowRank) -> Numbers:
 def with_cutoff(
     recording: Recording, executor: Executor, found: ClutterEstimate, low: int, why: str
 ) -> ClutterEstimate:
-    """Return an estimate of which the residual is kept, with a higher cutoff and the reason for it in words."""
-    rank = len(found.singular_values)
+    """Return an estimate of which the residual is kept, with a higher cutoff and the reason for it in words.
+
+    Components that the model does not have yet are fitted to all pixels.
+    """
+    rank, model = len(found.singular_values), found.model
     first = found.cutoff.sentence.partition("; raised")[0]
     choice = replace(
         found.cutoff,
@@ -135,20 +138,11 @@ def with_cutoff(
         sentence=f"{first}; raised to {low} {why}",
         certainty=CutoffCertainty.UNSURE,
     )
-    found = replace(found, band=Band(low, rank, True), cutoff=choice)
-    return with_components(recording, executor, found, needed_components(low, rank))
-
-
-def with_components(
-    recording: Recording, executor: Executor, found: ClutterEstimate, count: int
-) -> ClutterEstimate:
-    """Return an estimate whose model has at least `count` components, fitted to all pixels."""
-    if found.model.rank >= count:
-        return found
-    model = fit_all_pixels(
-        recording, executor, found.inspection, found.grid, found.excluded, found.estimate, count
-    )
-    return replace(found, model=model)
+    if model.rank < (count := needed_components(low, rank)):
+        model = fit_all_pixels(
+            recording, executor, found.inspection, found.grid, found.excluded, found.estimate, count
+        )
+    return replace(found, model=model, band=Band(low, rank, True), cutoff=choice)
 
 
 def raised_cutoffs(low: int, highest: int) -> Iterator[int]:

@@ -59,7 +59,7 @@ class SessionEstimate:
     Attributes
     ----------
     sample : Sample
-        The sampled frames, as they are in the reference, without those of unusual blocks.
+        The sampled frames, aligned to the reference, without unusual blocks.
     scan : Recording
         The same as a scan.
     reference : Reference or None
@@ -233,13 +233,13 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
     low, grid, keeps_residual = found.band.low, found.grid, options.high_cutoff == "none"
     model = interpolated(found.model, found.excluded)
     left = grid.everywhere(model.left)
-    # What the components take from a block that they were fitted to
+    # The components take more from a block to whose frames they were fitted
     lengths = [block.n_frames for block in sample.blocks]
+    lengths = [int(np.median(lengths))] if is_new else lengths
     courses = [np.zeros((length, low), np.complex128) for length in lengths]
-    for course, (frames, at) in zip(courses, sample.places(), strict=True):
-        course[frames] = model.right[at, :low]
-    if is_new:
-        courses = [np.zeros((int(np.median(lengths)), low), np.complex128)]
+    if not is_new:
+        for course, (frames, at) in zip(courses, sample.places(), strict=True):
+            course[frames] = model.right[at, :low]
     n_kept = low if keeps_residual else min(found.band.high, model.rank)
     return Clutter(
         left=np.ascontiguousarray(left[:, :n_kept]),
