@@ -130,7 +130,7 @@ def test_vessels_and_tissue_are_there_after_hours() -> None:
     assert tissue.max() < 1.5 * tissue.min()
     assert blood.mean() == pytest.approx(1, rel=0.1)
     assert blood.min() > 0.5
-    # It drifts: tissue of one block is not that of another.
+    # Tissue drifts, and differs from block to block.
     first, last = (blocks[k].tissue[0].ravel() for k in (0, -1))
     likeness = abs(np.vdot(first, last)) / (np.linalg.norm(first) * np.linalg.norm(last))
     assert 0.3 < likeness < 0.99

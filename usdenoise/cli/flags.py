@@ -1,4 +1,4 @@
-"""Flags: those of the declared options and of the console, --config, their types, and help pages in groups."""
+"""Flags of the declared options and of the console, --config, the types of values, and help pages in groups."""
 
 import difflib
 import functools

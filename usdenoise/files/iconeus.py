@@ -78,7 +78,7 @@ def read_iconeus(path: Path, read_options: ReadOptions) -> Contents | None:
     letters = "".join("xyz"[axis] for axis in kept)
 
     def read(index: Index) -> Numbers:
-        # Mapped anew for each slab: pages that were read through a map count as memory of this process.
+        # The file is mapped again for each slab: pages that were read count as memory of this process.
         whole = np.memmap(path, "<c8", "r", header.offset, (n_blocks * shape[0], *shape[1:]))
         spatial = dict(zip(kept, index[1:], strict=True))
         values = whole[(index[0], slice(None), *(spatial.get(axis, 0) for axis in range(3)))]

@@ -49,7 +49,7 @@ def read_npy(path: Path, read_options: ReadOptions) -> Contents | None:
     if math.prod(shape) and not dtype.hasobject and not dtype.names:
 
         def mapped() -> Numbers:
-            # Mapped anew for each slab: pages that were read through a map count as memory of this process. A file
+            # The file is mapped again for each slab: pages that were read count as memory of this process. A file
             # that is shorter than its header claims is refused.
             values: Numbers = np.load(path, mmap_mode="r")
             return values

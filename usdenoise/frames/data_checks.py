@@ -305,7 +305,7 @@ def unordered_doubt(right: Numbers, energy: NDArray[np.float64], noise: float) -
 
 
 MOST_ROUNDING = 0.5
-"""Share of rounding errors in the noise from which they are a doubt: most of the noise is no noise of the recording."""
+"""Share of rounding errors in the noise from which the doubt is made: half of the noise comes from storing the values."""
 
 MULTIPLE = 0.02
 """Largest distance from a multiple of the step, over the step, of values that have steps."""

@@ -93,7 +93,7 @@ def dask_client(where: str) -> Iterator[Any]:
 def dask_executor(where: str | None, threads: int | None = None) -> Iterator[DaskExecutor | None]:
     """Yield an executor on the workers of :func:`dask_client` until the block ends; None without an address.
 
-    `threads` are those of this process.
+    This process has `threads` threads; by default one for each processor.
     """
     if where is None:
         yield None

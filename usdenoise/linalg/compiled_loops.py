@@ -1,4 +1,4 @@
-"""Compiled loops: sums of the lagged products of columns, and interpolation along one axis by a kernel of 12 taps.
+"""Compiled loops that sum the lagged products of columns, and that interpolate along one axis with a kernel of 12 taps.
 
 Imported only where it is used: loading the compiler takes half a second.
 """

@@ -114,7 +114,7 @@ class Inspection:
     step: float = 0.0
 
     def followed_by(self, other: "Inspection") -> "Inspection":
-        """Return what is found in these frames and in those of the chunk that follows."""
+        """Return what is found in these frames and in the chunk that follows."""
         return Inspection(
             energy=self.energy + other.energy,
             missing=self.missing + other.missing,

@@ -201,7 +201,7 @@ class ResultSeries:
     any_activation : ActivationMap or None
         F of the responses to all types; None (the default) with fewer than two.
     events : tuple of Event
-        The events, joined where those of one type overlap; empty by default.
+        The events; overlapping ones of one type are joined. Empty by default.
     event_doubts : tuple of Doubt
         Reasons to doubt the order and the times of blocks, and the events; empty by default.
     region_series : mapping
@@ -384,7 +384,7 @@ def block_doubts(blocks: Sequence[BlockRecord]) -> list[Doubt]:
     if changed:
         sentences.append(f"the gain of {len(changed)} blocks differs, by up to {max(changed):.1f} dB")
     doubts = [Doubt("uncorrected", f"{sentence}; this was not corrected") for sentence in sentences]
-    # So many may be bad that the others are the unusual ones.
+    # If most blocks are bad, the good ones may be the unusual ones.
     known = [block for block in blocks if block.leftover is not None]
     n_bad = sum(block.is_bad for block in known)
     n_weaker = sum(block.is_bad and block.why == LOST for block in known)

@@ -57,7 +57,7 @@ def filtered_session(
         series = series.added(store.lags(number), clutter)
     middle, alone = counting[len(counting) // 2], None
     if len(counting) == 1:
-        # The maps of the only block are those of a scan.
+        # The only block has the maps of a scan.
         frames = _in_reference(recording, middle, findings, clutter)
         own = own_options(options, recording.blocks[middle])
         of_block = recording.geometry.of_frames(frames.n_frames)

@@ -97,7 +97,7 @@ class Sample:
         )
 
     def places(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Yield the sampled frames of each block, with those of blocks that overlap it, and where they are in the sample."""
+        """Yield the sampled frames of each block, also if they come from a block that overlaps it, and their places."""
         files = np.repeat([block.file for block in self.blocks], np.diff(self.edges))
         firsts = np.repeat([block.window.start for block in self.blocks], np.diff(self.edges))
         numbers = firsts + np.concatenate(self.frames)
