@@ -18,7 +18,13 @@ from usdenoise.files.stored import Dtype
 from usdenoise.files.zarr_files import import_zarr
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray
-from usdenoise.stack.data_arrays import DIMENSIONS, grid_attributes, grid_labels, with_slice
+from usdenoise.stack.data_arrays import (
+    DIMENSIONS,
+    confusius_scales,
+    grid_attributes,
+    grid_labels,
+    with_slice,
+)
 from usdenoise.stack.geometry import FREE_NAME, Geometry
 from usdenoise.stack.labels import WORLD
 from usdenoise.system.processes import uninterrupted
@@ -243,14 +249,7 @@ def _write_zarr(path: Path, content: ResultFile) -> None:
     root = zarr.open_group(str(path), mode="w")
     arrays = [*content.arrays]
     if isinstance(stack, Acquisition):
-        # By the names that ConfUSIus has for them
-        scales = {
-            "compound_sampling_frequency": stack.frame_rate_hz,
-            "transmit_frequency": stack.center_frequency_hz,
-            "beamforming_sound_velocity": stack.sound_speed_m_s,
-        }
-        known = {name: value for name, value in scales.items() if value is not None}
-        attributes = {**content.stack_attributes, **known}
+        attributes = {**content.stack_attributes, **confusius_scales(stack)}
         arrays.insert(0, NamedArray(stack.name, stack.iq, stack.axes, attributes))
     else:
         root.attrs.update(_json(content.stack_attributes))
