@@ -39,7 +39,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import blood_rise
 from usdenoise.pipeline import estimate_clutter, scan_clutter, series
-from usdenoise.sessions import session_estimate, session_result, session_sample
+from usdenoise.sessions import filter_session, session_estimate, session_sample
 
 OUR_KINDS = (
     "plain",
@@ -227,7 +227,7 @@ OF_SESSIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "registration": ((session_sample, "reference_of", lambda *_: None),),
     "unusual blocks": ((session_estimate, "usual_blocks", lambda _, sample: ~nothing(len(sample.blocks))),),
     "bad blocks": (
-        (session_result, "find_bad_blocks", lambda blocks: ([""] * len(blocks), np.zeros(len(blocks)))),
+        (filter_session, "find_bad_blocks", lambda blocks: ([""] * len(blocks), np.zeros(len(blocks)))),
     ),
     "weights": (
         (

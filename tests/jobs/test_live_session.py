@@ -21,7 +21,7 @@ from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.jobs import live_files, live_job, session_job
+from usdenoise.jobs import live_job, session_job
 from usdenoise.jobs.session_inputs import block_files
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options import DenoiseOptions, Output, SessionOptions
@@ -54,7 +54,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are whole, or given up, after a few hundredths of a second."""
     times = {"POLL_S": 0.01, "STEADY_S": 0.06, "SMALL_STEADY_S": 0.12, "AGAIN_S": 0.05, "GIVE_UP_S": 0.3}
     for name, seconds in times.items():
-        monkeypatch.setattr(live_files, name, seconds)
+        monkeypatch.setattr(live_job, name, seconds)
 
 
 def left_half() -> Any:
@@ -199,7 +199,7 @@ def test_the_findings_on_a_block_depend_on_the_blocks_before_it_and_not_on_the_l
 
     # The files are all there: several are filtered at once, and estimates are late.
     monkeypatch.setattr(live_state, "run_in_background", slow)
-    monkeypatch.setattr(live_files, "available_threads", lambda: 4)
+    monkeypatch.setattr(live_job, "available_threads", lambda: 4)
     loaded, _ = follow(tmp_path)
     assert calm[-1].bad.nonzero()[0].tolist() == [11]
     for one, other in zip(calm, loaded, strict=True):
@@ -234,8 +234,8 @@ class Writer:
         self._thread.join()
 
 
-def follow(folder: Path, idle: float = 0.4, **more: Any) -> tuple[list[SessionUpdate], live_files.LiveBlocks]:
-    blocks = live_files.LiveBlocks(folder, Session(), {}, "single", until_idle_s=idle, **more)
+def follow(folder: Path, idle: float = 0.4, **more: Any) -> tuple[list[SessionUpdate], live_job.LiveBlocks]:
+    blocks = live_job.LiveBlocks(folder, Session(), {}, "single", until_idle_s=idle, **more)
     return list(blocks), blocks
 
 
@@ -282,7 +282,7 @@ def test_files_are_filtered_when_they_are_complete(made: Scan, tmp_path: Path) -
 def test_a_file_that_is_removed_before_it_is_read(made: Scan, tmp_path: Path) -> None:
     path = drop(tmp_path, 3, made.blocks[3])
     path.write_bytes(path.read_bytes()[:-5000])
-    blocks = live_files.LiveBlocks(tmp_path, Session(), {}, "single", until_idle_s=0.4)
+    blocks = live_job.LiveBlocks(tmp_path, Session(), {}, "single", until_idle_s=0.4)
 
     def remove() -> None:
         while not blocks.n_waiting:

@@ -1,27 +1,40 @@
 """Estimate the leading components of a pixel sample: from a random sample of its entries, or by its SVD.
 
-The estimate is a chain of three: a start from a subset of pixels (pixel_subset.py), the completion of sampled entries, and
-the refit to all entries of the sample (both in sample_fit.py).
+The estimate is a chain of three: a start from a subset of pixels (pixel_subset.py), the completion of sampled entries by the
+method that the options name, and the refit to all observed entries. The temporal singular vectors are common to all pixels,
+so the vectors of a few pixels are a start for all pixels.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
-from usdenoise.completion.descent_methods import check_rank_fits
-from usdenoise.completion.problem import Factors
-from usdenoise.completion.solve import Iteration, Solution
+from usdenoise.completion import starts
+from usdenoise.completion.descent_methods import (
+    METHODS,
+    Method,
+    Penalty,
+    StoppingRule,
+    check_rank,
+    check_rank_fits,
+    component_products,
+    identity,
+    norm_penalty,
+)
+from usdenoise.completion.problem import CompletionProblem, Factors, fit_rows
+from usdenoise.completion.solve import Iteration, Solution, solve
 from usdenoise.errors import InputError
 from usdenoise.estimate.pixel_subset import PixelSubset, choose_rank, least_rank, sufficient_subset
-from usdenoise.estimate.sample_fit import Prior, extend, fit_sample
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.tall_matrices import eigenvectors, frame_gram, row_parts
+from usdenoise.linalg.low_rank import LowRank, noise_edge
+from usdenoise.linalg.tall_matrices import eigenvectors, frame_gram, gram, rotated, row_parts, tall_qr
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.sampling import PixelSample
+from usdenoise.stack.sampling import PixelSample, RandomStream, draw_entries
 from usdenoise.system.resources import release_freed_memory
 
 
@@ -79,7 +92,7 @@ class Estimate:
     solution : Solution or None
         The result of the iterative method; None for the SVD.
     gained_energy : float or None
-        What the last refit gained (see :func:`usdenoise.estimate.sample_fit.refit`); None without a refit.
+        What the last refit gained (see :func:`usdenoise.estimate.estimate.refit`); None without a refit.
     prior : Prior or None
         Prior of the coefficients of a pixel with unobserved entries; None without a refit.
     """
@@ -91,7 +104,7 @@ class Estimate:
     samples_per_pixel: float | None
     solution: Solution | None
     gained_energy: float | None = None
-    prior: Prior | None = None
+    prior: "Prior | None" = None
 
     @property
     def held_out_rmse(self) -> float | None:
@@ -164,3 +177,348 @@ def _full_svd(
         )
     model = truncated_svd(rows.values, rank, rows.executor)
     return Estimate(model, subset.noise_rms, subset.n_pixels, n_observed, None, None)
+
+
+PRIOR_FLOOR = 1e-3
+"""Smallest prior variance of a component, in units of the noise variance."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Prior of the coefficients of a pixel: independent Gaussian components, next to white noise.
+
+    Attributes
+    ----------
+    variances : (r,) float64 array
+        Variance of each component.
+    noise_variance : float
+        Variance of the noise in an entry.
+    """
+
+    variances: NDArray[np.float64]
+    noise_variance: float
+
+    @property
+    def ridge(self) -> NDArray[np.float64]:
+        """Weight of each squared coefficient next to the squared errors: noise variance over variance."""
+        floor = max(PRIOR_FLOOR * self.noise_variance, float(np.finfo(np.float64).tiny))
+        return self.noise_variance / np.maximum(self.variances, floor)
+
+
+FIRST_PIXELS = 2000
+"""Pixels, at least, of the refit before the one on the whole sample: they rotate the subspace most of the way for a
+fraction of the price."""
+
+
+def extend(rows: PixelSample, sampled: LowRank, noise_rms: float) -> tuple[LowRank, float, Prior]:
+    """Return the components of a pixel sample, from the components of its sampled pixels, and the gain of the last refit.
+
+    Parameters
+    ----------
+    rows : PixelSample
+        The data.
+    sampled : LowRank
+        Components of the sampled pixels.
+    noise_rms : float
+        Noise level.
+
+    Returns
+    -------
+    model, gained_energy, prior
+        As for :func:`refit`.
+    """
+    right = sampled.right
+    prior = Prior(sampled.singular_values**2 / len(sampled.left), noise_rms**2)
+    if rows.is_complete:
+        # Most of the rotation, for a fraction of the price of a step over all pixels.
+        right = refit(rows.spread(FIRST_PIXELS), right, prior)[0].right
+    # The components near the cutoff must be separated.
+    return refit(rows, right, prior, rotate_again=True)
+
+
+def refit(
+    rows: PixelSample, right: Numbers, prior: Prior, rotate_again: bool = False
+) -> tuple[LowRank, float, Prior]:
+    """Return the singular triplets of a matrix near an approximate temporal subspace.
+
+    One step of subspace iteration: U is fitted to the data for the known V, then V for that U. The errors of a V
+    from few samples are directions near the noise level; the step shrinks them by the square of the ratio of
+    singular values. Where every entry is observed, this is one pass over the data, and yields the triplets of
+    the data projected on the span of U (Rayleigh-Ritz). Otherwise U is fitted once more, for the new V, with the
+    variances of these triplets as the prior.
+
+    Parameters
+    ----------
+    rows : PixelSample
+        The data. The model U V^H replaces unobserved entries.
+    right : (n_frames, r) array
+        Orthonormal columns V that approximately span the temporal subspace.
+    prior : Prior
+        Of the coefficients for the columns V, where entries are unobserved: gaps in time make the columns depend on
+        each other, and least squares alone would fill the gaps with amplified noise.
+    rotate_again : bool
+        Whether U is fitted once more, for the new V, and the triplets are rotated to be singular ones for that U.
+        That separates weak components near the cutoff, which are mixed by the noise. It changes how components are
+        separated, not the subspace. Without effect where entries are unobserved.
+
+    Returns
+    -------
+    model : LowRank
+        r components.
+    gained_energy : float
+        Energy that they hold more than the best fit with the temporal subspace from before the step: what the step
+        mended. A further step would gain less.
+    prior : Prior
+        Of the coefficients for the columns of the model.
+    """
+    left, squares, moments = rows.fit_and_moments(right, prior.ridge)
+    before = float(np.trace(squares).real)
+    white = _whitening(squares)
+    # In long stacks the moments take tens of megabytes.
+    basis, triangle = tall_qr(np.conjugate(moments, out=moments).T, in_place=True)
+    rotation, singular, turn = np.linalg.svd((triangle @ white).conj().T)
+    better = rotated(basis, turn.conj().T, rows.dtype)
+    del moments, basis
+    prior = replace(prior, variances=singular**2 / rows.n_pixels - prior.noise_variance)
+    if not rows.is_complete:
+        model = LowRank.from_factors(rows.fit(better, prior.ridge)[0], better)
+        return model, max(float(np.sum(model.singular_values**2)) - before, 0.0), prior
+    gained = max(float(np.sum(singular**2)) - before, 0.0)
+    if rotate_again:
+        left, squares = rows.fit(better)
+        white = _whitening(squares)
+        rotation, singular, turn = np.linalg.svd(white.conj().T @ squares)
+        better = rotated(better, turn.conj().T, rows.dtype)
+    return LowRank(left @ (white @ rotation).astype(rows.dtype), singular, better), gained, prior
+
+
+def _whitening(squares: Numbers) -> Numbers:
+    """Return W with W^H G W = I for a Gram matrix G; directions that are zero within rounding become zero."""
+    size = np.sqrt(np.maximum(squares.diagonal().real, 0))
+    # A component that is not there is not scaled up: its rounding errors would overflow in single precision.
+    scale = np.divide(1, size, out=np.zeros_like(size), where=size > np.finfo(np.float64).eps * size.max())
+    values, vectors = np.linalg.eigh(squares * np.outer(scale, scale))
+    # The scaled columns have length one, so small eigenvalues mean that columns depend on each other.
+    with np.errstate(divide="ignore"):
+        inverse = np.where(values > len(values) * np.finfo(np.float32).eps, 1 / np.sqrt(np.abs(values)), 0.0)
+    white: Numbers = vectors * inverse * scale[:, None]
+    return white
+
+
+RIDGE = 0.5
+"""Automatic ridge in units of the sampled noise edge: half of the penalty at which nuclear-norm completion removes
+pure noise. The start "pixels" has a prior for each component instead."""
+
+_FIRST_RIDGE = 0.1
+"""The ridge starts at this share of the largest singular value of the start, in units of the sampled entries."""
+
+_STARTS: Mapping[str, Callable[[CompletionProblem, int, np.random.Generator], Factors]] = MappingProxyType(
+    {"spectral": starts.spectral, "random": starts.random, "small": starts.small}
+)
+
+
+LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT = 256, 6
+"""Samples of each frame. benchmarks/quality.py set them: the refit of such a sample gives the full SVD's
+picture to 0.998 or better (docs/evidence.md)."""
+
+
+def fit_sample(
+    rows: PixelSample,
+    subset: PixelSubset,
+    options: DenoiseOptions,
+    only_clutter: bool,
+    warm_start: Factors | None = None,
+    on_iteration: Callable[[Iteration], None] | None = None,
+) -> tuple[Solution, int, float]:
+    """Sample entries of a random subset of the pixels, and return factors U, V that complete them.
+
+    Minimise f(U, V) = 1/|O| sum over the sample |(U V^H)_ij - M_ij|^2 plus a penalty by
+    :func:`usdenoise.completion.solve.solve`. The penalty is the prior of each component for the start "pixels", and
+    ridge (|U|^2 + |V|^2) for other starts, or if a ridge is given.
+
+    Parameters
+    ----------
+    rows : PixelSample
+        The data.
+    subset : PixelSubset
+        The exact spectrum of a few pixels, for the rank, the start and the noise level.
+    options : DenoiseOptions
+        Method, rank, sampling, start, step, damping, ridge, iterations and patience.
+    only_clutter : bool
+        Whether components far beyond the clutter are excluded from an automatic rank.
+    warm_start : pair of arrays, optional
+        A warm start, which replaces the start of the options: U (n_pixels, r) and V (n_frames, r), r at most the rank.
+    on_iteration : callable, optional
+        Called with each line of the trace.
+
+    Returns
+    -------
+    solution : Solution
+        The factors, in the sampled pixels: all pixels where no refit follows.
+    n_sampled : int
+        Number of entries that were fitted or held out.
+    samples_per_pixel : float
+        Sampled entries of an average sampled pixel.
+
+    Raises
+    ------
+    OptionError
+        If the sample does not determine the rank.
+    DivergedError
+        If the iterate leaves the finite numbers.
+    """
+    if warm_start is not None and len(warm_start[1]) == rows.n_frames:
+        warm_start = warm_start[0], np.where(rows.excluded[:, None], 0, warm_start[1])
+    pixels: slice | NDArray[np.intp] = slice(None)
+    if options.refit == "all":
+        highest = choose_rank(options, subset, rows.used_shape, rows.n_used, only_clutter)
+        pixels = draw_sampled_pixels(
+            rows, highest, options.sampling, RandomStream.SAMPLED_PIXELS.generator(options.seed)
+        )
+    if warm_start is not None and len(warm_start[0]) == rows.n_pixels:
+        warm_start = warm_start[0][pixels], warm_start[1]
+    sampled = rows.take(pixels)
+    sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.sampled_bits())
+    # The sample determines fewer components than all entries do.
+    rank = choose_rank(options, subset, sampled.used_shape, sample.n_fitted, only_clutter)
+    problem = CompletionProblem(sampled.values, sample, rows.executor)
+    solution = complete(problem, subset, rank, options, warm_start, on_iteration)
+    # A start may have left other values there.
+    solution.factors[1][rows.excluded] = 0
+    n_sampled = sample.n_fitted + sample.n_held_out
+    return solution, n_sampled, n_sampled / sampled.n_pixels
+
+
+def draw_sampled_pixels(
+    rows: PixelSample, rank: int, sampling: float, rng: np.random.Generator
+) -> slice | NDArray[np.intp]:
+    """Draw the pixels whose entries are sampled, spread over the image.
+
+    The temporal singular vectors are common to all pixels. Entries are sampled from a random subset of the pixels, so
+    that each frame has at least max(256, 6 rank) samples. Then a refit to all entries makes the vectors exact.
+
+    Parameters
+    ----------
+    rows : PixelSample
+        The data. Pixels without an observed entry are not drawn.
+    rank : int
+        Number of components.
+    sampling : float
+        Fraction of these pixels' entries that will be sampled.
+    rng : numpy.random.Generator
+        Chooses the pixels.
+
+    Returns
+    -------
+    array of row numbers, increasing, or slice
+        The slice of all rows where all pixels are needed.
+    """
+    count = sampled_pixel_count(rank, sampling)
+    observed = rows.observed
+    alive = np.arange(rows.n_pixels) if observed is None else np.flatnonzero(observed.any(axis=1))
+    return slice(None) if len(alive) <= count else np.sort(rng.permutation(alive)[:count])
+
+
+def sampled_pixel_count(rank: int, sampling: float) -> int:
+    """Return how many pixels are sampled for a rank and a fraction of their entries, if the stack has more."""
+    return math.ceil(max(LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
+
+
+def complete(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    rank: int,
+    options: DenoiseOptions,
+    warm_start: Factors | None,
+    on_iteration: Callable[[Iteration], None] | None,
+) -> Solution:
+    """Return factors of `rank` components that complete sampled entries; see :func:`fit_sample`."""
+    check_rank((problem.shape[0], subset.n_used_frames), rank, problem.sample.n_fitted)
+    method = METHODS[options.method]
+    rng = RandomStream.START.generator(options.seed)
+    if warm_start is None:
+        # The noise is at least the rounding of float32, also in double precision: steps below it would amplify rounding.
+        rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
+        # The noise level is 0 where all pixels of the subset are zero.
+        noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
+        prior = Prior(subset.signal_variances(rank), noise)
+        start, passes = _start(problem, subset, prior, options, rng)
+        penalty = _penalty(problem, subset, options, start, prior)
+    else:
+        start, passes = starts.warm(problem, rank, rng, warm_start), 0
+        penalty = _penalty(problem, subset, options)
+    damping = options.damping
+    if damping is None:
+        damping = method.default_damping(subset.noise_rms, problem.shape)
+    solution = solve(
+        problem,
+        start,
+        preconditioner=method.preconditioner,
+        damping=method.make_damping(damping, options.decay),
+        step=_alpha(problem, method, options, rng),
+        stopping=StoppingRule(options.iterations, options.patience or None),
+        penalty=penalty,
+        on_iteration=on_iteration,
+    )
+    solution.check_finite()
+    return replace(solution, passes=solution.passes + passes)
+
+
+def _start(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    prior: Prior,
+    options: DenoiseOptions,
+    rng: np.random.Generator,
+) -> tuple[Factors, int]:
+    """Return the first factors, and the number of passes over the sample that they took."""
+    rank = len(prior.variances)
+    if options.init != "pixels":
+        return _STARTS[options.init](problem, rank, rng), 0
+    right = subset.right[:, :rank]
+    rows, passes = fit_rows(problem, right, prior.ridge, prior.noise_variance)
+    # Balanced: both factors get the square root of the component's size.
+    size = np.sqrt(np.maximum(np.linalg.norm(rows, axis=0), np.finfo(np.float32).tiny)).astype(
+        rows.real.dtype
+    )
+    return (rows / size, right * size), round(passes)
+
+
+def _penalty(
+    problem: CompletionProblem,
+    subset: PixelSubset,
+    options: DenoiseOptions,
+    start: Factors | None = None,
+    prior: "Prior | None" = None,
+) -> Penalty | None:
+    """Return the penalty on the factors: the penalty of the prior, or a ridge that decays from the size of the start.
+
+    A warm start (None) has no prior, and no decay: its ridge is the final one.
+    """
+    n_fitted = problem.sample.n_fitted
+    if options.ridge == "auto" and options.init == "pixels":
+        return None if prior is None else component_products(prior.ridge / n_fitted)
+    units = RIDGE if isinstance(options.ridge, str) else options.ridge
+    if units == 0:
+        return None
+    floor = units * np.sqrt(problem.density) * noise_edge(subset.noise_rms, problem.shape) / n_fitted
+    if start is None:
+        return norm_penalty(lambda iteration: floor)
+    largest = float(gram(start[1]).diagonal().real.max())
+    first = _FIRST_RIDGE * max(largest * problem.density / n_fitted, floor)
+    return norm_penalty(lambda iteration: max(floor, first * options.decay**iteration))
+
+
+def _alpha(
+    problem: CompletionProblem, method: Method, options: DenoiseOptions, rng: np.random.Generator
+) -> float:
+    """Return the step for the gradient of the mean of squares, the paper's alpha."""
+    if options.alpha is not None:
+        return options.alpha
+    m, n = problem.shape
+    alpha = (method.step_tau if options.step is None else options.step) * m * n / 2
+    if method.preconditioner is identity:
+        # Without a preconditioner this is the curvature of the other factor, the largest singular value. It is 0
+        # where all samples are zero, and then any step will do.
+        alpha /= starts.largest_singular_value(problem, rng) or 1.0
+    return alpha

@@ -15,7 +15,7 @@ from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import OptionError
 from usdenoise.files.regions import drawn_regions
 from usdenoise.jobs.job import Job, StageClock
-from usdenoise.jobs.live_files import LiveBlocks
+from usdenoise.jobs.live_job import LiveBlocks
 from usdenoise.jobs.products import save
 from usdenoise.jobs.session_inputs import (
     EventSource,

@@ -22,8 +22,7 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job, StageClock
-from usdenoise.jobs.live_files import LiveBlocks
-from usdenoise.jobs.live_job import LivePages, follow
+from usdenoise.jobs.live_job import LiveBlocks, LivePages, follow
 from usdenoise.jobs.products import block_file_name, check_stack_names, write_block
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_inputs import (
