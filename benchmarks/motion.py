@@ -14,14 +14,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.ndimage import shift
 
-from benchmarks.shared import (
-    command_line,
-    full_svd_powers,
-    mean_power,
-    phantom,
-    print_figures,
-    seeds_of,
-)
+from benchmarks.shared import command_line, full_svd_powers, mean_power, phantom, print_figures, seeds_of
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.phantom import PhantomSettings

@@ -229,13 +229,7 @@ OF_SESSIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "bad blocks": (
         (filter_session, "find_bad_blocks", lambda blocks: ([""] * len(blocks), np.zeros(len(blocks)))),
     ),
-    "weights": (
-        (
-            series,
-            "band_weights",
-            lambda blood, *_: np.ones_like(blood) / blood.shape[1],
-        ),
-    ),
+    "weights": ((series, "band_weights", lambda blood, *_: np.ones_like(blood) / blood.shape[1]),),
     "scale of the weights": ((series, "MOST_RESCALED", 1.0),),
 }
 """Rules of the default path of a session besides."""

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_PLACES = (
-    ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-    ("/sys/fs/cgroup", "memory.max"),
-)
+_PLACES = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))
 
 
 @contextmanager

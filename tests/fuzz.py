@@ -65,11 +65,7 @@ READERS: Mapping[str, tuple[Write, ...]] = {
         _zarr(3, zarr.codecs.GzipCodec(level=1)),
         _zarr(3, zarr.codecs.BloscCodec(), shards=True),
     ),
-    "Zarr 2": (
-        *_layouts("ConfUSIus, Zarr 2"),
-        _zarr(2, numcodecs.Zlib(1)),
-        _zarr(2, numcodecs.Blosc()),
-    ),
+    "Zarr 2": (*_layouts("ConfUSIus, Zarr 2"), _zarr(2, numcodecs.Zlib(1)), _zarr(2, numcodecs.Blosc())),
 }
 """Name of each reader -> functions that write its sound files."""
 

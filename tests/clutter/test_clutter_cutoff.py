@@ -5,12 +5,7 @@ import pytest
 
 from tests.conftest import all_frames
 from usdenoise.blood.metrics import correlation
-from usdenoise.clutter.clutter_cutoff import (
-    CutoffCertainty,
-    CutoffReason,
-    choose_low_cutoff,
-    mean_doppler,
-)
+from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason, choose_low_cutoff, mean_doppler
 from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings

@@ -3,11 +3,7 @@
 import pytest
 
 from usdenoise.experiments import Setup
-from usdenoise.experiments.planted_experiments import (
-    HIGH_NOISE,
-    ONE_BIT,
-    PHASE,
-)
+from usdenoise.experiments.planted_experiments import HIGH_NOISE, ONE_BIT, PHASE
 
 
 @pytest.mark.parametrize(

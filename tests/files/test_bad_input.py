@@ -20,15 +20,7 @@ from click.testing import CliRunner
 
 import usdenoise
 from tests.conftest import SMALL
-from tests.files.layouts import (
-    Write,
-    confusius,
-    hdf5,
-    in_chunks,
-    v5,
-    v5_compressed,
-    writer,
-)
+from tests.files.layouts import Write, confusius, hdf5, in_chunks, v5, v5_compressed, writer
 from tests.fuzz import ChildReader
 from tests.programs import python
 from tests.stacks import write_stack
@@ -228,11 +220,7 @@ NO_STACK_OF_MATLAB: dict[str, Any] = {
 HUGE = (10**6, 1000, 1250)
 _RANDOM = np.random.default_rng(0).bytes
 
-NO_STACK, SEVERAL, DAMAGED = (
-    "holds no stack",
-    "several stacks",
-    "corrupt|damaged|is truncated|missing",
-)
+NO_STACK, SEVERAL, DAMAGED = ("holds no stack", "several stacks", "corrupt|damaged|is truncated|missing")
 BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     "absent": (lambda folder: folder / "absent.h5", {}, "does not exist"),
     "a folder": (lambda folder: folder, {}, "is a folder"),
@@ -325,14 +313,7 @@ def socket_of(folder: Path) -> Path:
     return folder / "x.mat"
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        pipe,
-        socket_of,
-        lambda folder: Path("/dev/zero"),
-    ],
-)
+@pytest.mark.parametrize("write", [pipe, socket_of, lambda folder: Path("/dev/zero")])
 def test_nothing_waits_for_what_is_no_file(write: Callable[[Path], Path], tmp_path: Path) -> None:
     path = write(tmp_path)
     for read in (load, describe):
@@ -351,9 +332,7 @@ def test_a_pipe_in_a_folder_of_scans_fails_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stored", [v5, hdf5])
 @pytest.mark.parametrize(
-    "value",
-    [1e-7, 1e13, np.nan, np.inf, -1.0, 0.0, "fast", [], [[1.0, 2.0, 3.0, 4.0]], 5 + 1j],
-    ids=repr,
+    "value", [1e-7, 1e13, np.nan, np.inf, -1.0, 0.0, "fast", [], [[1.0, 2.0, 3.0, 4.0]], 5 + 1j], ids=repr
 )
 def test_a_value_that_cannot_be_a_scale_is_none(stored: Any, value: Any, tmp_path: Path) -> None:
     scales = {"frame_rate_hz": value, "spacing_mm": value, "sound_speed_m_s": value}

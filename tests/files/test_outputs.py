@@ -169,12 +169,7 @@ def plain_stack(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_stack_with_a_name_of_the_results_is_kept(
     name: str, make: Any, plain_stack: Any, tmp_path: Path
 ) -> None:
-    report = job.run(
-        make(tmp_path, name),
-        tmp_path / "out",
-        options=OPTIONS,
-        reading={"dataset": name},
-    )
+    report = job.run(make(tmp_path, name), tmp_path / "out", options=OPTIONS, reading={"dataset": name})
     written = Path(report["output"]["denoised"])
     is_taken = name not in ("unobserved", "time") and (name != "axes" or make is as_mat)
     stack = load(written, dataset=None if is_taken else name)

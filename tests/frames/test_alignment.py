@@ -10,14 +10,7 @@ from numpy.typing import NDArray
 
 from tests.sessions.scans import IMAGE, LENGTH, Scan, scan
 from usdenoise import Acquisition, SessionResult, session
-from usdenoise.frames.alignment import (
-    Alignment,
-    Reference,
-    completed,
-    mean_envelope,
-    reference_of,
-    shifted,
-)
+from usdenoise.frames.alignment import Alignment, Reference, completed, mean_envelope, reference_of, shifted
 from usdenoise.linalg.executor import ThreadExecutor
 
 N_BLOCKS = 16

@@ -55,11 +55,7 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "change", "window"), CASES)
 def test_a_file_of_an_input_that_changes_while_it_is_read(
-    kind: str,
-    change: Callable[[Path], None],
-    window: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, change: Callable[[Path], None], window: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write, name = WRITERS[kind]
     path = write(tmp_path)

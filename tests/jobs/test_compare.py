@@ -133,10 +133,7 @@ def test_the_row_of_a_method_equals_the_result_of_the_library(acquisition, every
 def test_one_cutoff_is_chosen_for_all_on_the_full_svd(acquisition, truth):
     started = []
     outcome = compare(
-        acquisition,
-        ["rsvd", "eta-decay", "highpass", "polynomial"],
-        truth=truth,
-        on_start=started.append,
+        acquisition, ["rsvd", "eta-decay", "highpass", "polynomial"], truth=truth, on_start=started.append
     )
     assert started == ["svd", "rsvd", "eta-decay", "highpass", "polynomial"]
     chosen = usdenoise.denoise(acquisition, method="svd").options

@@ -23,11 +23,7 @@ SCRIPTS = {
     "a_long_session.py": "block 5 of 5",
     "activation_map.py": "of the vessels of the active half",
 }
-SMALLER = {
-    "BLOCK_S = 30": "BLOCK_S = 20",
-    "40x36x100": "40x36x60",
-    "activation=40": "activation=90",
-}
+SMALLER = {"BLOCK_S = 30": "BLOCK_S = 20", "40x36x100": "40x36x60", "activation=40": "activation=90"}
 """An activation that is as clear in fewer blocks of fewer frames."""
 
 
@@ -44,10 +40,7 @@ def test_the_xarray_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [path.name for path in EXAMPLES.glob("*.py")],
-)
+@pytest.mark.parametrize("name", [path.name for path in EXAMPLES.glob("*.py")])
 def test_an_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -148,19 +148,10 @@ def values_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("axes", "chunks", "n_times"),
-    [
-        ("tzx", None, 3),
-        ("xtz", (32, 8, 16), 3),
-        ("zxt", (8, 8, 400), 1),
-    ],
+    ("axes", "chunks", "n_times"), [("tzx", None, 3), ("xtz", (32, 8, 16), 3), ("zxt", (8, 8, 400), 1)]
 )
 def test_a_file_in_frame_order_is_read_in_three_passes_and_another_one_once(
-    axes: str,
-    chunks: tuple[int, ...] | None,
-    n_times: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    axes: str, chunks: tuple[int, ...] | None, n_times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(0)
     tissue = rng.standard_normal((32, 32, 1)) * np.exp(1j * np.linspace(0, 5, 400))

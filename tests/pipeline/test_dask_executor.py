@@ -73,13 +73,7 @@ def check_equal(found, expected, maps=0.0):
 
 
 @pytest.mark.parametrize(
-    ("name", "chunks"),
-    [
-        ("plain", "frames"),
-        ("plain", "pixels"),
-        ("gaps", "both"),
-        ("bad frames", "both"),
-    ],
+    ("name", "chunks"), [("plain", "frames"), ("plain", "pixels"), ("gaps", "both"), ("bad frames", "both")]
 )
 def test_a_dask_array_gives_the_result_of_the_array(stacks, in_memory, name, chunks):
     lazy = da.from_array(stacks[name], chunks=CHUNKINGS[chunks])

@@ -85,8 +85,7 @@ def check_denoised(there, values, axes, more):
 
 
 @pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * (case in SIMILAR)) for case in CASES],
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in SIMILAR)) for case in CASES]
 )
 def test_a_stack_of_another_library_is_filtered_there_as_by_numpy(small_phantom, case):
     values, axes, more = examples(small_phantom[1].iq)[case]

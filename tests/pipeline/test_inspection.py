@@ -91,13 +91,7 @@ def test_the_maps_of_a_masked_stack_are_those_of_the_cropped_one(terms, mask, pa
     assert moved == pytest.approx(cropped.frame_quality.curves.displacement, abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("chunks", "fill"),
-    [
-        ((50, 10, 9), "unobserved"),
-        ((10, 44, 36), "next to nothing"),
-    ],
-)
+@pytest.mark.parametrize(("chunks", "fill"), [((50, 10, 9), "unobserved"), ((10, 44, 36), "next to nothing")])
 def test_chunks_of_a_masked_stack_give_the_same(terms, chunks, fill):
     stack = masked(terms.iq[:100], MASKS["rows"], fill)
     expected = usdenoise.denoise(stack, axes="tzx", bad_frames=(3, 4))

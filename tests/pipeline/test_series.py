@@ -16,14 +16,7 @@ from usdenoise.blood.picture_quality import WIDE
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.series import (
-    MODEL_BLOCKS,
-    MOST_RESCALED,
-    SMOOTHING,
-    BlockLags,
-    Series,
-    SeriesModel,
-)
+from usdenoise.pipeline.series import MODEL_BLOCKS, MOST_RESCALED, SMOOTHING, BlockLags, Series, SeriesModel
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_block
 
 SIZE = (10, 8)
@@ -227,9 +220,7 @@ def test_the_series_has_the_scale_of_the_data() -> None:
         np.testing.assert_allclose(found.blood_power / scale**2, wanted.blood_power, rtol=1e-2, atol=2e-3)
 
 
-def test_the_share_of_tissue_that_leaks(
-    measured: tuple[list[BlockLags], Clutter],
-) -> None:
+def test_the_share_of_tissue_that_leaks(measured: tuple[list[BlockLags], Clutter]) -> None:
     """White noise, and the speckle of the weak components with the slowest motion, of a known share above the noise."""
     blocks, clutter = measured
     temporal = blocks[0].temporal

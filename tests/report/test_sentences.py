@@ -19,10 +19,7 @@ def test_a_good_result_has_no_warning() -> None:
     [
         ({"n_unobserved": 247, "frames": {"n_entries_left_out": 240}}, "7 "),
         (
-            {
-                "n_unobserved": 240,
-                "frames": {"n_entries_left_out": 240, "sentence": "2 of 40 frames"},
-            },
+            {"n_unobserved": 240, "frames": {"n_entries_left_out": 240, "sentence": "2 of 40 frames"}},
             "2 of 40 frames",
         ),
         ({"n_silent": 12}, "12 "),

@@ -284,8 +284,7 @@ def test_a_dataset_stands_for_the_one_stack_in_it() -> None:
     again = denoise(result.to_xarray(), **OPTIONS)
     np.testing.assert_array_equal(again.power_doppler, denoise(result.stack, **OPTIONS).power_doppler)
     with pytest.raises(
-        OptionError,
-        match=r"is the stack is ambiguous \(iq, other\); pass that array, for example",
+        OptionError, match=r"is the stack is ambiguous \(iq, other\); pass that array, for example"
     ):
         denoise(dataset.assign(other=data))
     with pytest.raises(OptionError, match=r"is ambiguous \(nothing\)"):

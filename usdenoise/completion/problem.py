@@ -77,9 +77,7 @@ class Entries(NamedTuple):
 
 
 def gather(
-    values: Numbers,
-    mask: NDArray[np.bool_],
-    held_out: tuple[NDArray[np.int32], NDArray[np.int32]],
+    values: Numbers, mask: NDArray[np.bool_], held_out: tuple[NDArray[np.int32], NDArray[np.int32]]
 ) -> Entries:
     """Gather the sampled and the held-out entries of a part of the rows.
 

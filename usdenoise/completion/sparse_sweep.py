@@ -17,11 +17,7 @@ from usdenoise.linalg.compiled_loops import COMPILED_SUMS
 
 
 def sweep(
-    starts: NDArray[np.int64],
-    columns: NDArray[np.int32],
-    values: Numbers,
-    u: Numbers,
-    v: Numbers,
+    starts: NDArray[np.int64], columns: NDArray[np.int32], values: Numbers, u: Numbers, v: Numbers
 ) -> tuple[float, Numbers, Numbers]:
     """Return the sum of |R|^2 in double precision, R V and R^H U for the residual R on the sampled entries.
 

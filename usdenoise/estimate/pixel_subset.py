@@ -275,11 +275,7 @@ SAMPLES_PER_PIXEL_AND_COMPONENT = 1.25
 
 
 def choose_rank(
-    options: DenoiseOptions,
-    subset: PixelSubset,
-    shape: tuple[int, int],
-    n_samples: int,
-    only_clutter: bool,
+    options: DenoiseOptions, subset: PixelSubset, shape: tuple[int, int], n_samples: int, only_clutter: bool
 ) -> int:
     """Return the given rank, or the automatic one, raised to what the given cutoffs need.
 

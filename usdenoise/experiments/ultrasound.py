@@ -378,16 +378,11 @@ GRID = UltrasoundExperiment(
     {
         "sampling from 25 %": (
             0.25,
-            [
-                Claim(MINE, HELD_OUT, at_most=NEAR_NOISE),
-                Claim(MINE, CORRELATION, at_least=PERFECT),
-            ],
+            [Claim(MINE, HELD_OUT, at_most=NEAR_NOISE), Claim(MINE, CORRELATION, at_least=PERFECT)],
         ),
         "every sampling": (
             0.0,
-            [
-                *Claim.each(("PrecGD", "GD", "ScaledGD(0.05)"), NOISE_RATIO, MINE, SIGNIFICANT),
-            ],
+            [*Claim.each(("PrecGD", "GD", "ScaledGD(0.05)"), NOISE_RATIO, MINE, SIGNIFICANT)],
         ),
     },
 )

@@ -276,9 +276,7 @@ _XYZ = {"x": 0, "y": 1, "z": 2}
 
 
 def zea_stacks(
-    file: h5py.File,
-    datasets: Mapping[str, h5py.Dataset],
-    make: Callable[..., Stack | None],
+    file: h5py.File, datasets: Mapping[str, h5py.Dataset], make: Callable[..., Stack | None]
 ) -> tuple[list[Stack | None], set[str]]:
     """Return the beamformed data of a zea file as a stack.
 

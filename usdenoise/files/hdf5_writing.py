@@ -103,10 +103,7 @@ def write_values(dataset: h5py.Dataset, values: Numbers) -> None:
 
 
 def attach_scales(
-    file: h5py.File,
-    stack: GriddedStack,
-    axes: Mapping[str, str],
-    dimensions: Mapping[str, tuple[str, ...]],
+    file: h5py.File, stack: GriddedStack, axes: Mapping[str, str], dimensions: Mapping[str, tuple[str, ...]]
 ) -> None:
     """Give each axis of the arrays in a file a dimension scale in the root group, and its name as a label.
 

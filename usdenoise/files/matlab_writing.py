@@ -200,10 +200,7 @@ _LONGEST_VARIABLE = 63
 
 
 def write_matlab(
-    path: Path,
-    variables: Mapping[str, Variable],
-    source: Path | None = None,
-    replaced: Collection[str] = (),
+    path: Path, variables: Mapping[str, Variable], source: Path | None = None, replaced: Collection[str] = ()
 ) -> list[str]:
     """Write a file that MATLAB's load opens, with the other variables of another one.
 
@@ -266,10 +263,7 @@ def _write_v5(path: Path, named: Mapping[str, Variable]) -> None:
 
 
 def write_v73(
-    path: Path,
-    variables: Mapping[str, Variable],
-    source: Path | None = None,
-    replaced: Collection[str] = (),
+    path: Path, variables: Mapping[str, Variable], source: Path | None = None, replaced: Collection[str] = ()
 ) -> list[str]:
     """Write a MATLAB 7.3 file: HDF5 with a user block, reversed axes, and complex numbers as {real, imag}.
 

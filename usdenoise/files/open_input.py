@@ -319,10 +319,7 @@ class Input:
         return self.container in READ_WHOLE
 
     def read(
-        self,
-        start: int = 0,
-        stop: int | None = None,
-        on_part: Callable[[int, int], None] | None = None,
+        self, start: int = 0, stop: int | None = None, on_part: Callable[[int, int], None] | None = None
     ) -> Acquisition:
         """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
 

@@ -16,9 +16,7 @@ from usdenoise.stack.geometry import Geometry, shape_text
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
 
 
-def drawn_regions(
-    regions: Mapping[str, NDArray[np.bool_] | str] | None,
-) -> dict[str, Region]:
+def drawn_regions(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict[str, Region]:
     """Return regions of which those in words are functions that draw them on an image.
 
     Parameters
@@ -140,8 +138,7 @@ def _drawn(
     offset = 0.5 if metric else 0.0
     # One pixel more at each edge, which shows whether the region is beyond the image.
     grid_axes = np.meshgrid(
-        *[(np.arange(-1, n + 1) + offset) * step for n, step in zip(shape, pitch, strict=True)],
-        indexing="ij",
+        *[(np.arange(-1, n + 1) + offset) * step for n, step in zip(shape, pitch, strict=True)], indexing="ij"
     )
     mask = np.ones(grid_axes[0].shape, bool)
     if kind == "rect":

@@ -18,13 +18,7 @@ from usdenoise.files.stored import Dtype
 from usdenoise.files.zarr_files import import_zarr
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray
-from usdenoise.stack.data_arrays import (
-    DIMENSIONS,
-    confusius_scales,
-    grid_attributes,
-    grid_labels,
-    with_slice,
-)
+from usdenoise.stack.data_arrays import DIMENSIONS, confusius_scales, grid_attributes, grid_labels, with_slice
 from usdenoise.stack.geometry import FREE_NAME, Geometry
 from usdenoise.stack.labels import WORLD
 from usdenoise.system.processes import uninterrupted

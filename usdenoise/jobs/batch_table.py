@@ -128,12 +128,7 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
 def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
     """Return the row of a scan, with the values of its other fields by name."""
     return Row(
-        scan=scan.name,
-        path=str(scan.path),
-        folder=str(scan.folder),
-        status=status,
-        reason=reason,
-        **values,
+        scan=scan.name, path=str(scan.path), folder=str(scan.folder), status=status, reason=reason, **values
     )
 
 

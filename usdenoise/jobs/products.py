@@ -244,23 +244,12 @@ PRODUCTS = (
         partial(_table_files, "blocks"),
         lambda series, results: results.write_table("blocks", block_table(series)),
     ),
+    Product(REGIONS, lambda job: bool(job.regions), _region_files, _write_regions),
     Product(
-        REGIONS,
-        lambda job: bool(job.regions),
-        _region_files,
-        _write_regions,
+        "activation", lambda job: job.session_options.events is not None, _activation_files, _write_activation
     ),
     Product(
-        "activation",
-        lambda job: job.session_options.events is not None,
-        _activation_files,
-        _write_activation,
-    ),
-    Product(
-        "frame_table",
-        lambda job: not job.is_session,
-        partial(_table_files, "frames"),
-        _write_frame_table,
+        "frame_table", lambda job: not job.is_session, partial(_table_files, "frames"), _write_frame_table
     ),
 )
 """The products, in the order in which the page shows their pictures."""

@@ -227,11 +227,7 @@ def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[Resul
 
 
 def filter_files(
-    job: Job,
-    events: Sequence[Event],
-    regions: Mapping[str, Region],
-    watcher: Progress,
-    clock: StageClock,
+    job: Job, events: Sequence[Event], regions: Mapping[str, Region], watcher: Progress, clock: StageClock
 ) -> tuple[ResultSeries, InputRecord]:
     """Filter the files of a session, and return their series and their record without a digest.
 

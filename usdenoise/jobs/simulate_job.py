@@ -117,10 +117,7 @@ def _truth(phantom: Phantom, blocks: Sequence[int]) -> Arrays:
 
 
 def _parts(
-    phantom: Phantom,
-    blocks: Sequence[int],
-    truth: Arrays,
-    on_frames: Callable[[int], None] | None,
+    phantom: Phantom, blocks: Sequence[int], truth: Arrays, on_frames: Callable[[int], None] | None
 ) -> Iterator[Arrays]:
     """Yield the arrays of the frames of some blocks, a few frames at a time, and sum up the power of their blood."""
     length = phantom.settings.frames_a_block

@@ -189,9 +189,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
     )
     """For the sum-of-squares objective divided by the sampling fraction."""
     alpha: float | None = _key(
-        None,
-        "Step size of the paper, tau n_pixels n_frames / 2, instead of step.",
-        positive=True,
+        None, "Step size of the paper, tau n_pixels n_frames / 2, instead of step.", positive=True
     )
     ridge: float | str = _key(
         "auto",
@@ -209,9 +207,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         metavar="NAME",
     )
     patience: int = _key(
-        1,
-        "Stop after N iterations without a lower held-out error; 0 does all iterations.",
-        bounds=(0, None),
+        1, "Stop after N iterations without a lower held-out error; 0 does all iterations.", bounds=(0, None)
     )
     """The best factors are kept; 0 keeps the last ones."""
     low_cutoff: int | str = option(

@@ -195,11 +195,7 @@ class SessionOptions(Options, group=Group.SESSION):
         shown="the window",
     )
     block_interval_s: float | None = option(
-        None,
-        "Time from one block start to the next.",
-        metavar="S",
-        positive=True,
-        shown="from the files",
+        None, "Time from one block start to the next.", metavar="S", positive=True, shown="from the files"
     )
     skip_bad_files: bool = option(
         False,

@@ -429,11 +429,7 @@ def _add(
 
 @numba.njit(**_COMPILED)
 def tissue_frame(
-    positions_at_rest: Numbers,
-    amplitude: Numbers,
-    field: DisplacementField,
-    sigma_y: float,
-    image: Numbers,
+    positions_at_rest: Numbers, amplitude: Numbers, field: DisplacementField, sigma_y: float, image: Numbers
 ) -> None:
     """Add tissue scatterers to one frame, each displaced from its rest position.
 

@@ -459,11 +459,7 @@ def filtered_power(
 
 
 def checked_noise(
-    quality: PictureQuality,
-    chunk: Chunk,
-    clutter: Clutter,
-    excluded: NDArray[np.bool_],
-    executor: Executor,
+    quality: PictureQuality, chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_], executor: Executor
 ) -> PictureQuality:
     """Return the quality of a picture whose share of noise is due to noise, and not to flow that is faster than the frames.
 

@@ -231,11 +231,7 @@ def filtered_tiles(x: Array, u: Array, a: Array, v: Array, observed: Array = Non
 
 
 def _filled_tiles(
-    tiles: Iterable[FilteredTile],
-    clutter: Clutter,
-    a: Array,
-    used: Array,
-    observed: Array,
+    tiles: Iterable[FilteredTile], clutter: Clutter, a: Array, used: Array, observed: Array
 ) -> Iterator[FilteredTile]:
     """Yield tiles with 0 for unobserved entries and excluded frames in what is measured, and with what is kept.
 
@@ -274,11 +270,7 @@ class _Columns:
 
 
 def filter_frames(
-    chunk: Chunk,
-    clutter: Clutter,
-    excluded: NDArray[np.bool_],
-    target: Here[Numbers],
-    is_kept: bool,
+    chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_], target: Here[Numbers], is_kept: bool
 ) -> Measures:
     """Read and filter a chunk of a block. The filtered frames go to the target, or into the measures if they are kept.
 

@@ -224,8 +224,7 @@ def inspect_chunk(
         # In another process
         frames, dtype = slice(0, n), dtype_of(x)
         values = Gathered(
-            np.empty((len(gathering.sample), n), dtype),
-            np.empty((n, len(gathering.middle)), np.float32),
+            np.empty((len(gathering.sample), n), dtype), np.empty((n, len(gathering.middle)), np.float32)
         )
     # Some frames at a time take less memory.
     for part in slices_of(n, PICKED_FRAMES):

@@ -12,11 +12,7 @@ from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, interpolated
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.pipeline.estimate_clutter import (
-    ClutterEstimate,
-    fit_all_pixels,
-    needed_components,
-)
+from usdenoise.pipeline.estimate_clutter import ClutterEstimate, fit_all_pixels, needed_components
 from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Chunk, Recording
@@ -133,10 +129,7 @@ def with_cutoff(
     rank, model = len(found.singular_values), found.model
     first = found.cutoff.sentence.partition("; raised")[0]
     choice = replace(
-        found.cutoff,
-        low=low,
-        sentence=f"{first}; raised to {low} {why}",
-        certainty=CutoffCertainty.UNSURE,
+        found.cutoff, low=low, sentence=f"{first}; raised to {low} {why}", certainty=CutoffCertainty.UNSURE
     )
     if model.rank < (count := needed_components(low, rank)):
         model = fit_all_pixels(

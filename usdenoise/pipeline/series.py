@@ -312,12 +312,7 @@ class Series:
             if sums is not None:
                 counts = sums.counts if sums.counts.shape[1] == 1 else np.stack(list(map(move, sums.counts)))
                 sums = LagSums(np.stack(list(map(move, sums.sums))), counts)
-            last = replace(
-                last,
-                lags=move(last.lags),
-                observed=move(last.observed),
-                sums=sums,
-            )
+            last = replace(last, lags=move(last.lags), observed=move(last.observed), sums=sums)
         return replace(
             summed,
             halves=(move(summed.halves[0]), move(summed.halves[1])),

@@ -229,10 +229,7 @@ def live_page_of(
         ActivationSection(
             name,
             Picture(
-                f"t of {name} so far",
-                png,
-                f"t of {name} so far",
-                "t above the bound, over the blood map.",
+                f"t of {name} so far", png, f"t of {name} so far", "t above the bound, over the blood map."
             ),
             (),
         )

@@ -178,10 +178,7 @@ def encoded(figure: "Figure", kind: str = "png", *, crop: bool = True) -> bytes:
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
-    with (
-        any_letters(),
-        rc_context({"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "usdenoise"}),
-    ):
+    with any_letters(), rc_context({"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "usdenoise"}):
         figure.savefig(
             buffer,
             format=kind,

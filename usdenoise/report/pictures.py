@@ -299,12 +299,7 @@ def directional_layer(
 
 
 def velocity_layer(
-    velocity: Image,
-    power: Image,
-    axes: str,
-    *,
-    unit: str,
-    shows_blood: NDArray[np.bool_] | None = None,
+    velocity: Image, power: Image, axes: str, *, unit: str, shows_blood: NDArray[np.bool_] | None = None
 ) -> Layer:
     """Return the panels and colours of axial velocity: red towards the probe, blue away, grey outside the vessels.
 

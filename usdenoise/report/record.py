@@ -18,13 +18,7 @@ from usdenoise.pipeline.doubts import ABOUT_BLOOD, Doubt
 from usdenoise.pipeline.fit_result import FitResult, Verdict
 from usdenoise.pipeline.result import verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
-from usdenoise.sessions.result_series import (
-    ANY_TYPE,
-    BadFrameRecord,
-    BlockRecord,
-    FramesRecord,
-    ResultSeries,
-)
+from usdenoise.sessions.result_series import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord, ResultSeries
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.resources import peak_memory_bytes
 from usdenoise.system.text import from_plain, plain, software

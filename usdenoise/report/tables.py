@@ -60,10 +60,7 @@ _BLOCK_COLUMNS = {
         "Remaining power of the block above the usual one, in robust standard deviations; it is mostly tissue",
         None,
     ),
-    "kept_share": (
-        "Share of the entries of the block that were observed and not in an excluded frame",
-        None,
-    ),
+    "kept_share": ("Share of the entries of the block that were observed and not in an excluded frame", None),
     "shift_z": ("Displacement of the image in depth, before registration", "pixels"),
     "shift_x": ("Lateral displacement of the image, before registration", "pixels"),
     "shift_y": ("Displacement of the image in elevation, before registration", "pixels"),

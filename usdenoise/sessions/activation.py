@@ -284,10 +284,7 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
 
 
 def activation_maps(
-    images: Images,
-    in_vessels: NDArray[np.bool_],
-    design: Design,
-    rule: str = "fdr:0.05",
+    images: Images, in_vessels: NDArray[np.bool_], design: Design, rule: str = "fdr:0.05"
 ) -> tuple[dict[str, ActivationMap], ActivationMap | None]:
     """Fit a linear model to the series of a session, and return a map for each type of event, and one for any type.
 

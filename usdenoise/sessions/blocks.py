@@ -73,9 +73,7 @@ def check_interval(interval_s: float | None, frame_rate_hz: float | None, n_fram
         return
     if frame_rate_hz is None:
         raise OptionError(
-            "is in s, and the frame rate is not known",
-            option="block_interval_s",
-            remedy="give {frame_rate}",
+            "is in s, and the frame rate is not known", option="block_interval_s", remedy="give {frame_rate}"
         )
     seconds = n_frames / frame_rate_hz
     if interval_s < (1 - NEAR) * seconds:

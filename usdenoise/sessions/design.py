@@ -289,11 +289,7 @@ class Design:
 
 
 def _problem_of_type(
-    name: str,
-    columns: NDArray[np.float64],
-    shares: NDArray[np.float64],
-    is_bad: NDArray[np.bool_],
-    hrf: str,
+    name: str, columns: NDArray[np.float64], shares: NDArray[np.float64], is_bad: NDArray[np.bool_], hrf: str
 ) -> str:
     """Return why no good block can show the response to a type, in words; empty if one can."""
     events, block, good = f"the events of '{name}'", "good block" if is_bad.any() else "block", ~is_bad

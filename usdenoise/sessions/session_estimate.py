@@ -18,12 +18,7 @@ from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.fit_result import FitResult, fit_result
 from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Recording
-from usdenoise.pipeline.scan_clutter import (
-    components_only,
-    first_without_leak,
-    raised_cutoffs,
-    with_cutoff,
-)
+from usdenoise.pipeline.scan_clutter import components_only, first_without_leak, raised_cutoffs, with_cutoff
 from usdenoise.pipeline.series import Series
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_blocks

@@ -263,9 +263,7 @@ def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[Numbers, ND
     return x[numbers], missing[numbers]
 
 
-def picked_frames(
-    item: tuple[Block, NDArray[np.intp]],
-) -> tuple[Numbers, NDArray[np.bool_]] | InputError:
+def picked_frames(item: tuple[Block, NDArray[np.intp]]) -> tuple[Numbers, NDArray[np.bool_]] | InputError:
     """Return some frames of a block with values for missing entries, and which these are.
 
     It returns the error if they cannot be read, or if their power does not fit in single precision.

@@ -333,10 +333,7 @@ class EntrySample:
 
 
 def draw_entries(
-    shape: tuple[int, int],
-    fraction: float,
-    seed: int,
-    observed: NDArray[np.uint8] | None = None,
+    shape: tuple[int, int], fraction: float, seed: int, observed: NDArray[np.uint8] | None = None
 ) -> EntrySample:
     """Sample a fraction of the observed entries uniformly without replacement, and hold out 1 % of the sample.
 

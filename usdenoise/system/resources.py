@@ -128,10 +128,7 @@ _ONE_HEAP = {-8: 1, -3: 32 << 20, -1: 256 << 20}
 its largest value), and the free bytes at the end of the heap from which they are returned (M_TRIM_THRESHOLD)."""
 
 _GROUP_FILES = {
-    "memory": (
-        "sys/fs/cgroup/memory",
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
-    ),
+    "memory": ("sys/fs/cgroup/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")),
     "": ("sys/fs/cgroup", ("memory.max", "memory.current", "")),
 }
 """Control groups of version 1, by their controller, and of version 2, which have none: the folder of all, the files of the

@@ -66,9 +66,7 @@ def plain_name(name: str, space: str = "-") -> str:
 
 
 def distinct_names(
-    names: Iterable[str],
-    plain: Callable[[str], str] = plain_name,
-    key: Callable[[str], str] = alike,
+    names: Iterable[str], plain: Callable[[str], str] = plain_name, key: Callable[[str], str] = alike
 ) -> dict[str, str]:
     """Return a plain name for each name, no two of which are the same.
 

@@ -154,12 +154,7 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
         scans[0]: row("a.h5"),
         scans[1]: row("b.h5", doubts="cutoff-low, tissue", bad_frames=3, remark="3 bad frames", low_cutoff=9),
         scans[2]: row("c d.h5", status=Status.SKIPPED, blood_to_noise_db=None),
-        scans[3]: row(
-            "lost.h5",
-            status=Status.FAILED,
-            error="the file ends early",
-            low_cutoff=None,
-        ),
+        scans[3]: row("lost.h5", status=Status.FAILED, error="the file ends early", low_cutoff=None),
         scans[4]: Row("later.h5", "later.h5", "out/later", Status.NOT_RUN),
     }
     write_page(tmp_path, rows, command=["usdenoise", "batch", "a b"])

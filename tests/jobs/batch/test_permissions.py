@@ -15,10 +15,7 @@ from tests.programs import python
 
 DENIED = r"\S+ cannot be read \((\S+: )?Permission denied\); check the (path|permissions)"
 NAMES = ("closed", "closed/a.h5", "listed", "listed/a.h5", "listed/z.zarr")
-PARTS = {
-    "h5py": "x.h5",
-    "ConfUSIus": "x.zarr/iq/c/0/0/0/0",
-}
+PARTS = {"h5py": "x.h5", "ConfUSIus": "x.zarr/iq/c/0/0/0/0"}
 
 
 @pytest.fixture
