@@ -84,7 +84,7 @@ def test_t_is_that_of_nilearn_for_white_noise() -> None:
     found = found_in(series)
     table = pd.DataFrame({"onset": [e.onset for e in EVENTS], "duration": 3.0, "trial_type": "on"})
     matrix = make_first_level_design_matrix(
-        TIMES, table, hrf_model=None, drift_model="cosine", high_pass=0.01
+        TIMES, table, hrf_model=None, drift_model="polynomial", drift_order=1
     )
     labels, fitted = run_glm(series.reshape(N, -1), matrix.to_numpy(), noise_model="ols")
     wanted = compute_contrast(labels, fitted, (matrix.columns == "on").astype(float), stat_type="t").stat()
@@ -149,7 +149,7 @@ def test_motion_with_the_events_is_no_response_and_other_motion_takes_none() -> 
     assert found_in(moving).active.mean() > 0.4
     found = found_in(moving, confounds={"motion": locked})
     assert found.active.mean() < 0.02
-    assert found.columns == ("on", "motion", "constant")
+    assert found.columns == ("on", "motion", "linear_drift", "constant")
     # Another motion, far from 0 in all blocks, leaves the response and the baseline.
     breathing = 5 + 0.1 * np.cos(1.7 * np.arange(N))
     found = found_in(moving, confounds={"motion": breathing})
@@ -397,7 +397,10 @@ def test_types_may_have_names_of_other_columns_on_the_page(made: Scan, tmp_path:
     )
     report = json.loads(cli(*command, "--low-cutoff", 4).stdout)
     page = Path(report["output"]["report_html"]).read_text()
-    assert "general linear model are: drifting_grating, motion, framewise displacement, constant." in page
+    assert (
+        "general linear model are: drifting_grating, motion, framewise displacement, linear drift, constant."
+        in page
+    )
 
 
 def test_events_may_be_a_data_frame(short: usdenoise.Acquisition) -> None:

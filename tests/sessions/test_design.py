@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.errors import InputError
 from usdenoise.sessions.activation import activation_maps
-from usdenoise.sessions.design import Event, check_design, design_of, locked_correlation
+from usdenoise.sessions.design import Event, check_design, design_of, locked_correlation, recorded_time
 
 N, BLOCK_S = 60, 0.5
 TIMES = BLOCK_S * (np.arange(N) + 0.5)
@@ -78,7 +79,32 @@ def test_slow_cosines_are_those_of_nilearn() -> None:
     events, times = every(30, 200, 60, "on", 1200), 0.5 * np.arange(2400) + 0.25
     design = design_of(events, times, np.full(2400, 0.5), np.zeros(2400, bool))
     wanted = make_first_level_design_matrix(times, None, drift_model="cosine", high_pass=1 / 400).to_numpy()
-    np.testing.assert_allclose(design.matrix[:, 1:], wanted, atol=1e-12)
+    assert design.names[:2] == ("on", "linear_drift")
+    np.testing.assert_allclose(design.matrix[:, 2:], wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("minutes", [10, 60])
+def test_the_drift_is_over_the_recorded_time(minutes: float) -> None:
+    """A pause between two parts adds a level, and neither cosines nor a line over the time in which nothing was recorded."""
+    times, durations = 0.6 * np.arange(40) + 0.3, np.full(40, 0.6)
+    paused, events = times + 60 * minutes * (np.arange(40) >= 20), every(3, 10, 6, "on")
+    later = [replace(event, onset=event.onset + 60 * minutes * (event.onset > 12)) for event in events]
+    check_design(later, paused, durations)
+    check_design(events[:1] + [replace(events[0], onset=9)], paused, durations)
+    bad = np.zeros(40, bool)
+    plain, found = design_of(events, times, durations, bad), design_of(later, paused, durations, bad)
+    assert plain.names == ("on", "linear_drift", "constant")
+    assert found.names == ("on", "linear_drift", "part_2", "constant")
+    np.testing.assert_allclose(found.matrix[:, [0, 1, 3]], plain.matrix, atol=1e-9)
+    np.testing.assert_allclose(found.matrix[:, 2], np.repeat([-0.5, 0.5], 20), atol=1e-12)
+
+
+@pytest.mark.parametrize("interval", [0.5, 90.0])
+def test_usual_steps_are_no_pauses(interval: float) -> None:
+    times = interval * np.arange(60)
+    recorded, part = recorded_time(times)
+    np.testing.assert_allclose(recorded, times)
+    assert not part.any()
 
 
 ON = every(5, 10, 5, "on")
@@ -98,7 +124,7 @@ CASES: dict[str, tuple[list[Event], str]] = {
     "overlap": ([*ON, Event(7, 1, "off"), Event(17, 1, "off")], "overlap"),
     "too many types": (
         [Event(0.25 * k + 0.05, 0.1, str(k % 58)) for k in range(116)],
-        "60 blocks are too few for an activation model of 59 columns",
+        "60 blocks are too few for an activation model of 60 columns",
     ),
 }  # fmt: skip
 RIGHT: dict[str, list[Event]] = {

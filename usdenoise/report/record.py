@@ -223,6 +223,11 @@ class SequenceRecord:
         """Number of cosines for slow drifts in the model."""
         return sum(name.startswith("drift") for name in self.other_columns)
 
+    @property
+    def n_parts(self) -> int:
+        """Number of the parts of the session between long pauses."""
+        return 1 + sum(name.startswith("part_") for name in self.other_columns)
+
 
 @dataclass(frozen=True)
 class Report:

@@ -35,6 +35,10 @@ BASELINES = ("rest", "baseline")
 SLOWEST_HZ, PERIODS = 0.01, 2.0
 """Cosines are drift below SLOWEST_HZ, or below 1 / (PERIODS x longest time between onsets of one type) if that is lower."""
 
+LONG_STEPS = 5.0
+"""Usual steps from block to block from which a pause is long, if it is longer than half a period of SLOWEST_HZ, too: drift
+may change the level by any amount in it."""
+
 LOCKED_BLOCKS = 5
 """Blocks after an onset in which motion may follow the event. In 24 simulated sessions, the correlation of the displacement
 was 0.63 to 0.97 with jerks of 2 s or pressure of 5 s at the onsets, 0.69 with breathing at the period of the design, and at
@@ -404,7 +408,10 @@ def design_of(
     confounds: Mapping[str, NDArray[np.float64]] | None = None,
     hrf: str = "boxcar",
 ) -> Design:
-    """Return the design of a session: responses, confounds, a column for each bad block, cosines, and a constant.
+    """Return the design of a session: responses, confounds, a column for each bad block, drift, and a constant.
+
+    The drift is a line and cosines over the recorded time, in which a long pause counts as a usual step, and a level for each
+    part after a long pause.
 
     Parameters
     ----------
@@ -444,15 +451,24 @@ def design_of(
         for name, columns in responses.items()
     }
     seen = {name: columns for name, columns in responses.items() if not problems[name]}
+    # All around their means, so that the constant, the baseline of the change, is the level of the session at rest
     own = {}
     for name, values in (confounds or {}).items():
         known = ~is_bad & np.isfinite(values)
         if known.any() and np.ptp(values[known]) > 0:
-            # Around the mean, so that the constant, the baseline of the change, is not extrapolated to an image at rest.
             own[name] = np.where(np.isfinite(values), values - values[known].mean(), 0)
     for block in np.flatnonzero(is_bad):
         own[f"bad_block_{block}"] = (np.arange(len(times)) == block).astype(float)
-    own |= {f"drift_{number}": wave for number, wave in enumerate(_cosines(times, _high_pass(inside)), 1)}
+    recorded, part = recorded_time(times)
+    line = recorded - recorded.mean()
+    drifts = {"linear_drift": line / max(np.abs(line).max(), ROUNDING_S)}
+    drifts |= {
+        f"part_{number + 1}": (part == number).astype(float) for number in range(1, part.max(initial=0) + 1)
+    }
+    high_pass = _high_pass(inside, times, recorded)
+    drifts |= {f"drift_{number}": wave for number, wave in enumerate(_cosines(recorded, high_pass), 1)}
+    good = ~is_bad if not is_bad.all() else is_bad
+    own |= {name: values - values[good].mean() for name, values in drifts.items()}
     own["constant"] = np.ones(len(times))
     slices, first = {}, 0
     for name, columns in seen.items():
@@ -520,15 +536,37 @@ def locked_correlation(
     return math.sqrt(max(0.0, 1 - unexplained)), float(fitted.std())
 
 
-def _high_pass(events: Sequence[Event]) -> float:
-    """Return the frequency in Hz below which cosines are drift."""
+def recorded_time(times: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+    """Return the times of blocks without what is beyond a usual step in each long pause, and the part of each block.
+
+    Parameters
+    ----------
+    times : (n_blocks,) array
+        Middle of each block in s.
+
+    Returns
+    -------
+    recorded : (n_blocks,) float64 array
+        The times without the long pauses.
+    part : (n_blocks,) int array
+        Number of long pauses before each block.
+    """
+    steps = np.diff(times)
+    usual = float(np.median(steps)) if len(steps) else 0.0
+    is_long = steps > max(0.5 / SLOWEST_HZ, LONG_STEPS * usual)
+    lost = np.where(is_long, steps - usual, 0)
+    return times - np.append(0, lost.cumsum()), np.append(0, is_long.cumsum()).astype(np.intp)
+
+
+def _high_pass(events: Sequence[Event], times: NDArray[np.float64], recorded: NDArray[np.float64]) -> float:
+    """Return the frequency in Hz below which cosines are drift, by the recorded times between onsets."""
     in_order = sorted(events, key=lambda event: (event.trial_type, event.onset))
     pauses = [
-        later.onset - earlier.onset
+        float(np.diff(np.interp([earlier.onset, later.onset], times, recorded))[0])
         for earlier, later in pairwise(in_order)
         if later.trial_type == earlier.trial_type
     ]
-    return min(SLOWEST_HZ, 1 / (PERIODS * max(pauses, default=math.inf)))
+    return min(SLOWEST_HZ, 1 / (PERIODS * max(max(pauses, default=math.inf), ROUNDING_S)))
 
 
 def _cosines(times: NDArray[np.float64], below: float) -> list[NDArray[np.float64]]:
