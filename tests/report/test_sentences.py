@@ -57,7 +57,8 @@ METHODS_CASES: list[tuple[dict[str, Any], list[str]]] = [
       "requested": {"display": {"db_factor": 10.0}, "output": {"products": ["power", "blood"]},
                     "session": {"events": "e.tsv", "hrf": "boxcar", "smoothing_mm": 0.2}}},
      ["3 blocks of 20 frames, one every 0.5 s, 1.06 s in total.", "half maximum of 0.2 mm", "1 block was excluded",
-      "a constant, a linear drift, 1 cosine for slow drifts, a regressor for each bad block", "(false discovery rate 0.05) [7]."]),
+      "a constant, a linear drift, 1 cosine for slow drifts, a regressor for each bad block",
+      "(false discovery rate 0.05) [7]."]),
 ]  # fmt: skip
 
 

@@ -30,8 +30,14 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.jobs import products
 from usdenoise.report.record import Report
 from usdenoise.sessions import activation
-from usdenoise.sessions.activation import ActivationMap, activation_maps, fit_series, smoothed_series
-from usdenoise.sessions.design import Design, Event, design_of
+from usdenoise.sessions.activation import (
+    ActivationMap,
+    activation_maps,
+    common_delay,
+    fit_series,
+    smoothed_series,
+)
+from usdenoise.sessions.design import Design, Event, delayed, design_of
 
 N = 40
 TIMES = 0.3 + 0.6 * np.arange(N)
@@ -155,6 +161,30 @@ def test_motion_with_the_events_is_no_response_and_other_motion_takes_none() -> 
     found = found_in(moving, confounds={"motion": breathing})
     assert found.active[:, :6].mean() > 0.95 * found_in(moving).active[:, :6].mean()
     assert found.change[:, :6].mean() == pytest.approx(20, abs=1)
+
+
+@pytest.mark.parametrize("late", [-1.2, 0.0, 1.5])
+def test_the_common_delay_is_that_of_the_response(late: float) -> None:
+    series = noise(30, (24, 24))
+    response = design(events=delayed(EVENTS, late)).expected["on"]
+    series[:, :, ::3] += 0.15 * response[:, None, None]
+    found = common_delay(
+        series, np.ones((24, 24), bool), lambda delay: design(events=delayed(EVENTS, delay)), EVENTS, 0.6
+    )
+    assert found == pytest.approx(late, abs=0.16)
+
+
+def test_noise_has_no_common_delay_or_one_that_finds_nothing() -> None:
+    n_found = 0
+    for seed in range(8):
+        series, everywhere = noise(40 + seed, (24, 24)), np.ones((24, 24), bool)
+        found = common_delay(
+            series, everywhere, lambda delay: design(events=delayed(EVENTS, delay)), EVENTS, 0.6
+        )
+        n_found += found is not None
+        shifted = found_in(series, events=delayed(EVENTS, found or 0.0))
+        assert shifted.active.sum() <= 2
+    assert n_found <= 4
 
 
 def test_bad_blocks_and_blocks_without_data_do_not_count() -> None:
@@ -332,6 +362,22 @@ def test_a_session_has_the_activation_of_its_events(made: Scan, quick: SessionRe
     smooth = session(made.stack, LENGTH, events=TABLE, smoothing_mm=0.3, **QUICK).activation["on"]
     t = quick.activation["on"].t[vessels & right]
     assert smooth.t[vessels & right].mean() > 1.2 * t.mean()
+
+
+def test_a_late_response_is_doubted_and_its_delay_found(made: Scan, quick: SessionResult) -> None:
+    """The stimulus comes 0.2 s, a block, before the blood."""
+    early = [(onset - 0.2, duration, name) for onset, duration, name in TABLE]
+    found = session(made.stack, LENGTH, events=early, **QUICK)
+    (doubt,) = (doubt for doubt in found.doubts if doubt.code == "delay")
+    n_right, n_found = (int(result.activation["on"].active.sum()) for result in (quick, found))
+    assert (
+        f"0.2 s late: {n_found} pixels are active as given, {n_right} with a delay of 0.2 s" in doubt.sentence
+    )
+    for delay in (0.2, "auto"):
+        shifted = session(made.stack, LENGTH, events=early, delay=delay, **QUICK)
+        assert shifted.delay_s == pytest.approx(0.2, abs=0.01)
+        np.testing.assert_allclose(shifted.activation["on"].t, quick.activation["on"].t, rtol=1e-3, atol=1e-3)
+    assert "delay" not in {doubt.code for doubt in quick.doubts}
 
 
 def doubts_of(found: SessionResult) -> set[str]:

@@ -237,6 +237,8 @@ def session(  # noqa: PLR0913
     hrf : str
         Response to an event: "boxcar" (the event itself, the default), "glover", "spm", "verhoef2025", "claron2021" or
         "fir:N", as for :func:`usdenoise.sessions.design.design_of`.
+    delay : float or "auto"
+        Delay of the response in s; by default 0. "auto" is as for :func:`usdenoise.sessions.activation.common_delay`.
     confounds : str
         Further columns of the model: "motion" (the default) for the motion within blocks and the framewise displacement, or
         "none".

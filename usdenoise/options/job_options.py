@@ -216,6 +216,13 @@ class SessionOptions(Options, group=Group.SESSION):
         kind=tagged_number(f"{', '.join(HRF_MODELS)} or fir:N", WHOLE, {"fir": (1, MOST_DELAYS)}, HRF_MODELS),
         metavar="NAME|fir:N",
     )
+    delay: float | str = option(
+        0.0,
+        "Delay of the response to the events. auto finds one for the session, by the vessels.",
+        metavar="S|auto",
+        words=("auto",),
+        bounds=(-60, 60),
+    )
     confounds: str = option(
         "motion",
         "Further columns of the model of the activation: motion (within blocks, and the framewise displacement), or none.",
@@ -279,6 +286,7 @@ class BlockKeywords(TypedDict, total=False):
     registration: bool | None
     gain_correction: bool | None
     hrf: str | None
+    delay: float | str | None
 
 
 class SeriesKeywords(BlockKeywords, total=False):

@@ -198,6 +198,8 @@ class SequenceRecord:
         The activation by each type of event, and by any of several; empty without events.
     alignment : str
         What was compensated for in which blocks, in words; empty if nothing was.
+    delay_s : float
+        Delay of the response to the events in s; by default 0.
     """
 
     window: int
@@ -212,6 +214,7 @@ class SequenceRecord:
     design: tuple[str, ...] = ()
     model: LinearModel | None = None
     activation: tuple[ActivationRecord, ...] = ()
+    delay_s: float = 0.0
 
     @property
     def other_columns(self) -> tuple[str, ...]:
@@ -495,6 +498,7 @@ def _sequence(series: ResultSeries) -> SequenceRecord:
         sampled_frames=series.fit.n_frames,
         n_bad=int(series.bad.sum()),
         alignment=_alignment(series),
+        delay_s=series.delay_s,
         design=() if model is None else model.columns,
         model=None if model is None else model.model,
         activation=tuple(ActivationRecord.of(name, found) for name, found in series.activations.items()),

@@ -285,9 +285,11 @@ def _model(report: Report) -> str:
         words.append(f"{n_drifts} cosine{'s' * (n_drifts > 1)} for slow drifts")
     if n_bad:
         words.append(f"{'one for the bad block' if n_bad == 1 else f'one for each of {n_bad} bad blocks'}")
+    late = report.sequence.delay_s
+    delay = f"The responses have a delay of {late:.3g} s. " if late else ""
     noise = "unknown" if model.autocorrelation is None else f"{model.autocorrelation:.2f}"
     return (
-        f"The columns of the general linear model are: {', '.join(words)}. Their condition number is "
+        f"The columns of the general linear model are: {', '.join(words)}. {delay}Their condition number is "
         f"{model.condition_number:.3g}. The noise has {model.n_free} degrees of freedom, and a correlation of {noise} from "
         "a block to the next one (median)."
     )

@@ -1,12 +1,14 @@
 """Where a session reacts to events: a general linear model of its series, with autoregressive noise."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.sessions.design import LEAST_FITTED, LEAST_FREE, Design, column_basis, own_shares
+from usdenoise.blood.noise import TINY
+from usdenoise.sessions.design import LEAST_FITTED, LEAST_FREE, Design, Event, column_basis, own_shares
 from usdenoise.sessions.regions import mean_course
 
 NOISE_PIXELS = 1.5
@@ -19,6 +21,13 @@ Images = Sequence[NDArray[np.floating]] | NDArray[np.floating]
 
 MOST_RHO, RHO_STEP = 0.9, 0.02
 """Largest coefficient of the noise, and step to which coefficients are rounded."""
+
+LONGEST_DELAY_S, DELAY_TILE = 8.0, 8
+"""Longest delay of a response that is looked for, longer than to its peak in any species, and the side in pixels of the
+tiles of each half of the image, which is several times the resolution."""
+
+ALIKE_GAIN = 0.99
+"""Gain of the likelihood over the largest one from which delays are alike."""
 
 SERIES_TILE_ENTRIES = 1 << 18
 """Entries of the series of the pixels that are fitted at a time."""
@@ -281,6 +290,66 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
         baseline.reshape(shape),
         rho.reshape(shape),
     )
+
+
+def common_delay(
+    images: Images,
+    in_vessels: NDArray[np.bool_],
+    design_at: Callable[[float], Design],
+    events: Sequence[Event],
+    step: float,
+) -> float | None:
+    """Return the delay with which the model explains most of the series of the vessels; None if there is no common one.
+
+    The likelihood of the model of white noise is summed over the pixels, once over each half of the image, cut into tiles as
+    a chessboard. The delay counts if both halves have it: each is then known from pixels that are not in the other half.
+
+    Parameters
+    ----------
+    images : sequence of (spatial) arrays
+        Blood power of each block; NaN without data.
+    in_vessels : (spatial) boolean array
+        Pixels that are tested.
+    design_at : callable
+        Takes a delay in s, and returns the design of the session with it.
+    events : sequence of Event
+        The events.
+    step : float
+        Time from one block to the next in s, a quarter of which is the step of the delays.
+    """
+    plain = design_at(0.0)
+    onsets = [sorted(event.onset for event in events if event.trial_type == name) for name in plain.responses]
+    shortest = min((float(np.diff(of_type).min()) for of_type in onsets if len(of_type) > 1), default=0.0)
+    # In a periodic design a rise that is late by more than a quarter of the period is a fall that is early
+    longest = min(LONGEST_DELAY_S, shortest / 4)
+    number = math.floor(4 * longest / step)
+    if number < 1 or plain.is_free or not plain.responses:
+        return None
+    delays = np.arange(-number, number + 1) * step / 4
+    series = np.stack([image[in_vessels] for image in images]).astype(np.float64)
+    known = np.isfinite(series[~plain.is_bad]).all(axis=0)
+    others = column_basis(plain.matrix[:, plain.n_responses :])
+
+    def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        left: NDArray[np.float64] = values - others @ (others.T @ values)
+        return left
+
+    left = own(np.where(np.isfinite(series), series, 0)[:, known])
+    energies = np.sum(left**2, axis=0)
+    halves = (np.indices(in_vessels.shape) // DELAY_TILE).sum(axis=0)[in_vessels][known] % 2
+    gains = np.zeros((2, len(delays)))
+    for at, delay in enumerate(delays.tolist()):
+        design = design_at(delay)
+        basis = column_basis(own(design.matrix[:, : design.n_responses]))
+        explained = np.sum((basis.T @ left) ** 2, axis=0) / np.maximum(energies, TINY)
+        gains[:, at] = np.bincount(halves, -np.log1p(-np.minimum(explained, 1 - ROUNDING)), 2)
+    # Blocks with pauses between them do not tell some delays apart: none, or else their mean
+    gains = np.vstack([gains, gains.sum(axis=0)])
+    are_best = gains >= ALIKE_GAIN * gains.max(axis=1, keepdims=True)
+    first, second, common = ((are_best @ delays) / are_best.sum(axis=1)).round(3).tolist()
+    if abs(first - second) > step / 2:
+        return None
+    return 0.0 if are_best[2, number] else float(common)
 
 
 def activation_maps(

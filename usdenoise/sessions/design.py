@@ -1,7 +1,7 @@
 """Events, and the design of the linear model of a session: responses, drift, confounds, and whether it can be fitted."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
@@ -82,6 +82,11 @@ class Event:
     onset: float
     duration: float
     trial_type: str
+
+
+def delayed(events: Iterable[Event], delay_s: float) -> list[Event]:
+    """Return events that begin later by a delay in s."""
+    return [replace(event, onset=event.onset + delay_s) for event in events]
 
 
 def is_within(event: Event, end: float) -> bool:
@@ -410,8 +415,8 @@ def design_of(
 ) -> Design:
     """Return the design of a session: responses, confounds, a column for each bad block, drift, and a constant.
 
-    The drift is a line and cosines over the recorded time, in which a long pause counts as a usual step, and a level for each
-    part after a long pause.
+    The drift is a line and cosines over the recorded time, in which a long pause counts as a usual step, and a level for
+    each part after a long pause.
 
     Parameters
     ----------

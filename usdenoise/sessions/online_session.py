@@ -33,7 +33,7 @@ from usdenoise.pipeline.recording import (
 from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit
-from usdenoise.sessions.design import Event
+from usdenoise.sessions.design import Event, delayed
 from usdenoise.sessions.live_state import (
     LIVE_FRAMES,
     REMEMBERED,
@@ -280,8 +280,10 @@ class OnlineSession:
             events = tuple(known)
             if events:
                 hrf, durations = self._session.hrf, np.array(state.lengths) * frame_time
+                # One that is to be found is found in the finished session.
+                delay = 0.0 if isinstance(self._session.delay, str) else self._session.delay
                 activation, dependence = running_activation(
-                    state.images, events, times, durations, bad, motion, hrf
+                    state.images, delayed(events, delay), times, durations, bad, motion, hrf
                 )
                 problem = problem or dependence
         clutter, n_good, doubts = state.clutter, state.series.n_blocks, tuple[Doubt, ...]()

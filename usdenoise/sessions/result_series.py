@@ -202,6 +202,8 @@ class ResultSeries:
         F of the responses to all types; None (the default) with fewer than two.
     events : tuple of Event
         The events; overlapping ones of one type are joined. Empty by default.
+    delay_s : float
+        Delay of the response to the events in s, 0 by default.
     event_doubts : tuple of Doubt
         Reasons to doubt the order and the times of blocks, and the events; empty by default.
     region_series : mapping
@@ -221,6 +223,7 @@ class ResultSeries:
     activation: Mapping[str, ActivationMap] = field(default_factory=dict)
     any_activation: ActivationMap | None = None
     events: tuple[Event, ...] = ()
+    delay_s: float = 0.0
     event_doubts: tuple[Doubt, ...] = ()
     region_series: Mapping[str, RegionSeries] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """The activation by the events of a session: its maps, how the tissue moves with the events, and the doubts about both."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,13 @@ from usdenoise.errors import OptionError
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
-from usdenoise.sessions.activation import ActivationMap, activation_maps, fit_series, smoothed_series
+from usdenoise.sessions.activation import (
+    ActivationMap,
+    activation_maps,
+    common_delay,
+    fit_series,
+    smoothed_series,
+)
 from usdenoise.sessions.blocks import NO_STARTS, time_unit
 from usdenoise.sessions.design import (
     BASELINES,
@@ -20,6 +26,7 @@ from usdenoise.sessions.design import (
     Design,
     Event,
     check_design,
+    delayed,
     design_of,
     is_within,
     joined_events,
@@ -34,6 +41,9 @@ FWHM = 2.3548
 PROPOSED_PIXELS, MORE_ACTIVE, LEAST_ACTIVE = 2, 2, 20
 """Width of the Gaussian that is tried for the activation, in pixels, and how many times more active pixels, and how many at
 least, it must give to be proposed."""
+
+MORE_SHIFTED = 1.3
+"""Active pixels with another delay, over those with the delay as it is, from which the delay is doubtful."""
 
 MOST_LOCKED, LOCKED_ERRORS = 0.5, 2.6
 """Correlation of the motion of the image with the events above which an activation is doubtful, and the same in standard
@@ -88,7 +98,8 @@ def check_activation(
     starts, frame_time = np.array([block.start_s for block in recording.blocks]), recording.frame_time
     n_confounds = 0 if session.confounds == "none" else 2
     times, durations = starts + (lengths - 1) / 2 * frame_time, lengths * frame_time
-    check_design(events, times, durations, session.hrf, n_confounds, is_planned)
+    late = delayed(events, 0.0 if isinstance(session.delay, str) else session.delay)
+    check_design(late, times, durations, session.hrf, n_confounds, is_planned)
 
 
 def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeries:
@@ -119,9 +130,18 @@ def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeri
         if series.shifts is not None:
             moved = displacement_columns(series.shifts, geometry)[1]
             confounds["framewise_displacement"] = moved["framewise_displacement"]
-    design = design_of(events, series.time, durations, series.bad, confounds, series.options.hrf)
-    # Its maps, and how the tissue moves with the events
-    maps, overall = _maps(series, design)
+
+    def design_at(delay: float) -> Design:
+        late = delayed(events, delay)
+        return design_of(late, series.time, durations, series.bad, confounds, series.options.hrf)
+
+    # Its maps, with one delay for all pixels, and how the tissue moves with the events
+    in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"])
+    images = _smoothed(series, series.options.smoothing_mm)
+    series, timing = _with_delay(series, images, in_vessels, design_at, events)
+    design = design_at(series.delay_s)
+    maps, overall = activation_maps(images, in_vessels, design, series.options.threshold)
+    maps = _with_proposal(series, maps, in_vessels, design)
     locked = list[Doubt]()
     for name, found in maps.items():
         correlations, doubts = _motion_with_events(name, types[name], motions, series, durations)
@@ -137,32 +157,71 @@ def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeri
             *series.event_doubts,
             *_event_doubts(series, events, end, design),
             *locked,
+            *timing,
             *_activation_doubts(series, maps, design),
         ),
     )
 
 
-def _maps(series: ResultSeries, design: Design) -> tuple[dict[str, ActivationMap], ActivationMap | None]:
-    """Return the activation map of each type, with the smoothing that would show far more, and of any of several types."""
-    blood, geometry, options = series.images["blood_power"], series.geometry, series.options
-    in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"])
-    pitches = [
-        geometry.spacing_mm[letter] for letter in geometry.spatial_axes if letter in geometry.spacing_mm
-    ]
+def _with_delay(
+    series: ResultSeries,
+    images: NDArray[np.floating],
+    in_vessels: NDArray[np.bool_],
+    design_at: Callable[[float], Design],
+    events: Sequence[Event],
+) -> tuple[ResultSeries, list[Doubt]]:
+    """Return the series with the delay of its response, as given or found, and the doubt about it."""
+    given = series.options.delay
+    step = float(np.median(np.diff(series.time)))
+    common = common_delay(images, in_vessels, design_at, events, step)
+    if isinstance(given, str):
+        sentence = "no delay is common to both halves of the image, so the response has none"
+        return replace(series, delay_s=common or 0.0), [Doubt("delay", sentence)] if common is None else []
+    series = replace(series, delay_s=given)
+    if common is None or abs(common - given) <= step / 2:
+        return series, []
+    as_given, shifted = (
+        sum(
+            int(found.active.sum())
+            for found in activation_maps(images, in_vessels, design_at(delay), series.options.threshold)[
+                0
+            ].values()
+        )
+        for delay in (given, common)
+    )
+    if shifted < max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
+        return series, []
+    sentence = (
+        f"the response is {abs(common - given):.2g} s {'late' if common > given else 'early'}: {as_given} pixels are active "
+        f"as given, {shifted} with a delay of {common:.2g} s"
+    )
+    return series, [Doubt("delay", sentence)]
 
-    def smoothed(width_mm: float) -> NDArray[np.float64]:
-        return smoothed_series(blood, [width_mm / (FWHM * pitch) for pitch in pitches])
 
-    images = smoothed(options.smoothing_mm) if options.smoothing_mm else blood
-    maps, overall = activation_maps(images, in_vessels, design, options.threshold)
-    if not options.smoothing_mm and len(pitches) == len(geometry.spatial_axes):
-        width = float(f"{PROPOSED_PIXELS * max(pitches):.2g}")
-        with_width = activation_maps(smoothed(width), in_vessels, design, options.threshold)[0]
-        for name, found in maps.items():
-            n_smoothed = int(with_width[name].active.sum())
-            if n_smoothed >= max(MORE_ACTIVE * int(found.active.sum()), LEAST_ACTIVE):
-                maps[name] = replace(found, smoothing_mm=width, n_active_smoothed=n_smoothed)
-    return maps, overall
+def _smoothed(series: ResultSeries, width_mm: float) -> NDArray[np.floating]:
+    """Return the blood power of the blocks, smoothed by a Gaussian of a full width at half maximum in mm; 0 for none."""
+    blood, geometry = series.images["blood_power"], series.geometry
+    if not width_mm:
+        return blood
+    return smoothed_series(
+        blood, [width_mm / (FWHM * geometry.spacing_mm[letter]) for letter in geometry.spatial_axes]
+    )
+
+
+def _with_proposal(
+    series: ResultSeries, maps: Mapping[str, ActivationMap], in_vessels: NDArray[np.bool_], design: Design
+) -> dict[str, ActivationMap]:
+    """Return the activation maps with the smoothing that would show far more, if there is none and the pitches are known."""
+    spacing, found = series.geometry.spacing_mm, dict(maps)
+    if series.options.smoothing_mm or not set(series.geometry.spatial_axes) <= set(spacing):
+        return found
+    width = float(f"{PROPOSED_PIXELS * max(spacing[letter] for letter in series.geometry.spatial_axes):.2g}")
+    with_width = activation_maps(_smoothed(series, width), in_vessels, design, series.options.threshold)[0]
+    for name, plain in maps.items():
+        n_smoothed = int(with_width[name].active.sum())
+        if n_smoothed >= max(MORE_ACTIVE * int(plain.active.sum()), LEAST_ACTIVE):
+            found[name] = replace(plain, smoothing_mm=width, n_active_smoothed=n_smoothed)
+    return found
 
 
 def _motion_with_events(
@@ -347,8 +406,8 @@ def running_activation(
     planned = np.concatenate([times, times[-1] + interval * np.arange(1, n_more + 1)])
     lengths = np.concatenate([durations, np.full(n_more, np.median(durations))])
     problem = design_of(events, planned, lengths, np.zeros(len(planned), bool), hrf=hrf).dependence[0]
-    # A line stands for the drift, and the blocks settle while there are few.
-    design = design_of(events, times, durations, bad, {"motion": motion, "line": times}, hrf)
+    # The blocks settle while there are few: the line of the drift stands for that, too.
+    design = design_of(events, times, durations, bad, {"motion": motion}, hrf)
     if problem or not design.responses:
         return {}, problem
     fitted = fit_series(images, design).statistics
