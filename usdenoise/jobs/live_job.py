@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_IMAGES
-from usdenoise.blood.picture_quality import blood_pixels
+from usdenoise.blood.picture_quality import NOISE_ERROR, blood_pixels
 from usdenoise.errors import InputError, NoStackError, OptionError, UsdenoiseError, cause_of
 from usdenoise.files.input_files import KnownContents, acquisition_files, file_state, natural_key
 from usdenoise.files.open_input import open_input
@@ -213,7 +213,7 @@ class LivePages:
             outputs.commit()
 
     def _activation(self, update: SessionUpdate, trial_type: str, t: NDArray[np.float32]) -> bytes:
-        in_vessels = blood_pixels(update.mean_blood_power, update.noise_power)
+        in_vessels = blood_pixels(update.mean_blood_power, update.noise_power, NOISE_ERROR)
         active = in_vessels & (np.abs(t) > SHOWN_T)
         return activation_picture(
             t,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.picture_quality import blood_pixels
+from usdenoise.blood.picture_quality import NOISE_ERROR, blood_pixels
 from usdenoise.errors import OptionError
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt
@@ -136,7 +136,7 @@ def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeri
         return design_of(late, series.time, durations, series.bad, confounds, series.options.hrf)
 
     # Its maps, with one delay for all pixels, and how the tissue moves with the events
-    in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"])
+    in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"], NOISE_ERROR)
     images = _smoothed(series, series.options.smoothing_mm)
     series, timing = _with_delay(series, images, in_vessels, design_at, events)
     design = design_at(series.delay_s)
@@ -319,7 +319,7 @@ def _activation_doubts(
         n_active = int(found.active.sum())
         if n_active and is_rest.any():
             rest = np.nanmean(series.images["blood_power"][is_rest], axis=0)
-            n_outside = int((found.active & ~blood_pixels(rest, noise)).sum())
+            n_outside = int((found.active & ~blood_pixels(rest, noise, NOISE_ERROR)).sum())
             if n_outside > MOST_DOUBTFUL * n_active:
                 sentence = f"{n_outside} of {n_active} active pixels of '{name}' are outside the vessels in blocks at rest"
                 doubts.append(Doubt("active-outside", sentence))
