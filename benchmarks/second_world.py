@@ -60,6 +60,9 @@ class Session:
     `blood_power` (n, z, x) is the blood's power in the data of each block, so it follows gain and motion.
     `activity` (n, z, x) is the physiological factor on that power alone, 1.2 in the `active` region (z, x) of
     `task` blocks, times the spontaneous fluctuations. `shift_mm` (n, 2) is the image centre's mean shift.
+    `displacement` (n, 2, z, x) is the mean shift of every place in pixels along z and x: what is at p at rest
+    is at p + displacement[i, :, p] in block i. `gain` (n, z) is the amplitude factor of each depth, `burst` (n,)
+    tells the blocks with a burst of motion.
     """
 
     blocks: np.ndarray
@@ -69,6 +72,9 @@ class Session:
     task: np.ndarray
     activity: np.ndarray
     shift_mm: np.ndarray
+    displacement: np.ndarray
+    gain: np.ndarray
+    burst: np.ndarray
     block_interval_s: float
     frame_rate_hz: float
     spacing_mm: tuple[float, float]
@@ -827,28 +833,50 @@ _SESSION_SPECS = {
     "low blood": _SPECS["low blood"],
     "slow hemodynamics": _Spec(),
     "deep": _SPECS["rat deep"],
+    "rotation step": _Spec(),
+    "jitter": _Spec(),
+    "gain drift over depth": _Spec(),
+    "large rotation": _Spec(),
+    "large deformation": _Spec(),
+    "no activation": _Spec(),
 }
 SESSIONS = tuple(_SESSION_SPECS)
 
 
 def _slow_motion(
-    rng: np.random.Generator, kind: str, scene: _Scene, motion: _Motion, block: np.ndarray
+    rng: np.random.Generator, kind: str, scene: _Scene, motion: _Motion, n: int, basis: np.ndarray
 ) -> None:
-    """Adds the motion of a kind of session, over block (t,), the block's number as a course from 0 to 1."""
+    """Adds the motion of a kind of session of n blocks."""
     axial, lateral = motion.coefficients
     dz, dx = scene.optics.spacing
     depth, width = scene.optics.size
-    way = (block + 0.2 * np.sin(2 * np.pi * (block + rng.uniform()))) * rng.choice([-1, 1])
+    course = motion.t / motion.t[-1]
+    block = np.arange(len(course)) * n // len(course)
+    way = (course + 0.2 * np.sin(2 * np.pi * (course + rng.uniform()))) * rng.choice([-1, 1])
+    angle = np.zeros_like(course)  # radians about the image centre
     if kind == "drift":
         axial[:, 0] += rng.uniform(1, 2) * dz * way
         lateral[:, 0] += rng.uniform(0.5, 1.5) * dx * way
-    if kind == "rotation":  # about the image centre, by about one pixel at the edges
+    if kind == "rotation":  # by about one pixel at the edges
         angle = rng.uniform(1, 1.6) * 2 * dz / width * way
-        axial[:, 2] += angle * width / 2
-        lateral[:, 1] -= angle * depth / 2
+    if kind == "rotation step":
+        angle = np.radians(2) * rng.choice([-1, 1]) * (block >= rng.integers(n // 4, 3 * n // 4))
+    if kind == "jitter":
+        axial[:, 0] += rng.normal(0, 0.3 * dz, n)[block]
+        lateral[:, 0] += rng.normal(0, 0.3 * dx, n)[block]
+        angle = rng.normal(0, np.radians(1), n)[block]
+    if kind == "large rotation":
+        angle = np.radians(3) * way
+    axial[:, 2] += angle * width / 2
+    lateral[:, 1] -= angle * depth / 2
     if kind == "deformation":
         axial[:, 1:6] += rng.normal(0, 0.6 * dz, 5) * way[:, None]
         lateral[:, 1:6] += rng.normal(0, 0.4 * dx, 5) * way[:, None]
+    if kind == "large deformation":  # by three pixels where it is largest
+        pattern = rng.normal(size=(2, 5)) * np.array([[0.6], [0.4]])
+        bent = np.tensordot(pattern, basis[1:6], 1)
+        pattern *= 3 / np.hypot(*bent).max()
+        motion.coefficients[:, :, 1:6] += way[:, None] * (pattern * np.array([[dz], [dx]]))[:, None]
     if kind == "out of plane":
         turn = rng.uniform(0.5, 1.0) * way
         first, second, _ = motion.weights.T.copy()
@@ -866,49 +894,56 @@ def session(seed: int, kind: str | None = None) -> Session:
     o, rate, interval = scene.optics, float(rng.uniform(*spec.rate)), float(rng.uniform(1.0, 2.5))
     t = (interval * np.arange(n)[:, None] + np.arange(n_frames) / rate).ravel()
     motion = _move(rng, spec, t, o.spacing[0])
-    _slow_motion(rng, kind, scene, motion, t / t[-1])
+    basis = np.stack(scene.basis(*np.meshgrid(o.z, o.x, indexing="ij")))
+    _slow_motion(rng, kind, scene, motion, n, basis)
+    burst = np.zeros(n, bool)
     if kind == "bursts":
         for block in rng.choice(np.arange(2, n), rng.integers(2, 4), replace=False):
             part = slice(block * n_frames, (block + 1) * n_frames)
             local = t[part] - t[part.start]
             shake = 0.15 * _wander(rng, local, 0.03)
             motion.coefficients[:, part] += shake[:, None] * _pattern(rng)
+            burst[block] = True
     # Blocks of task and rest in turn, and a round active region within the tissue.
     period = int(rng.integers(3, 6))
     task = (np.arange(n) // period) % 2 == 1
     z, x = o.z[:, None], o.x[None]
     centre, radius = o.size * rng.uniform(0.3, 0.7, 2), rng.uniform(0.14, 0.24) * o.size.min()
-    course = task.astype(float)
+    course = task * float(kind != "no activation")
     vasomotion = 0.03 * np.stack([_wander(rng, np.arange(n), 2.5) for _ in range(3)])
     if kind == "slow hemodynamics":
         course = ndimage.correlate1d(course, np.exp(-np.arange(9) / 1.5)[::-1], origin=4, mode="constant")
         course /= max(course.max(), 1e-9)
         vasomotion = 0.1 * np.stack([_wander(rng, np.arange(n), 5.0) for _ in range(3)])
     zeta, xi = o.unit(z, x)
-    basis = np.stack(scene.basis(*np.meshgrid(o.z, o.x, indexing="ij")))
     gain_row = rng.uniform(0.3, 0.6) * shape[0]
-    gain = 10 ** (rng.uniform(2, 4) / 20 / (1 + np.exp(-(np.arange(shape[0]) - gain_row) / 3)))[:, None]
+    gain = 10 ** (rng.uniform(2, 4) / 20 / (1 + np.exp(-(np.arange(shape[0]) - gain_row) / 3)))
     gain_block = int(rng.integers(n // 3, 2 * n // 3)) if kind == "gain step over depth" else n
+    gains = gain ** (np.arange(n) >= gain_block)[:, None]
+    if kind == "gain drift over depth":  # to -4 dB at the deepest row of the last block
+        gains = 10 ** (-0.2 * np.outer(np.linspace(0, 1, n), np.linspace(0, 1, shape[0])))
     blocks = np.empty((n, n_frames, *shape), np.complex64)
     power, activity, shift = np.empty((n, *shape)), np.empty((n, *shape)), np.empty((n, 2))
+    displacement = np.empty((n, 2, *shape))
     for i in range(n):
         part = slice(i * n_frames, (i + 1) * n_frames)
         now = _Motion(t[part], motion.coefficients[:, part], motion.weights[part], motion.pulse[part])
         parts = scene.parts(rng, now)
         mean = now.coefficients.mean(axis=1)[:, : len(basis)]
-        uz, ux = np.tensordot(mean, basis, 1)
+        moved = uz, ux = np.tensordot(mean, basis, 1)
+        displacement[i] = moved / o.spacing[:, None, None]
         shift[i] = mean[:, 0] - (mean[:, 3] + mean[:, 5]) / 3
         region = _disc(np.hypot(z - uz - centre[0], x - ux - centre[1]), radius)
         slow = np.exp(vasomotion[0, i] + vasomotion[1, i] * zeta + vasomotion[2, i] * xi)
         activity[i] = (1 + 0.2 * course[i] * region) * slow
         parts["blood"] *= np.sqrt(activity[i]).astype(np.float32)
-        factor = gain if i >= gain_block else np.ones_like(gain)
+        factor = gains[i][:, None]
         blocks[i] = sum(parts.values()) * factor.astype(np.float32)
         power[i] = np.mean(np.abs(parts["blood"]) ** 2, axis=0, dtype=float) * factor**2
     active = _disc(np.hypot(z - centre[0], x - centre[1]), radius) > 0.5
     spacing = (float(o.spacing[0]), float(o.spacing[1]))
-    return Session(blocks, power, scene.noise_power, active, task, activity, shift, interval, rate, spacing,
-                   kind, o.frequency_hz)  # fmt: skip
+    return Session(blocks, power, scene.noise_power, active, task, activity, shift, displacement, gains, burst,
+                   interval, rate, spacing, kind, o.frequency_hz)  # fmt: skip
 
 
 def _disc(distance: np.ndarray, radius: float) -> np.ndarray:
