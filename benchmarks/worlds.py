@@ -1,14 +1,27 @@
 """Two worlds, and what each rule of the default path is worth in them: tables of docs/evidence.md and RECORDS.md.
 
-    python -m benchmarks.worlds [--world second] [--seeds 60] [--first-seed 1000] [--rules all] [--json FILE]
+    python -m benchmarks.worlds [--world second] [--seeds 60] [--first-seed 1000] [--kind K] [--rules all] [--json FILE]
 
 Worlds: "ours" is the simulator of the package, with vessels wider than the window of the noise map besides; "second" is
 benchmarks/second_world.py, which shares no code with it; "faulty" are its stacks with one fault each; "our sessions" and
 "second sessions". Of each stack: the correlation of the blood map and of power Doppler with the true blood power, the best
 that the SVD reaches with any cutoff, the median error of the noise map in the half of the image with least blood, the
 background of the map (its mean where there is no blood over its median in the vessels, in dB), and the doubts. Of each
-session, without the edge of the image, which registration may mask: the mean map, the share of the active vessel pixels
-with t above 3 by least squares and drift, and the change in them in per cent. With --rules, each is measured again with
+session, without the edge of the image, which registration may mask, and with the truth brought to where the image is in the
+median good block, at the median gain of each depth:
+
+- map, block map: correlation of the mean map with the true mean blood power, and the mean of the same over the good blocks;
+- hits, false, sd: share of the active vessel pixels (the brightest fifth of the image) with t above 3, of the inactive
+  pixels, and the standard deviation of t in the inactive pixels with a signal. Inactive are all pixels, with and without
+  blood, that are more than GUARD pixels from the active region;
+- hits at 1 %: share of the active vessel pixels above the t that 1 % of the inactive pixels exceed; "of blood": of the
+  inactive pixels that are among the brightest fifth;
+- own: with t of the package, which knows the events; otherwise with t by least squares and a linear drift;
+- change: in the active vessel pixels, in per cent.
+
+The SVD of a session has the cutoff with most hits at 1 %, the same in all blocks, and is told the truth: its maps are
+shifted back by the mean translation, the gain over depth is divided out, and blocks with a burst are left out. `--kind` is
+a kind of "second sessions", which the seed chooses otherwise. With --rules, each stack or session is measured again with
 each of some rules switched off ("all", or names with commas). That a rule that is put back changes nothing is asserted.
 """
 
@@ -22,11 +35,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import gaussian_filter
+from scipy.linalg import eigh
+from scipy.ndimage import binary_dilation, gaussian_filter, map_coordinates, shift
 from threadpoolctl import threadpool_limits
 
 from benchmarks import second_world
-from benchmarks.shared import command_line, oracle, phantom, seeds_of, write_json
+from benchmarks.shared import command_line, oracle, phantom, seconds_of, seeds_of, write_json
 from usdenoise import denoise, session
 from usdenoise.blood import blood_map, neighbourhood, noise
 from usdenoise.blood.clutter_projection import ClutterProjection
@@ -37,7 +51,7 @@ from usdenoise.frames import bad_frames
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.phantom.motion_and_noise import blood_rise
+from usdenoise.phantom.motion_and_noise import block_motion, blood_rise, coupling
 from usdenoise.pipeline import estimate_clutter, scan_clutter, series
 from usdenoise.sessions import filter_session, session_estimate, session_sample
 
@@ -57,6 +71,16 @@ OUR_KINDS = (
 
 EDGE = 4
 """Pixels at the edge of the images of sessions that do not count."""
+
+INNER = (..., *(slice(EDGE, -EDGE),) * 2)
+"""Images without the edge."""
+
+GUARD = 3
+"""Pixels around the active region that count neither as active nor as inactive: the region's edge is soft, and the
+point-spread function and motion smear it."""
+
+SVD_CUTOFFS = np.array([3, 5, 8, 12, 18, 26, 40, 60])
+"""Numbers of components that the SVD removes from each block."""
 
 
 @dataclass(frozen=True)
@@ -264,54 +288,192 @@ def our_session(seed: int) -> Any:
             blocks.append(np.concatenate([part.iq for part in parts]))
             powers.append(np.mean(np.abs(np.concatenate([part.blood for part in parts])) ** 2, axis=0))
         rise = np.stack([blood_rise(settings, number) for number in range(settings.n_blocks)])
+    moved = np.stack([block_motion(settings, number)[:2] for number in range(settings.n_blocks)])
+    middles = (np.arange(settings.n_blocks) * settings.frames_a_block + settings.frames_a_block // 2).tolist()
+    gain = np.array([coupling(settings, frame) for frame in middles])
     return SimpleNamespace(
         blocks=np.stack(blocks),
         blood_power=np.stack(powers).astype(float),
         active=rise.max(axis=0) > 0,
         task=rise.reshape(len(rise), -1).max(axis=1) > 0,
+        displacement=np.broadcast_to(moved[..., None, None], (len(moved), 2, *rise.shape[1:])),
+        gain=np.broadcast_to(gain[:, None], rise.shape[:2]),
+        burst=np.isin(np.arange(len(rise)), settings.burst_blocks or ()),
+        block_interval_s=settings.block_duration_s,
         frame_rate_hz=500.0,
         name=str(kinds[seed % len(kinds)] or "steady"),
     )
 
 
-def session_figures(made: Any) -> dict[str, Any]:
-    """Figures of a session: the mean map against its truth, hits and false ones by t above 3, the size of the change."""
-    n_blocks, n_frames = made.blocks.shape[:2]
-    stack = made.blocks.reshape(-1, *made.blocks.shape[2:])
-    result = session(
-        stack, axes="tzx", frame_rate=made.frame_rate_hz, window=n_frames, options=DenoiseOptions(threads=1)
-    )
-    good, task = ~result.bad, made.task
-    inner = (slice(None), *(slice(EDGE, -EDGE),) * 2)
-    blood, truth = result.blood_power[good].astype(float)[inner], made.blood_power[inner]
-    active, mean = made.active[inner[1:]], truth[good].mean(axis=0)
-    vessels = active & (mean > np.percentile(mean, 80))
-    design = np.stack([np.ones(n_blocks), task, np.linspace(-1, 1, n_blocks)], axis=1)[good].astype(float)
+def brought_back(image: NDArray[Any], displacement: NDArray[np.float64], order: int = 3) -> NDArray[Any]:
+    """An image (z, x) that is displaced by some pixels (2, z, x), as it is without the displacement."""
+    places = np.indices(image.shape) + displacement
+    found: NDArray[Any] = map_coordinates(image, places, order=order, mode="nearest")
+    return found
 
-    def t_of(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        flat = values.reshape(len(values), -1)
-        beta = np.linalg.lstsq(design, flat, rcond=None)[0]
-        left = flat - design @ beta
-        variance = np.sum(left**2, axis=0) / (len(flat) - 3) * np.linalg.inv(design.T @ design)[1, 1]
-        t: NDArray[np.float64] = (beta[1] / np.sqrt(np.maximum(variance, 1e-300))).reshape(values.shape[1:])
-        return t
+
+def relative_gain(made: Any) -> NDArray[np.float64]:
+    """The gain of the power of each block and depth over the median of the blocks, (n_blocks, z, 1)."""
+    relative: NDArray[np.float64] = (made.gain / np.median(made.gain, axis=0))[..., None] ** 2
+    return relative
+
+
+def at_rest(made: Any, shifts: NDArray[np.float64], good: NDArray[np.bool_]) -> SimpleNamespace:
+    """The truth of a session whose maps were shifted back by some pixels (n_blocks, 2), without the edge.
+
+    `power` (n_blocks, z, x) is the blood power where the image is in the median of the good blocks after the shifts; vessels
+    are the active ones.
+    """
+    place = np.median((made.displacement - shifts[..., None, None])[good], axis=0)
+    powers = made.blood_power / relative_gain(made)
+    power = np.stack(
+        [brought_back(one, moved - place) for one, moved in zip(powers, made.displacement, strict=True)]
+    )[INNER]
+    region = brought_back(made.active.astype(float), -place, order=1) > 0.5
+    mean = power[good].mean(axis=0)
+    is_bright = mean > np.percentile(mean, 80)
+    inactive = ~binary_dilation(region, iterations=GUARD)[INNER]
+    return SimpleNamespace(
+        power=power, vessels=region[INNER] & is_bright, inactive=inactive, quiet_vessels=inactive & is_bright
+    )
+
+
+def t_values(series: NDArray[Any], task: NDArray[np.bool_], good: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """t of the task in the good blocks of a series, by least squares with a linear drift."""
+    n_blocks = len(task)
+    design = np.stack([np.ones(n_blocks), task, np.linspace(-1, 1, n_blocks)], axis=1)[good]
+    flat = series[good].reshape(len(design), -1)
+    beta = np.linalg.lstsq(design, flat, rcond=None)[0]
+    energy = np.sum((flat - design @ beta) ** 2, axis=0)
+    variance = energy / (len(flat) - 3) * np.linalg.inv(design.T @ design)[1, 1]
+    # A constant series has a residual of rounding errors.
+    varies = energy > 1e-12 * np.sum(flat**2, axis=0)
+    t: NDArray[np.float64] = np.divide(beta[1], np.sqrt(variance), out=np.zeros_like(energy), where=varies)
+    return t.reshape(series.shape[1:])
+
+
+def t_figures(t: NDArray[Any], rest: SimpleNamespace, name: str = "") -> dict[str, float]:
+    """Figures of a map of t against the truth at rest; NaN is no activation."""
+    t = np.nan_to_num(t)
+
+    def hits_at_one_percent(outside: NDArray[np.bool_]) -> float:
+        return float((t[rest.vessels] > np.quantile(t[outside], 0.99, method="inverted_cdf")).mean())
+
+    return {
+        name + "hits": float((t[rest.vessels] > 3).mean()),
+        name + "false": float((t[rest.inactive] > 3).mean()),
+        name + "sd": float(t[rest.inactive & (t != 0)].std()),
+        name + "hits at 1 %": hits_at_one_percent(rest.inactive),
+        name + "hits at 1 % of blood": hits_at_one_percent(rest.quiet_vessels),
+    }
+
+
+def series_figures(
+    series: NDArray[Any], made: Any, rest: SimpleNamespace, good: NDArray[np.bool_]
+) -> dict[str, float]:
+    """Figures of a series without the edge: its blocks against their truth, t by least squares, and the change."""
 
     def change(values: NDArray[np.float64]) -> float:
-        inside = values[:, vessels].sum(axis=1)
-        return 100 * float(inside[task[good]].mean() / inside[~task[good]].mean() - 1)
+        inside = values[:, rest.vessels].sum(axis=1)
+        return 100 * float(inside[made.task & good].mean() / inside[~made.task & good].mean() - 1)
 
-    t = t_of(blood)
     return {
-        "map": correlation(result.mean_blood_power[inner[1:]], mean),
-        "background_db": background_db(result.mean_blood_power[inner[1:]], mean),
-        "hits": float((t[vessels] > 3).mean()),
-        "false": float((t[~active] > 3).mean()),
-        "true hits": float((t_of(truth[good])[vessels] > 3).mean()),
-        "change": change(blood),
-        "true change": change(truth[good]),
+        "block map": float(np.mean([correlation(series[i], rest.power[i]) for i in np.flatnonzero(good)])),
+        **t_figures(t_values(series, made.task, good), rest),
+        "true hits": t_figures(t_values(rest.power, made.task, good), rest)["hits"],
+        "change": change(series),
+        "true change": change(rest.power),
         "n_bad": int((~good).sum()),
+        "n_vessels": int(rest.vessels.sum()),
+    }
+
+
+def session_figures(made: Any) -> dict[str, Any]:
+    """Figures of the default run on a session with its events."""
+    n_frames, interval = made.blocks.shape[1], made.block_interval_s
+    borders = np.flatnonzero(np.diff(made.task.astype(int), prepend=0, append=0)).reshape(-1, 2)
+    result = session(
+        made.blocks.reshape(-1, *made.blocks.shape[2:]),
+        axes="tzx",
+        frame_rate=made.frame_rate_hz,
+        window=n_frames,
+        block_interval_s=interval,
+        events=[(first * interval, (stop - first) * interval, "task") for first, stop in borders.tolist()],
+        options=DenoiseOptions(threads=1),
+    )
+    good = ~result.bad
+    shifts = [block.shift_pixels if block.is_shifted else None for block in result.block_records]
+    rest = at_rest(made, np.array([one or (0.0, 0.0) for one in shifts]), good)
+    mean, own = rest.power[good].mean(axis=0), result.activation["task"].t
+    assert own is not None
+    return {
+        "map": correlation(result.mean_blood_power[INNER], mean),
+        "background_db": background_db(result.mean_blood_power[INNER], mean),
+        **series_figures(result.blood_power[INNER].astype(float), made, rest, good),
+        **t_figures(own[INNER], rest, "own "),
         "doubts": [doubt.code for doubt in result.doubts],
     }
+
+
+def session_svd(made: Any) -> dict[str, Any]:
+    """Figures of the SVD of each block at the fixed cutoff with most hits at 1 %, told shifts, gains and bursts."""
+    n_blocks, n_frames, *shape = made.blocks.shape
+    moved = made.displacement.mean(axis=(2, 3))
+    shifts = moved - np.median(moved, axis=0)
+    powers = np.empty((len(SVD_CUTOFFS), n_blocks, *shape))
+    for block, gain in enumerate(relative_gain(made)):
+        frames = made.blocks[block].reshape(n_frames, -1)
+        vectors = eigh(frames @ frames.conj().T)[1]
+        # Of the weakest component, of the two weakest, and so on
+        kept = np.cumsum(np.abs(vectors.conj().T @ frames) ** 2, axis=0) / n_frames
+        for power, of_cutoff in zip(powers[:, block], kept[n_frames - 1 - SVD_CUTOFFS], strict=True):
+            shift(of_cutoff.reshape(shape) / gain, -shifts[block], power, order=5, mode="nearest")
+    good = ~made.burst
+    rest = at_rest(made, shifts, good)
+    truth = rest.power[good].mean(axis=0)
+    found = [
+        {
+            "cutoff": int(cutoff),
+            "map": correlation(series[good].mean(axis=0), truth),
+            **series_figures(series, made, rest, good),
+        }
+        for cutoff, series in zip(SVD_CUTOFFS, powers[INNER], strict=True)
+    ]
+    best = max(found, key=lambda one: (one["hits at 1 %"], one["hits"]))
+    return {**best, "best map": max(one["map"] for one in found), "cutoffs": found}
+
+
+SHOWN = (
+    ("map", "all rules", "map"),
+    ("block", "all rules", "block map"),
+    ("hits", "all rules", "own hits"),
+    ("false", "all rules", "own false"),
+    ("sd", "all rules", "own sd"),
+    ("at 1 %", "all rules", "own hits at 1 %"),
+    ("blood", "all rules", "own hits at 1 % of blood"),
+    ("change", "all rules", "change"),
+    ("truth", "all rules", "true change"),
+    ("bad", "all rules", "n_bad"),
+    ("pixels", "all rules", "n_vessels"),
+    ("SVD map", "svd", "best map"),
+    ("block", "svd", "block map"),
+    ("hits", "svd", "hits"),
+    ("false", "svd", "false"),
+    ("sd", "svd", "sd"),
+    ("at 1 %", "svd", "hits at 1 %"),
+    ("blood", "svd", "hits at 1 % of blood"),
+    ("change", "svd", "change"),
+    ("cutoff", "svd", "cutoff"),
+)
+"""Columns of the table of sessions: the package's with its own t, then the SVD's. "SVD map" is the best of all cutoffs."""
+
+
+def session_row(name: str, rows: list[dict[str, Any]]) -> str:
+    """A line of the table of sessions: the means of some rows without those that are NaN."""
+    values = [np.nanmean([row[part][key] for row in rows]) for _, part, key in SHOWN]
+    return f"{name:32s}" + "".join(
+        f"{value:8.3f}" if abs(value) < 1.5 else f"{value:8.1f}" for value in values
+    )
 
 
 MAKERS = {
@@ -323,15 +485,16 @@ MAKERS = {
 }
 
 
-def measured_rules(world: str, seed: int, rules: list[str]) -> dict[str, Any]:
+def measured_rules(world: str, seed: int, rules: list[str], kind: str = "") -> dict[str, Any]:
     """Figures of one stack or session with all rules, and without each of some."""
-    made = MAKERS[world](seed)
+    made, simulated_s = seconds_of(MAKERS[world], seed, **({"kind": kind} if kind else {}))
     is_session = world.endswith("sessions")
     figures = session_figures if is_session else measured
     known = {**RULES, **(OF_SESSIONS if is_session else {})}
-    row = {"kind": made.name, "seed": seed, "all rules": figures(made)}
-    if not is_session:
-        row["svd"] = best_svd(made)
+    row: dict[str, Any] = {"kind": made.name, "seed": seed}
+    row["all rules"], filtered_s = seconds_of(figures, made)
+    row["svd"], svd_s = seconds_of(session_svd if is_session else best_svd, made)
+    row["seconds"] = {"simulated": simulated_s, "filtered": filtered_s, "svd": svd_s}
     for rule in known if rules == ["all"] else rules:
         with replaced(*known[rule]):
             row[rule] = figures(made)
@@ -368,15 +531,25 @@ def table(rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    arguments = command_line(__doc__, world="second", seeds=60, first_seed=1000, rules="", json=Path)
+    arguments = command_line(__doc__, world="second", seeds=60, first_seed=1000, kind="", rules="", json=Path)
     logging.disable(logging.WARNING)
     rules, rows = [name for name in arguments.rules.split(",") if name], []
+    is_session = arguments.world.endswith("sessions")
+    if is_session:
+        print(" " * 32 + "".join(f"{name:>8s}" for name, *_ in SHOWN))
     with threadpool_limits(1):
         for seed in seeds_of(arguments):
-            row = measured_rules(arguments.world, seed, rules)
+            row = measured_rules(arguments.world, seed, rules, arguments.kind)
             rows.append(row)
             found = {name: round(v, 3) if isinstance(v, float) else v for name, v in row["all rules"].items()}
-            print(seed, row["kind"], found, row.get("svd", ""), flush=True)
+            if is_session:
+                print(session_row(f"{row['kind']} {seed}", [row]), *found["doubts"], flush=True)
+            else:
+                print(seed, row["kind"], found, row["svd"], flush=True)
+    if is_session:
+        for kind in dict.fromkeys(row["kind"] for row in rows):
+            print(session_row(f"{kind}, mean", [row for row in rows if row["kind"] == kind]))
+        print(session_row("all, mean", rows))
     table(rows)
     write_json(arguments.json, rows)
 
