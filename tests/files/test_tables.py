@@ -1,11 +1,14 @@
-"""Cells that a spreadsheet shows as they are."""
+"""Tables: cells that a spreadsheet shows as they are, and columns of events that change the model."""
 
 import csv
 import io
+from pathlib import Path
 
 import pytest
 
-from usdenoise.files.bids import csv_text
+from usdenoise.errors import InputError
+from usdenoise.files.bids import csv_text, read_events
+from usdenoise.sessions.design import Event
 
 
 def cell(value: object) -> str:
@@ -38,3 +41,78 @@ def cell(value: object) -> str:
 )
 def test_a_text_is_no_formula_and_a_number_is_a_number(value: object, read: str) -> None:
     assert cell(value) == read
+
+
+def events_of(tmp_path: Path, *rows: str) -> tuple[list[Event], list[str]]:
+    """Read events from rows whose cells are separated by spaces."""
+    path = tmp_path / "events.tsv"
+    path.write_text("".join("\t".join(row.split()) + "\n" for row in rows))
+    return read_events(path)
+
+
+def test_a_modulation_is_the_height_of_an_event(tmp_path: Path) -> None:
+    head = "onset duration trial_type modulation"
+    rows = ("1 2 on 0.4", "5 2 on -1e1", "9 2 on 0", "12 1 n/a n/a")
+    events, notes = events_of(tmp_path, head, *rows)
+    assert events == [Event(1, 2, "on", 0.4), Event(5, 2, "on", -10.0), Event(9, 2, "on", 0.0)]
+    assert notes == []
+    assert events_of(tmp_path, "onset duration", "1 2")[0] == [Event(1, 2, "event", 1.0)]
+    for wrong in ("high", "n/a", "inf", ""):
+        with pytest.raises(InputError, match="line 3: the modulation must be a number"):
+            events_of(tmp_path, head, rows[0], f"5 2 on {wrong}")
+
+
+def test_events_of_several_runs_are_refused(tmp_path: Path) -> None:
+    head = "onset duration trial_type run"
+    with pytest.raises(InputError, match=r"events of 2 runs \(column run: 1, 2\)") as caught:
+        events_of(tmp_path, head, "1 2 on 1", "5 2 on 1", "1 2 on 2", "5 2 on 2")
+    assert "sessions of their own" in str(caught.value)
+    for run in ("1", "n/a"):
+        assert len(events_of(tmp_path, head, f"1 2 on {run}", "5 2 on 1")[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "begins_again"),
+    [
+        (("1 2 on", "5 2 on", "9 2 on", "1 2 on", "5 2 on", "9 2 on"), True),
+        (("1 2 a", "5 2 b", "9 2 a", "1 2 a", "5 2 a", "9 2 a"), True),
+        # Types one after the other, a table in no order, and rows that are there twice
+        (("1 2 a", "9 2 a", "5 2 b", "13 2 b", "1 2 c", "9 2 c"), False),
+        (("9 2 on", "1 2 on", "5 2 on"), False),
+        (("1 2 on", "1 2 on", "5 2 on", "5 2 on", "9 2 on"), False),
+        (("1 2 on", "5 2 on", "1 2 on"), False),
+    ],
+)
+def test_onsets_that_begin_again_are_a_note(
+    rows: tuple[str, ...], begins_again: bool, tmp_path: Path
+) -> None:
+    events, notes = events_of(tmp_path, "onset duration trial_type", *rows)
+    assert len(events) == len(rows)
+    assert [note.startswith("the onsets of the events begin again") for note in notes] == [
+        True
+    ] * begins_again
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "note"),
+    [
+        ("stim_type", "left", "rename the column 'stim_type' to trial_type"),
+        ("Condition type", "left 1", "rename the column 'Condition' or 'type' to trial_type"),
+        ("trial_type event_type", "n/a left", "rename the column 'event_type' to trial_type"),
+        ("Trial_Type", "left", "rename the column 'Trial_Type' to trial_type"),
+        ("trial_type amplitude", "on 3", "not used: 'amplitude'; types are read from trial_type"),
+        ("trial_type condition Weight", "on wet 3", "not used: 'condition', 'Weight'; types"),
+        (
+            "trial_type sample response_time value HED stim_file channel identifier response",
+            "on" + " 1" * 7,
+            "",
+        ),
+        ("modulation side", "2 1", ""),
+    ],
+)
+def test_columns_that_would_change_the_model_are_noted(
+    head: str, row: str, note: str, tmp_path: Path
+) -> None:
+    notes = events_of(tmp_path, f"onset duration {head}", f"1 2 {row}", f"5 2 {row}")[1]
+    assert len(notes) == bool(note)
+    assert note in "".join(notes)

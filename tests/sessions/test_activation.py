@@ -462,10 +462,21 @@ def test_events_may_be_a_data_frame(short: usdenoise.Acquisition) -> None:
     typed = found(table)
     assert list(typed) == ["on"]
     np.testing.assert_array_equal(typed["on"].t, wanted.t)
+    # Heights count from a DataFrame and from tuples, and a column that is not used is noted.
+    heights = [0.5, 2.0]
+    high = pd.DataFrame(TABLE[:2], columns=["onset", "duration", "type"]).assign(modulation=heights)
+    result = session(short, LENGTH, events=high, **QUICK)
+    assert "rename the column 'type' to trial_type" in result.geometry.assumptions[-1]
+    of_tuples = found([(*event, height) for event, height in zip(TABLE, heights, strict=False)])
+    np.testing.assert_array_equal(result.activation["event"].t, of_tuples["on"].t)
+    assert of_tuples["on"].expected.max() == pytest.approx(2.0)
     for wrong, sentence in (
         (table.drop(columns="duration"), "has no column duration"),
         (table.assign(duration=-1.0), "row 0: the onset must be finite and the duration positive"),
         (table[:0], "has no events"),
+        (table.assign(modulation=np.nan), "row 0: the modulation must be a number"),
+        (table.assign(run=[1, 2, 2]), "events of 2 runs"),
+        ([(0.1, 0.2)], "no sequence of"),
     ):
         with pytest.raises(InputError, match=sentence):
             found(wrong)
@@ -634,6 +645,20 @@ def test_a_wrong_table_is_a_single_message(text: str, sentence: str, made: Scan,
     (tmp_path / "e.tsv").write_text(text)
     arguments = ("session", path, "--window", LENGTH, "-o", tmp_path / "out", "--events", tmp_path / "e.tsv")
     refused(cli(*arguments, "-q"), f".*{sentence}")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_columns_of_the_events_that_are_not_used_are_named(made: Scan, tmp_path: Path) -> None:
+    path = write_stack(tmp_path / "s.h5", made.iq[: 12 * LENGTH], axes="tzx", frame_rate_hz=RATE_HZ)
+    rows = "".join(f"{onset}\t{duration}\ton\t{onset}\n" for onset, duration, _ in TABLE[:2])
+    (tmp_path / "e.tsv").write_text(f"onset\tduration\ttrial_type\tamplitude\n{rows}")
+    command = ("session", path, "--window", LENGTH, "--events", tmp_path / "e.tsv", "-o", tmp_path / "out")
+    done = cli(*command, "--json", "--low-cutoff", 4)
+    note = "columns of the events that are not used: 'amplitude'"
+    assert f"note: {note}" in " ".join(done.stderr.split())
+    report = json.loads(done.stdout)
+    assert report["input"]["assumptions"][-1].startswith(note)
+    assert "&#39;amplitude&#39;" in Path(report["output"]["report_html"]).read_text()
 
 
 @pytest.mark.slow

@@ -26,8 +26,11 @@ TIMES = BLOCK_S * (np.arange(N) + 0.5)
 DURATIONS, NONE_BAD = np.full(N, BLOCK_S), np.zeros(N, bool)
 
 
-def every(first: float, period: float, duration: float, name: str, end: float = 30.0) -> list[Event]:
-    return [Event(float(onset), duration, name) for onset in np.arange(first, end - duration + 1e-6, period)]
+def every(
+    first: float, period: float, duration: float, name: str, end: float = 30.0, height: float = 1.0
+) -> list[Event]:
+    onsets = np.arange(first, end - duration + 1e-6, period)
+    return [Event(float(onset), duration, name, height) for onset in onsets]
 
 
 def response(
@@ -39,13 +42,30 @@ def response(
 
 @pytest.mark.parametrize("hrf", ["glover", "spm"])
 def test_human_responses_are_those_of_nilearn(hrf: str) -> None:
-    events = [*every(4, 10, 3, "on"), Event(18.3, 0.4, "on")]
+    events = [*every(4, 10, 3, "on"), Event(18.3, 0.4, "on", -2.0)]
     events.sort(key=lambda event: event.onset)
+    events[0] = replace(events[0], modulation=0.4)
     fine = np.arange(0, 30.1, 0.05)
-    table = [[getattr(event, name) for event in events] for name in ("onset", "duration")]
-    course = compute_regressor((*table, np.ones(len(events))), hrf, fine)[0][:, 0]
+    table = [[getattr(event, name) for event in events] for name in ("onset", "duration", "modulation")]
+    course = compute_regressor(table, hrf, fine)[0][:, 0]
     wanted = [course[(fine >= t - BLOCK_S / 2) & (fine < t + BLOCK_S / 2)].mean() for t in TIMES]
     np.testing.assert_allclose(response(events, hrf)[:, 0], wanted, atol=0.01)
+
+
+@pytest.mark.parametrize("hrf", ["boxcar", "glover", "claron2021", "fir:4"])
+def test_a_response_has_the_height_of_its_event(hrf: str) -> None:
+    """An event of the height 0 is none, also for the drift."""
+    heights = [0.4, 1.2, -1.0]
+    events = [replace(one, modulation=height) for one, height in zip(ON, heights, strict=True)]
+    single = [response([one], hrf) for one in ON]
+    wanted = sum(height * one for height, one in zip(heights, single, strict=True))
+    np.testing.assert_allclose(response(events, hrf), wanted, atol=1e-12)
+    check_design(events, TIMES, DURATIONS, hrf)
+    far = np.arange(1000) + 0.5
+    none_bad, lengths = np.zeros(1000, bool), np.ones(1000)
+    with_zeros = [*ON, Event(900.0, 1.0, "on", 0.0)]
+    plain, also_zero = (design_of(each, far, lengths, none_bad, hrf=hrf) for each in (ON, with_zeros))
+    np.testing.assert_array_equal(also_zero.matrix, plain.matrix)
 
 
 @pytest.mark.parametrize("hrf", ["verhoef2025", "claron2021", "glover", "spm"])
@@ -122,6 +142,9 @@ CASES: dict[str, tuple[list[Event], str]] = {
     "one of two at the end": ([Event(10, 2, "on"), Event(30, 2, "on")], "the type 'on' has 1 event"),
     "one of two before": ([Event(10, 2, "on"), Event(-2, 2, "on")], "the type 'on' has 1 event"),
     "overlap": ([*ON, Event(7, 1, "off"), Event(17, 1, "off")], "overlap"),
+    "overlap with another height": ([*ON, Event(7, 1, "on", 0.5)], "overlap, and have the modulations 1 and 0.5"),
+    "heights of 0": ([*ON, *every(0, 10, 2, "off", height=0.0)], "all events of 'off' have the modulation 0"),
+    "one height above 0": ([*every(0, 10, 2, "on", height=0.0), ON[0]], "the type 'on' has 1 event"),
     "too many types": (
         [Event(0.25 * k + 0.05, 0.1, str(k % 58)) for k in range(116)],
         "60 blocks are too few for an activation model of 60 columns",
@@ -134,6 +157,10 @@ RIGHT: dict[str, list[Event]] = {
     "the last event runs on": [*ON, Event(28, 6, "on")],
     "an event before the start": [*ON, Event(-3, 2, "on")],
     "two events": ON[:2],
+    "overlap with the same height": [*every(5, 10, 5, "on", height=0.5), Event(7, 1, "on", 0.5)],
+    "one after the other, of two heights": [Event(10.2, 0.6, "on", 0.5), Event(10.8, 0.6, "on", 2.0)],
+    "lower blood": every(5, 10, 5, "on", height=-1.0),
+    "without a pause, of several heights": [Event(3.0 * k, 3.0, "on", 0.5 + k % 3) for k in range(10)],
     "one after the other": [Event(10.2, 0.6, "on"), Event(10.8, 0.6, "on")],
     "the same with rounding": [Event(10.3, 0.6, "on"), Event(10.9, 0.6, "on")],
     "short events in blocks": [*ON, Event(2.1, 0.1, "puff"), Event(12.1, 0.1, "puff")],
@@ -331,7 +358,7 @@ def test_tuples_are_checked_as_tables_are(few: usdenoise.Acquisition) -> None:
     np.testing.assert_array_equal(session(few, LENGTH, events=beside, **QUICK).activation["on"].t, wanted)
     for wrong, sentence in (
         ([event[:2] for event in on], "no table and no sequence of"),
-        ([(*event[:2], "on", 1) for event in on], "no table and no sequence of"),
+        ([(*event[:2], "on", 1, 1) for event in on], "no table and no sequence of"),
         ([(float("nan"), 1.0, "on"), *on], "the onset must be finite"),
         ([(0.1, -0.5, "on"), *on], "the duration positive"),
         ([("a", "b", "on")], "must be numbers"),

@@ -81,20 +81,27 @@ def _escaped(text: str) -> str:
 
 REQUIRED = ("onset", "duration")
 
+CONDITIONS = ("stim_type", "condition", "type", "event_type", "trial_type")
+HEIGHTS = ("amplitude", "weight", "modulation")
+"""Columns, in lower case, that other programs take for the types of the events, and for the heights."""
 
-def read_events(path: Path) -> list[Event]:
-    """Read the events of a session.
+LEAST_REPEATED = 2
+"""Events that begin again, at least, in a table that seems to be of several runs: one may be a row that is there twice."""
+
+
+def read_events(path: Path) -> tuple[list[Event], list[str]]:
+    """Read the events of a session, and return them and notes on columns that are not used.
 
     Parameters
     ----------
     path : Path
-        A table as BIDS has it, with the columns onset and duration in s from the first frame, and trial_type. Rows
-        without a type, or with n/a, do not count; if no row has one, all are of the type "event".
+        A table as BIDS has it, with the columns onset and duration in s from the first frame, trial_type, and, as in
+        nilearn, modulation. Rows without a type, or with n/a, do not count; if no row has one, all are of the type "event".
 
     Raises
     ------
     InputError
-        If the file cannot be read, a column is missing, or a value is not valid.
+        If the file cannot be read, a column is missing, a value is not valid, or the events are of several runs.
     """
     try:
         with readable(path), path.open(newline="", encoding="utf-8-sig") as file:
@@ -104,8 +111,10 @@ def read_events(path: Path) -> list[Event]:
     return events_of_rows(rows, str(path), "line", 2)
 
 
-def events_of_rows(rows: Sequence[Mapping[str, Any]], name: str, unit: str, first: int) -> list[Event]:
-    """Return the events of the rows of a table.
+def events_of_rows(
+    rows: Sequence[Mapping[str, Any]], name: str, unit: str, first: int
+) -> tuple[list[Event], list[str]]:
+    """Return the events of the rows of a table, and notes on columns that are not used.
 
     Parameters
     ----------
@@ -119,7 +128,7 @@ def events_of_rows(rows: Sequence[Mapping[str, Any]], name: str, unit: str, firs
     Raises
     ------
     InputError
-        If a column is missing, or a value is not valid.
+        If a column is missing, a value is not valid, or the events are of several runs.
     """
     if not rows:
         raise InputError(f"{name} has no events")
@@ -129,8 +138,14 @@ def events_of_rows(rows: Sequence[Mapping[str, Any]], name: str, unit: str, firs
             f"{name} has no column {' and no column '.join(missing)}",
             remedy="give a table separated by tabs, with onset and duration in s",
         )
+    runs = dict.fromkeys(filter(None, (_known_text(row.get("run")) for row in rows)))
+    if len(runs) > 1:
+        raise InputError(
+            f"{name} has events of {len(runs)} runs (column run: {', '.join(list(runs)[:3])}{', ...' * (len(runs) > 3)})",
+            remedy="give the rows of the run of this session alone, and filter other runs as sessions of their own",
+        )
     # Beside events of some types, one without a type is of no condition.
-    types = [_trial_type(row.get("trial_type")) for row in rows]
+    types = [_known_text(row.get("trial_type")) for row in rows]
     events = []
     for number, (row, trial_type) in enumerate(zip(rows, types, strict=True), first):
         if not trial_type and any(types):
@@ -141,12 +156,55 @@ def events_of_rows(rows: Sequence[Mapping[str, Any]], name: str, unit: str, firs
             raise InputError(f"{name}, {unit} {number}: onset and duration must be numbers") from error
         if not (math.isfinite(onset) and math.isfinite(duration) and duration > 0):
             raise InputError(f"{name}, {unit} {number}: the onset must be finite and the duration positive")
-        events.append(Event(onset, duration, trial_type or "event"))
-    return events
+        try:
+            modulation = float(row.get("modulation", 1.0))
+        except (TypeError, ValueError):
+            modulation = math.nan
+        if not math.isfinite(modulation):
+            raise InputError(
+                f"{name}, {unit} {number}: the modulation must be a number",
+                remedy="give the height of each event, or omit the column",
+            )
+        events.append(Event(onset, duration, trial_type or "event", modulation))
+    return events, _notes(events, list(rows[0]), has_types=any(types))
 
 
-def _trial_type(value: object) -> str:
-    """Return the type of an event; empty if it has none: n/a in BIDS, and NaN, NA or NaT in a DataFrame."""
+def _notes(events: Sequence[Event], columns: Sequence[str], has_types: bool) -> list[str]:
+    """Return sentences on columns of a table that are not used though they change the model, and on onsets that restart."""
+
+    def like(names: Sequence[str], used: str) -> list[str]:
+        return [
+            f"'{column}'" for column in columns if str(column).strip().lower() in names and column != used
+        ]
+
+    conditions, heights, notes = like(CONDITIONS, "trial_type"), like(HEIGHTS, "modulation"), list[str]()
+    if conditions and not has_types:
+        notes.append(
+            f"no event has a trial_type, so all are of one type; rename the column {' or '.join(conditions)} to trial_type "
+            "if it has the types"
+        )
+    ignored = [*(conditions if has_types else []), *heights]
+    if ignored:
+        notes.append(
+            f"columns of the events that are not used: {', '.join(ignored)}; types are read from trial_type, heights from "
+            "modulation"
+        )
+    # The stretches of the table whose onsets rise, and those in which an event of a type begins at a time
+    stretch, stretches = 0, dict[tuple[str, float], set[int]]()
+    for before, event in zip([*events[:1], *events], events, strict=False):
+        stretch += event.onset < before.onset
+        stretches.setdefault((event.trial_type, event.onset), set()).add(stretch)
+    n_repeated = sum(len(those) - 1 for those in stretches.values())
+    if n_repeated >= LEAST_REPEATED:
+        notes.append(
+            f"the onsets of the events begin again, and {n_repeated} events have the onset of another one; if the table is "
+            "of several runs, give the rows of the run of this session alone"
+        )
+    return notes
+
+
+def _known_text(value: object) -> str:
+    """Return the text of a cell; empty if it has none: n/a in BIDS, and NaN, NA or NaT in a DataFrame."""
     text = "" if value is None else str(value).strip()
     is_missing = text.lower() == "n/a" or (not isinstance(value, str) and text in ("nan", "<NA>", "NaT"))
     return "" if is_missing else text

@@ -166,7 +166,7 @@ def _activation_files(job: Job) -> dict[str, str]:
     assert job.session_options.events is not None
     named: dict[str, str] = {}
     is_free = job.session_options.hrf.startswith(FIR)
-    for trial_type, plain in activation_names(read_events(Path(job.session_options.events))).items():
+    for trial_type, plain in activation_names(read_events(Path(job.session_options.events))[0]).items():
         name = f"activation_{plain}"
         named |= {f"{name}_{kind}": f"{name}.{kind}" for kind in _picture_formats(job)}
         if job.output.nifti:

@@ -3,7 +3,7 @@
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -232,8 +232,8 @@ def session(  # noqa: PLR0913
         Whether blocks are shifted to where the image is in most of them, and divided by the gain of the tissue; by default
         both.
     events : str, Path, DataFrame of pandas or polars, or sequence of (onset, duration, trial_type), optional
-        Events in s from the first frame: a BIDS table, a DataFrame with its columns, or tuples. The result then has the
-        activation map of each type; by default none.
+        Events in s from the first frame: a BIDS table, a DataFrame with its columns, or tuples, which may have a modulation,
+        the height of the event, as their fourth value. The result then has the activation map of each type; by default none.
     hrf : str
         Response to an event: "boxcar" (the event itself, the default), "glover", "spm", "verhoef2025", "claron2021" or
         "fir:N", as for :func:`usdenoise.sessions.design.design_of`.
@@ -303,7 +303,8 @@ def session(  # noqa: PLR0913
         follower = OnlineSession(region_definitions, chosen, session=session_options, events=so_far)
         idle_s = session_options.until_idle_s
         return iter(LiveBlocks(folder, follower, read_options, chosen.precision, (), idle_s))
-    known, log = [] if events is None else events_of(events), _BlockLog(on_block)
+    known, notes = ([], []) if events is None else events_of(events)
+    log = _BlockLog(on_block)
     if isinstance(source, str | Path | list | tuple):
         # A session from files may be longer than memory.
         with tempfile.TemporaryDirectory() as folder_name:
@@ -321,7 +322,7 @@ def session(  # noqa: PLR0913
                 dask=dask,
                 session=with_own_window(session_options, paths, read_options),
             )
-            series = filter_files(job, known, region_definitions, log, StageClock())[0]
+            series = filter_files(job, known, region_definitions, log, StageClock(), notes)[0]
         result = SessionResult(**vars(series))
     else:
         for name, value in {"dask": dask, "reading": reading}.items():
@@ -329,13 +330,15 @@ def session(  # noqa: PLR0913
                 raise OptionError("requires files", option=name, remedy="omit it, or give a path")
         stack = as_acquisition(source, **of_stack)
         recording, store = stack_session(stack, session_options, chosen.precision), BlocksInMemory()
+        assumptions = (*recording.geometry.assumptions, *notes)
+        recording = replace(recording, geometry=replace(recording.geometry, assumptions=assumptions))
         series = filter_series(
             recording, session_options, chosen, store, known, region_definitions, progress=log
         )
         result = SessionResult(**vars(series), is_labelled=stack.labels is not None)
     logger.info("cutoff %d; %r", result.low_cutoff, result)
-    for doubt in result.doubts:
-        logger.warning("%s", doubt.sentence)
+    for sentence in (*notes, *(doubt.sentence for doubt in result.doubts)):
+        logger.warning("%s", sentence)
     return result
 
 

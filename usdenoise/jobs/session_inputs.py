@@ -155,7 +155,11 @@ class SessionFiles:
 
 @contextmanager
 def open_session(
-    paths: Sequence[Path], reading: Reading, precision: str, options: SessionOptions
+    paths: Sequence[Path],
+    reading: Reading,
+    precision: str,
+    options: SessionOptions,
+    notes: Sequence[str] = (),
 ) -> Iterator[SessionFiles]:
     """Yield the blocks of one or several files, of which one is open at a time.
 
@@ -170,6 +174,8 @@ def open_session(
     options : SessionOptions
         The options of the session. Without a window each file is a block. Without an interval the times come from the
         files. If a file has no time, blocks follow each other.
+    notes : sequence of str
+        Further sentences for the assumptions; none by default.
 
     Raises
     ------
@@ -205,8 +211,8 @@ def open_session(
         if options.block_interval_s is None:
             _check_no_overlap(files, starts, frame_time)
         # What is not as the files say is in the notes of the geometry.
-        notes = _notes(found, usual, options)
-        geometry = replace(usual, assumptions=(*usual.assumptions, *notes))
+        of_files = _notes(found, usual, options)
+        geometry = replace(usual, assumptions=(*usual.assumptions, *of_files, *notes))
         if len(paths) > 1:
             last_file.close()
         # A single file stays open for its blocks.
@@ -438,8 +444,8 @@ class EventTable(Protocol):
         """Return the rows for "records" (pandas)."""
 
 
-EventSource = str | Path | Sequence[tuple[float, float, str]] | EventTable
-"""A BIDS table of events, a DataFrame of its columns, or (onset, duration, trial_type) of each."""
+EventSource = str | Path | Sequence[tuple[float, float, str] | tuple[float, float, str, float]] | EventTable
+"""A BIDS table of events, a DataFrame of its columns, or (onset, duration, trial_type[, modulation]) of each."""
 
 
 def events_so_far(source: EventSource | None) -> Callable[[], tuple[Sequence[Event], str]] | None:
@@ -454,7 +460,7 @@ def events_so_far(source: EventSource | None) -> Callable[[], tuple[Sequence[Eve
     def current_events() -> tuple[Sequence[Event], str]:
         nonlocal known
         try:
-            events = events_of(source)
+            events = events_of(source)[0]
             check_events(events)
         except InputError as error:
             return known, cause_of(error)
@@ -464,8 +470,8 @@ def events_so_far(source: EventSource | None) -> Callable[[], tuple[Sequence[Eve
     return current_events
 
 
-def events_of(source: EventSource) -> list[Event]:
-    """Return the events of a table or a DataFrame, or of tuples.
+def events_of(source: EventSource) -> tuple[list[Event], list[str]]:
+    """Return the events of a table or a DataFrame, or of tuples, and notes on columns that are not used.
 
     Raises
     ------
@@ -479,10 +485,11 @@ def events_of(source: EventSource) -> list[Event]:
         rows = source.to_dicts() if hasattr(source, "to_dicts") else source.to_dict("records")
         return events_of_rows(rows, "the table of events", "row", 0)
     try:
-        rows = [dict(zip((*REQUIRED, "trial_type"), event, strict=True)) for event in source]
+        columns = (*REQUIRED, "trial_type", "modulation")
+        rows = [dict(zip(columns[: max(3, len(event))], event, strict=True)) for event in source]
     except (TypeError, ValueError) as error:
         raise InputError(
-            "the events are no table and no sequence of (onset, duration, trial_type)",
+            "the events are no table and no sequence of (onset, duration, trial_type) or (..., modulation)",
             remedy="give a path, a DataFrame, or tuples",
         ) from error
     return events_of_rows(rows, "the sequence of events", "event", 0)

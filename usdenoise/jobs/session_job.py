@@ -213,9 +213,9 @@ def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[Resul
         As for :func:`filter_files`.
     """
     events = job.session_options.events
-    known = [] if events is None else read_events(Path(events))
+    known, notes = ([], []) if events is None else read_events(Path(events))
     digest = run_in_background(lambda: sha256(job.path)) if len(job.paths) == 1 else None
-    series, source = filter_files(job, known, drawn_regions(job.regions), watcher, clock)
+    series, source = filter_files(job, known, drawn_regions(job.regions), watcher, clock, notes)
     # The filtered blocks, which were written one by one, join the results.
     if job.session_options.stacks:
         with OutputFolder(job.folder, overwrite=True) as outputs:
@@ -227,7 +227,12 @@ def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[Resul
 
 
 def filter_files(
-    job: Job, events: Sequence[Event], regions: Mapping[str, Region], watcher: Progress, clock: StageClock
+    job: Job,
+    events: Sequence[Event],
+    regions: Mapping[str, Region],
+    watcher: Progress,
+    clock: StageClock,
+    notes: Sequence[str] = (),
 ) -> tuple[ResultSeries, InputRecord]:
     """Filter the files of a session, and return their series and their record without a digest.
 
@@ -246,6 +251,8 @@ def filter_files(
         Its methods are called as the work proceeds.
     clock : StageClock
         Gets the seconds of the stages.
+    notes : sequence of str
+        Sentences on the events, which join the assumptions about the files; none by default.
 
     Raises
     ------
@@ -256,10 +263,12 @@ def filter_files(
     with ExitStack() as opened:
         # Headers of the files, and their blocks
         with clock.stage("load"):
-            files = opened.enter_context(open_session(job.paths, job.reading, options.precision, session))
+            files = opened.enter_context(
+                open_session(job.paths, job.reading, options.precision, session, notes)
+            )
         # Times without starts are no note, but a doubt, if there are events.
-        notes = files.recording.geometry.assumptions
-        watcher.assumed([note for note in notes if not (events and note == NO_STARTS)])
+        assumptions = files.recording.geometry.assumptions
+        watcher.assumed([note for note in assumptions if not (events and note == NO_STARTS)])
         watcher.stage("solve")
         # The series. The errors of workers that are lost pass through: what is stored stays, and the same command resumes.
         provenance = {"requested": requested(**job.requested_options), "software": software()}

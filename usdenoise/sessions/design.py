@@ -77,11 +77,14 @@ class Event:
         When it begins, from the first frame of the session, and how long it is, in s.
     trial_type : str
         Its condition.
+    modulation : float
+        Its height, by which its response is multiplied, as in nilearn; 1 by default.
     """
 
     onset: float
     duration: float
     trial_type: str
+    modulation: float = 1.0
 
 
 def delayed(events: Iterable[Event], delay_s: float) -> list[Event]:
@@ -108,7 +111,7 @@ def joined_events(events: Sequence[Event]) -> dict[str, list[Event]]:
 
 
 def check_events(events: Sequence[Event]) -> None:
-    """Check that no two types of events overlap.
+    """Check that no two types of events overlap, nor events of a type with different modulations.
 
     Raises
     ------
@@ -116,9 +119,17 @@ def check_events(events: Sequence[Event]) -> None:
         If they do.
     """
     for one, other in combinations(sorted(events, key=lambda event: event.onset), 2):
-        if one.trial_type != other.trial_type and other.onset < one.onset + one.duration - ROUNDING_S:
+        if other.onset >= one.onset + one.duration - ROUNDING_S:
+            continue
+        names = (
+            f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s"
+        )
+        if one.trial_type != other.trial_type:
+            raise InputError(f"{names} overlap")
+        if one.modulation != other.modulation:
             raise InputError(
-                f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s overlap"
+                f"{names} overlap, and have the modulations {one.modulation:g} and {other.modulation:g}",
+                remedy="give one row with one modulation for each time",
             )
 
 
@@ -139,8 +150,8 @@ def response_of(
     Returns
     -------
     (n_blocks, k) float64 array
-        The share of the block within the events, or the mean of their response over the block. For "fir:N", 1 in the block
-        of each delay.
+        The share of the block within the events, or the mean of their response over the block, and for "fir:N" 1 in the
+        block of each delay, each times the modulation of the event.
     """
     durations = np.maximum(durations, ROUNDING_S)
     begins, ends = times - durations / 2, times + durations / 2
@@ -150,18 +161,19 @@ def response_of(
             first = int(np.searchsorted(ends, event.onset + ROUNDING_S))
             if event.onset > begins[0] - ROUNDING_S:
                 delays = np.arange(min(columns.shape[1], len(times) - first))
-                columns[first + delays, delays] += 1
+                columns[first + delays, delays] += event.modulation
         return columns
     course = np.zeros(len(times))
     if hrf == "boxcar":
         for event in events:
             inside = np.minimum(ends, event.onset + event.duration) - np.maximum(begins, event.onset)
-            course += np.maximum(inside, 0) / durations
+            course += event.modulation * np.maximum(inside, 0) / durations
         return np.round(course, 9)[:, None]
     at = begins[:, None] + durations[:, None] * (np.arange(TIMES_A_BLOCK) + 0.5) / TIMES_A_BLOCK
     for event in events:
         since = at - event.onset
-        course += (_integral(hrf, since) - _integral(hrf, since - event.duration)).mean(axis=1)
+        rise = _integral(hrf, since) - _integral(hrf, since - event.duration)
+        course += event.modulation * rise.mean(axis=1)
     return course[:, None]
 
 
@@ -193,7 +205,7 @@ class Design:
     expected : mapping
         Type of event -> the response that the model expects, (n_blocks,), for all types.
     shares : mapping
-        Type of event -> share of each block within its events, (n_blocks,), for all types.
+        Type of event -> share of each block within its events, times their modulation, (n_blocks,), for all types.
     problems : mapping
         Type of event -> why no good block can show the response to it, in words; without types that have a response.
     is_bad : (n_blocks,) boolean array
@@ -383,12 +395,14 @@ def check_design(
     check_events(events)
     design = design_of(events, times, durations, np.zeros(len(times), bool), hrf=hrf)
     for name, of_type in () if is_planned else joined_events(events).items():
+        if not any(event.modulation for event in of_type):
+            raise InputError(f"all events of '{name}' have the modulation 0", remedy="omit this type")
         if name in design.problems:
             remedy = "list the times of the stimulus alone; blocks outside all events are the baseline"
             if design.is_free:
                 remedy = "give fewer blocks with {hrf} fir:N, or events that the blocks show"
             raise InputError(design.problems[name], remedy=remedy)
-        peaks = [response_of([event], times, durations, hrf).max() for event in of_type]
+        peaks = [np.abs(response_of([event], times, durations, hrf)).max() for event in of_type]
         n_events = sum(bool(peak > LEAST_SEEN * max(peaks)) for peak in peaks)
         if n_events < LEAST_EVENTS:
             raise InputError(
@@ -565,7 +579,9 @@ def recorded_time(times: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
 
 def _high_pass(events: Sequence[Event], times: NDArray[np.float64], recorded: NDArray[np.float64]) -> float:
     """Return the frequency in Hz below which cosines are drift, by the recorded times between onsets."""
-    in_order = sorted(events, key=lambda event: (event.trial_type, event.onset))
+    in_order = sorted(
+        (event for event in events if event.modulation), key=lambda event: (event.trial_type, event.onset)
+    )
     pauses = [
         float(np.diff(np.interp([earlier.onset, later.onset], times, recorded))[0])
         for earlier, later in pairwise(in_order)
