@@ -543,12 +543,25 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     with h5py.File(report["output"]["sequence"]) as file:
         t, change = file["activation/on 1/t"][()], file["activation/on 1/change"]
         assert change.attrs["unit"] == "%"
+        change = change[()]
         assert t.shape == change.shape == made.iq.shape[1:]
     wanted = session(path, LENGTH, events=events).activation["on 1"]
     np.testing.assert_allclose(t, wanted.t, rtol=1e-4)
     image = nibabel.load(out / "s_activation_on-1_stat-t_statmap.nii.gz")
     np.testing.assert_array_equal(image.get_fdata()[:, :, 0].T, t)
     assert image.header.get_zooms()[:2] == pytest.approx((0.2, 0.1))
+    # The change beside it, at the same places
+    effect = nibabel.load(out / "s_activation_on-1_stat-effect_statmap.nii.gz")
+    np.testing.assert_array_equal(effect.get_fdata()[:, :, 0].T, change)
+    np.testing.assert_allclose(change, wanted.change, rtol=1e-4)
+    np.testing.assert_array_equal(effect.affine, image.affine)
+    assert (
+        Path(report["output"]["activation_on-1_effect"]).name
+        == "s_activation_on-1_stat-effect_statmap.nii.gz"
+    )
+    described = json.loads((out / "s_activation_on-1_stat-effect_statmap.json").read_text())
+    assert (described["Units"], described["TrialType"]) == ("%", "on 1")
+    assert "Constant" in described["Baseline"]
     assert iio.imread(out / "s_activation_on-1.png").ndim == 3
     page = Path(report["output"]["report_html"]).read_text()
     assert "Activation: on 1" in page
@@ -594,6 +607,8 @@ def test_free_responses_and_f_are_in_the_files_the_page_and_the_plots(made: Scan
     assert overall.active[:, 12:][vessels].mean() > 0.3
     assert overall.active[:, :12].mean() < 0.02
     image = nibabel.load(out / "s_activation_any-type_stat-F_statmap.nii.gz").get_fdata()
+    # Responses of several blocks, and of several types, have no single change.
+    assert not list(out.glob("*stat-effect*"))
     np.testing.assert_allclose(image[:, :, 0].T, overall.f, rtol=1e-3)
     page = Path(report["output"]["report_html"]).read_text()
     # In the title of each chart and in its words

@@ -156,8 +156,8 @@ def write_nifti(
     return _sidecar(stack, starts, window, stride, blocks, unknown)
 
 
-def write_stat_map(path: Path, values: NDArray[np.float32], stack: GriddedStack, letter: str = "t") -> None:
-    """Write a map of t or F as gzipped NIfTI; a 2-D one is a slice.
+def write_stat_map(path: Path, values: NDArray[np.float32], stack: GriddedStack, name: str = "t") -> None:
+    """Write a map of t, F or an effect as gzipped NIfTI; a 2-D one is a slice.
 
     Parameters
     ----------
@@ -167,8 +167,8 @@ def write_stat_map(path: Path, values: NDArray[np.float32], stack: GriddedStack,
         The values, with the spatial axes of the stack in its order.
     stack : Geometry or Acquisition
         Axes and scales, as for :func:`write_nifti`.
-    letter : str
-        "t" (the default) or "F".
+    name : str
+        What the values are, in up to 15 letters, for the header: "t" (the default), "F" or "change".
 
     Raises
     ------
@@ -177,7 +177,7 @@ def write_stat_map(path: Path, values: NDArray[np.float32], stack: GriddedStack,
     """
     image, in_mm = _nifti_image(values, stack, with_time=False)
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "unknown")
-    image.header.set_intent("none", (), name=letter)
+    image.header.set_intent("none", (), name=name)
     _write(path, image)
 
 

@@ -170,8 +170,11 @@ def _activation_files(job: Job) -> dict[str, str]:
         name = f"activation_{plain}"
         named |= {f"{name}_{kind}": f"{name}.{kind}" for kind in _picture_formats(job)}
         if job.output.nifti:
-            letter = "t" if trial_type and not is_free else "F"
-            named[f"{name}_nifti"] = f"{name}_stat-{letter}_statmap.nii.gz"
+            has_t = trial_type and not is_free
+            named[f"{name}_nifti"] = f"{name}_stat-{'t' if has_t else 'F'}_statmap.nii.gz"
+            if has_t:
+                ending = f"{name}_stat-effect_statmap"
+                named |= {f"{name}_effect": f"{ending}.nii.gz", f"{name}_effect_json": f"{ending}.json"}
     return named
 
 
@@ -193,6 +196,15 @@ def _write_activation(series: ResultSeries, results: Results) -> None:
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:
             write_stat_map(results.path_of(f"{name}_nifti"), activation.statistic, stack, activation.letter)
+            if activation.t is not None and activation.change is not None:
+                write_stat_map(results.path_of(f"{name}_effect"), activation.change, stack, "change")
+                described = {
+                    "Description": f"Response of the blood power to a long event of the type '{trial_type}'",
+                    "Units": "%",
+                    "Baseline": "Constant of the general linear model of the pixel, which is 100 %; NaN outside the vessels",
+                    "TrialType": trial_type,
+                }
+                results.path_of(f"{name}_effect_json").write_text(to_json(described, indent=2) + "\n")
 
 
 def _region_files(job: Job) -> dict[str, str]:
