@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import imageio.v3 as iio
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.cli.shared import cli, refused
@@ -58,16 +59,23 @@ def test_the_table_has_the_mean_blood_of_each_region(files: Path, tmp_path: Path
     assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)
     head, *lines = Path(report["output"]["regions_tsv"]).read_text().splitlines()
-    assert head.split("\t") == ["time", "blood_whole_image", "blood_top", "blood_a_b", "bad"]
+    names = ["whole_image", "top", "a_b"]
+    columns = [f"{kind}_{name}" for name in names for kind in ("blood", "percent")]
+    assert head.split("\t") == ["time", *columns, "bad"]
     values = np.array([line.split("\t") for line in lines], float)
     with h5py.File(report["output"]["sequence"]) as file:
         blood, times = file["blood_power"][()], file["time"][()]
     np.testing.assert_allclose(values[:, 0], times, rtol=1e-7)
-    for column, means in zip(values[:, 1:4].T, expected(blood).values(), strict=True):
+    for column, percent, means in zip(
+        values[:, 1:7:2].T, values[:, 2:7:2].T, expected(blood).values(), strict=True
+    ):
         np.testing.assert_allclose(column, means, rtol=1e-6)
+        np.testing.assert_allclose(percent, 100 * means / means.mean(), rtol=1e-6)
+    assert "region_responses_tsv" not in report["output"]
     described = json.loads(Path(report["output"]["regions_json"]).read_text())
     assert list(described) == head.split("\t")
     assert "80 pixels" in described["blood_top"]["Description"]
+    assert described["percent_top"]["Units"] == "%"
     page = Path(report["output"]["report_html"]).read_text()
     assert "<h3>Regions</h3>" in page
 
@@ -79,8 +87,52 @@ def test_the_library_has_the_same_series(files: Path, made: Scan) -> None:
     in_memory = session(made.iq, LENGTH, axes="tzx", frame_rate=RATE_HZ, regions={"top": mask}, **CUTOFFS)
     for name, means in expected(found.blood_power).items():
         np.testing.assert_allclose(found.regions[name], means, rtol=1e-6)
+    assert found.region_responses == {}
     np.testing.assert_allclose(in_memory.regions["top"], found.regions["top"], rtol=1e-5)
     assert session(files, **CUTOFFS).regions == {}
+
+
+EVENTS = [(0.2 * first, 0.6, "on") for first in (3, 9, 15)]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_regions_have_their_responses_to_events(tmp_path: Path) -> None:
+    """The baseline of the course is the good blocks outside the events, which a burst of motion is not."""
+    made = scan(20, rise=0.5, blood=3.0, shape=SHAPE, bursts=(7,))
+    path = write_stack(tmp_path / "s.h5", made.iq, axes="tzx", frame_rate_hz=RATE_HZ)
+    rows = "".join(f"{onset}\t{duration}\t{kind}\n" for onset, duration, kind in EVENTS)
+    (tmp_path / "e.tsv").write_text(f"onset\tduration\ttrial_type\n{rows}")
+    regions = {"left": "rect:0,0,20,8", "right": "rect:0,8,20,16"}
+    command = ("session", path, "--window", LENGTH, "--low-cutoff", 4, "--events", tmp_path / "e.tsv")
+    named = [f"--region={name}={text}" for name, text in regions.items()]
+    done = cli(*command, *named, "--json", "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.stderr
+    output = json.loads(done.stdout)["output"]
+    course = pd.read_csv(output["regions_tsv"], sep="\t")
+    assert (
+        np.flatnonzero(course["bad"]).tolist()
+        == np.flatnonzero(course["percent_left"].isna()).tolist()
+        == [7]
+    )
+    is_on = np.isin(np.arange(20) // 3, (1, 3, 5))
+    for name in regions:
+        blood = course[f"blood_{name}"]
+        wanted = (100 * blood / blood[~is_on & (course["bad"] == 0)].mean()).where(course["bad"] == 0)
+        np.testing.assert_allclose(course[f"percent_{name}"], wanted, rtol=1e-6)
+    table = pd.read_csv(output["region_responses_tsv"], sep="\t")
+    assert list(table) == ["region", "n_pixels", "trial_type", "change", "standard_error", "t", "p"]
+    assert list(json.loads(Path(output["region_responses_json"]).read_text())) == list(table)
+    assert table["region"].tolist() == ["whole image", "left", "right"]
+    assert table["n_pixels"].tolist() == [320, 160, 160]
+    left, right = (table.iloc[number] for number in (1, 2))
+    assert abs(left["t"]) < 4 < right["t"]
+    assert right["p"] < 0.001
+    assert right["change"] == pytest.approx(50, abs=15)
+    found = session(path, LENGTH, low_cutoff=4, events=EVENTS, regions=regions)
+    pd.testing.assert_frame_equal(pd.DataFrame(found.region_responses), table, rtol=1e-6)
+    free = session(path, LENGTH, events=EVENTS, regions=regions, hrf="fir:3", **CUTOFFS).region_responses
+    assert list(free) == ["region", "n_pixels", "trial_type", "change_0", "change_1", "change_2", "f", "p"]
+    assert free["change_1"][2] == pytest.approx(50, abs=20)
 
 
 def test_a_vessel_without_data_in_a_block_does_not_change_its_region(made: Scan) -> None:

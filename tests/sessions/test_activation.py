@@ -38,6 +38,7 @@ from usdenoise.sessions.activation import (
     smoothed_series,
 )
 from usdenoise.sessions.design import Design, Event, delayed, design_of
+from usdenoise.sessions.session_activation import region_responses
 
 N = 40
 TIMES = 0.3 + 0.6 * np.arange(N)
@@ -97,6 +98,28 @@ def test_t_is_that_of_nilearn_for_white_noise() -> None:
     np.testing.assert_allclose(found.t.ravel(), wanted, rtol=1e-4, atol=1e-4)
     # The expected response is the sampled boxcar.
     np.testing.assert_array_equal(found.expected > 0.5, DESIGN)
+
+
+def test_the_response_of_a_region_is_that_of_least_squares_for_white_noise() -> None:
+    """With missing and bad blocks, and a type that no good block sees."""
+    rng = np.random.default_rng(5)
+    # Noise that changes its sign from block to block is not whitened.
+    power = 2 + 0.5 * DESIGN + 0.02 * rng.standard_normal(N) + 0.1 * (-1.0) ** np.arange(N)
+    bad = NONE_BAD.copy()
+    bad[[8, 20]], power[20], power[31], power[8] = True, np.nan, np.nan, 100.0
+    model = design(bad, [*EVENTS, Event(0.6 * 8, 0.6, "other")], confounds={"motion": rng.random(N)})
+    found = region_responses(power, model)
+    is_used = ~bad & np.isfinite(power)
+    matrix = model.matrix[is_used][:, [not name.startswith("bad_") for name in model.names]]
+    effects, energy, rank, _ = np.linalg.lstsq(matrix, power[is_used])
+    error = np.sqrt(energy[0] / (is_used.sum() - rank) * np.linalg.inv(matrix.T @ matrix)[0, 0])
+    on, baseline = found["on"], effects[-1]
+    assert on.change[0] == pytest.approx(100 * effects[0] / baseline, rel=1e-6)
+    assert 15 < on.change[0] < 35
+    assert on.standard_error == pytest.approx(100 * error / baseline, rel=1e-6)
+    assert on.statistic == pytest.approx(effects[0] / error, rel=1e-6)
+    assert on.p == pytest.approx(2 * scipy.stats.t.sf(on.statistic, is_used.sum() - rank), rel=1e-6)
+    assert np.isnan([*found["other"].change, found["other"].standard_error, found["other"].p]).all()
 
 
 def test_t_and_f_are_those_of_generalised_least_squares() -> None:

@@ -30,7 +30,7 @@ from usdenoise.report.pictures import (
     region_picture,
 )
 from usdenoise.report.record import InputRecord
-from usdenoise.report.tables import block_table, frame_table, region_table
+from usdenoise.report.tables import block_table, frame_table, region_response_table, region_table
 from usdenoise.sessions.design import FIR
 from usdenoise.sessions.result_series import (
     POWER_NAMES,
@@ -207,14 +207,22 @@ def _write_activation(series: ResultSeries, results: Results) -> None:
                 results.path_of(f"{name}_effect_json").write_text(to_json(described, indent=2) + "\n")
 
 
+REGION_RESPONSES = "region_responses"
+"""Beginning of the keys, and of the names, of the table of the responses of regions."""
+
+
 def _region_files(job: Job) -> dict[str, str]:
-    return _table_files(REGIONS, job) | {
+    files = _table_files(REGIONS, job) | {
         f"{REGIONS}_{kind}": f"{REGIONS}.{kind}" for kind in _picture_formats(job)
     }
+    has_responses = job.session_options.events is not None
+    return files | (_table_files(REGION_RESPONSES, job) if has_responses else {})
 
 
 def _write_regions(series: ResultSeries, results: Results) -> None:
     results.write_table(REGIONS, region_table(series))
+    if results.job.session_options.events is not None:
+        results.write_table(REGION_RESPONSES, region_response_table(series))
     for kind in _picture_formats(results.job):
         drawn = region_picture(series, f"{results.job.name}: blood power of regions", kind)
         results.add_picture(f"{REGIONS}_{kind}", drawn)

@@ -39,7 +39,7 @@ from usdenoise.options.job_options import (
 from usdenoise.pipeline.denoise import chosen_options
 from usdenoise.progress import Progress
 from usdenoise.report.pictures import plot
-from usdenoise.report.tables import block_table
+from usdenoise.report.tables import block_table, region_response_table
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.measured_block import BlocksInMemory
@@ -113,6 +113,13 @@ class SessionResult(ResultSeries):
     def regions(self) -> Mapping[str, NDArray[np.float64]]:
         """Name of a region -> its mean blood power in each block, the whole image first; empty without regions."""
         return {name: region.blood_power for name, region in self.region_series.items()}
+
+    @cached_property
+    def region_responses(self) -> dict[str, list[Any]]:
+        """The table of the responses of regions to events, as :attr:`blocks` has its table; empty without both."""
+        has_responses = any(region.responses for region in self.region_series.values())
+        columns = region_response_table(self).columns if has_responses else {}
+        return {name: values.tolist() for name, values in columns.items()}
 
     @cached_property
     def blocks(self) -> dict[str, list[Any]]:

@@ -1,14 +1,15 @@
 """The tables of the frames of a run and of the blocks of a session, with the sidecars that BIDS has for tables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.sessions.regions import region_columns
+from usdenoise.sessions.design import FIR, LEAST_SEEN, delayed, response_of
+from usdenoise.sessions.regions import region_columns, relative_change
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import displacement_columns
 
@@ -99,15 +100,74 @@ def frame_table(result: DenoiseResult) -> Table:
 
 
 def region_table(series: ResultSeries) -> Table:
-    """Return the table of the regions of a session: their mean blood power in each block."""
+    """Return the table of the regions of a session: their mean blood power in each block, also in per cent of a baseline."""
+    is_rest, baseline = ~series.bad, "mean of the good blocks"
+    if series.events:
+        n_frames = np.array([block.n_frames for block in series.block_records])
+        durations = n_frames / (series.geometry.frame_rate_hz or 1.0)
+        late = delayed(series.events, series.delay_s)
+        whole = [replace(event, modulation=1.0) for event in late]
+        shares = response_of(whole, series.time, durations, "boxcar")[:, 0]
+        # Half a frame at the edge of a block does not count.
+        is_rest &= shares <= LEAST_SEEN * shares.max()
+        baseline += " outside all events" + f", {series.delay_s:.3g} s later" * (series.delay_s != 0)
     columns: dict[str, NDArray[np.generic]] = {"time": series.time}
     described = {"time": (_BLOCK_COLUMNS["time"][0], series.time_unit), "bad": _BLOCK_COLUMNS["bad"]}
     for name, column in region_columns(series.region_series).items():
         region = series.region_series[name]
         columns[column] = region.blood_power
         described[column] = (f"Mean blood power in {name}, {int(region.mask.sum())} pixels", POWER_UNIT)
+        percent = 100 + relative_change(region.blood_power, ~is_rest)
+        in_percent = f"percent_{column.removeprefix('blood_')}"
+        columns[in_percent] = np.where(series.bad, np.nan, percent)
+        described[in_percent] = (
+            f"Mean blood power in {name} in per cent of the {baseline}; n/a in bad blocks",
+            "%",
+        )
     columns["bad"] = series.bad.astype(np.int64)
     return Table(columns, {name: described[name] for name in columns})
+
+
+def region_response_table(series: ResultSeries) -> Table:
+    """Return the table of the responses of the regions of a session, a row for each region and type of event."""
+    rows = [
+        (name, int(region.mask.sum()), trial_type, response)
+        for name, region in series.region_series.items()
+        for trial_type, response in region.responses.items()
+    ]
+    names, n_pixels, types, responses = zip(*rows, strict=True)
+    change = "Response in per cent of the baseline, the constant of the general linear model"
+    described: dict[str, tuple[str, str | None]] = {
+        "region": ("Name of the region", None),
+        "n_pixels": ("Number of its pixels", None),
+        "trial_type": ("Type of the events", None),
+    }
+    columns: dict[str, NDArray[np.generic]] = {
+        "region": np.array(names),
+        "n_pixels": np.array(n_pixels),
+        "trial_type": np.array(types),
+    }
+    changes = np.stack([response.change for response in responses], axis=1)
+    letter = "f" if series.options.hrf.startswith(FIR) else "t"
+    if letter == "f":
+        for delay, values in enumerate(changes):
+            columns[f"change_{delay}"] = values
+            described[f"change_{delay}"] = (f"{change}, {delay} blocks after the onset", "%")
+    else:
+        columns |= {
+            "change": changes[0],
+            "standard_error": np.array([response.standard_error for response in responses]),
+        }
+        described |= {"change": (change, "%"), "standard_error": ("Standard error of the change", "%")}
+    columns |= {
+        letter: np.array([response.statistic for response in responses]),
+        "p": np.array([response.p for response in responses]),
+    }
+    described |= {
+        letter: (f"{letter.replace('f', 'F')} of the response, by the model of the activation maps", None),
+        "p": ("p of the response in either direction, not corrected for the number of regions", None),
+    }
+    return Table(columns, described)
 
 
 def block_table(series: ResultSeries) -> Table:

@@ -1,7 +1,7 @@
 """Regions of an image whose mean blood power is followed over the blocks of a session."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,28 @@ TAKEN_NAMES = (WHOLE_IMAGE, "power")
 
 
 @dataclass(frozen=True)
+class RegionResponse:
+    """The response of a region to the events of one type; NaN if it cannot be fitted.
+
+    Attributes
+    ----------
+    change : (N,) array
+        The response in per cent of the baseline: one value, or for "fir:N" one for each delay.
+    standard_error : float
+        Standard error of a single value, in per cent of the baseline; NaN for "fir:N".
+    statistic : float
+        t of the response, or for "fir:N" F.
+    p : float
+        p of the response in either direction, not corrected for the number of regions.
+    """
+
+    change: NDArray[np.float64]
+    standard_error: float
+    statistic: float
+    p: float
+
+
+@dataclass(frozen=True)
 class RegionSeries:
     """A region and its time series.
 
@@ -30,10 +52,13 @@ class RegionSeries:
         Pixels of the region, with the spatial axes of the images.
     blood_power : (n_blocks,) float64 array
         Mean blood power over the pixels with data; NaN without any.
+    responses : mapping
+        Type of event -> the response of the region; empty (the default) without events.
     """
 
     mask: NDArray[np.bool_]
     blood_power: NDArray[np.float64]
+    responses: Mapping[str, RegionResponse] = field(default_factory=dict)
 
 
 def check_region_names(names: Iterable[str]) -> None:

@@ -32,6 +32,7 @@ from usdenoise.sessions.design import (
     joined_events,
     locked_correlation,
 )
+from usdenoise.sessions.regions import RegionResponse
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.geometry import Geometry
 
@@ -103,7 +104,7 @@ def check_activation(
 
 
 def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeries:
-    """Return the series of a session with the activation map of each type of event.
+    """Return the series of a session with the activation map, and the responses of the regions, of each type of event.
 
     Parameters
     ----------
@@ -152,6 +153,10 @@ def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeri
         series,
         activation=maps,
         any_activation=overall,
+        region_series={
+            name: replace(region, responses=region_responses(region.blood_power, design))
+            for name, region in series.region_series.items()
+        },
         events=tuple(event for of_type in types.values() for event in of_type),
         event_doubts=(
             *series.event_doubts,
@@ -222,6 +227,29 @@ def _with_proposal(
         if n_smoothed >= max(MORE_ACTIVE * int(plain.active.sum()), LEAST_ACTIVE):
             found[name] = replace(plain, smoothing_mm=width, n_active_smoothed=n_smoothed)
     return found
+
+
+def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[str, RegionResponse]:
+    """Return the response of a region to each type of event, by the linear model of the maps.
+
+    Parameters
+    ----------
+    blood_power : (n_blocks,) array
+        Mean blood power of the region in each block; NaN without data.
+    design : Design
+        The columns. The autocorrelation of the noise is the one of the region alone.
+    """
+    fitted, responses = fit_series(blood_power[:, None], design), {}
+    baseline = float(fitted.baseline[0]) if fitted.baseline[0] > 0 else math.nan
+    for name in design.expected:
+        change, statistic, p = np.full(design.columns_a_type, np.nan), math.nan, math.nan
+        if name in design.responses and np.isfinite(fitted.statistics[name][0]):
+            change = 100 * fitted.effects[design.responses[name], 0] / baseline
+            statistic, p = float(fitted.statistics[name][0]), float(fitted.p[name][0])
+        has_error = not design.is_free and statistic != 0
+        error = float(change[0] / statistic) if has_error else math.nan
+        responses[name] = RegionResponse(change, error, statistic, p)
+    return responses
 
 
 def _motion_with_events(
