@@ -112,6 +112,8 @@ def _region(rows: slice) -> Any:
         (None, {"live": True, "on_block": print}, "on_block"),
         (None, {"live": True, "skip_bad_files": True}, "skip_bad_files"),
         (None, {"live": True, "threshold": "t:3"}, "threshold"),
+        (None, {"live": True, "bad_blocks": "interpolate"}, "bad_blocks"),
+        (None, {"bad_blocks": "drop"}, "bad_blocks"),
         (None, {"live": True, "confounds": "none"}, "confounds"),
         (None, {"hrf": "fir:0"}, "hrf"),
         (None, {"hrf": "canonical"}, "hrf"),

@@ -12,6 +12,7 @@ from typing import Any
 
 import h5py
 import imageio.v3 as iio
+import nibabel
 import numpy as np
 import pytest
 import scipy.io
@@ -204,6 +205,73 @@ def test_frames_and_blocks_without_data_do_not_change_the_other_blocks(nothing: 
     assert found.low_cutoff == wanted.low_cutoff
     good = [0, 1, 2, 4, 5, 6, 7]
     np.testing.assert_allclose(found.power_doppler[good], wanted.power_doppler[good], rtol=0.25)
+
+
+def test_interpolated_bad_blocks_change_the_series_alone(tmp_path: Path) -> None:
+    """Not its good blocks, means, tSNR and activation. The files, the report and the methods report it."""
+    bad = [0, 7, 8]
+    made = scan(20, rise=0.5, blood=3.0, shape=SHAPE, bursts=tuple(bad))
+    path, events = write_stack(tmp_path / "s.h5", made.iq, **ABOUT), tmp_path / "e.tsv"
+    rows_of_events = "".join(f"{0.2 * first}\t0.6\ton\n" for first in (3, 9, 15))
+    events.write_text(f"onset\tduration\ttrial_type\n{rows_of_events}")
+    command = (
+        "session",
+        path,
+        "--window",
+        LENGTH,
+        "--events",
+        events,
+        "--low-cutoff",
+        4,
+        "--zarr",
+        "--nifti",
+    )
+    done = cli(
+        *command,
+        "--region",
+        "a=rect:0,8,20,16",
+        "--bad-blocks",
+        "interpolate",
+        "--json",
+        "-o",
+        tmp_path / "o",
+    )
+    assert done.exit_code == 0, done.stderr
+    report = json.loads(done.stdout)
+    output = report["output"]
+    kept = session(path, LENGTH, low_cutoff=4, events=events, regions={"a": "rect:0,8,20,16"})
+    assert np.flatnonzero(kept.bad).tolist() == bad
+    is_bad, good_times = kept.bad, kept.time[~kept.bad]
+    found = datasets(output["sequence"])
+    assert found["bad"].tolist() == found["interpolated"].tolist() == is_bad.tolist()
+    for name in ("blood_power", "power_doppler"):
+        of_name = kept.images[name].reshape(20, -1).T
+        wanted = np.stack([np.interp(kept.time, good_times, values[~is_bad]) for values in of_name], axis=1)
+        np.testing.assert_allclose(found[name].reshape(20, -1), wanted, rtol=1e-4, atol=1e-4)
+        assert np.abs(found[name][is_bad] - kept.images[name][is_bad]).max() > 1
+        np.testing.assert_allclose(found[f"mean_{name}"], kept.means[name], rtol=1e-5)
+    np.testing.assert_allclose(found["tsnr"], kept.tsnr, rtol=1e-4)
+    with h5py.File(output["sequence"]) as file:
+        np.testing.assert_allclose(file["activation/on/t"][()], kept.activation["on"].t, rtol=1e-4, atol=1e-4)
+    image = nibabel.load(output["blood_nifti"]).get_fdata()[:, :, 0]
+    np.testing.assert_array_equal(image.transpose(2, 1, 0), found["blood_power"])
+    sidecar = json.loads(Path(output["blood_nifti_json"]).read_text())
+    assert sidecar["InterpolatedBlocks"] == is_bad.tolist()
+    for key in ("blocks_tsv", "regions_tsv"):
+        assert [int(row["interpolated"]) for row in rows(output[key])] == is_bad.tolist()
+    region = np.array(
+        [[float(row[name]) for name in ("blood_a", "percent_a")] for row in rows(output["regions_tsv"])]
+    )
+    of_region = np.interp(kept.time, good_times, kept.regions["a"][~is_bad])
+    np.testing.assert_allclose(region[:, 0], of_region, rtol=1e-4)
+    assert np.ptp(region[:, 1] / region[:, 0]) < 1e-4 * region[0, 1] / region[0, 0]
+    (response,) = (row for row in rows(output["region_responses_tsv"]) if row["region"] == "a")
+    assert float(response["t"]) == pytest.approx(kept.region_responses["t"][1], rel=1e-4)
+    assert report["requested"]["session"]["bad_blocks"] == "interpolate"
+    page = " ".join(Path(output["report_html"]).read_text().split())
+    assert "bad blocks were interpolated linearly over time" in page
+    assert "powers of bad blocks are interpolated between good blocks" in page
+    assert "interpolated" not in kept.blocks
 
 
 def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: Path) -> None:

@@ -15,6 +15,7 @@ from usdenoise.sessions.bad_blocks import (
     WEAK,
     BlockLevel,
     find_bad_blocks,
+    interpolated_series,
     upper_group,
 )
 
@@ -137,3 +138,26 @@ def test_values_of_one_kind_are_no_two_groups(seed: int) -> None:
     logs[rng.permutation(24)[:2]] = np.nan
     np.testing.assert_array_equal(upper_group(logs), upper & np.isfinite(logs))
     assert not upper_group(logs[:4]).any()
+
+
+def test_bad_blocks_are_interpolated_between_the_good_blocks_with_data() -> None:
+    rng = np.random.default_rng(0)
+    times = np.cumsum(rng.random(12) + 0.1)
+    images = rng.standard_normal((12, 3, 4)).astype(np.float32)
+    bad = np.isin(np.arange(12), (0, 3, 4, 8, 11))
+    # Bad blocks without data, a pixel without data in neighbours, and one without data in any good block
+    images[[4, 11]], images[[2, 5], 1, 1] = np.nan, np.nan
+    images[~bad, 2, 3] = np.nan
+    images[:, 0, 0] = 0
+    before = images.copy()
+    found = interpolated_series(images, times, bad)
+    np.testing.assert_array_equal(images, before)
+    np.testing.assert_array_equal(found[~bad], images[~bad])
+    for z, x in np.ndindex(3, 4):
+        known = ~bad & np.isfinite(images[:, z, x])
+        wanted = np.full(5, np.nan)
+        if known.any():
+            wanted = np.interp(times[bad], times[known], images[known, z, x])
+        np.testing.assert_allclose(found[bad, z, x], wanted, rtol=1e-5, atol=1e-6)
+    assert not found[:, 0, 0].any()
+    np.testing.assert_array_equal(interpolated_series(images, times, np.zeros(12, bool)), images)

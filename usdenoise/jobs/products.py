@@ -153,6 +153,8 @@ def _write_power_nifti(
         series.options.stride or series.window,
         [vars(block) for block in series.block_records],
     )
+    if series.interpolated is not None:
+        fields["InterpolatedBlocks"] = series.interpolated.tolist()
     description = _DESCRIPTIONS[name] + " in blocks of frames" * (len(series.block_records) > 1)
     sidecar_path.write_text(to_json({**named, "Description": description, **fields}, indent=2) + "\n")
 

@@ -235,6 +235,9 @@ def session(  # noqa: PLR0913
     skip_bad_files : bool
         Whether a file that cannot be read, or differs from other files, is a missing block, and one without a stack is
         ignored; by default an error.
+    bad_blocks : str
+        Values of bad blocks in the series: "keep" them (the default), or "interpolate" blood power and power Doppler between
+        the good blocks before and after.
     registration, gain_correction : bool
         Whether blocks are shifted to where the image is in most of them, and divided by the gain of the tissue; by default
         both.
@@ -297,7 +300,7 @@ def session(  # noqa: PLR0913
     if session_options.live:
         # What only the final series of `usdenoise session` uses
         is_given = {"dask": dask is not None, "on_block": on_block is not None}
-        for name in ("skip_bad_files", "confounds", "threshold", "smoothing_mm"):
+        for name in ("skip_bad_files", "bad_blocks", "confounds", "threshold", "smoothing_mm"):
             is_given[name] = getattr(session_options, name) != SessionOptions.declared[name].default
         for name, given in is_given.items():
             if given:

@@ -41,13 +41,14 @@ from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
 from usdenoise.progress import Progress
 from usdenoise.report.record import InputRecord, input_record
+from usdenoise.sessions.bad_blocks import interpolated_series
 from usdenoise.sessions.blocks import NO_STARTS
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockStore
 from usdenoise.sessions.online_session import OnlineSession
 from usdenoise.sessions.regions import Region, region_masks, region_series
-from usdenoise.sessions.result_series import ResultSeries
+from usdenoise.sessions.result_series import POWER_NAMES, ResultSeries
 from usdenoise.sessions.session_activation import check_activation, with_activation
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.processes import locked
@@ -338,8 +339,13 @@ def filter_series(
     check_activation(recording, events, session, is_planned)
     masks = region_masks(regions, recording.geometry) if regions else {}
     series = filter_session(recording, session, options, store, **how)
-    regions_found = region_series(series.images["blood_power"], masks)
-    return with_activation(replace(series, event_doubts=doubts, region_series=regions_found), events)
+    images = dict(series.images)
+    if session.bad_blocks == "interpolate":
+        images |= {name: interpolated_series(images[name], series.time, series.bad) for name in POWER_NAMES}
+    regions_found = region_series(images["blood_power"], masks)
+    # The model has a column for each bad block, and so does not depend on its values.
+    series = with_activation(replace(series, event_doubts=doubts, region_series=regions_found), events)
+    return replace(series, images=images)
 
 
 @dataclass(frozen=True)

@@ -203,6 +203,13 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     registration: bool = option(True, "Do not register blocks to each other.")
     gain_correction: bool = option(True, "Do not divide blocks by the gain of the tissue.")
+    bad_blocks: str = option(
+        "keep",
+        "Values of bad blocks in the series: keep, or interpolate between the good blocks before and after. Bad blocks are "
+        "excluded from means and from the activation in any case.",
+        choices=("keep", "interpolate"),
+        metavar="RULE",
+    )
     events: str | None = option(
         None,
         "Map the activation by the events in FILE: a BIDS table with onset, duration (s) and trial_type.",
@@ -293,6 +300,7 @@ class SeriesKeywords(BlockKeywords, total=False):
     """The fields of :class:`usdenoise.options.SessionOptions` of a session from files or in memory."""
 
     skip_bad_files: bool | None
+    bad_blocks: str | None
     confounds: str | None
     threshold: str | None
     smoothing_mm: float | None

@@ -62,6 +62,11 @@ def remarks(report: Report) -> list[str]:
         )
     if report.frames.sentence:
         sentences.append(report.frames.sentence)
+    is_interpolated = report.requested.get("session", {}).get("bad_blocks") == "interpolate"
+    if report.sequence is not None and report.sequence.n_bad and is_interpolated:
+        sentences.append(
+            "the powers of bad blocks are interpolated between good blocks; means and the activation exclude bad blocks"
+        )
     if report.sequence is not None and len(report.sequence.blocks) == 1:
         sentences.append("the session is a single block; name more files, or set a window to cut a long one")
     return [*sentences, *report.notes]

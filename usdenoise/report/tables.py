@@ -77,6 +77,7 @@ _BLOCK_COLUMNS = {
         "dB",
     ),
     "bad": ("1 if the block is excluded from means and weights", None),
+    "interpolated": ("1 if the powers of the block are interpolated between good blocks", None),
     "why": ("Why the block is bad, in words", None),
     "file": ("Name of the file", None),
     "first_frame": ("First frame of the block, of the frames of its file that were read", None),
@@ -119,12 +120,15 @@ def region_table(series: ResultSeries) -> Table:
         described[column] = (f"Mean blood power in {name}, {int(region.mask.sum())} pixels", POWER_UNIT)
         percent = 100 + relative_change(region.blood_power, ~is_rest)
         in_percent = f"percent_{column.removeprefix('blood_')}"
-        columns[in_percent] = np.where(series.bad, np.nan, percent)
+        columns[in_percent] = np.where(series.bad & (series.interpolated is None), np.nan, percent)
         described[in_percent] = (
-            f"Mean blood power in {name} in per cent of the {baseline}; n/a in bad blocks",
+            f"Mean blood power in {name} in per cent of the {baseline}; n/a in bad blocks that are not interpolated",
             "%",
         )
     columns["bad"] = series.bad.astype(np.int64)
+    if series.interpolated is not None:
+        columns["interpolated"] = series.interpolated.astype(np.int64)
+        described["interpolated"] = _BLOCK_COLUMNS["interpolated"]
     return Table(columns, {name: described[name] for name in columns})
 
 
@@ -183,6 +187,8 @@ def block_table(series: ResultSeries) -> Table:
         "bad": series.bad.astype(np.int64),
     }
     described = {**_BLOCK_COLUMNS, "time": (_BLOCK_COLUMNS["time"][0], series.time_unit)}
+    if series.interpolated is not None:
+        columns["interpolated"] = series.interpolated.astype(np.int64)
     if series.shifts is not None:
         unit, moved = displacement_columns(series.shifts, series.geometry)
         columns |= moved | {"gain": np.array([block.gain_db for block in blocks], np.float64)}

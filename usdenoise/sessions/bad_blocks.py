@@ -203,3 +203,36 @@ def _relative(powers: NDArray[np.float32], good: NDArray[np.bool_]) -> NDArray[n
     is_known = (usual > 0) & (powers >= 0)
     relative: NDArray[np.float32] = np.divide(powers, usual, out=np.ones_like(powers), where=is_known)
     return relative
+
+
+def interpolated_series(
+    images: NDArray[np.float32], times: NDArray[np.float64], is_bad: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Return a series whose bad blocks are interpolated linearly over time, pixel by pixel.
+
+    A pixel is interpolated between the nearest good blocks in which it has data; before the first and after the last one it
+    has their value. It is NaN without any.
+
+    Parameters
+    ----------
+    images : (n_blocks, spatial) float32 array
+        The series; NaN without data.
+    times : (n_blocks,) array
+        Times of the blocks, which do not fall.
+    is_bad : (n_blocks,) boolean array
+        Bad blocks; at least one block is good.
+    """
+    values, good, bad = images.reshape(len(images), -1), np.flatnonzero(~is_bad), np.flatnonzero(is_bad)
+    filled = values.copy()
+    # Most pixels have data in all good blocks.
+    after = np.searchsorted(times[good], times[bad])
+    first, last = good[np.maximum(after - 1, 0)], good[np.minimum(after, len(good) - 1)]
+    pauses = times[last] - times[first]
+    weights = np.divide(times[bad] - times[first], pauses, out=np.zeros(len(bad)), where=pauses > 0)
+    filled[bad] = values[first] + weights[:, None] * (values[last].astype(np.float64) - values[first])
+    is_known = np.isfinite(values[good])
+    for pixel in np.flatnonzero(~is_known.all(axis=0)).tolist():
+        known = good[is_known[:, pixel]]
+        of_pixel = np.interp(times[bad], times[known], values[known, pixel]) if known.size else np.nan
+        filled[bad, pixel] = of_pixel
+    return filled.reshape(images.shape)

@@ -182,7 +182,7 @@ class ResultSeries:
     geometry : Geometry
         Axes and scales of the images.
     images : mapping
-        Name -> images, (n_blocks, spatial) float32; NaN in blocks without data.
+        Name -> images, (n_blocks, spatial) float32; NaN in blocks without data. Powers of bad blocks may be interpolated.
     means : mapping
         Name -> mean image of the good blocks; for the blood, the blood map of their mean. A session also has "tsnr",
         the mean over the standard deviation of the blood power of the good blocks.
@@ -254,6 +254,11 @@ class ResultSeries:
         return np.array([block.is_bad for block in self.block_records], bool)
 
     @property
+    def interpolated(self) -> NDArray[np.bool_] | None:
+        """Which blocks have powers that are interpolated between good blocks, the bad ones; None if they are kept."""
+        return self.bad if self.options.bad_blocks == "interpolate" else None
+
+    @property
     def shifts(self) -> NDArray[np.float64] | None:
         """Displacement of each block along z, x and y, in pixels, NaN without data; None if blocks were not aligned."""
         known = [block.shift_pixels for block in self.block_records]
@@ -298,6 +303,10 @@ class ResultSeries:
         }
         shorter = {"meaning": "0 if the block is shorter than the window"}
         excluded = {"meaning": "1 if the block is excluded from means and weights"}
+        filled = {"meaning": "1 if blood_power and power_doppler are interpolated between good blocks"}
+        interpolated = (
+            [] if self.interpolated is None else [NamedArray("interpolated", self.bad, "t", filled)]
+        )
         over_blocks = {"meaning": "over the good blocks"}
         activation_images: dict[str, dict[str, NDArray[np.float32]]] = {}
         for name, found in self.activations.items():
@@ -324,6 +333,7 @@ class ResultSeries:
             NamedArray("n_frames", np.array([block.n_frames for block in blocks], np.int64), "t"),
             NamedArray("complete", np.array([block.complete for block in blocks], bool), "t", shorter),
             NamedArray("bad", self.bad, "t", excluded),
+            *interpolated,
             *activation_contents(self.events, spatial, activation_images),
         ]
 
