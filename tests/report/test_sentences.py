@@ -52,11 +52,12 @@ METHODS_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"requested": {"display": {"db_factor": 20.0}, "output": {"products": ["velocity", "directional"]}}},
      ["shown in dB as 20 log10", "sign of the Doppler frequency", "lag-one autocorrelation [5]"]),
     ({"sequence": {"window": 20, "size": "20 frames", "stride": None, "sampled_frames": 40, "n_bad": 1,
-                   "design": ["on", "drift_1", "bad_block_2", "constant"], "time": [1.0, 1.5, 2.0],
+                   "has_modulation": True, "design": ["on", "drift_1", "bad_block_2", "constant"], "time": [1.0, 1.5, 2.0],
                    "blocks": [{"time": 1.0}, {"time": 1.5}, {"time": 2.0, "n_frames": 40}]},
       "requested": {"display": {"db_factor": 10.0}, "output": {"products": ["power", "blood"]},
                     "session": {"events": "e.tsv", "hrf": "boxcar", "smoothing_mm": 0.2}}},
      ["3 blocks of 20 frames, one every 0.5 s, 1.06 s in total.", "half maximum of 0.2 mm", "1 block was excluded",
+      "boxcars of the events, each multiplied by the modulation of the event, a constant",
       "a constant, a linear drift, 1 cosine for slow drifts, a regressor for each bad block",
       "(false discovery rate 0.05) [7]."]),
 ]  # fmt: skip

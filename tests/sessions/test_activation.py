@@ -688,15 +688,17 @@ def test_a_wrong_table_is_a_single_message(text: str, sentence: str, made: Scan,
 @pytest.mark.usefixtures("no_pictures")
 def test_columns_of_the_events_that_are_not_used_are_named(made: Scan, tmp_path: Path) -> None:
     path = write_stack(tmp_path / "s.h5", made.iq[: 12 * LENGTH], axes="tzx", frame_rate_hz=RATE_HZ)
-    rows = "".join(f"{onset}\t{duration}\ton\t{onset}\n" for onset, duration, _ in TABLE[:2])
-    (tmp_path / "e.tsv").write_text(f"onset\tduration\ttrial_type\tamplitude\n{rows}")
+    rows = "".join(f"{onset}\t{duration}\ton\t{onset}\t{onset}\n" for onset, duration, _ in TABLE[:2])
+    (tmp_path / "e.tsv").write_text(f"onset\tduration\ttrial_type\tamplitude\tmodulation\n{rows}")
     command = ("session", path, "--window", LENGTH, "--events", tmp_path / "e.tsv", "-o", tmp_path / "out")
     done = cli(*command, "--json", "--low-cutoff", 4)
     note = "columns of the events that are not used: 'amplitude'"
     assert f"note: {note}" in " ".join(done.stderr.split())
     report = json.loads(done.stdout)
     assert report["input"]["assumptions"][-1].startswith(note)
-    assert "&#39;amplitude&#39;" in Path(report["output"]["report_html"]).read_text()
+    page = " ".join(Path(report["output"]["report_html"]).read_text().split())
+    assert "&#39;amplitude&#39;" in page
+    assert "boxcars of the events, each multiplied by the modulation of the event" in page
 
 
 @pytest.mark.slow
@@ -721,10 +723,10 @@ def test_types_that_differ_have_files_and_arrays_of_their_own(
     done = cli(*command, "--json", *regions, "-o", tmp_path / "out")
     assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)
-    for end in (".png", ".nii.gz"):
+    # One picture, and one map, is F of all types, which has no change.
+    for end, n_more in ((".png", 1), ("_stat-[tF]_statmap.nii.gz", 1), ("_stat-effect_statmap.nii.gz", 0)):
         names = [path.name for path in (tmp_path / "out").glob(f"s_activation_*{end}")]
-        # One is F of all types.
-        assert len({name.casefold() for name in names}) == len(types) + 1
+        assert len({name.casefold() for name in names}) == len(types) + n_more
         plain = {name.removeprefix("s_activation_").split("_stat-")[0].removesuffix(".png") for name in names}
         assert {*types[:4], "a_b", "a-b", "On"} <= plain
     with h5py.File(report["output"]["sequence"]) as file:
@@ -735,7 +737,7 @@ def test_types_that_differ_have_files_and_arrays_of_their_own(
     assert len({key.casefold() for key in keys.values()}) == len(types)
     assert [keys[name] for name in types[:4]] == types[:4]
     head = Path(report["output"]["regions_tsv"]).read_text().splitlines()[0].split("\t")
-    assert len({column.casefold() for column in head}) == len(head) == 8
+    assert len({column.casefold() for column in head}) == len(head) == 14
     assert {"blood_a_b", "blood_V1", "blood_whole_image"} <= {*head}
     found = session(path, LENGTH // 2, events=events, **QUICK)
     in_matlab = scipy.io.loadmat(usdenoise.save(found, tmp_path / "x.mat"), simplify_cells=True)["activation"]

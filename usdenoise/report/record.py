@@ -194,6 +194,8 @@ class SequenceRecord:
         Columns of the general linear model of the activation; empty without events.
     model : LinearModel or None
         Properties of this model; None without events.
+    has_modulation : bool
+        Whether events have heights other than 1; by default not.
     activation : tuple of ActivationRecord
         The activation by each type of event, and by any of several; empty without events.
     alignment : str
@@ -213,6 +215,7 @@ class SequenceRecord:
     alignment: str = ""
     design: tuple[str, ...] = ()
     model: LinearModel | None = None
+    has_modulation: bool = False
     activation: tuple[ActivationRecord, ...] = ()
     delay_s: float = 0.0
 
@@ -501,6 +504,7 @@ def _sequence(series: ResultSeries) -> SequenceRecord:
         delay_s=series.delay_s,
         design=() if model is None else model.columns,
         model=None if model is None else model.model,
+        has_modulation=any(event.modulation != 1 for event in series.events),
         activation=tuple(ActivationRecord.of(name, found) for name, found in series.activations.items()),
         blocks=series.block_records,
     )
