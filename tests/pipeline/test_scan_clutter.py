@@ -1,5 +1,7 @@
 """The cutoff of a scan, also where tissue is not alone or not slow, and how it is raised while tissue leaks."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,8 @@ from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
+from usdenoise.pipeline.scan_clutter import first_without_leak
+from usdenoise.pipeline.series import Leak
 
 
 @pytest.mark.slow
@@ -102,3 +106,25 @@ def test_pictures_are_as_good_as_with_the_best_cutoff(terms, stiff, name):
     assert not result.doubts
     assert correlation(result.power_doppler, truth) > 0.97 * best
     assert correlation(result.blood_power, truth) > 0.97 * best
+
+
+@pytest.mark.parametrize(
+    ("share", "quiet", "chosen"),
+    [
+        (lambda low: 0.1, lambda low: 0.0, 10),
+        (lambda low: 0.3 if low > 20 else 0.7, lambda low: 0.0, 25),
+        # Little of what is left is like the tissue, but quiet pixels are not white: tissue is left
+        (lambda low: 0.3, lambda low: 0.1 if low > 20 else 0.8, 25),
+        (lambda low: 0.1, lambda low: 0.1 if low > 20 else 0.8, 25),
+        # The noise itself is correlated over frames
+        (lambda low: 0.3, lambda low: 0.5, 10),
+        (lambda low: 0.9, lambda low: 0.5, 50),
+    ],
+)
+def test_the_cutoff_is_the_first_that_leaves_little_tissue(
+    share: Callable[[int], float], quiet: Callable[[int], float], chosen: int
+) -> None:
+    assert (
+        first_without_leak(lambda low: (low, Leak(share(low), quiet(low))), range(10, 51, 5), 50, 0.4)
+        == chosen
+    )

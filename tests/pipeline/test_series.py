@@ -16,7 +16,15 @@ from usdenoise.blood.picture_quality import WIDE
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.series import MODEL_BLOCKS, MOST_RESCALED, SMOOTHING, BlockLags, Series, SeriesModel
+from usdenoise.pipeline.series import (
+    MODEL_BLOCKS,
+    MOST_RESCALED,
+    SMOOTHING,
+    BlockLags,
+    Leak,
+    Series,
+    SeriesModel,
+)
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_block
 
 SIZE = (10, 8)
@@ -236,13 +244,13 @@ def test_the_share_of_tissue_that_leaks(measured: tuple[list[BlockLags], Clutter
             corrected = lags * clutter.kept_share[:, None]
             block = BlockLags(corrected, np.full(len(tissue), LENGTH, np.float32), temporal)
             series = series.added(block, clutter)
-        assert series.leak_share(clutter) == pytest.approx(1.0 if share else 0.0, abs=0.25)
+        assert series.leak(clutter).share == pytest.approx(1.0 if share else 0.0, abs=0.25)
 
 
 @pytest.mark.parametrize("enough", [7, pytest.param(40, marks=pytest.mark.slow)])
 def test_the_cutoff_is_raised_until_no_tissue_remains(enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At first 16 components are estimated: 40 need others."""
-    monkeypatch.setattr(Series, "leak_share", lambda series, clutter: float(clutter.low < enough))
+    monkeypatch.setattr(Series, "leak", lambda series, clutter: Leak(float(clutter.low < enough), 0.0))
     made = scan(6, shape=(20, 16))
     found = session(made.stack, LENGTH)
     given = session(made.stack, LENGTH, low_cutoff=found.low_cutoff)
@@ -261,7 +269,7 @@ def test_the_cutoff_is_raised_until_no_tissue_remains(enough: int, monkeypatch: 
 
 @pytest.mark.slow
 def test_the_cutoff_is_not_raised_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Series, "leak_share", lambda series, clutter: 1.0)
+    monkeypatch.setattr(Series, "leak", lambda series, clutter: Leak(1.0, 0.0))
     found = session(scan(6, shape=(20, 16)).stack, LENGTH)
     assert found.low_cutoff < 320 / 2
 

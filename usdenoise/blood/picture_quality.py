@@ -193,6 +193,10 @@ def speckle_likeness(
     return float(np.mean(relative[:, 0] * relative[:, 1]))
 
 
+MOST_QUIET_CORRELATION = 0.4
+"""Correlation of neighbouring frames where least power is left, from which this is not noise, or no white noise, which has
+0. benchmarks/RECORDS.md has it for stacks of two simulators, as they are and averaged over frames."""
+
 LEAST_EVIDENCE = 0.5
 """Evidence from which a pixel counts as a vessel: noise explains less of what it shows than blood does."""
 

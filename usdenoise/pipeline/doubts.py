@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.blood.picture_quality import MOST_QUIET_CORRELATION, PictureQuality
 from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason
 from usdenoise.clutter.similarity import DOMINANT
@@ -28,10 +28,6 @@ MOST_TISSUE = 0.5
 MOST_MISSING, MOST_SPECKLE = 0.1, 0.23
 """Share of the power above its floor that the blood map lacks, and correlation of the blood map with the speckle of the
 tissue, from which it is doubtful. benchmarks/RECORDS.md has both for stacks of two simulators."""
-
-MOST_QUIET_CORRELATION = 0.4
-"""Correlation of neighbouring frames where least power is left, from which the map may show noise as blood. White noise
-has 0. benchmarks/RECORDS.md has it for stacks of two simulators, as they are and averaged over frames."""
 
 LEAST_REPEATABLE = 0.5
 """Correlation of the blood maps of two halves of the frames below which they are doubtful."""

@@ -1,12 +1,12 @@
 """The clutter of one scan with a cutoff that leaves little tissue, and the rule by which scans and sessions raise it."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
 from usdenoise.blood.clutter_projection import clutter_projection
-from usdenoise.blood.picture_quality import removed_energy, weak_speckle
+from usdenoise.blood.picture_quality import MOST_QUIET_CORRELATION, removed_energy, weak_speckle
 from usdenoise.clutter.clutter_cutoff import Band, CutoffCertainty, CutoffReason
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
@@ -16,7 +16,7 @@ from usdenoise.pipeline.estimate_clutter import ClutterEstimate, fit_all_pixels,
 from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Chunk, Recording
-from usdenoise.pipeline.series import BlockLags, Series
+from usdenoise.pipeline.series import BlockLags, Leak, Series
 
 Tried = TypeVar("Tried")
 
@@ -29,6 +29,10 @@ MOST_SCAN_LEAK = 0.4
 """Largest share of leaked tissue in the power above the noise with which the automatic cutoff of a scan is not raised. On 70
 stacks with 24 to 64 pixels a side, 600 to 2400 frames and tissue of 50 to 65 dB, eleven are raised, and the correlation of
 power Doppler changes by -0.01 to +0.28. With 0.3 it changes by -0.17 to +0.87 in 33 of 71 (benchmarks/RECORDS.md)."""
+
+WHITE_CORRELATION = MOST_QUIET_CORRELATION / 2
+"""Quiet correlation with the highest cutoff up to which noise is white. Components of noise that is not white take some of
+its correlation with them: .47 became .38 with persistence, and tissue .77 became .12 in a session that rotates."""
 
 TRIED_FRAMES = 200
 """Least number of frames on which a cutoff is tried, if the scan has as many."""
@@ -57,14 +61,19 @@ def scan_clutter(
     rests_on_fall = found.cutoff.reason is CutoffReason.SIMILARITY_FALLS
     is_settled = found.cutoff.certainty == CutoffCertainty.SURE and rests_on_fall
     if is_automatic and found.is_raisable and not is_settled:
-        found = first_without_leak(_tried(recording, found, options, executor), MOST_SCAN_LEAK)
+        found = first_without_leak(
+            _try_cutoff(recording, found, options, executor),
+            raised_cutoffs(found.band.low, len(found.singular_values)),
+            len(found.singular_values),
+            MOST_SCAN_LEAK,
+        )
     return found, _with_lags(found, options)
 
 
-def _tried(
+def _try_cutoff(
     recording: Recording, found: ClutterEstimate, options: DenoiseOptions, executor: Executor
-) -> Iterator[tuple[ClutterEstimate, float]]:
-    """Yield the estimate, and then with ever higher cutoffs, each with the share of tissue that leaks."""
+) -> Callable[[int], tuple[ClutterEstimate, Leak]]:
+    """Return a function of a cutoff that returns the estimate with it, and how much tissue leaks."""
     middle, frames = [*recording.chunks], slice(0, recording.geometry.n_frames)
     # Of chunks that are still Dask values it is not known which are in the middle, and all are tried.
     if all(isinstance(chunk, Chunk) for chunk in middle):
@@ -72,15 +81,18 @@ def _tried(
             middle = middle[1:-1]
         frames = slice(middle[0].first, middle[-1].stop)
         middle = [replace(chunk, first=chunk.first - frames.start) for chunk in middle]
-    for low in raised_cutoffs(found.band.low, len(found.singular_values)):
+
+    def tried(low: int) -> tuple[ClutterEstimate, Leak]:
         raised = found
         if low > found.band.low:
             raised = with_cutoff(recording, executor, found, low, "because tissue remained")
         clutter = _with_lags(raised, options)
         assert clutter.model is not None
-        tried = replace(clutter, model=clutter.model[frames])
-        measures = filter_chunks(middle, tried, found.excluded[frames], executor)
-        yield raised, Series().added(BlockLags.of(measures, tried), tried).leak_share(clutter)
+        of_frames = replace(clutter, model=clutter.model[frames])
+        measures = filter_chunks(middle, of_frames, found.excluded[frames], executor)
+        return raised, Series().added(BlockLags.of(measures, of_frames), of_frames).leak(clutter)
+
+    return tried
 
 
 def _with_lags(found: ClutterEstimate, options: DenoiseOptions) -> Clutter:
@@ -146,20 +158,33 @@ def raised_cutoffs(low: int, highest: int) -> Iterator[int]:
         yield low
 
 
-def first_without_leak(tried: Iterable[tuple[Tried, float]], most: float) -> Tried:
+def first_without_leak(
+    tried: Callable[[int], tuple[Tried, Leak]], cutoffs: Iterable[int], highest: int, most: float
+) -> Tried:
     """Return the first of two consecutive cutoffs that leave little tissue, or the last cutoff if there are none.
 
-    The one rule by which the cutoffs of scans and of sessions are raised; they are never lowered.
+    The one rule by which the cutoffs of scans and of sessions are raised; they are never lowered. What is left in quiet
+    pixels is noise, whose neighbouring frames are uncorrelated. Where they are not, tissue is left, unless they are not with
+    the highest cutoff either: then the noise itself is correlated.
 
     Parameters
     ----------
-    tried : iterable of (anything, float)
-        Ever higher cutoffs, and the share of leaked tissue that each of them leaves in the power above the noise.
+    tried : callable
+        Takes a cutoff, and returns anything and how much tissue leaks.
+    cutoffs : iterable of int
+        Ever higher cutoffs.
+    highest : int
+        A cutoff that leaves no tissue.
     most : float
         Largest share that is little.
     """
-    sufficient: list[Tried] = []
-    for candidate, share in tried:
+    sufficient, is_white = list[Tried](), None
+    for low in cutoffs:
+        candidate, leak = tried(low)
+        is_correlated = leak.quiet_correlation > MOST_QUIET_CORRELATION
+        if is_correlated and is_white is None:
+            is_white = tried(highest)[1].quiet_correlation <= WHITE_CORRELATION
+        share = 1.0 if is_correlated and is_white else leak.share
         sufficient = [] if share > most else [*sufficient, candidate]
         if len(sufficient) == SUFFICIENT_CUTOFFS or share <= FAR_BELOW * most:
             break

@@ -7,6 +7,7 @@ the maps are the maps of a scan, from halves of its frames.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +114,21 @@ class SeriesMaps:
     noise_power: NDArray[np.float64]
     quality: PictureQuality
     mean: "_Mean | None" = None
+
+
+class Leak(NamedTuple):
+    """How much tissue leaks through a filter: its share in the power above the noise, and what is left in quiet pixels.
+
+    Attributes
+    ----------
+    share : float
+        Share of leaked tissue in the power above the noise; 0 if nearly nothing is above it.
+    quiet_correlation : float
+        As for :func:`usdenoise.blood.picture_quality.quiet_correlation`.
+    """
+
+    share: float
+    quiet_correlation: float
 
 
 @dataclass(frozen=True)
@@ -383,11 +399,14 @@ class Series:
             halves, frames = (observed * Spectra(clutter).corrected(self.last.lags),) * 2, (observed,) * 2
         return LagSums(np.stack(halves), np.stack([of_half * fade for of_half in frames]))
 
-    def leak_share(self, clutter: Clutter) -> float:
-        """Return the share of leaked tissue in the power above the noise; 0 if nearly nothing is."""
+    def leak(self, clutter: Clutter) -> Leak:
+        """Return how much leaked tissue the blocks show."""
         clutter = self.filtered_by(clutter)
-        mean, white = self._mean(clutter), _projection_of(clutter).white[0].real
-        return share_above_noise(mean.leak[:, 0].real, mean.lags[:, 0].real, mean.noise * white)
+        mean, white = self._mean(clutter), _projection_of(clutter).white
+        power = mean.lags[:, 0].real
+        share = share_above_noise(mean.leak[:, 0].real, power, mean.noise * white[0].real)
+        floor = clutter.grid.floor_of_depth(power, FLOOR_QUANTILE)
+        return Leak(share, quiet_correlation(mean.lags, white, floor))
 
     def _mean(self, clutter: Clutter, noise: NDArray[np.float64] | None = None) -> _Mean:
         """Return the mean of the blocks; its noise is by default from both halves."""

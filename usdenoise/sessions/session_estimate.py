@@ -1,6 +1,6 @@
 """The estimate of a session: the clutter that its blocks have in common, from a sample of their frames."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from usdenoise.pipeline.fit_result import FitResult, fit_result
 from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.scan_clutter import components_only, first_without_leak, raised_cutoffs, with_cutoff
-from usdenoise.pipeline.series import Series
+from usdenoise.pipeline.series import Leak, Series
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_blocks
 from usdenoise.sessions.session_sample import Sample, aligned_sample, nearest_good
@@ -163,17 +163,34 @@ def raise_cutoff(
     if len(numbers) < 2:
         return estimate, {}
 
-    def tried() -> Iterator[tuple[tuple[SessionEstimate, dict[int, MeasuredBlock]], float]]:
-        """Yield ever higher cutoffs, with the measured blocks and the share of tissue that leaks in them."""
-        for raised in _raised(estimate, options, executor.local, on_iteration):
-            clutter, series = session_clutter(raised, options), Series()
-            blocks = measure_blocks(recording, numbers, clutter, how, session, executor)
-            measured = dict(zip(numbers, blocks, strict=True))
-            for block in measured.values():
-                series = series if block.lags is None else series.added(block.lags, clutter)
-            yield (raised, measured), series.leak_share(clutter) if series.n_blocks > 1 else 0.0
+    found, scan = estimate.found, estimate.scan
+    known = highest = len(found.singular_values)
+    if not isinstance(options.rank, int) and (samples := found.estimate.samples_per_pixel) is not None:
+        # Never above a given rank
+        longest = max(found.estimate.n_sampled / samples, len(found.model.right))
+        highest = max(highest, int(MOST_COMPONENTS * found.estimate.n_sampled / longest))
 
-    return first_without_leak(tried(), MOST_SESSION_LEAK)
+    def tried(low: int) -> tuple[tuple[SessionEstimate, dict[int, MeasuredBlock]], Leak]:
+        """Return the estimate with a cutoff, with more components if it has too few, the measured blocks, and the leak."""
+        nonlocal found
+        if low > (rank := len(found.singular_values)):
+            longer = replace(options, rank=min(2 * rank, highest))
+            more = _fit(scan, longer, estimate.sample, executor.local, on_iteration)
+            found = replace(more, cutoff=found.cutoff)
+        raised = found
+        if low > estimate.found.band.low:
+            why = "because tissue remained in the blocks"
+            raised = with_cutoff(scan, executor.local, found, low, why)
+        of_cutoff = replace(estimate, found=raised)
+        clutter, series = session_clutter(of_cutoff, options), Series()
+        blocks = measure_blocks(recording, numbers, clutter, how, session, executor)
+        measured = dict(zip(numbers, blocks, strict=True))
+        for block in measured.values():
+            series = series if block.lags is None else series.added(block.lags, clutter)
+        return (of_cutoff, measured), series.leak(clutter) if series.n_blocks > 1 else Leak(0.0, 0.0)
+
+    cutoffs = raised_cutoffs(found.band.low, highest)
+    return first_without_leak(tried, cutoffs, known, MOST_SESSION_LEAK)
 
 
 def _fit(
@@ -187,29 +204,6 @@ def _fit(
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     options = replace(options, bad_frames=bad_frames)
     return estimate_clutter(scan, options, executor, None, on_iteration, consecutive=sample.consecutive)
-
-
-def _raised(
-    estimate: SessionEstimate,
-    options: DenoiseOptions,
-    executor: Executor,
-    on_iteration: Callable[[Iteration], None] | None,
-) -> Iterator[SessionEstimate]:
-    """Yield the estimate, and then with ever higher cutoffs, with more components if it has too few."""
-    found, scan = estimate.found, estimate.scan
-    first, highest, of_sample = found.band.low, len(found.singular_values), found.estimate
-    if not isinstance(options.rank, int) and of_sample.samples_per_pixel is not None:
-        # Never above a given rank
-        longest = max(of_sample.n_sampled / of_sample.samples_per_pixel, len(found.model.right))
-        highest = max(highest, int(MOST_COMPONENTS * of_sample.n_sampled / longest))
-    for low in raised_cutoffs(first, highest):
-        if low > len(found.singular_values):
-            options = replace(options, rank=min(2 * len(found.singular_values), highest))
-            more = _fit(scan, options, estimate.sample, executor, on_iteration)
-            found = replace(more, cutoff=found.cutoff)
-        if low > first:
-            found = with_cutoff(scan, executor, found, low, "because tissue remained in the blocks")
-        yield replace(estimate, found=found)
 
 
 def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: bool = False) -> Clutter:
