@@ -202,6 +202,8 @@ class SequenceRecord:
         What was compensated for in which blocks, in words; empty if nothing was.
     delay_s : float
         Delay of the response to the events in s; by default 0.
+    n_unusual : int
+        Number of unusual blocks that the estimate of the clutter left out; by default none.
     """
 
     window: int
@@ -218,6 +220,7 @@ class SequenceRecord:
     has_modulation: bool = False
     activation: tuple[ActivationRecord, ...] = ()
     delay_s: float = 0.0
+    n_unusual: int = 0
 
     @property
     def other_columns(self) -> tuple[str, ...]:
@@ -502,6 +505,7 @@ def _sequence(series: ResultSeries) -> SequenceRecord:
         n_bad=int(series.bad.sum()),
         alignment=_alignment(series),
         delay_s=series.delay_s,
+        n_unusual=series.n_unusual,
         design=() if model is None else model.columns,
         model=None if model is None else model.model,
         has_modulation=any(event.modulation != 1 for event in series.events),

@@ -128,6 +128,7 @@ def filter_session(
         )
         estimate, trial_blocks = raise_cutoff(estimate, blocks, how, session, mapper, progress.iteration)
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
+        n_unusual = estimate.n_unusual
         del estimate
         # All blocks without it, but those that an earlier run measured, and whose frames are there or not needed; a stored
         # block without frames has no data
@@ -148,7 +149,8 @@ def filter_session(
             store.put(number, block)
             progress.blocks(number + 1, len(recording.blocks))
         # The series of the good ones
-        return filtered_session(recording, session, clutter, fit, store, options, threads)
+        series = filtered_session(recording, session, clutter, fit, store, options, threads)
+        return replace(series, n_unusual=n_unusual)
 
 
 def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:

@@ -190,6 +190,8 @@ class ResultSeries:
         Name -> unit and formula.
     block_records : tuple of BlockRecord
         The record of each block.
+    n_unusual : int
+        Number of unusual blocks that the estimate of the clutter left out; 0 by default.
     options : SessionOptions
         Window, stride and model of a session; the defaults for a scan.
     stack : DenoiseResult or None
@@ -217,6 +219,7 @@ class ResultSeries:
     means: Mapping[str, NDArray[np.float32]]
     attributes: Mapping[str, Mapping[str, str]]
     block_records: tuple[BlockRecord, ...]
+    n_unusual: int = 0
     options: SessionOptions = field(default_factory=SessionOptions)
     stack: DenoiseResult | None = None
     flow: Mapping[str, FlowImage] = field(default_factory=dict)

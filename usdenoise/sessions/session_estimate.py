@@ -61,12 +61,15 @@ class SessionEstimate:
         What the blocks are aligned to; None if they are not.
     found : ClutterEstimate
         The estimate of the scan.
+    n_unusual : int
+        Number of unusual blocks that were left out; by default none.
     """
 
     sample: Sample
     scan: Recording
     reference: Reference | None
     found: ClutterEstimate
+    n_unusual: int = 0
 
     def fit(self, options: DenoiseOptions, executor: Executor) -> FitResult:
         """Return how the components were found, by the sampled frames without them.
@@ -119,13 +122,14 @@ def estimate_session(
             "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
         )
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
+    n_blocks = len(sample.blocks)
     for more in reversed(range(n_fits)):
         scan = sample.recording(geometry)
         found = _fit(scan, options, sample, executor, on_iteration)
         if not more or (usual := usual_blocks(found, sample)).all() or usual.mean() < 1 - MOST_UNUSUAL:
             break
         sample = sample.only(usual)
-    return SessionEstimate(sample, scan, reference, found)
+    return SessionEstimate(sample, scan, reference, found, n_blocks - len(sample.blocks))
 
 
 def raise_cutoff(

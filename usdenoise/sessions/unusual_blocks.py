@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
 from usdenoise.linalg.array_library import Numbers
+from usdenoise.linalg.tall_matrices import row_squared_norms
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate
 from usdenoise.sessions.bad_blocks import (
     FEWEST_BLOCKS,
@@ -38,6 +39,9 @@ LOCAL_RATIO, LOCAL_AREA = 10.0, 0.2
 """A block has an artefact, and is not used for the estimate, if a component is above LOCAL_RATIO times its median power in
 it, and covers less than LOCAL_AREA of the pixels. On phantoms clipping in 0.6 to 20 % of the pixels gave components with
 shares of .01 to .2. Components of bursts of motion had shares of 0.22 to 0.48, and the only one in a good block 0.45."""
+
+HELD_OUT = 4
+"""One in how many usual blocks judges whether the estimate is better without the unusual ones."""
 
 ARTEFACT_PIXELS = 2048
 """Pixels of the sample in which artefacts are looked for, spread over the image."""
@@ -83,9 +87,30 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
 
     for kind in kinds():
         few = [unusual for unusual in kind if 0 < np.count_nonzero(unusual) <= MOST_UNUSUAL * len(unusual)]
-        if few:
-            return np.asarray(~np.any(few, axis=0), bool)
+        if few and _others_fit_better(found, sample, usual := ~np.any(few, axis=0)):
+            return np.asarray(usual, bool)
     return np.ones(len(levels), bool)
+
+
+def _others_fit_better(found: ClutterEstimate, sample: Sample, usual: NDArray[np.bool_]) -> bool:
+    """Return whether components without the unusual blocks explain other blocks better than components of all blocks do.
+
+    Every HELD_OUT-th usual block is in neither of the two fits, and judges them by the energy that they leave in its frames.
+    Fewer blocks fit worse, unless the ones that are left out take components of their own.
+    """
+    values, used = _in_some_pixels(found, sample.parts)
+    block = np.repeat(np.arange(len(usual)), np.diff(sample.edges))
+    is_held = np.isin(block, np.flatnonzero(usual)[HELD_OUT // 2 :: HELD_OUT]) & used
+    held, low = values[is_held], max(found.band.low, 1)
+    left = []
+    for is_fitted in (used & ~is_held, used & ~is_held & usual[block]):
+        fitted = values[is_fitted]
+        gram = (fitted @ fitted.conj().T).astype(np.result_type(fitted, np.float64))
+        strengths, courses = np.linalg.eigh(gram)
+        leading = courses[:, -low:] / np.sqrt(np.maximum(strengths[-low:], TINY))
+        explained = row_squared_norms(held @ (fitted.conj().T @ leading.astype(fitted.dtype)))
+        left.append(np.log(np.maximum(row_squared_norms(held) - explained, TINY)).sum())
+    return bool(left[1] < left[0])
 
 
 def _have_artefacts(found: ClutterEstimate, parts: Sequence[Numbers]) -> NDArray[np.bool_]:
@@ -104,19 +129,23 @@ def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[Numbers]) -> NDA
 
     Tissue is in the components. What an artefact adds to its blocks is beyond them, too.
     """
-    right, used = found.estimate.model.right, ~found.excluded
-    signal_pixels = np.flatnonzero(found.grid.mask)
-    pixels = signal_pixels[spread_rows(len(signal_pixels), ARTEFACT_PIXELS)]
-    values = np.concatenate([part[:, pixels] for part in parts])
-    used &= np.isfinite(values).any(axis=1)
-    values[~used] = 0
-    # Missing entries would be filled from the other blocks.
-    values = values[:, np.isfinite(values).all(axis=0)]
+    right, (values, used) = found.estimate.model.right, _in_some_pixels(found, parts)
     squares = np.abs(values - right.conj() @ (right.T @ values)) ** 2
     edges = np.cumsum([0, *map(len, parts)])
     blocks = [squares[first:stop][used[first:stop]] for first, stop in pairwise(edges)]
     none = np.full(values.shape[1], np.nan)
     return np.array([block.mean(axis=0) if len(block) else none for block in blocks], np.float64)
+
+
+def _in_some_pixels(found: ClutterEstimate, parts: Sequence[Numbers]) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return the sampled frames in some of the signal pixels, 0 in frames that do not count, and which frames count."""
+    signal_pixels = np.flatnonzero(found.grid.mask)
+    pixels = signal_pixels[spread_rows(len(signal_pixels), ARTEFACT_PIXELS)]
+    values = np.concatenate([part[:, pixels] for part in parts])
+    used = ~found.excluded & np.isfinite(values).any(axis=1)
+    values[~used] = 0
+    # Missing entries would be filled from the other blocks.
+    return values[:, np.isfinite(values).all(axis=0)], used
 
 
 def _local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
