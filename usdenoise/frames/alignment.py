@@ -137,6 +137,15 @@ class Reference:
         """The image, prepared for the registration of blocks."""
         return Registration.of(self.image, self.still)
 
+    @cached_property
+    def _beside(self) -> NDArray[np.intp]:
+        """Number of each pixel, and in a still pattern of the nearest pixel outside it."""
+        numbers = np.arange(self.image.size)
+        if self.still is not None:
+            pattern, nearest = nearest_good(self.still)
+            numbers[pattern] = nearest
+        return numbers
+
     def align(self, x: Array) -> tuple[Array, Alignment]:
         """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment; the mask is not applied."""
         alignment = self.alignment(mean_envelope(x, self.image.shape))
@@ -176,8 +185,8 @@ class Reference:
         """
         xp, is_on_host = namespace(x), isinstance(x, np.ndarray)
         if self.still is not None:
-            # Interpolation would spread the pattern
-            x = xp.where(to_library(self.still.reshape(1, -1), x), xp.zeros_like(x[:1, :1]), x)
+            # Interpolation would spread the pattern, and an edge: the tissue beside it continues.
+            x = xp.take(x, to_library(self._beside, x), axis=1)
         if alignment.is_shifted:
             if not is_on_host and not xp.all(xp.isfinite(x)):
                 # Missing entries are filled on the host.
@@ -238,6 +247,12 @@ def completed(x: Numbers) -> tuple[Numbers, NDArray[np.bool_] | None]:
     for tile in slices_of(x.shape[1], FILL_PIXELS):
         np.copyto(x[:, tile], v.astype(x.dtype) @ fitted[tile].T, where=missing[:, tile])
     return x, missing
+
+
+def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the numbers of bad pixels of an image, and of the good pixel nearest to each."""
+    good = np.flatnonzero(~bad).astype(np.float64)
+    return np.flatnonzero(bad), Neighbourhood(~bad).filled(good)[bad.ravel()].astype(np.intp)
 
 
 def mean_envelope(x: Array, shape: tuple[int, ...]) -> NDArray[np.float32]:

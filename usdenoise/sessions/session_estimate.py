@@ -9,7 +9,7 @@ from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError
-from usdenoise.frames.alignment import Reference
+from usdenoise.frames.alignment import Reference, nearest_good
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import interpolated
 from usdenoise.options import DenoiseOptions, SessionOptions
@@ -22,7 +22,7 @@ from usdenoise.pipeline.scan_clutter import components_only, first_without_leak,
 from usdenoise.pipeline.series import Leak, Series
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_blocks
-from usdenoise.sessions.session_sample import Sample, aligned_sample, nearest_good
+from usdenoise.sessions.session_sample import Sample, aligned_sample
 from usdenoise.sessions.unusual_blocks import calm_blocks, usual_blocks
 from usdenoise.stack.geometry import Geometry
 

@@ -12,10 +12,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError, UsdenoiseError
-from usdenoise.frames.alignment import Reference, completed, mean_envelope, reference_of
+from usdenoise.frames.alignment import Reference, completed, mean_envelope, nearest_good, reference_of
 from usdenoise.linalg.array_library import Entry, Numbers, dtype_of, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.options import DenoiseOptions, SessionOptions
@@ -236,12 +235,6 @@ def look_at_block(
     with suppress(UsdenoiseError):
         return estimate_clutter(scan, options, executor).consecutive
     return ConsecutiveFrames.nothing(x.shape[1])
-
-
-def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the numbers of bad pixels of an image, and of the good pixel nearest to each."""
-    good = np.flatnonzero(~bad).astype(np.float64)
-    return np.flatnonzero(bad), Neighbourhood(~bad).filled(good)[bad.ravel()].astype(np.intp)
 
 
 def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[Numbers, NDArray[np.bool_]]:
