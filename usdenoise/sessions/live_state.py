@@ -300,6 +300,12 @@ class LiveState:
             else replace(level, power=clutter.grid.at_signal(before.grid.everywhere(level.power)))
             for level in self.recent
         )
+        has_pattern = [
+            one.reference is not None and one.reference.still is not None for one in (clutter, before)
+        ]
+        if has_pattern[0] != has_pattern[1]:
+            # Blocks that are registered without a still pattern do not compare with blocks before it was found.
+            recent = ()
         series = self.series.moved(clutter, before)
         return replace(self, clutter=clutter, series=series, models=ScheduledResult(), recent=recent)
 
