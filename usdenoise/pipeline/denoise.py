@@ -175,7 +175,7 @@ def denoise_frames(
     executor : Executor, optional
         Maps over the chunks; by default threads.
     stack : Acquisition, optional
-        The stack if it is an array of Dask or of another library. The filtered frames are returned as one, without a target.
+        The stack if it is an array of Dask or of another library. The filtered frames are such an array, without a target.
     """
     n_steps, geometry = options.iterations + 2, recording.geometry
     is_lazy = stack is not None and is_dask_array(stack.iq)
@@ -195,7 +195,7 @@ def denoise_frames(
         if not is_lazy:
             recording = on_device(recording, options.device, threads.threads if executor is None else None)
         mapper = executor or threads
-        # The spatial subspace, the noise level and the bad frames; the recording is without the flicker of its lines then
+        # The spatial subspace, the noise level and the bad frames; and the recording without the flicker of its lines
         found = estimate_clutter(recording, options, mapper, start, follow, lambda: report_step("solve", 1))
         recording = found.recording
         # An automatic cutoff, raised while tissue leaks in the middle of the scan
@@ -205,8 +205,8 @@ def denoise_frames(
         # All frames without the clutter, their power and autocorrelation
         is_kept = stack is not None and not is_lazy
         measures = filter_chunks(recording.chunks, clutter, found.excluded, mapper, target, is_kept)
-        # Blood and noise without the leaked tissue. What looks like noise may be flow that is faster than the frames: in a
-        # chunk of consecutive frames its neighbouring pixels are correlated.
+        # Blood and noise without the leaked tissue. Where much of it looks like noise, the middle chunk tells noise from
+        # flow that is faster than the frames, of which neighbouring pixels are correlated.
         maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
         middle = recording.chunks[len(recording.chunks) // 2]
         quality = checked_noise(maps.quality, middle, clutter, found.excluded, mapper)

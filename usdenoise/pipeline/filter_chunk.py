@@ -74,12 +74,12 @@ def filter_chunk(
     excluded : (n,) boolean array
         Frames that are excluded from all measures.
     place : (int, int), optional
-        Number of its first frame in the block, and frames of the block, by whose halves the lags are summed. By default the
-        chunk is a block of its own, all of whose frames are in one half.
+        Number of its first frame in the block, and number of frames of the block: the lags are summed over each half of
+        these. By default the chunk is a block of its own, and the lags are summed over all of its frames.
     usual : float, optional
-        Usual power of the strongest component of a filtered block. Components more than twice as strong are removed, too, as
-        temporal components of this block: tissue at a position that the blocks of the estimate do not have. By default they
-        are not looked for.
+        Usual power of the strongest component of a filtered block. Live, a block may have tissue where no block of the
+        estimate had it: components more than twice as strong are removed as further temporal components of this block. By
+        default they are not looked for.
     out : (n, n_pixels) array of NumPy, optional
         Gets the filtered frames; it may be `x`. By default it is not needed.
     is_kept : bool

@@ -531,6 +531,10 @@ def _alignment(series: ResultSeries) -> str:
         sentences.append(
             f"{len(gains)} blocks were divided by a gain, of {min(gains):+.2f} to {max(gains):+.2f} dB"
         )
+    if series.n_still:
+        sentences.append(
+            f"{series.n_still} pixels of a pattern that stands still, unlike the tissue, were replaced by tissue beside them"
+        )
     return "; ".join(sentences)
 
 

@@ -113,8 +113,8 @@ def filter_session(
         n_threads = min(n_threads, _most_blocks(recording, options))
     with ThreadExecutor(n_threads) as threads, device_memory(options.device):
         mapper = executor or threads
-        # Some frames of all blocks, which are without flicker from now on, or have a reason why they cannot be read. Where
-        # workers filter the blocks, this process may have no such device.
+        # Some frames of all blocks. From now on the blocks are read without flicker, and those that cannot be read have the
+        # reason. Where workers filter the blocks, the device is theirs, and this process may have none.
         of_sample = options if executor is None else replace(options, device=HOST)
         recording, sample = draw_sample(recording, of_sample, session, mapper)
         # The clutter that the blocks have in common: the sample is registered, and unusual blocks are left out
@@ -122,16 +122,17 @@ def filter_session(
             sample, recording.geometry, options, session, threads, on_iteration=progress.iteration
         )
         del sample
-        # Its cutoff, raised while tissue leaks in a few blocks; overlapping blocks share their frames on a device
+        # Its cutoff, raised while tissue leaks in a few blocks, which then are measured. On a device overlapping blocks
+        # share their frames.
         blocks = (
             recording if executor is not None else windows_on_device(recording, options.device, n_threads)
         )
         estimate, trial_blocks = raise_cutoff(estimate, blocks, how, session, mapper, progress.iteration)
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
-        n_unusual = estimate.n_unusual
+        n_unusual, reference = estimate.n_unusual, estimate.reference
         del estimate
-        # All blocks without it, but those that an earlier run measured, and whose frames are there or not needed; a stored
-        # block without frames has no data
+        # All blocks are filtered, but those that an earlier run has stored, if their frames are in the sink or not needed. A
+        # block without data (frames of its findings is None) has none to write.
         todo = [
             number
             for number in range(len(recording.blocks))
@@ -150,7 +151,8 @@ def filter_session(
             progress.blocks(number + 1, len(recording.blocks))
         # The series of the good ones
         series = filtered_session(recording, session, clutter, fit, store, options, threads)
-        return replace(series, n_unusual=n_unusual)
+        still = None if reference is None else reference.still
+        return replace(series, n_unusual=n_unusual, n_still=0 if still is None else int(still.sum()))
 
 
 def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:

@@ -192,6 +192,8 @@ class ResultSeries:
         The record of each block.
     n_unusual : int
         Number of unusual blocks that the estimate of the clutter left out; 0 by default.
+    n_still : int
+        Pixels of a pattern that stands still while the tissue moves, and does not count in the registration; by default 0.
     options : SessionOptions
         Window, stride and model of a session; the defaults for a scan.
     stack : DenoiseResult or None
@@ -220,6 +222,7 @@ class ResultSeries:
     attributes: Mapping[str, Mapping[str, str]]
     block_records: tuple[BlockRecord, ...]
     n_unusual: int = 0
+    n_still: int = 0
     options: SessionOptions = field(default_factory=SessionOptions)
     stack: DenoiseResult | None = None
     flow: Mapping[str, FlowImage] = field(default_factory=dict)
