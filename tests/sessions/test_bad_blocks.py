@@ -107,6 +107,41 @@ def test_motion_tells_a_burst_from_a_block_of_more_power() -> None:
     assert bad_among(powers)[0] == [9]
 
 
+@pytest.mark.parametrize("noise", [powers_of(20), powers_of(20, 200, 400, seed=4)])
+@pytest.mark.parametrize("rise", [0.5, 1.2, 8.0, 100.0])
+def test_a_change_of_the_blood_makes_no_block_bad(noise: list[Any], rise: float) -> None:
+    # Vessels in a third of the pixels change, as by vasomotion and contrast agent.
+    blood = np.where(np.arange(len(noise[0])) % 3, 0.0, np.linspace(10, 1000, len(noise[0])))
+    course = np.ones(20)
+    course[8:14] = np.linspace(rise, 1, 6)
+    powers = [
+        (power + strength * blood).astype(np.float32) for power, strength in zip(noise, course, strict=True)
+    ]
+    assert bad_among(powers)[0] == []
+    # Tissue leaks in all pixels, and clipping is in few.
+    powers[9] *= 3
+    assert bad_among(powers)[0] == [9]
+    powers[9] /= 3
+    powers[3][1:12:3] *= 50
+    why, _ = find_bad_blocks([BlockLevel(power) for power in powers])
+    assert why[3] == ARTEFACT.format(n=4)
+    assert sum(map(bool, why)) == 1
+
+
+def test_motion_is_unusual_by_its_own_spread() -> None:
+    powers = powers_of(20, 200, 400, seed=4)
+    powers[5] *= 1.11
+    # The image moves by half a pixel or not at all, as with the breath.
+    motion = np.random.default_rng(5).uniform(0.02, 0.3, 20)
+    motion[5] = 0.45
+    assert motion[5] > 2.5 * np.median(motion)
+    bad, spread = bad_among(powers, motion=motion)
+    assert 3 < spread[5] < 6
+    assert bad == []
+    motion[5] = 2.0
+    assert bad_among(powers, motion=motion)[0] == [5]
+
+
 @pytest.mark.parametrize("n_frames", [3, 7, 15, 40, 300])
 def test_a_shorter_or_longer_block_is_judged_by_its_number_of_frames(n_frames: int) -> None:
     powers = powers_of(15, size=1000)
