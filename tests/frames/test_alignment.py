@@ -338,12 +338,13 @@ def test_a_session_that_moves_reads_the_same_with_missing_entries(
 
 def test_a_window_over_tissue_that_drifts_is_reported(drifting: tuple[Scan, SessionResult]) -> None:
     made, wanted = drifting
-    speckle = np.exp(1j * np.random.default_rng(3).uniform(0, 2 * np.pi, made.iq.shape[1:]))
-    window = 1000 * speckle * (np.arange(made.iq.shape[1]) < 4)[:, None]
+    real, imaginary = np.random.default_rng(3).standard_normal((2, *made.iq.shape[1:]))
+    window = 700 * (real + 1j * imaginary) * (np.arange(made.iq.shape[1]) < 4)[:, None]
     found = session(replace(made.stack, iq=(made.iq + window).astype(np.complex64)), LENGTH)
     assert 4 * made.iq.shape[2] <= found.n_still < 10 * made.iq.shape[2]
-    # Without the window drifts of 1.6 and 1.2 pixels are found; with it as it is, none.
-    assert np.abs(found.shifts - wanted.shifts).max() < 0.2
+    # They are from one block to another; each session has its own reference.
+    different = (found.shifts - found.shifts.mean(axis=0)) - (wanted.shifts - wanted.shifts.mean(axis=0))
+    assert np.abs(different).max() < 0.05
     assert wanted.n_still == 0
 
 
