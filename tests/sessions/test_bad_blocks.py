@@ -12,6 +12,7 @@ from usdenoise.sessions.bad_blocks import (
     ARTEFACT,
     LOST,
     MOTION,
+    UNLIKE,
     WEAK,
     BlockLevel,
     find_bad_blocks,
@@ -70,6 +71,19 @@ def test_the_reason_is_told() -> None:
     why, _ = find_bad_blocks(levels)
     wanted = {1: MOTION, 3: LOST, 4: ARTEFACT.format(n=3), 6: WEAK}
     assert {number: reason for number, reason in enumerate(why) if reason} == wanted
+
+
+def test_a_block_of_another_position_is_bad_if_most_are_of_one() -> None:
+    powers = powers_of(9)
+
+    def why(foreign: set[int]) -> list[str]:
+        return find_bad_blocks(
+            [BlockLevel(power, is_alike=number not in foreign) for number, power in enumerate(powers)]
+        )[0]
+
+    assert why({2, 7}) == [UNLIKE if number in (2, 7) else "" for number in range(9)]
+    # In images of noise none is like another one.
+    assert not any(why(set(range(2, 9))))
 
 
 def test_pixels_without_data_do_not_count() -> None:
@@ -161,6 +175,14 @@ def test_the_last_block_of_a_session_may_be_short() -> None:
     assert found.blocks["n_frames"][-1] == 16
     assert not found.bad.any()
     assert found.blocks["leftover"][-1] < 3
+
+
+def test_blocks_of_another_animal_are_bad_and_the_remedy_is_named() -> None:
+    blocks = scan(9, seed=3).blocks
+    blocks[6:] = scan(9, seed=4).blocks[6:]
+    found = session(np.concatenate(blocks), LENGTH, axes="tzx")
+    assert [block.why for block in found.block_records] == [*[""] * 6, *[UNLIKE] * 3]
+    assert "one session of each position" in UNLIKE
 
 
 @pytest.mark.parametrize("seed", range(4))

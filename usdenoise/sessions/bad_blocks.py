@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
-from usdenoise.frames.alignment import Alignment
+from usdenoise.frames.alignment import LEAST_LIKENESS, Alignment
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
 
 FEWEST_BLOCKS = 5
@@ -20,8 +20,8 @@ SPREAD_FLOOR = 0.02
 BAD_SPREADS, BAD_PERCENT = 6.0, 90.0
 """Spread from which a block is bad: robust standard deviations of the logarithm of a percentile, over the darker half of the
 pixels, of its power over the usual power. In the other half the blood changes: a block in which contrast agent raised
-it by 15 dB had 8.8 over all pixels, and 3.0 over the darker half. In 5 sessions blocks that moved by a pixel or more had 5.8
-to 59, in 35 sessions blocks with a usual map 5.5 at most."""
+it by 15 dB had 8.8 over all pixels, and 3.0 over the darker half. In 12 sessions blocks that moved by a pixel or more had
+5.8 at least, in 56 sessions blocks with a usual map 5.5 at most, but for two that were deformed or rotated: 6.4 and 10."""
 
 LOST_POWER = 0.5
 """Part of the usual power below which a block is bad: the gain has changed, or nothing was recorded. No change of the blood
@@ -56,6 +56,7 @@ MOSTLY_BAD = "more than a fifth of its frames are bad"
 MOTION = "more power remains than usual: the image moved more than in other blocks, or the gain was higher"
 LOST = "less than half of the usual power remains: the gain was lower, or nothing was recorded"
 WEAK = "the image is 10 dB weaker than usual: the probe had no contact, or the gain was lower"
+UNLIKE = "its image is not the usual one: another position or animal, or it moved far; make one session of each position"
 ARTEFACT = "{n} pixels have 10 times their usual power or more: an artefact, or the signal was clipped"
 NOTHING = "it has no data"
 """Why a block is bad, in words."""
@@ -77,6 +78,8 @@ class BlockLevel:
         Power of the tissue before the filter over the usual power, in dB; by default 0.
     n_frames : int
         Number of frames that were used; 0 (the default) for as many as usual.
+    is_alike : bool
+        Whether its image is like the reference of the session; True by default, and if blocks are not aligned.
     """
 
     power: NDArray[np.floating] | None
@@ -84,6 +87,7 @@ class BlockLevel:
     moves_pixels: float = 0.0
     gain_db: float = 0.0
     n_frames: int = 0
+    is_alike: bool = True
 
     @classmethod
     def of(
@@ -99,7 +103,8 @@ class BlockLevel:
         too_many = MOSTLY_BAD if frames.treatment is FrameTreatment.TOO_MANY else ""
         gain_db = 0.0 if alignment is None else alignment.gain_db
         n_frames = frames.n_frames - int(np.count_nonzero(frames.excluded))
-        return cls(power, problem or too_many, frames.movement.range_pixels, gain_db, n_frames)
+        is_alike = alignment is None or alignment.likeness >= LEAST_LIKENESS
+        return cls(power, problem or too_many, frames.movement.range_pixels, gain_db, n_frames, is_alike)
 
 
 def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np.float64]]:
@@ -162,9 +167,14 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
     motion = np.array([block.moves_pixels for block in blocks])
     motion -= np.median(motion[usual])
     moved = motion > BAD_SPREADS * 1.4826 * np.median(np.abs(motion[usual]))
+    # Without a pattern in the images none is like the reference.
+    is_alike = np.array([block.is_alike for block in blocks])
+    is_alike |= is_alike[usual].mean() <= 0.5
     for number in np.flatnonzero(good).tolist():
         if blocks[number].gain_db < WEAK_DB:
             why[number] = WEAK
+        elif not is_alike[number]:
+            why[number] = UNLIKE
         elif not usual[number] or spread[number] > (MOVED_SPREADS if moved[number] else BAD_SPREADS):
             why[number] = MOTION
         elif levels[number] < middle + np.log(LOST_POWER):
