@@ -229,8 +229,10 @@ def test_a_block_of_a_session_is_filtered_as_it_is_in_the_reference(case, order)
     # The block is 2 dB stronger, and a column of its image is not in all blocks, and so not in the components.
     before, inside = x.copy(), np.indices(SHAPE)[1] > 0
     clutter = replace(clutter, left=clutter.left * inside.ravel()[:, None])
-    reference = Reference(mean_envelope(x, SHAPE) * np.float32(10 ** (-2 / 20)), inside)
-    aligned, alignment = reference.align(x)
+    image = mean_envelope(x[~excluded], SHAPE)
+    reference = Reference(image * np.float32(10 ** (-2 / 20)), inside)
+    alignment = reference.alignment(image)
+    aligned = reference.apply(x, alignment)
     assert alignment.is_scaled
     assert alignment.gain_db == pytest.approx(2, abs=1e-3)
     found, wanted = (np.empty(x.shape, x.dtype) for _ in range(2))
@@ -240,6 +242,19 @@ def test_a_block_of_a_session_is_filtered_as_it_is_in_the_reference(case, order)
     np.testing.assert_allclose(ours.sums, expected.sums, atol=1e-2)
     np.testing.assert_array_equal(x, before)
     assert (ours.alignment, expected.alignment) == (alignment, None)
+
+
+def test_excluded_frames_have_no_part_in_the_gain_of_a_block():
+    x, clutter, _, _ = example(np.complex64, "whole")
+    # The transmit starts late: a third of the frames are without tissue.
+    excluded = np.arange(N) < N // 3
+    reference = Reference(mean_envelope(x[~excluded], SHAPE), np.ones(SHAPE, bool))
+    clutter = replace(clutter, reference=reference)
+    dark = np.where(excluded[:, None], 1e-3 * x, x).astype(x.dtype)
+    found, wanted = (filter_chunk(values, clutter, excluded, (0, N)) for values in (dark, x))
+    assert found.alignment == wanted.alignment
+    assert abs(found.alignment.gain_db) < 1e-3
+    np.testing.assert_allclose(found.sums, wanted.sums, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("case", "order"), [("whole", "F"), ("everything", "C"), ("components only", "F")])
