@@ -202,3 +202,18 @@ def test_a_live_session_without_memory_for_its_first_block_is_refused(
     monkeypatch.setattr(online_session, "available_bytes", lambda: 10 * block.nbytes)
     with pytest.raises(OptionError, match="memory"):
         Session(axes="tzx").add(block)
+
+
+def test_frames_without_tissue_do_not_change_the_level_of_a_block() -> None:
+    made = scan(8, seed=5)
+    iq = made.iq.copy().reshape(8, LENGTH, *made.iq.shape[1:])
+    wanted = session(made.iq, LENGTH, axes="tzx", frame_rate=500.0)
+    rng = np.random.default_rng(6)
+    noise = rng.standard_normal((*iq.shape, 2)).astype(np.float32).view(np.complex64)[..., 0] / np.sqrt(2)
+    for dark in ([2, 5], range(8)):
+        late = iq.copy()
+        late[list(dark), :30] = noise[list(dark), :30]
+        found = session(late.reshape(made.iq.shape), LENGTH, axes="tzx", frame_rate=500.0)
+        assert not found.bad.any()
+        ratios = found.power_doppler.sum(axis=(1, 2)) / wanted.power_doppler.sum(axis=(1, 2))
+        np.testing.assert_allclose(ratios, 1, atol=0.1)

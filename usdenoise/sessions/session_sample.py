@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, nearest_good, reference_of
+from usdenoise.frames.bad_frames import NO_TISSUE_DB, USUAL_QUANTILE
 from usdenoise.linalg.array_library import Entry, Numbers, dtype_of, to_host
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.tall_matrices import row_squared_norms
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clutter
@@ -316,7 +318,7 @@ def aligned_sample(
     for part, pixels in zip(sample.parts_of(sample.missing), dead, strict=True):
         part[:, pixels] = True
     while True:
-        images = [mean_envelope(part, geometry.pixel_shape) for part in sample.parts]
+        images = [mean_envelope(_with_tissue(part), geometry.pixel_shape) for part in sample.parts]
         found = reference_of(images, executor.local, session.registration, session.gain_correction, before)
         if found is None:
             sample.values[sample.missing] = np.nan
@@ -332,6 +334,13 @@ def aligned_sample(
         part[:] = aligned
     sample.values[:, ~reference.mask.ravel()] = 0
     return sample, reference
+
+
+def _with_tissue(frames: Numbers) -> Numbers:
+    """Return frames, (n, n_pixels), but those without tissue: as in a block that is filtered, they have no gain."""
+    power = row_squared_norms(frames)
+    has_tissue = power >= 10 ** (NO_TISSUE_DB / 10) * np.quantile(power, USUAL_QUANTILE)
+    return frames if has_tissue.all() else frames[has_tissue]
 
 
 def _own_length(blocks: Sequence[Block], number: int) -> int:
