@@ -201,7 +201,8 @@ def test_the_findings_on_a_block_depend_on_the_blocks_before_it_and_not_on_the_l
     monkeypatch.setattr(live_state, "run_in_background", slow)
     monkeypatch.setattr(live_job, "available_threads", lambda: 4)
     loaded, _ = follow(tmp_path)
-    assert calm[-1].bad.nonzero()[0].tolist() == [11]
+    # The image of one block moves by 3 pixels, and another one has noise.
+    assert calm[-1].bad.nonzero()[0].tolist() == [7, 11]
     for one, other in zip(calm, loaded, strict=True):
         assert one.why == other.why
         np.testing.assert_allclose(one.power_doppler, other.power_doppler, rtol=1e-5)
