@@ -146,9 +146,14 @@ class Reference:
             numbers[pattern] = nearest
         return numbers
 
-    def align(self, x: Array) -> tuple[Array, Alignment]:
-        """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment; the mask is not applied."""
-        alignment = self.alignment(mean_envelope(x, self.image.shape))
+    def align(self, x: Array, excluded: NDArray[np.bool_]) -> tuple[Array, Alignment]:
+        """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment; the mask is not applied.
+
+        Excluded frames, (n,), do not count in the alignment: those without tissue have no gain and no place.
+        """
+        used = np.flatnonzero(~excluded)
+        counted = x if len(used) in (0, len(excluded)) else namespace(x).take(x, to_library(used, x), axis=0)
+        alignment = self.alignment(mean_envelope(counted, self.image.shape))
         return self.apply(x, alignment), alignment
 
     def alignment(self, image: NDArray[np.float32], found: Shift | None = None) -> Alignment:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.frames.alignment import mean_envelope
 from usdenoise.linalg.array_library import (
     Array,
     Numbers,
@@ -94,13 +93,10 @@ def filter_chunk(
     # Before: the chunk as it is in the reference of its session; its coefficients, (n, r), of which the first are A and the
     # others fill entries; V, (n, q)
     alignment, mask = None, clutter.grid.mask.ravel()
+    if clutter.reference is not None:
+        x, alignment = clutter.reference.align(x, excluded)
+        mask = mask & clutter.reference.mask.ravel()
     (n, n_pixels), xp, is_on_host = x.shape, namespace(x), isinstance(x, np.ndarray)
-    if (reference := clutter.reference) is not None:
-        # Frames without tissue have no gain and no place.
-        used = np.flatnonzero(~excluded)
-        counted = x if len(used) in (0, n) else xp.take(x, to_library(used, x), axis=0)
-        alignment = reference.alignment(mean_envelope(counted, reference.image.shape))
-        x, mask = reference.apply(x, alignment), mask & reference.mask.ravel()
     zero = xp.zeros_like(x[:1, :1])
     first, n_frames = place or (0, n)
     x, coefficients, bits, observed = _coefficients(x, clutter, excluded, slice(first, first + n), mask)

@@ -164,8 +164,9 @@ def first_without_leak(
     """Return the first of two consecutive cutoffs that leave little tissue, or the last cutoff if there are none.
 
     The one rule by which the cutoffs of scans and of sessions are raised; they are never lowered. What is left in quiet
-    pixels is noise, whose neighbouring frames are uncorrelated. Where they are not, tissue is left, unless they are not with
-    the highest cutoff either: then the noise itself is correlated.
+    pixels is noise, whose neighbouring frames are uncorrelated. Where they are not, a share of more than half of `most` is too
+    much, unless they are not with the highest cutoff either: then the noise itself is correlated. With a lower share what is
+    left is slow blood.
 
     Parameters
     ----------
@@ -181,11 +182,12 @@ def first_without_leak(
     sufficient, is_white = list[Tried](), None
     for low in cutoffs:
         candidate, leak = tried(low)
-        is_correlated = leak.quiet_correlation > MOST_QUIET_CORRELATION
-        if is_correlated and is_white is None:
-            is_white = tried(highest)[1].quiet_correlation <= WHITE_CORRELATION
-        share = 1.0 if is_correlated and is_white else leak.share
-        sufficient = [] if share > most else [*sufficient, candidate]
-        if len(sufficient) == SUFFICIENT_CUTOFFS or share <= FAR_BELOW * most:
+        is_little = leak.share <= most
+        if FAR_BELOW * most < leak.share <= most and leak.quiet_correlation > MOST_QUIET_CORRELATION:
+            if is_white is None:
+                is_white = tried(highest)[1].quiet_correlation <= WHITE_CORRELATION
+            is_little = not is_white
+        sufficient = [*sufficient, candidate] if is_little else []
+        if len(sufficient) == SUFFICIENT_CUTOFFS or leak.share <= FAR_BELOW * most:
             break
     return sufficient[0] if sufficient else candidate
