@@ -186,24 +186,37 @@ def test_motion_with_the_events_is_no_response_and_other_motion_takes_none() -> 
     assert found.change[:, :6].mean() == pytest.approx(20, abs=1)
 
 
-@pytest.mark.parametrize("late", [-1.2, 0.0, 1.5])
+@pytest.mark.parametrize("late", [-1.2, 0.0, 1.05])
 def test_the_common_delay_is_that_of_the_response(late: float) -> None:
     series = noise(30, (24, 24))
     response = design(events=delayed(EVENTS, late)).expected["on"]
     series[:, :, ::3] += 0.15 * response[:, None, None]
-    found = common_delay(
-        series, np.ones((24, 24), bool), lambda delay: design(events=delayed(EVENTS, delay)), EVENTS, 0.6
-    )
+    found = common_delay(series, np.ones((24, 24), bool), design(), EVENTS, TIMES, BLOCK_S)
     assert found == pytest.approx(late, abs=0.16)
+
+
+def test_a_delay_is_found_from_rows_that_are_there_twice_and_not_beyond_the_range() -> None:
+    series, everywhere = noise(31, (24, 24)), np.ones((24, 24), bool)
+    series[:, :, ::3] += 0.15 * design(events=delayed(EVENTS, 0.9)).expected["on"][:, None, None]
+    more = [*EVENTS, *EVENTS, *(Event(event.onset - 1.0, 0.5, "on", 0.0) for event in EVENTS)]
+    assert common_delay(series, everywhere, design(), more, TIMES, BLOCK_S) == pytest.approx(0.9, abs=0.16)
+    # Without vessels in one half of the tiles nothing is known.
+    assert (
+        common_delay(
+            series, everywhere & (np.indices((24, 24)).max(axis=0) < 8), design(), EVENTS, TIMES, BLOCK_S
+        )
+        is None
+    )
+    late = noise(32, (24, 24))
+    late[:, :, ::3] += 0.15 * design(events=delayed(EVENTS, 1.5)).expected["on"][:, None, None]
+    assert common_delay(late, everywhere, design(), EVENTS, TIMES, BLOCK_S) is None
 
 
 def test_noise_has_no_common_delay_or_one_that_finds_nothing() -> None:
     n_found = 0
     for seed in range(8):
         series, everywhere = noise(40 + seed, (24, 24)), np.ones((24, 24), bool)
-        found = common_delay(
-            series, everywhere, lambda delay: design(events=delayed(EVENTS, delay)), EVENTS, 0.6
-        )
+        found = common_delay(series, everywhere, design(), EVENTS, TIMES, BLOCK_S)
         n_found += found is not None
         shifted = found_in(series, events=delayed(EVENTS, found or 0.0))
         assert shifted.active.sum() <= 2

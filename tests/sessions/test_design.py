@@ -119,6 +119,15 @@ def test_the_drift_is_over_the_recorded_time(minutes: float) -> None:
     np.testing.assert_allclose(found.matrix[:, 2], np.repeat([-0.5, 0.5], 20), atol=1e-12)
 
 
+def test_the_columns_of_the_drift_are_not_nearly_dependent() -> None:
+    events, times = every(5, 30, 10, "on", 600), 1.0 * np.arange(600) + 0.5
+    design = design_of(events, times, np.ones(600), np.zeros(600, bool))
+    assert len(design.names) > 10
+    assert design.condition_number < 5
+    whole = np.column_stack([design.matrix, times])
+    assert np.linalg.matrix_rank(whole) == design.matrix.shape[1]
+
+
 @pytest.mark.parametrize("interval", [0.5, 90.0])
 def test_usual_steps_are_no_pauses(interval: float) -> None:
     times = interval * np.arange(60)

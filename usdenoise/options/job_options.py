@@ -272,6 +272,10 @@ class SessionOptions(Options, group=Group.SESSION):
                 option="window" if self.window is not None else "stride",
                 remedy="omit it, or omit {live}",
             )
+        if self.delay == "auto" and self.hrf.startswith("fir"):
+            raise OptionError(
+                "does not apply to a free response, which shows the delay", option="delay", remedy="omit it"
+            )
         if self.until_idle_s is not None and not self.live:
             raise OptionError("requires a live session", option="until_idle_s", remedy="give {live} too")
         if self.stride is None:

@@ -164,9 +164,9 @@ def first_without_leak(
     """Return the first of two consecutive cutoffs that leave little tissue, or the last cutoff if there are none.
 
     The one rule by which the cutoffs of scans and of sessions are raised; they are never lowered. What is left in quiet
-    pixels is noise, whose neighbouring frames are uncorrelated. Where they are not, a share of more than half of `most` is too
-    much, unless they are not with the highest cutoff either: then the noise itself is correlated. With a lower share what is
-    left is slow blood.
+    pixels is noise, whose neighbouring frames are uncorrelated. Where they are not, a share of more than half of `most` is
+    too much, unless they are not with the highest cutoff either: then the noise itself is correlated. With a lower share
+    what is left is slow blood.
 
     Parameters
     ----------

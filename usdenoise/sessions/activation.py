@@ -1,14 +1,24 @@
 """Where a session reacts to events: a general linear model of its series, with autoregressive noise."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
-from usdenoise.sessions.design import LEAST_FITTED, LEAST_FREE, Design, Event, column_basis, own_shares
+from usdenoise.sessions.design import (
+    LEAST_FITTED,
+    LEAST_FREE,
+    Design,
+    Event,
+    column_basis,
+    delayed,
+    joined_events,
+    own_shares,
+    response_of,
+)
 from usdenoise.sessions.regions import mean_course
 
 NOISE_PIXELS = 1.5
@@ -295,14 +305,16 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
 def common_delay(
     images: Images,
     in_vessels: NDArray[np.bool_],
-    design_at: Callable[[float], Design],
+    design: Design,
     events: Sequence[Event],
-    step: float,
+    times: NDArray[np.float64],
+    durations: NDArray[np.float64],
 ) -> float | None:
-    """Return the delay with which the model explains most of the series of the vessels; None if there is no common one.
+    """Return the delay in s with which the model explains most of the series of the vessels.
 
     The likelihood of the model of white noise is summed over the pixels, once over each half of the image, cut into tiles as
-    a chessboard. The delay counts if both halves have it: each is then known from pixels that are not in the other half.
+    a chessboard. The delay counts if both halves have it: where the noise of the halves is independent, each is known from
+    pixels that are not in the other half.
 
     Parameters
     ----------
@@ -310,44 +322,65 @@ def common_delay(
         Blood power of each block; NaN without data.
     in_vessels : (spatial) boolean array
         Pixels that are tested.
-    design_at : callable
-        Takes a delay in s, and returns the design of the session with it.
+    design : Design
+        The design of the session, with any delay.
     events : sequence of Event
         The events.
-    step : float
-        Time from one block to the next in s, a quarter of which is the step of the delays.
+    times, durations : (n_blocks,) arrays
+        Middle and duration of each block, in s.
+
+    Returns
+    -------
+    float or None
+        None if the halves have no delay in common, it is not within the range that is tried, or one of them has no vessels;
+        for free responses, too.
     """
-    plain = design_at(0.0)
-    onsets = [sorted(event.onset for event in events if event.trial_type == name) for name in plain.responses]
-    shortest = min((float(np.diff(of_type).min()) for of_type in onsets if len(of_type) > 1), default=0.0)
+    types = {
+        name: joined_events([event for event in events if event.modulation]).get(name, [])
+        for name in design.responses
+    }
+    pauses = [
+        np.diff([event.onset for event in of_type]).min() for of_type in types.values() if len(of_type) > 1
+    ]
     # In a periodic design a rise that is late by more than a quarter of the period is a fall that is early
-    longest = min(LONGEST_DELAY_S, shortest / 4)
-    number = math.floor(4 * longest / step)
-    if number < 1 or plain.is_free or not plain.responses:
+    step = float(np.median(np.diff(times)))
+    number = math.floor(4 * min(LONGEST_DELAY_S, min(pauses, default=0.0) / 4) / step)
+    if number < 1 or design.is_free:
         return None
     delays = np.arange(-number, number + 1) * step / 4
-    series = np.stack([image[in_vessels] for image in images]).astype(np.float64)
-    known = np.isfinite(series[~plain.is_bad]).all(axis=0)
-    others = column_basis(plain.matrix[:, plain.n_responses :])
+    others = column_basis(design.matrix[:, design.n_responses :])
 
     def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
         left: NDArray[np.float64] = values - others @ (others.T @ values)
         return left
 
-    left = own(np.where(np.isfinite(series), series, 0)[:, known])
-    energies = np.sum(left**2, axis=0)
-    halves = (np.indices(in_vessels.shape) // DELAY_TILE).sum(axis=0)[in_vessels][known] % 2
-    gains = np.zeros((2, len(delays)))
-    for at, delay in enumerate(delays.tolist()):
-        design = design_at(delay)
-        basis = column_basis(own(design.matrix[:, : design.n_responses]))
-        explained = np.sum((basis.T @ left) ** 2, axis=0) / np.maximum(energies, TINY)
-        gains[:, at] = np.bincount(halves, -np.log1p(-np.minimum(explained, 1 - ROUNDING)), 2)
+    bases = []
+    for delay in delays.tolist():
+        columns = [
+            response_of(delayed(of_type, delay), times, durations, design.hrf) for of_type in types.values()
+        ]
+        bases.append(column_basis(own(np.hstack(columns))))
+    halves = (np.indices(in_vessels.shape) // DELAY_TILE).sum(axis=0)[in_vessels] % 2
+    gains, n_known = np.zeros((2, len(delays))), np.zeros(2)
+    tile = max(1, SERIES_TILE_ENTRIES // len(images))
+    for first in range(0, len(halves), tile):
+        series = np.stack([image[in_vessels][first : first + tile] for image in images]).astype(np.float64)
+        known = np.isfinite(series[~design.is_bad]).all(axis=0)
+        left, half = (
+            own(np.where(np.isfinite(series), series, 0)[:, known]),
+            halves[first : first + tile][known],
+        )
+        energies = np.maximum(np.sum(left**2, axis=0), TINY)
+        n_known += np.bincount(half, minlength=2)
+        for at, basis in enumerate(bases):
+            explained = np.minimum(np.sum((basis.T @ left) ** 2, axis=0) / energies, 1 - ROUNDING)
+            gains[:, at] += np.bincount(half, -np.log1p(-explained), 2)
     # Blocks with pauses between them do not tell some delays apart: none, or else their mean
     gains = np.vstack([gains, gains.sum(axis=0)])
     are_best = gains >= ALIKE_GAIN * gains.max(axis=1, keepdims=True)
-    first, second, common = ((are_best @ delays) / are_best.sum(axis=1)).round(3).tolist()
-    if abs(first - second) > step / 2:
+    first_half, second_half, common = ((are_best @ delays) / are_best.sum(axis=1)).round(3).tolist()
+    # At the edge of the range the likelihood may still rise
+    if not n_known.all() or abs(first_half - second_half) > step / 2 or are_best[2, [0, -1]].any():
         return None
     return 0.0 if are_best[2, number] else float(common)
 

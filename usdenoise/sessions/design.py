@@ -171,9 +171,11 @@ def response_of(
         return np.round(course, 9)[:, None]
     at = begins[:, None] + durations[:, None] * (np.arange(TIMES_A_BLOCK) + 0.5) / TIMES_A_BLOCK
     for event in events:
-        since = at - event.onset
+        # Blocks that the response has reached and that it has not left
+        shown = (ends > event.onset) & (begins < event.onset + event.duration + KERNEL_S)
+        since = at[shown] - event.onset
         rise = _integral(hrf, since) - _integral(hrf, since - event.duration)
-        course += event.modulation * rise.mean(axis=1)
+        course[shown] += event.modulation * rise.mean(axis=1)
     return course[:, None]
 
 
@@ -479,13 +481,17 @@ def design_of(
     for block in np.flatnonzero(is_bad):
         own[f"bad_block_{block}"] = (np.arange(len(times)) == block).astype(float)
     recorded, part = recorded_time(times)
+    waves = _cosines(recorded, _high_pass(inside, times, recorded))
     line = recorded - recorded.mean()
+    if waves:
+        # What the cosines do not have of it: with the whole line the columns would be nearly dependent
+        basis = column_basis(np.stack(waves, axis=1))
+        line = line - basis @ (basis.T @ line)
     drifts = {"linear_drift": line / max(np.abs(line).max(), ROUNDING_S)}
     drifts |= {
         f"part_{number + 1}": (part == number).astype(float) for number in range(1, part.max(initial=0) + 1)
     }
-    high_pass = _high_pass(inside, times, recorded)
-    drifts |= {f"drift_{number}": wave for number, wave in enumerate(_cosines(recorded, high_pass), 1)}
+    drifts |= {f"drift_{number}": wave for number, wave in enumerate(waves, 1)}
     good = ~is_bad if not is_bad.all() else is_bad
     own |= {name: values - values[good].mean() for name, values in drifts.items()}
     own["constant"] = np.ones(len(times))
@@ -582,8 +588,13 @@ def _high_pass(events: Sequence[Event], times: NDArray[np.float64], recorded: ND
     in_order = sorted(
         (event for event in events if event.modulation), key=lambda event: (event.trial_type, event.onset)
     )
+    lost = times - recorded
+
+    def lost_before(onset: float) -> float:
+        return float(lost[max(int(np.searchsorted(times, onset, "right")) - 1, 0)])
+
     pauses = [
-        float(np.diff(np.interp([earlier.onset, later.onset], times, recorded))[0])
+        later.onset - earlier.onset - (lost_before(later.onset) - lost_before(earlier.onset))
         for earlier, later in pairwise(in_order)
         if later.trial_type == earlier.trial_type
     ]

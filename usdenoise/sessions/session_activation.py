@@ -99,8 +99,17 @@ def check_activation(
     starts, frame_time = np.array([block.start_s for block in recording.blocks]), recording.frame_time
     n_confounds = 0 if session.confounds == "none" else 2
     times, durations = starts + (lengths - 1) / 2 * frame_time, lengths * frame_time
-    late = delayed(events, 0.0 if isinstance(session.delay, str) else session.delay)
-    check_design(late, times, durations, session.hrf, n_confounds, is_planned)
+    check_design(events, times, durations, session.hrf, n_confounds, is_planned)
+    if not isinstance(session.delay, str) and session.delay and not is_planned:
+        none_is_bad = np.zeros(len(times), bool)
+        late = design_of(delayed(events, session.delay), times, durations, none_is_bad, hrf=session.hrf)
+        problems = [*late.problems.values(), late.problem[0]]
+        if problem := next(filter(None, problems), ""):
+            raise OptionError(
+                f"{session.delay:g} s does not fit the events: {problem}",
+                option="delay",
+                remedy="give another {delay}",
+            )
 
 
 def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeries:
@@ -139,7 +148,7 @@ def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeri
     # Its maps, with one delay for all pixels, and how the tissue moves with the events
     in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"], NOISE_ERROR)
     images = _smoothed(series, series.options.smoothing_mm)
-    series, timing = _with_delay(series, images, in_vessels, design_at, events)
+    series, timing = _with_delay(series, images, in_vessels, design_at, events, durations)
     design = design_at(series.delay_s)
     maps, overall = activation_maps(images, in_vessels, design, series.options.threshold)
     maps = _with_proposal(series, maps, in_vessels, design)
@@ -174,13 +183,14 @@ def _with_delay(
     in_vessels: NDArray[np.bool_],
     design_at: Callable[[float], Design],
     events: Sequence[Event],
+    durations: NDArray[np.float64],
 ) -> tuple[ResultSeries, list[Doubt]]:
     """Return the series with the delay of its response, as given or found, and the doubt about it."""
     given = series.options.delay
     step = float(np.median(np.diff(series.time)))
-    common = common_delay(images, in_vessels, design_at, events, step)
+    common = common_delay(images, in_vessels, design_at(0.0), events, series.time, durations)
     if isinstance(given, str):
-        sentence = "no delay is common to both halves of the image, so the response has none"
+        sentence = "no delay within the range that was tried is common to both halves of the vessels: the response has none"
         return replace(series, delay_s=common or 0.0), [Doubt("delay", sentence)] if common is None else []
     series = replace(series, delay_s=given)
     if common is None or abs(common - given) <= step / 2:

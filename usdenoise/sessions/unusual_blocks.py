@@ -98,6 +98,8 @@ def _others_fit_better(found: ClutterEstimate, sample: Sample, usual: NDArray[np
     Every HELD_OUT-th usual block is in neither of the two fits, and judges them by the energy that they leave in its frames.
     Fewer blocks fit worse, unless the ones that are left out take components of their own.
     """
+    from scipy.linalg import eigh
+
     values, used = _in_some_pixels(found, sample.parts)
     block = np.repeat(np.arange(len(usual)), np.diff(sample.edges))
     is_held = np.isin(block, np.flatnonzero(usual)[HELD_OUT // 2 :: HELD_OUT]) & used
@@ -105,9 +107,10 @@ def _others_fit_better(found: ClutterEstimate, sample: Sample, usual: NDArray[np
     left = []
     for is_fitted in (used & ~is_held, used & ~is_held & usual[block]):
         fitted = values[is_fitted]
+        n_frames = len(fitted)
         gram = (fitted @ fitted.conj().T).astype(np.result_type(fitted, np.float64))
-        strengths, courses = np.linalg.eigh(gram)
-        leading = courses[:, -low:] / np.sqrt(np.maximum(strengths[-low:], TINY))
+        strengths, courses = eigh(gram, subset_by_index=[max(n_frames - low, 0), n_frames - 1])
+        leading = courses / np.sqrt(np.maximum(strengths, TINY))
         explained = row_squared_norms(held @ (fitted.conj().T @ leading.astype(fitted.dtype)))
         left.append(np.log(np.maximum(row_squared_norms(held) - explained, TINY)).sum())
     return bool(left[1] < left[0])
