@@ -360,16 +360,15 @@ def common_delay(
             response_of(delayed(of_type, delay), times, durations, design.hrf) for of_type in types.values()
         ]
         bases.append(column_basis(own(np.hstack(columns))))
-    halves = (np.indices(in_vessels.shape) // DELAY_TILE).sum(axis=0)[in_vessels] % 2
+    pixels = np.flatnonzero(in_vessels)
+    halves = (np.indices(in_vessels.shape) // DELAY_TILE).sum(axis=0).ravel()[pixels] % 2
     gains, n_known = np.zeros((2, len(delays))), np.zeros(2)
     tile = max(1, SERIES_TILE_ENTRIES // len(images))
-    for first in range(0, len(halves), tile):
-        series = np.stack([image[in_vessels][first : first + tile] for image in images]).astype(np.float64)
+    for first in range(0, len(pixels), tile):
+        of_tile = slice(first, first + tile)
+        series = np.stack([image.reshape(-1)[pixels[of_tile]] for image in images]).astype(np.float64)
         known = np.isfinite(series[~design.is_bad]).all(axis=0)
-        left, half = (
-            own(np.where(np.isfinite(series), series, 0)[:, known]),
-            halves[first : first + tile][known],
-        )
+        left, half = (own(np.where(np.isfinite(series), series, 0)[:, known]), halves[of_tile][known])
         energies = np.maximum(np.sum(left**2, axis=0), TINY)
         n_known += np.bincount(half, minlength=2)
         for at, basis in enumerate(bases):

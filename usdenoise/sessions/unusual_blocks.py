@@ -106,8 +106,9 @@ def _others_fit_better(found: ClutterEstimate, sample: Sample, usual: NDArray[np
     held, low = values[is_held], max(found.band.low, 1)
     left = []
     for is_fitted in (used & ~is_held, used & ~is_held & usual[block]):
-        fitted = values[is_fitted]
-        n_frames = len(fitted)
+        fitted, n_frames = values[is_fitted], np.count_nonzero(is_fitted)
+        if not n_frames:
+            return False
         gram = (fitted @ fitted.conj().T).astype(np.result_type(fitted, np.float64))
         strengths, courses = eigh(gram, subset_by_index=[max(n_frames - low, 0), n_frames - 1])
         leading = courses / np.sqrt(np.maximum(strengths, TINY))
