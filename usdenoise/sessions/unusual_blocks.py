@@ -87,34 +87,53 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
 
     for kind in kinds():
         few = [unusual for unusual in kind if 0 < np.count_nonzero(unusual) <= MOST_UNUSUAL * len(unusual)]
-        if few and _others_fit_better(found, sample, usual := ~np.any(few, axis=0)):
-            return np.asarray(usual, bool)
+        if few and not (usual := _explained(found, sample, ~np.any(few, axis=0))).all():
+            return usual
     return np.ones(len(levels), bool)
 
 
-def _others_fit_better(found: ClutterEstimate, sample: Sample, usual: NDArray[np.bool_]) -> bool:
-    """Return whether components without the unusual blocks explain other blocks better than components of all blocks do.
+def _explained(found: ClutterEstimate, sample: Sample, usual: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return the blocks whose components explain other blocks best: all, or without those that are unusual and spoil them.
 
-    Every HELD_OUT-th usual block is in neither of the two fits, and judges them by the energy that they leave in its frames.
-    Fewer blocks fit worse, unless the ones that are left out take components of their own.
+    Every HELD_OUT-th usual block is in no fit, and judges fits by the energy that they leave in its frames. Fewer blocks fit
+    worse, unless the ones that are left out take components of their own. Then those of them that are nearer to the held-out
+    blocks by what the others leave of them come back, one by one, if they do not spoil the fit.
     """
     from scipy.linalg import eigh
 
     values, used = _in_some_pixels(found, sample.parts)
-    block = np.repeat(np.arange(len(usual)), np.diff(sample.edges))
-    is_held = np.isin(block, np.flatnonzero(usual)[HELD_OUT // 2 :: HELD_OUT]) & used
-    held, low = values[is_held], max(found.band.low, 1)
-    left = []
-    for is_fitted in (used & ~is_held, used & ~is_held & usual[block]):
-        fitted, n_frames = values[is_fitted], np.count_nonzero(is_fitted)
-        if not n_frames:
-            return False
+    values = np.ascontiguousarray(values)
+    block, low = np.repeat(np.arange(len(usual)), np.diff(sample.edges)), max(found.band.low, 1)
+    energies, counts = (
+        row_squared_norms(values),
+        np.maximum(np.bincount(block[used], minlength=len(usual)), 1),
+    )
+    is_held = np.zeros(len(usual), bool)
+    is_held[np.flatnonzero(usual)[HELD_OUT // 2 :: HELD_OUT]] = True
+
+    def left_by(fitted_blocks: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the mean logarithm of the energy of each block that the components of some blocks leave."""
+        fitted = values[used & fitted_blocks[block]]
         gram = (fitted @ fitted.conj().T).astype(np.result_type(fitted, np.float64))
-        strengths, courses = eigh(gram, subset_by_index=[max(n_frames - low, 0), n_frames - 1])
+        strengths, courses = eigh(gram, subset_by_index=[max(len(fitted) - low, 0), len(fitted) - 1])
         leading = courses / np.sqrt(np.maximum(strengths, TINY))
-        explained = row_squared_norms(held @ (fitted.conj().T @ leading.astype(fitted.dtype)))
-        left.append(np.log(np.maximum(row_squared_norms(held) - explained, TINY)).sum())
-    return bool(left[1] < left[0])
+        explained = row_squared_norms(values @ (fitted.conj().T @ leading.astype(fitted.dtype)))
+        left = np.log(np.maximum(energies - explained, TINY))
+        means: NDArray[np.float64] = np.bincount(block[used], left[used], len(usual)) / counts
+        return means
+
+    every = np.ones(len(usual), bool)
+    if not is_held.any() or not (used & (usual & ~is_held)[block]).any():
+        return every
+    left = left_by(usual & ~is_held)
+    if left[is_held].mean() >= left_by(~is_held)[is_held].mean():
+        return every
+    middle = (left[is_held].max() + left[~usual].max()) / 2
+    for number in np.flatnonzero(~usual & (left < middle)).tolist():
+        with_it = usual | (np.arange(len(usual)) == number)
+        if left_by(with_it & ~is_held)[is_held].mean() <= left[is_held].mean():
+            usual = with_it
+    return usual
 
 
 def _have_artefacts(found: ClutterEstimate, parts: Sequence[Numbers]) -> NDArray[np.bool_]:
