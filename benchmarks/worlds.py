@@ -19,7 +19,7 @@ median good block, at the median gain of each depth:
 - own: with t of the package, which knows the events; otherwise with t by least squares and a linear drift;
 - change: in the active vessel pixels, in per cent.
 
-The SVD of a session has the cutoff with most hits at 1 %, the same in all blocks, and is told the truth: its maps are
+The SVD of a session has the cutoff with most hits at 1 %, the same in all blocks, and uses the truth: its maps are
 shifted back by the mean translation, the gain over depth is divided out, and blocks with a burst are left out. `--kind` is
 a kind of "second sessions", which the seed chooses otherwise. With --rules, each stack or session is measured again with
 each of some rules switched off ("all", or names with commas). That a rule that is put back changes nothing is asserted.
@@ -353,7 +353,7 @@ def t_values(series: NDArray[Any], task: NDArray[np.bool_], good: NDArray[np.boo
 
 
 def t_figures(t: NDArray[Any], rest: SimpleNamespace, name: str = "") -> dict[str, float]:
-    """Figures of a map of t against the truth at rest; NaN is no activation."""
+    """Figures of a map of t against the truth at rest. NaN counts as no activation."""
     t = np.nan_to_num(t)
 
     def hits_at_one_percent(outside: NDArray[np.bool_]) -> float:

@@ -224,7 +224,7 @@ def test_a_pattern_of_a_volume_does_not_hide_the_motion() -> None:
 
 @pytest.mark.parametrize("what", ["nothing", "still", "stretched", "noise"])
 def test_tissue_is_not_taken_for_a_pattern(what: str, monkeypatch: Any) -> None:
-    """It is registered as by all pixels if there is no pattern, if all stands still, and if it moves more at some depths."""
+    """All pixels count if there is no pattern, if the whole image stands still, and if some depths move more than others."""
     pattern = pattern_of("window")
     shifts = SHIFTS["drift"] * (what in ("nothing", "stretched"))
     images = images_with(

@@ -202,7 +202,7 @@ class Reference:
             x = xp.reshape(shifted(xp.reshape(x, shape), shift), x.shape)
             missing = None if missing is None else _nearest(missing.reshape(shape), shift).reshape(x.shape)
             if self.still is not None and (covered := self.mask & _nearest(self.still[None], shift)[0]).any():
-                # A block that is displaced farther than those of the reference
+                # This block is displaced farther than those of the reference
                 nothing = xp.full_like(x[:1, :1], math.nan)
                 x = xp.where(to_library(covered.reshape(1, -1), x), nothing, x)
         if missing is not None and missing.any():
@@ -363,7 +363,7 @@ def _without_pattern(
     values : (n, pixels along z, x, y) array
         The images.
     found : (image, (n, n_axes) array)
-        Aligned median and shifts of whole images. The median is returned, with None, if there is no such pattern.
+        Aligned median of whole images, and their shifts. Without such a pattern this median and None are returned.
     start : (pixels along z, x, y) array or None
         As for :func:`_aligned_median`.
     executor : Executor

@@ -148,9 +148,14 @@ def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeri
     # Its maps, with one delay for all pixels, and how the tissue moves with the events
     in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"], NOISE_ERROR)
     images = _smoothed(series, series.options.smoothing_mm)
-    series, timing = _with_delay(series, images, in_vessels, design_at, events, durations)
+    given, rule = series.options.delay, series.options.threshold
+    common = common_delay(images, in_vessels, design_at(0.0), events, series.time, durations)
+    series = replace(series, delay_s=(common or 0.0) if isinstance(given, str) else given)
     design = design_at(series.delay_s)
-    maps, overall = activation_maps(images, in_vessels, design, series.options.threshold)
+    maps, overall = activation_maps(images, in_vessels, design, rule)
+    timing = _delay_doubts(
+        series, common, maps, lambda delay: activation_maps(images, in_vessels, design_at(delay), rule)[0]
+    )
     maps = _with_proposal(series, maps, in_vessels, design)
     locked = list[Doubt]()
     for name, found in maps.items():
@@ -177,40 +182,29 @@ def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeri
     )
 
 
-def _with_delay(
+def _delay_doubts(
     series: ResultSeries,
-    images: NDArray[np.floating],
-    in_vessels: NDArray[np.bool_],
-    design_at: Callable[[float], Design],
-    events: Sequence[Event],
-    durations: NDArray[np.float64],
-) -> tuple[ResultSeries, list[Doubt]]:
-    """Return the series with the delay of its response, as given or found, and the doubt about it."""
-    given = series.options.delay
-    step = float(np.median(np.diff(series.time)))
-    common = common_delay(images, in_vessels, design_at(0.0), events, series.time, durations)
-    if isinstance(given, str):
+    common: float | None,
+    maps: Mapping[str, ActivationMap],
+    maps_at: Callable[[float], Mapping[str, ActivationMap]],
+) -> list[Doubt]:
+    """Return the doubt that no delay was found, or that the given one is not that of both halves of the vessels."""
+    if isinstance(series.options.delay, str):
         sentence = "no delay within the range that was tried is common to both halves of the vessels: the response has none"
-        return replace(series, delay_s=common or 0.0), [Doubt("delay", sentence)] if common is None else []
-    series = replace(series, delay_s=given)
+        return [Doubt("delay", sentence)] if common is None else []
+    given, step = series.delay_s, float(np.median(np.diff(series.time)))
     if common is None or abs(common - given) <= step / 2:
-        return series, []
+        return []
     as_given, shifted = (
-        sum(
-            int(found.active.sum())
-            for found in activation_maps(images, in_vessels, design_at(delay), series.options.threshold)[
-                0
-            ].values()
-        )
-        for delay in (given, common)
+        sum(int(found.active.sum()) for found in of_delay.values()) for of_delay in (maps, maps_at(common))
     )
     if shifted < max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
-        return series, []
+        return []
     sentence = (
         f"the response is {abs(common - given):.2g} s {'late' if common > given else 'early'}: {as_given} pixels are active "
         f"as given, {shifted} with a delay of {common:.2g} s"
     )
-    return series, [Doubt("delay", sentence)]
+    return [Doubt("delay", sentence)]
 
 
 def _smoothed(series: ResultSeries, width_mm: float) -> NDArray[np.floating]:
