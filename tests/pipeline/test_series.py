@@ -78,7 +78,6 @@ def slow_series(
     removed = [removed_by(block.temporal, LENGTH) for block in blocks]
     projection = clutter.projection.followed_by(np.mean([removed[number] for number in good], axis=0))
     n_lags, n_pixels = projection.n_lags, int(np.prod(SIZE))
-    taken = np.sum(np.abs(clutter.left) ** 2, axis=1)
 
     def spectrum(lags: Any) -> NDArray[np.float64]:
         bands = np.zeros((len(lags), 2 * n_lags))
@@ -93,7 +92,7 @@ def slow_series(
         return np.maximum(spectrum(white[None])[0], 0.15)
 
     kept = kept_by(projection.white)
-    lags = [block.lags / (1 - taken)[:, None] for block in blocks]
+    lags = [block.lags for block in blocks]
     own = [kept_by(clutter.projection.followed_by(one).white) for one in removed]
     spectra = [spectrum(block) / kept for block in lags]
     halves = [np.mean([lags[number] for number in good[part::2]], axis=0) for part in (0, 1)]
@@ -241,8 +240,7 @@ def test_the_share_of_tissue_that_leaks(measured: tuple[list[BlockLags], Clutter
         for _ in range(4):
             noise = 1 + 0.02 * rng.standard_normal(len(tissue))
             lags = noise[:, None] * white + share * (tissue / tissue.mean())[:, None] * slow
-            corrected = lags * clutter.kept_share[:, None]
-            block = BlockLags(corrected, np.full(len(tissue), LENGTH, np.float32), temporal)
+            block = BlockLags(lags, np.full(len(tissue), LENGTH, np.float32), temporal)
             series = series.added(block, clutter)
         assert series.leak(clutter).share == pytest.approx(1.0 if share else 0.0, abs=0.25)
 

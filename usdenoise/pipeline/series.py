@@ -62,7 +62,8 @@ class BlockLags:
     Attributes
     ----------
     lags : (n_signal, L) array
-        Lags of the filtered block, from :meth:`usdenoise.linalg.lag_sums.LagSums.mean`.
+        Lags of the filtered block, from :meth:`usdenoise.linalg.lag_sums.LagSums.mean`, as if its filter took the same share
+        of noise in all pixels: the clutters of two blocks may differ.
     observed : (n_signal,) array
         Number of frames in which each pixel was observed, without excluded frames.
     temporal : (n, q) array
@@ -87,7 +88,7 @@ class BlockLags:
     def of(cls, measures: Measures, clutter: Clutter) -> "BlockLags":
         """Return the part of the measures of a whole block that a series adds up."""
         grid, sums = clutter.grid, measures.lag_sums(clutter.grid.mask)
-        lags = sums.mean(slice(None), measures.n_frames)
+        lags = sums.mean(slice(None), measures.n_frames) / clutter.kept_share[:, None]
         observed = np.broadcast_to(sums.counts[:, :, 0].sum(axis=0), grid.n_pixels)
         halves, n_first = None, measures.n_first
         if measures.first_power is not None and 0 < n_first < measures.n_used_frames:
@@ -133,7 +134,7 @@ class Leak(NamedTuple):
 
 @dataclass(frozen=True)
 class _Mean:
-    """Corrected mean lags, (n_signal, L), their noise power, (n_signal,), and the part of them that leaked tissue has."""
+    """Mean lags, (n_signal, L), their noise power, (n_signal,), and the part of them that leaked tissue has."""
 
     lags: Numbers
     noise: NDArray[np.float64]
@@ -200,7 +201,6 @@ class Spectra:
         taper *= np.where(lags == 0, 1, 2)
         bands = np.arange(2 * n_lags) / (2 * n_lags)
         self._transform = (np.exp(-2j * np.pi * np.outer(bands, lags)) * taper).T
-        self._share = clutter.kept_share
         white = projection.white if removed is None else projection.white_followed_by(removed)
         self.white_lags = white if clutter.is_complex else white.real
         """Expected lagged products of white noise with unit power."""
@@ -211,19 +211,15 @@ class Spectra:
             parts = np.stack([self._transform.real, -self._transform.imag], axis=1) / self._divisor
             self._of_parts = parts.reshape(2 * n_lags, -1)
 
-    def corrected(self, lags: Numbers) -> Numbers:
-        """Return lags, (n_signal, L), as if the filter took the same share of noise in all pixels."""
-        return lags / self._share[:, None]
-
     def of(self, lags: Numbers) -> NDArray[np.float64]:
-        """Return the spectra, (n_signal, 2 L), of corrected lags; their mean over the bands is the power."""
+        """Return the spectra, (n_signal, 2 L), of lags; their mean over the bands is the power."""
         parts = lags.view(np.float64)
         spectra: NDArray[np.float64] = parts @ self._of_parts
         return spectra
 
     def weights_of_lags(self, weights: NDArray[np.float64]) -> Numbers:
         """Return a, (n_signal, L), so that Re sum_l conj(a_l) r_l of lags r is the weighted sum of the bands."""
-        lag_weights: Numbers = ((weights / self._divisor) @ self._transform.T.conj()) / self._share[:, None]
+        lag_weights: Numbers = (weights / self._divisor) @ self._transform.T.conj()
         return lag_weights if np.iscomplexobj(self.white_lags) else lag_weights.real
 
 
@@ -243,7 +239,7 @@ class Series:
     n_blocks : int
         Number of blocks.
     halves : tuple of (n_signal, L) arrays
-        Sums of the corrected lags over blocks 0, 2, 4, ..., and over blocks 1, 3, 5, ...; 0 without any.
+        Sums of the lags over blocks 0, 2, 4, ..., and over blocks 1, 3, 5, ...; 0 without any.
     frames : tuple of (n_signal, 1) arrays
         Number of frames in each of the halves.
     squares : (n_signal, 2 L) array
@@ -292,7 +288,8 @@ class Series:
         """Return the series with the sums of one more block, which has a number from 0 on."""
         removed = removed_by(block.temporal, _projection_of(clutter).n_frames)
         spectra, observed = Spectra(clutter, removed), block.observed.astype(np.float64)[:, None]
-        lags = spectra.corrected(block.lags)
+        # Stored lags have single precision
+        lags = block.lags.astype(np.result_type(block.lags, np.float64))
         bands, squares, pairs = spectra.of(lags), self.squares, self.pairs
         if number and self.last is not None:
             before = self.last.observed.astype(np.float64)[:, None]
@@ -396,7 +393,7 @@ class Series:
         halves, frames = self.halves, self.frames
         if self.last is not None and self.n_blocks == 1:
             observed = self.last.observed.astype(np.float64)[:, None]
-            halves, frames = (observed * Spectra(clutter).corrected(self.last.lags),) * 2, (observed,) * 2
+            halves, frames = (observed * self.last.lags,) * 2, (observed,) * 2
         return LagSums(np.stack(halves), np.stack([of_half * fade for of_half in frames]))
 
     def leak(self, clutter: Clutter) -> Leak:
@@ -459,7 +456,7 @@ class Series:
         known = np.maximum(known, TINY)
         weights *= np.clip(shown, known, MOST_RESCALED * known) / known
         of_lags, noise = spectra.weights_of_lags(weights), maps.noise_power
-        noise_lags = (noise * clutter.kept_share)[:, None] * spectra.white_lags
+        noise_lags = noise[:, None] * spectra.white_lags
         quiet = _quiet_bands(blood + leaked, noise)
         return SeriesModel(
             weights=of_lags,

@@ -240,7 +240,7 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     measures = filter_chunk(x, clutter, search.excluded, place, how.usual, is_kept=is_kept)
     out = None if measures.filtered is None else to_host(measures.filtered)
     lags = BlockLags.of(measures, clutter)
-    power = lags.lags[:, 0].real
+    power = lags.lags[:, 0].real * clutter.kept_share
     if not clutter.keeps_residual:
         power = clutter.grid.at_signal(measures.kept_power) / measures.n_used_frames
     flow = {} if out is None else flow_images(geometry.as_stack(out), geometry, how.products, search.excluded)
