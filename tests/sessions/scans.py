@@ -70,12 +70,14 @@ def scan(
     seed: int = 0,
     shape: tuple[int, ...] = IMAGE,
     resolution: float = 0.0,
+    turns: int = 0,
 ) -> Scan:
     """A session of given amplitudes: speckle moved by slow smooth waves, two vessels, and white noise.
 
     In the blocks of bursts the speckle also moves by 3 pixels in depth and back. In the right half the blood has a power
     higher by `rise` in every other three blocks. Tissue and blood are smoothed by a Gaussian with a standard deviation of
-    `resolution` pixels.
+    `resolution` pixels. Over the session the speckle becomes other speckle so many times, as that of tissue that leaves the
+    image plane.
     """
     rng = np.random.default_rng(seed)
 
@@ -95,6 +97,7 @@ def scan(
     modes = np.stack(
         [speckle * f for f in (1 + 0 * place * depth, 0.3 * place, 0.1 * depth, 0.03 * place * depth)]
     )
+    factors, speckles = modes / speckle, [speckle, *(smoothed(draw(*shape)) for _ in range(turns)), speckle]
     vessels = np.zeros(shape, bool)
     vessels[6:10], vessels[..., 15:18] = True, True
     frames = np.arange(LENGTH)
@@ -105,7 +108,10 @@ def scan(
         motion = draw(len(modes), 5) @ waves / np.sqrt(5)
         # The mean brightness is the same in all blocks.
         motion[0] = np.exp(1j * motion[0].real)
-        moved = np.tensordot(motion.T, modes, 1)
+        before, part = divmod(turns * number / n_blocks, 1)
+        shares = np.array([np.cos(np.pi / 2 * part), np.sin(np.pi / 2 * part)])
+        own = np.tensordot(shares, np.stack(speckles[int(before) : int(before) + 2]), 1)
+        moved = np.tensordot(motion.T, factors * own, 1)
         if number in bursts:
             shift = 3 * np.sin(np.pi * frames / LENGTH)
             waves_in_depth = np.exp(-2j * np.pi * np.outer(shift, np.fft.fftfreq(shape[0])))

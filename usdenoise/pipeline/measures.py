@@ -1,6 +1,6 @@
 """What the filter of a chunk takes and gives: the clutter of a recording, and the measures of the filtered frames."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +34,46 @@ class Components:
     left: Array
     conjugate: Array
     removed: Array
+
+
+@dataclass(frozen=True)
+class ClutterOverTime:
+    """Components of the clutter that change during a session, as tissue does that turns, or leaves the image plane.
+
+    Those of a block are the leading ones of the sampled frames of the blocks that are near to it in time.
+
+    Attributes
+    ----------
+    span : (n_pixels, r) array
+        Orthonormal columns: the components that the periods of the session have.
+    frames : (n, r) array
+        The sampled frames, x = span @ frames[t].
+    start_s : (n,) float64 array
+        Time of the first frame of the block of each frame.
+    n_blocks : int
+        Number of blocks that are near to a block, itself included.
+    """
+
+    span: Numbers
+    frames: Numbers
+    start_s: NDArray[np.float64]
+    n_blocks: int
+
+    def near(self, start_s: float) -> NDArray[np.intp]:
+        """Return the sampled frames of the blocks that are nearest to a time."""
+        times = np.unique(self.start_s)
+        nearest = times[np.argsort(np.abs(times - start_s), kind="stable")[: self.n_blocks]]
+        return np.flatnonzero(np.isin(self.start_s, nearest))
+
+    def leading(self, start_s: float, k: int) -> tuple[Numbers, Numbers]:
+        """Return U, (n_pixels, k), and V, (n, k), of the leading components U S V^H of the frames near to a time."""
+        near = self.near(start_s)
+        gram = self.frames[near].astype(np.result_type(self.frames, np.float64))
+        energies, vectors = np.linalg.eigh(gram.conj().T @ gram)
+        energies, vectors = energies[::-1][:k], vectors[:, ::-1][:, :k]
+        right = np.zeros((len(self.frames), vectors.shape[1]), gram.dtype)
+        right[near] = (gram @ (vectors / np.sqrt(np.maximum(energies, np.finfo(np.float64).tiny)))).conj()
+        return self.span @ vectors.conj().astype(self.span.dtype), right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +118,9 @@ class Clutter:
         block is aligned: interpolation would spread their noise.
     is_compiled : bool
         Whether lags are summed by compiled loops: in a recording of COMPILED_ENTRIES entries or more. By default not.
+    over_time : ClutterOverTime or None
+        What the components of each block come from, where they change during a session; None (the default) if all blocks
+        have the same. `left` are then those of its middle.
     """
 
     left: Numbers
@@ -97,6 +140,14 @@ class Clutter:
     reference: Reference | None = None
     replaced: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
     is_compiled: bool = False
+    over_time: ClutterOverTime | None = None
+
+    def at(self, start_s: float) -> "Clutter":
+        """Return the clutter of a block that begins at a time; itself if all blocks have the same."""
+        if self.over_time is None:
+            return self
+        left, _ = self.over_time.leading(start_s, self.low)
+        return replace(self, left=np.ascontiguousarray(left), over_time=None)
 
     @property
     def n_lags(self) -> int:

@@ -129,7 +129,7 @@ def filter_session(
         )
         estimate, trial_blocks = raise_cutoff(estimate, blocks, how, session, mapper, progress.iteration)
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
-        n_unusual, reference = estimate.n_unusual, estimate.reference
+        n_unusual, n_near, reference = estimate.n_unusual, estimate.n_near, estimate.reference
         del estimate
         # All blocks are filtered, but those that an earlier run has stored, if their frames are in the sink or not needed. A
         # block without data (frames of its findings is None) has none to write.
@@ -152,7 +152,8 @@ def filter_session(
         # The series of the good ones
         series = filtered_session(recording, session, clutter, fit, store, options, threads)
         still = None if reference is None else reference.still
-        return replace(series, n_unusual=n_unusual, n_still=0 if still is None else int(still.sum()))
+        n_still = 0 if still is None else int(still.sum())
+        return replace(series, n_unusual=n_unusual, n_near=n_near, n_still=n_still)
 
 
 def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
@@ -219,15 +220,15 @@ def filtered_session(
     if len(counting) == 1:
         # The only block has the maps of a scan.
         frames = _in_reference(recording, middle, findings, clutter)
-        own = own_options(options, recording.blocks[middle])
-        of_block = recording.geometry.of_frames(frames.n_frames)
-        scan = Recording.of_chunks(of_block, recording.dtype, frames.chunks())
+        own, geometry = own_options(options, recording.blocks[middle]), recording.geometry
+        scan = Recording.of_chunks(geometry.of_frames(frames.n_frames), recording.dtype, frames.chunks())
         alone = map_scan(scan, own, threads, clutter.grid)
     model = series.model(clutter, threads, alone)
     quality = model.maps.quality
     if quality.noisy_share > MOST_NOISY:
         chunk = Chunk(0, _in_reference(recording, middle, findings, clutter))
-        quality = checked_noise(quality, chunk, clutter, np.zeros(chunk.stop, bool), threads)
+        of_block = clutter.at(recording.blocks[middle].start_s)
+        quality = checked_noise(quality, chunk, of_block, np.zeros(chunk.stop, bool), threads)
     # The blood power of each block
     blood = dict(
         zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)

@@ -226,7 +226,7 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
         Without lags if too few of its frames are good, or it is zero everywhere; the error of a block that cannot be read.
     """
     options, geometry = how.options, how.geometry
-    own = own_options(options, block)
+    own, clutter = own_options(options, block), clutter.at(block.start_s)
     try:
         x = to_device(block.read(), options.device)
     except InputError as error:

@@ -192,6 +192,8 @@ class ResultSeries:
         The record of each block.
     n_unusual : int
         Number of unusual blocks that the estimate of the clutter left out; 0 by default.
+    n_near : int
+        Number of blocks near in time from which the clutter of a block comes; 0 (the default) if all blocks have the same.
     n_still : int
         Pixels of a pattern that stands still while the tissue moves, and does not count in the registration; by default 0.
     options : SessionOptions
@@ -222,6 +224,7 @@ class ResultSeries:
     attributes: Mapping[str, Mapping[str, str]]
     block_records: tuple[BlockRecord, ...]
     n_unusual: int = 0
+    n_near: int = 0
     n_still: int = 0
     options: SessionOptions = field(default_factory=SessionOptions)
     stack: DenoiseResult | None = None

@@ -1,29 +1,32 @@
 """The estimate of a session: the clutter that its blocks have in common, from a sample of their frames."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import blocks_projection
+from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Reference, nearest_good
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.low_rank import interpolated
+from usdenoise.linalg.low_rank import LowRank, interpolated
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate, estimate_clutter
 from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.fit_result import FitResult, fit_result
-from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
+from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter, ClutterOverTime
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.scan_clutter import components_only, first_without_leak, raised_cutoffs, with_cutoff
 from usdenoise.pipeline.series import Leak, Series
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_blocks
 from usdenoise.sessions.session_sample import Sample, aligned_sample
-from usdenoise.sessions.unusual_blocks import calm_blocks, usual_blocks
+from usdenoise.sessions.unusual_blocks import blocks_near, calm_blocks, usual_blocks
 from usdenoise.stack.geometry import Geometry
 
 MOST_SESSION_LEAK = 0.5
@@ -48,36 +51,60 @@ of a block")."""
 
 
 @dataclass(frozen=True)
+class Period:
+    """Consecutive blocks of a session, and their estimate.
+
+    Attributes
+    ----------
+    sample : Sample
+        Their sampled frames, aligned to the reference, without unusual blocks.
+    scan : Recording
+        The same as a scan.
+    found : ClutterEstimate
+        The estimate of the scan.
+    """
+
+    sample: Sample
+    scan: Recording
+    found: ClutterEstimate
+
+
+@dataclass(frozen=True)
 class SessionEstimate:
     """The estimate of a session from a sample of its frames.
 
     Attributes
     ----------
-    sample : Sample
-        The sampled frames, aligned to the reference, without unusual blocks.
-    scan : Recording
-        The same as a scan.
+    periods : list of Period
+        The periods whose clutter was estimated, with the same cutoff: one, the session, if it does not change.
+    grid : Neighbourhood
+        Shape of the image, and the pixels that have a signal in the session.
     reference : Reference or None
         What the blocks are aligned to; None if they are not.
-    found : ClutterEstimate
-        The estimate of the scan.
     n_unusual : int
         Number of unusual blocks that were left out; by default none.
+    n_near : int
+        Number of blocks near in time from which the clutter of a block comes; 0 (the default) if that is all of them.
     """
 
-    sample: Sample
-    scan: Recording
+    periods: list[Period]
+    grid: Neighbourhood
     reference: Reference | None
-    found: ClutterEstimate
     n_unusual: int = 0
+    n_near: int = 0
+
+    @property
+    def reported(self) -> Period:
+        """The session, or the period that had the highest cutoff, which all periods have: what is reported."""
+        return max(self.periods, key=lambda period: period.found.cutoff.low)
 
     def fit(self, options: DenoiseOptions, executor: Executor) -> FitResult:
         """Return how the components were found, by the sampled frames without them.
 
         Numbers of bad frames that were given count in a file, and the sample has none of these frames.
         """
-        found = self.found
-        measures = filter_chunks(self.scan.chunks, components_only(found, options), found.excluded, executor)
+        found, scan = self.reported.found, self.reported.scan
+        measures = filter_chunks(scan.chunks, components_only(found, options), found.excluded, executor)
         return fit_result(found, measures, options)
 
 
@@ -92,6 +119,8 @@ def estimate_session(
     n_fits: int = MOST_FITS,
 ) -> SessionEstimate:
     """Estimate the clutter that the blocks of a session have in common, from a sample of their frames.
+
+    Where it changes during the session, it is estimated in periods.
 
     Parameters
     ----------
@@ -110,7 +139,8 @@ def estimate_session(
     on_iteration : callable, optional
         Called with each line of the trace.
     n_fits : int
-        Largest number of fits, each without the blocks that were unusual in the one before; by default MOST_FITS.
+        Largest number of fits of a period, each without the blocks that were unusual in the one before; by default
+        MOST_FITS. With one, there are no periods.
 
     Raises
     ------
@@ -122,14 +152,33 @@ def estimate_session(
             "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
         )
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
-    n_blocks = len(sample.blocks)
-    for more in reversed(range(n_fits)):
-        scan = sample.recording(geometry)
-        found = _fit(scan, options, sample, executor, on_iteration)
-        if not more or (usual := usual_blocks(found, sample)).all() or usual.mean() < 1 - MOST_UNUSUAL:
-            break
-        sample = sample.only(usual)
-    return SessionEstimate(sample, scan, reference, found, n_blocks - len(sample.blocks))
+    n_blocks, grid, n_near, periods = len(sample.blocks), None, 0, list[Period]()
+    parts = [np.arange(n_blocks)]
+    while len(periods) < len(parts):
+        own = sample.only(np.isin(np.arange(n_blocks), parts[len(periods)]))
+        for more in reversed(range(n_fits)):
+            scan = own.recording(geometry)
+            found = _fit(scan, options, own, executor, on_iteration)
+            if grid is None:
+                grid = found.grid
+                if more and (n_near := blocks_near(found, own)):
+                    parts = np.array_split(np.arange(n_blocks), round(n_blocks / n_near))
+                    break
+            if not more or (usual := usual_blocks(found, own)).all() or usual.mean() < 1 - MOST_UNUSUAL:
+                periods.append(Period(own, scan, found))
+                break
+            own = own.only(usual)
+    n_unusual = n_blocks - sum(len(period.sample.blocks) for period in periods)
+    assert grid is not None
+    estimate = SessionEstimate(periods, grid, reference, n_unusual, n_near)
+    # The tissue needs the highest cutoff, and with several ones the level of the series would have steps
+    low = estimate.reported.found.band.low
+    for number, period in enumerate(periods):
+        if period.found.band.low != low:
+            changed = with_cutoff(period.scan, executor, period.found, low, "")
+            changed = replace(changed, cutoff=period.found.cutoff)
+            periods[number] = replace(period, found=changed)
+    return estimate
 
 
 def raise_cutoff(
@@ -160,32 +209,32 @@ def raise_cutoff(
     measured : dict
         Number -> the measurements of each block that was tried, with this cutoff.
     """
-    options = how.options
-    if options.low_cutoff != "auto" or not estimate.found.is_raisable or len(estimate.sample.blocks) < 2:
+    options, periods = how.options, estimate.periods
+    first = estimate.reported.found.band.low
+    if options.low_cutoff != "auto" or not estimate.reported.found.is_raisable:
         return estimate, {}
-    numbers = calm_blocks(estimate.found, estimate.sample)
+    numbers = calm_blocks([(period.found, period.sample) for period in periods])
     if len(numbers) < 2:
         return estimate, {}
 
-    found, scan = estimate.found, estimate.scan
-    known = highest = len(found.singular_values)
-    if not isinstance(options.rank, int) and (samples := found.estimate.samples_per_pixel) is not None:
-        # Never above a given rank
-        longest = max(found.estimate.n_sampled / samples, len(found.model.right))
-        highest = max(highest, int(MOST_COMPONENTS * found.estimate.n_sampled / longest))
+    founds = [period.found for period in periods]
+    known = min(len(found.singular_values) for found in founds)
+    highest = min(_most_components(found, options) for found in founds)
 
     def tried(low: int) -> tuple[tuple[SessionEstimate, dict[int, MeasuredBlock]], Leak]:
         """Return the estimate with a cutoff, with more components if it has too few, the measured blocks, and the leak."""
-        nonlocal found
-        if low > (rank := len(found.singular_values)):
-            longer = replace(options, rank=min(2 * rank, highest))
-            more = _fit(scan, longer, estimate.sample, executor.local, on_iteration)
-            found = replace(more, cutoff=found.cutoff)
-        raised = found
-        if low > estimate.found.band.low:
-            why = "because tissue remained in the blocks"
-            raised = with_cutoff(scan, executor.local, found, low, why)
-        of_cutoff = replace(estimate, found=raised)
+        raised = list[Period]()
+        for number, period in enumerate(periods):
+            found = founds[number]
+            if low > (rank := len(found.singular_values)):
+                longer = replace(options, rank=min(2 * rank, highest))
+                more = _fit(period.scan, longer, period.sample, executor.local, on_iteration)
+                found = founds[number] = replace(more, cutoff=found.cutoff)
+            if low > first:
+                why = "because tissue remained in the blocks"
+                found = with_cutoff(period.scan, executor.local, found, low, why)
+            raised.append(replace(period, found=found))
+        of_cutoff = replace(estimate, periods=raised)
         clutter, series = session_clutter(of_cutoff, options), Series()
         blocks = measure_blocks(recording, numbers, clutter, how, session, executor)
         measured = dict(zip(numbers, blocks, strict=True))
@@ -193,8 +242,16 @@ def raise_cutoff(
             series = series if block.lags is None else series.added(block.lags, clutter)
         return (of_cutoff, measured), series.leak(clutter) if series.n_blocks > 1 else Leak(0.0, 0.0)
 
-    cutoffs = raised_cutoffs(found.band.low, highest)
-    return first_without_leak(tried, cutoffs, known, MOST_SESSION_LEAK)
+    return first_without_leak(tried, raised_cutoffs(first, highest), known, MOST_SESSION_LEAK)
+
+
+def _most_components(found: ClutterEstimate, options: DenoiseOptions) -> int:
+    """Return the largest number of components to which the cutoff of an estimate is raised, never above a given rank."""
+    known, samples = len(found.singular_values), found.estimate.samples_per_pixel
+    if isinstance(options.rank, int) or samples is None:
+        return known
+    longest = max(found.estimate.n_sampled / samples, len(found.model.right))
+    return max(known, int(MOST_COMPONENTS * found.estimate.n_sampled / longest))
 
 
 def _fit(
@@ -222,34 +279,75 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
     is_new : bool
         Whether the blocks that are filtered are not in the sample, as in a live session; by default they are.
     """
-    found, sample = estimate.found, estimate.sample
-    low, grid, keeps_residual = found.band.low, found.grid, options.high_cutoff == "none"
-    model = interpolated(found.model, found.excluded)
-    left = grid.everywhere(model.left)
+    found, periods, grid = estimate.reported.found, estimate.periods, estimate.grid
+    low, keeps_residual = found.band.low, options.high_cutoff == "none"
+    models = [interpolated(period.found.model, period.found.excluded) for period in periods]
+    lefts = [period.found.grid.everywhere(model.left) for period, model in zip(periods, models, strict=True)]
+    n_kept = low if keeps_residual else min(found.band.high, models[0].rank)
+    left, over_time = lefts[0][:, :n_kept], None
     # The components take more from a block to whose frames they were fitted
-    lengths = [block.n_frames for block in sample.blocks]
-    lengths = [int(np.median(lengths))] if is_new else lengths
-    courses = [np.zeros((length, low), np.complex128) for length in lengths]
+    blocks = [block for period in periods for block in period.sample.blocks]
+    lengths = [int(np.median([block.n_frames for block in blocks]))]
     if not is_new:
-        for course, (frames, at) in zip(courses, sample.places(), strict=True):
-            course[frames] = model.right[at, :low]
-    n_kept = low if keeps_residual else min(found.band.high, model.rank)
+        lengths = [block.n_frames for block in blocks]
+    courses = [np.zeros((length, low), np.complex128) for length in lengths]
+    if estimate.n_near:
+        over_time = _components_over_time(estimate, models, lefts)
+        left = over_time.leading(blocks[len(blocks) // 2].start_s, low)[0]
+        firsts = np.cumsum([0, *(len(model.right) for model in models)])
+        places = (
+            (frames, first + at)
+            for first, period in zip(firsts, periods, strict=False)
+            for frames, at in period.sample.places()
+        )
+        for course, block, (frames, at) in zip(courses, blocks, places, strict=True):
+            course[frames] = over_time.leading(block.start_s, low)[1][at]
+    elif not is_new:
+        for course, (frames, at) in zip(courses, periods[0].sample.places(), strict=True):
+            course[frames] = models[0].right[at, :low]
+    powers = [
+        float(np.sum(period.found.singular_values**2)) / (grid.n_pixels * len(model.right))
+        for period, model in zip(periods, models, strict=True)
+    ]
+    weak = [weak_speckle(one, low) for one in lefts]
+    removed = [
+        removed_energy(one, model.singular_values, low) for one, model in zip(lefts, models, strict=True)
+    ]
     return Clutter(
-        left=np.ascontiguousarray(left[:, :n_kept]),
+        left=np.ascontiguousarray(left),
         low=low,
         high=n_kept,
         keeps_residual=keeps_residual,
         projection=blocks_projection(courses),
         grid=grid,
         n_temporal=TEMPORAL if keeps_residual else 0,
-        speckle=weak_speckle(left, low),
-        tissue=removed_energy(left, model.singular_values, low),
-        noise_rms=found.estimate.noise_rms,
-        power=float(np.sum(found.singular_values**2)) / (grid.n_pixels * len(model.right)),
+        speckle=np.mean(weak, axis=0),
+        tissue=np.mean(removed, axis=0),
+        noise_rms=float(np.mean([period.found.estimate.noise_rms for period in periods])),
+        power=float(np.mean(powers)),
         reference=estimate.reference,
         replaced=nearest_good(found.bad_pixels.mask) if found.bad_pixels.mask.any() else None,
         is_compiled=sum(map(len, courses)) * grid.mask.size >= COMPILED_ENTRIES,
+        over_time=over_time,
     )
+
+
+def _components_over_time(
+    estimate: SessionEstimate, models: Sequence[LowRank], lefts: Sequence[Numbers]
+) -> ClutterOverTime:
+    """Return the components of all periods, and their sampled frames by these."""
+    span, factor = np.linalg.qr(np.concatenate(lefts, axis=1))
+    columns = np.cumsum([0, *(left.shape[1] for left in lefts)])
+    frames, start_s = list[Numbers](), list[NDArray[np.float64]]()
+    for number, (period, model) in enumerate(zip(estimate.periods, models, strict=True)):
+        own = (model.right.conj() * model.singular_values) @ factor[
+            :, columns[number] : columns[number + 1]
+        ].T
+        own[period.found.excluded] = 0
+        frames.append(own.astype(span.dtype))
+        times = [block.start_s for block in period.sample.blocks]
+        start_s.append(np.repeat(times, np.diff(period.sample.edges)))
+    return ClutterOverTime(span, np.concatenate(frames), np.concatenate(start_s), estimate.n_near)
 
 
 def check_method(options: DenoiseOptions) -> None:
