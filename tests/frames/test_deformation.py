@@ -7,6 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 
+from tests.sessions.scans import LENGTH, scan
+from usdenoise import Acquisition, session
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.alignment import Alignment, Reference, shifted
 from usdenoise.frames.deformation import AtRest, Deformation, Warp, deformation_of, find_field
@@ -203,3 +205,28 @@ def test_pixels_from_outside_are_unobserved_and_masked_ones_do_not_spread() -> N
     away[[0, 1, 2, *range(13, 20)]] = away[:, [*range(8), 13, 14, 15]] = False
     np.testing.assert_allclose(found[away, 1], 1j * found[away, 0])
     np.testing.assert_allclose(found[away, 0].real, wanted[away], atol=0.6)
+
+
+def test_a_session_reports_its_rotation_and_changes_no_block_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    angles, edge = np.array([0, 0, 0.1, 2.5, 0, 0, -2, 0]), slice(2, -2)
+    made = scan(len(angles), shape=(40, 40), resolution=1.0)
+    blocks = []
+    for block, angle in zip(made.blocks, angles, strict=True):
+        places = np.indices((40, 40)) + rotation((40, 40), -angle)
+        turned = [map_coordinates(frame, places, order=3) for frame in block] if angle else block
+        blocks.append(np.stack(turned)[:, edge, edge])
+    stack = Acquisition(
+        np.concatenate(blocks).astype(np.complex64),
+        "tzx",
+        frame_rate_hz=500.0,
+        spacing_mm={"z": 0.1, "x": 0.1},
+    )
+    found = session(stack, window=LENGTH, rank=20, low_cutoff=12)
+    turned = np.abs(angles) > 1
+    assert found.blocks["rotation"] == pytest.approx(np.where(turned, angles, 0), abs=0.15)
+    assert ((np.array(found.blocks["deformation"]) > 0.5) == turned).all()
+    monkeypatch.setattr("usdenoise.sessions.measured_block.deformation_of", lambda *_: None)
+    without = session(stack, window=LENGTH, rank=20, low_cutoff=12)
+    powers, others = found.images["power_doppler"], without.images["power_doppler"]
+    np.testing.assert_array_equal(powers[~turned], others[~turned])
+    assert (powers[turned] != others[turned]).any()

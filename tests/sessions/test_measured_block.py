@@ -5,17 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.ndimage import binary_erosion
 
 from usdenoise import Acquisition
 from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.errors import InputError
+from usdenoise.frames.alignment import Reference, mean_envelope
+from usdenoise.frames.deformation import Deformation
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_block
+from usdenoise.sessions.measured_block import BlockFilter, BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.session_estimate import TEMPORAL
+from usdenoise.system.text import from_plain, plain
 
 N, SHAPE, K, N_LAGS = 50, (9, 7), 4, 6
 """Frames, pixels, components of clutter, and lags."""
@@ -226,3 +230,108 @@ def test_components_of_its_own_that_stand_out_are_taken_out() -> None:
     u, s, vh = np.linalg.svd(slow_filter(strong, left()[:, :K])[0], full_matrices=False)
     np.testing.assert_allclose(rows_of(found), (u[:, 2:] * s[2:]) @ vh[2:], atol=1e-3)
     assert found.strongest == pytest.approx(s[2] ** 2 / kept.size, rel=1e-4)
+
+
+def turned_block(degrees: float, is_complex: bool, size: tuple[int, ...]) -> tuple[Any, Any]:
+    """Tissue of one image and blood of a smooth power that flows in two directions, turned in the first two axes: (t, z, x).
+
+    And the image of the tissue.
+    """
+    z, x = (place - (n - 1) / 2 for place, n in zip(np.indices(size)[:2], size[:2], strict=True))
+    angle = np.radians(degrees)
+    # What is at the place p of the turned image was at these places
+    z, x = z * np.cos(angle) - x * np.sin(angle), z * np.sin(angle) + x * np.cos(angle)
+    rng, t = np.random.default_rng(8), np.arange(N).reshape(-1, *(1,) * len(size))
+    y = np.indices(size)[2] if len(size) > 2 else 0
+    waves = rng.uniform(-1.5, 1.5, (60, 3)), rng.uniform(0, 2 * np.pi, 60)
+    tissue = sum(np.exp(1j * (a * z + b * x + c * y + d)) for (a, b, c), d in zip(*waves, strict=True))
+    power = 1.5 + np.sin(z / 3) * np.cos(x / 4)
+    cycles = np.where(x > 0, 0.2, -0.15) * t
+    frames = 300 * tissue + np.sqrt(power) * np.exp(2j * np.pi * cycles) + 0.03 * draw(True, N, *size, seed=9)
+    return (frames if is_complex else frames.real * np.sqrt(2)), tissue if is_complex else tissue.real
+
+
+@pytest.mark.parametrize(
+    ("is_complex", "is_masked", "size"),
+    [(True, True, (44, 40)), (False, False, (44, 40)), (True, False, (24, 22, 9))],
+)
+def test_a_turned_block_is_measured_as_a_still_one(
+    is_complex: bool, is_masked: bool, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds, letters = ("signed", "velocity", "directional") if is_complex else (), "zxy"[: len(size)]
+    (still, tissue), (turned, other) = (turned_block(angle, is_complex, size) for angle in (0, 3))
+    turned = turned.copy()
+    mask = np.ones(size, bool)
+    if is_masked:
+        mask[:, 30] = False
+        # Missing in this block alone
+        turned[:, 20, 12] = np.nan
+    components = np.linalg.qr(np.stack([tissue[mask], other[mask]], axis=1))[0]
+    whole = np.zeros((mask.size, 2), components.dtype)
+    whole[mask.ravel()] = components
+    frames = still.reshape(N, -1).astype(np.complex64 if is_complex else np.float32)
+    clutter = Clutter(
+        left=whole,
+        low=2,
+        high=2,
+        projection=blocks_projection([np.zeros((8 * (N_LAGS - 1), 1))]),
+        grid=Neighbourhood(mask),
+        noise_rms=1.0,
+        power=1.0,
+        reference=Reference(mean_envelope(frames, size), mask),
+    )
+
+    def measured(frames: Any) -> MeasuredBlock:
+        stack = Acquisition(np.where(mask, frames, 0), "t" + letters, spacing_mm=dict.fromkeys(letters, 0.1))
+        recording = stack_session(stack, SessionOptions(window=N), "double")
+        how = BlockFilter(
+            options=DOUBLE, geometry=recording.geometry, products=("power", *kinds), by_halves=True
+        )
+        found = measure_block(recording.blocks[0], clutter, how)
+        assert isinstance(found, MeasuredBlock)
+        return found
+
+    # The components have no shifted tissue
+    monkeypatch.setattr("usdenoise.frames.alignment.LEAST_SHIFT", 1.0)
+    before, after = measured(still), measured(turned)
+    assert before.findings.deformation == Deformation()
+    assert after.findings.deformation is not None
+    assert after.findings.deformation.rotation[0] == pytest.approx(-3, abs=0.3)
+    assert before.lags is not None
+    assert after.lags is not None
+    assert from_plain(BlockFindings, plain(after.findings)) == after.findings
+    observed = clutter.grid.everywhere(after.lags.observed).reshape(size)
+    inside = np.zeros(size, bool)
+    inside[(slice(6, -6),) * 2] = True
+    assert set(np.unique(observed)) == {0, N}
+    if is_masked:
+        # The pixel that is missing in the block, and none but its place and those of the masked column
+        inside &= binary_erosion(mask, iterations=4) & (np.hypot(*(np.indices(size).T - [20, 12]).T) > 5)
+        gone = np.argwhere((observed == 0)[6:-6, 6:25]) + 6
+        assert len(gone) in (1, 2)
+        assert np.abs(gone - [20, 12]).max() <= 1
+    within = clutter.grid.at_signal(inside.ravel())
+    np.testing.assert_array_equal(after.lags.observed[within], N)
+    np.testing.assert_array_equal(np.isnan(after.power), after.lags.observed == 0)
+
+    def differences(found: MeasuredBlock) -> list[float]:
+        assert found.lags is not None
+        assert before.lags is not None
+        assert found.lags.sums is not None
+        assert before.lags.sums is not None
+        # Away from the border of both directions
+        apart = inside & (np.abs(np.indices(size)[1] - (size[1] - 1) / 2) > 3)
+        at = clutter.grid.at_signal(apart.ravel())
+        pairs = [
+            (found.lags.lags[at], before.lags.lags[at]),
+            (found.power[within], before.power[within]),
+            (found.lags.sums.mean(slice(1), N)[at], before.lags.sums.mean(slice(1), N)[at]),
+        ]
+        pairs += [(found.images[name][apart], image[apart]) for name, image in before.images.items()]
+        return [float(np.linalg.norm(one - two) / np.linalg.norm(two)) for one, two in pairs]
+
+    errors = differences(after)
+    monkeypatch.setattr("usdenoise.sessions.measured_block.deformation_of", lambda *_: None)
+    uncorrected = differences(measured(turned))
+    assert max(errors) < 0.04
+    assert np.mean(errors) < 0.5 * np.mean(uncorrected)

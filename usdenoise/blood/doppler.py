@@ -109,6 +109,9 @@ def decibels(power: Numbers, factor: float = 10.0, reference: float | None = Non
 FLOW_PRODUCTS = frozenset({"directional", "signed", "velocity"})
 """Products that are made of the filtered frames."""
 
+Move = Callable[[Numbers], Numbers]
+"""What moves images, (..., spatial), to other places."""
+
 _PIXELS_TOGETHER = 256
 """Pixels that are converted to double precision at a time, so that the whole stack is never copied.
 
@@ -186,7 +189,7 @@ def directional_power(
 
 
 def _directional_power(
-    iq: Numbers, time: int, left_out: NDArray[np.bool_] | None
+    iq: Numbers, time: int, left_out: NDArray[np.bool_] | None, move: Move | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     n_frames = iq.shape[time]
     n_used = n_frames - (0 if left_out is None else int(np.count_nonzero(left_out)))
@@ -200,7 +203,8 @@ def _directional_power(
         spectrum = np.abs(np.fft.fft(pixels, axis=1)) ** 2 / (n_frames * n_used)
         return np.stack([spectrum @ share, spectrum @ (1 - share)])
 
-    positive, negative = _by_pixel(halves, iq, time, "directional power", left_out).astype(np.float32)
+    powers = _by_pixel(halves, iq, time, "directional power", left_out)
+    positive, negative = (powers if move is None else move(powers)).astype(np.float32)
     return positive, negative
 
 
@@ -241,7 +245,9 @@ def doppler_frequency(
     return _doppler_frequency(*time_axis_of(stack, axis, axes), left_out)
 
 
-def _doppler_frequency(iq: Array, time: int, left_out: NDArray[np.bool_] | None) -> NDArray[np.float32]:
+def _doppler_frequency(
+    iq: Array, time: int, left_out: NDArray[np.bool_] | None, move: Move | None = None
+) -> NDArray[np.float32]:
     def lag_one(pixels: NDArray[np.complex128]) -> Numbers:
         return lag_sums(pixels, 2, n_halves=1)[0, :, 1]
 
@@ -252,6 +258,7 @@ def _doppler_frequency(iq: Array, time: int, left_out: NDArray[np.bool_] | None)
         lagged = (frames[..., 1:] * frames[..., :-1].conj()).sum(axis=-1, dtype=np.complex128)
     else:
         lagged = _by_pixel(lag_one, iq, time, "axial velocity", left_out)
+        lagged = lagged if move is None else move(lagged)
     cycles: NDArray[np.float32] = (np.angle(lagged) / (2 * np.pi)).astype(np.float32)
     return cycles
 
@@ -341,15 +348,21 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
     return _signed_power(on_host(acquisition.iq), acquisition.axes.index("t"), left_out)
 
 
-def _signed_power(iq: Numbers, time: int, left_out: NDArray[np.bool_] | None) -> FlowImage:
+def _signed_power(
+    iq: Numbers, time: int, left_out: NDArray[np.bool_] | None, move: Move | None = None
+) -> FlowImage:
     formula = f"({POWER_FORMULA}) sign(arg(sum_t s(t+1) conj(s(t))))"
-    positive, negative = _directional_power(iq, time, left_out)
-    sign = np.sign(_doppler_frequency(iq, time, left_out))
+    positive, negative = _directional_power(iq, time, left_out, move)
+    sign = np.sign(_doppler_frequency(iq, time, left_out, move))
     return FlowImage((positive + negative) * sign, POWER_UNIT, formula)
 
 
 def flow_images(
-    iq: Numbers, stack: GriddedStack, names: Sequence[str], left_out: NDArray[np.bool_] | None = None
+    iq: Numbers,
+    stack: GriddedStack,
+    names: Sequence[str],
+    left_out: NDArray[np.bool_] | None = None,
+    move: Move | None = None,
 ) -> dict[str, FlowImage]:
     """Return the flow images in `names`.
 
@@ -363,6 +376,9 @@ def flow_images(
         "directional", "signed" and "velocity" add images; other names, such as "power", add none.
     left_out : (n_frames,) boolean array, optional
         Frames to exclude; by default none.
+    move : callable, optional
+        Maps images, (..., spatial), of what adds up over the frames, powers and products of neighbouring frames, before
+        signs and angles are taken; by default they stay.
 
     Returns
     -------
@@ -377,14 +393,14 @@ def flow_images(
     """
     images, time = {}, stack.axes.index("t")
     if "directional" in names:
-        halves = _directional_power(iq, time, left_out)
+        halves = _directional_power(iq, time, left_out, move)
         for sign, values in zip(("positive", "negative"), halves, strict=True):
             formula = f"sum of |S_k|^2 / N^2 over {sign} Doppler frequencies, 0 and Nyquist by half"
             images[f"directional_power_{sign}"] = FlowImage(values, POWER_UNIT, formula)
     if "signed" in names:
-        images["signed_power"] = _signed_power(iq, time, left_out)
+        images["signed_power"] = _signed_power(iq, time, left_out, move)
     if "velocity" in names:
-        images["axial_velocity"] = _velocity_image(_doppler_frequency(iq, time, left_out), stack)
+        images["axial_velocity"] = _velocity_image(_doppler_frequency(iq, time, left_out, move), stack)
     return images
 
 

@@ -147,6 +147,13 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
     if series.shifts is not None and any(block.is_shifted for block in series.block_records):
         for letter, shift in zip(series.geometry.pixel_axes, series.shifts.T, strict=False):
             lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2
+    if any(block.deformation_pixels for block in series.block_records):
+        for name, rotation in series.rotations.items():
+            lines[f"{name.replace('_', ' ').capitalize()}, before correction"] = (
+                "degrees",
+                _known(rotation),
+                0.5,
+            )
     if any(block.is_scaled for block in series.block_records):
         lines["Gain, before correction"] = "dB", [block.gain_db for block in series.block_records], 0.5
     charts: list[Chart | Carpet] = []

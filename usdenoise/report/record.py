@@ -535,6 +535,13 @@ def _alignment(series: ResultSeries) -> str:
         sentences.append(
             f"{len(gains)} blocks were divided by a gain, of {min(gains):+.2f} to {max(gains):+.2f} dB"
         )
+    deformed = [block.deformation_pixels for block in blocks if block.deformation_pixels]
+    if deformed:
+        turned = max((np.nanmax(np.abs(one)) for one in series.rotations.values()), default=0.0)
+        sentences.append(
+            f"the measurements of {len(deformed)} filtered blocks were deformed back, by up to {max(deformed):.2f} pixels, "
+            f"with rotations of up to {turned:.2f} degrees"
+        )
     if series.n_still:
         sentences.append(
             f"{series.n_still} pixels of a pattern that stands still, unlike the tissue, were replaced by tissue beside them"

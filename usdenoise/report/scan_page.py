@@ -132,7 +132,7 @@ def scan_page(
         options["sampling"] = f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
     doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
     if report.sequence is not None and report.sequence.alignment:
-        remarked = [f"before the filter, {report.sequence.alignment}", *remarked]
+        remarked = [f"alignment: {report.sequence.alignment}", *remarked]
     sentences = [
         part
         for part in report.sentences

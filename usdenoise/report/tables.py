@@ -76,6 +76,14 @@ _BLOCK_COLUMNS = {
         "Ratio of the tissue power of the block to the tissue power of the session, before the division",
         "dB",
     ),
+    "deformation": (
+        "Largest displacement of the rotation and deformation of the image that was compensated, besides the shift",
+        "pixels",
+    ),
+    "rotation": ("Rotation of the image from depth towards lateral that was compensated", "degrees"),
+    "rotation_zx": ("Rotation of the image from depth towards lateral that was compensated", "degrees"),
+    "rotation_zy": ("Rotation of the image from depth towards elevation that was compensated", "degrees"),
+    "rotation_xy": ("Rotation of the image from lateral towards elevation that was compensated", "degrees"),
     "bad": ("1 if the block is excluded from means and weights", None),
     "interpolated": ("1 if the powers of the block are interpolated between good blocks", None),
     "why": ("Why the block is bad, in words", None),
@@ -192,6 +200,8 @@ def block_table(series: ResultSeries) -> Table:
     if series.shifts is not None:
         unit, moved = displacement_columns(series.shifts, series.geometry)
         columns |= moved | {"gain": np.array([block.gain_db for block in blocks], np.float64)}
+        columns["deformation"] = np.array([block.deformation_pixels for block in blocks], np.float64)
+        columns |= series.rotations
         text = _BLOCK_COLUMNS["framewise_displacement"][0]
         described["framewise_displacement"] = (text, unit)
     described = {name: described[name] for name in described if name in columns}

@@ -308,6 +308,12 @@ def _block_record(
             is_scaled=aligned.is_scaled,
             is_gain_uneven=aligned.is_uneven,
         )
+    if findings.deformation is not None:
+        record = replace(
+            record,
+            deformation_pixels=findings.deformation.pixels,
+            rotation_degrees=findings.deformation.rotation,
+        )
     return record
 
 

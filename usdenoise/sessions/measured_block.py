@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -11,8 +12,10 @@ from usdenoise.blood.doppler import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.frames.deformation import AtRest, Deformation, Warp, deformation_of
 from usdenoise.linalg.array_library import Numbers, to_host
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.filter_chunk import filter_chunk
@@ -39,6 +42,9 @@ class BlockFindings:
         Number of entries that were unobserved, or in an excluded frame.
     alignment : Alignment or None
         Its shift and gain against the session; None (the default) if blocks are not aligned, or without data.
+    deformation : Deformation or None
+        Its rotation and deformation against the session, compensated in its measurements; None (the default) as for the
+        alignment.
     flow : mapping
         Name of a flow image -> its unit and formula.
     """
@@ -47,6 +53,7 @@ class BlockFindings:
     frames: FrameSearch | None = None
     n_unobserved: int = 0
     alignment: Alignment | None = None
+    deformation: Deformation | None = None
     flow: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -243,12 +250,26 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     power = lags.lags[:, 0].real * clutter.kept_share
     if not clutter.keeps_residual:
         power = clutter.grid.at_signal(measures.kept_power) / measures.n_used_frames
-    flow = {} if out is None else flow_images(geometry.as_stack(out), geometry, how.products, search.excluded)
     single = np.complex64 if clutter.is_complex else np.float32
+    # What adds up over its frames, where it is without its deformation
+    field, deformation, move = None, None, None
+    if clutter.reference is not None and measures.alignment is not None:
+        field = deformation_of(x, search.excluded, clutter.reference, measures.alignment)
+        deformation = Deformation()
+    if field is not None:
+        pitches = [geometry.spacing_mm.get(letter, 0.0) for letter in geometry.pixel_axes]
+        deformation = Deformation.of(field, pitches if all(pitches) else [1.0] * len(pitches))
+        rest = AtRest(Warp(field), clutter.grid, lags.observed > 0)
+        lags, power = _lags_at_rest(lags, rest, single), rest.means(power)
+        move = partial(_images_at_rest, geometry=geometry, rest=rest)
+    flow = {}
+    if out is not None:
+        flow = flow_images(geometry.as_stack(out), geometry, how.products, search.excluded, move)
     findings = BlockFindings(
         frames=search,
         n_unobserved=measures.n_unused,
         alignment=measures.alignment,
+        deformation=deformation,
         flow={name: {"unit": image.unit, "formula": image.formula} for name, image in flow.items()},
     )
     return MeasuredBlock(
@@ -266,6 +287,26 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
         strongest=measures.strongest,
         frames=out if how.keeps_frames else None,
     )
+
+
+def _lags_at_rest(lags: BlockLags, rest: AtRest, single: type[np.generic]) -> BlockLags:
+    """Return the lags of a block, in single precision, without its deformation; 0 where it was not observed."""
+    sums, observed = lags.sums, rest.counts(np.array(lags.observed))
+    if sums is not None:
+        counts = np.broadcast_to(sums.counts, (*sums.sums.shape[:2], sums.counts.shape[2]))
+        means = sums.sums / np.maximum(counts, 1)
+        counts = np.stack([rest.counts(of_half) for of_half in counts])
+        sums = LagSums(np.stack([rest.means(of_half) for of_half in means]) * counts, counts)
+    means = rest.means(lags.lags.astype(single))
+    means[observed == 0] = 0
+    return replace(lags, lags=means, observed=observed, sums=sums)
+
+
+def _images_at_rest(images: Numbers, geometry: Geometry, rest: AtRest) -> Numbers:
+    """Return images of means over the frames of a block, (..., spatial), without its deformation."""
+    pixels = np.moveaxis(np.atleast_2d(geometry.pixels(images)), 0, -1)
+    moved = rest.grid.everywhere(rest.means(rest.grid.at_signal(pixels)))
+    return geometry.image(np.moveaxis(moved, -1, 0)).reshape(images.shape)
 
 
 def own_options(options: DenoiseOptions, block: Block) -> DenoiseOptions:

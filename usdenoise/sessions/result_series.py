@@ -106,6 +106,11 @@ class BlockRecord:
         Displacement of its image along z, x and y against the session, before the correction; None if unknown.
     gain_db : float or None
         Ratio of its tissue power to the tissue power of the session, before the division; None if unknown.
+    deformation_pixels : float or None
+        Largest displacement of the field of rotation and deformation that was compensated after the filter, 0 without one;
+        None if blocks were not aligned.
+    rotation_degrees : tuple of float
+        Mean rotation of this field, as in :class:`usdenoise.frames.deformation.Deformation`; empty without one.
     is_shifted, is_scaled : bool
         Whether the displacement was compensated, and the gain divided out.
     is_gain_uneven : bool
@@ -127,6 +132,8 @@ class BlockRecord:
     kept_share: float = 1.0
     shift_pixels: tuple[float, ...] | None = None
     gain_db: float | None = None
+    deformation_pixels: float | None = None
+    rotation_degrees: tuple[float, ...] = ()
     is_shifted: bool = False
     is_scaled: bool = False
     is_gain_uneven: bool = False
@@ -275,6 +282,18 @@ class ResultSeries:
             return None
         none = (np.nan,) * len(self.geometry.spatial_axes)
         return np.array([shift or none for shift in known])
+
+    @property
+    def rotations(self) -> dict[str, NDArray[np.float64]]:
+        """Rotation of each block that was compensated, in degrees, NaN without data: "rotation", or one for each plane."""
+        names = {2: ["rotation"], 3: ["rotation_zx", "rotation_zy", "rotation_xy"]}.get(
+            len(self.geometry.spatial_axes), []
+        )
+        rotations = [
+            block.rotation_degrees or (0.0 if block.deformation_pixels == 0 else np.nan,) * len(names)
+            for block in self.block_records
+        ]
+        return dict(zip(names, np.transpose(rotations), strict=True))
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
