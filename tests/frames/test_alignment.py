@@ -358,11 +358,19 @@ def test_noise_alone_is_neither_shifted_nor_scaled(noise_alone: SessionResult) -
     assert not any(block.is_shifted or block.is_scaled for block in noise_alone.block_records)
 
 
-def test_a_gain_of_some_depths_alone_is_reported_and_not_corrected(still: Scan) -> None:
+def test_a_gain_of_some_depths_alone_is_divided_out_or_reported(still: Scan) -> None:
     made = displaced(still, np.zeros((N_BLOCKS, 2)), np.zeros(N_BLOCKS))
     iq = made.iq.copy()
-    iq[5 * LENGTH : 6 * LENGTH, :10] *= 2
-    blocks = session(replace(made.stack, iq=iq), LENGTH).block_records
+    iq[5 * LENGTH : 6 * LENGTH] *= 10 ** (0.3 * np.cos(np.pi * np.arange(32) / 31)[:, None] ** 2)
+    raised = replace(made.stack, iq=iq)
+    found, wanted = session(raised, LENGTH), session(made.stack, LENGTH)
+    assert found.block_records[5].is_scaled
+    assert found.block_records[5].gain_range_db == pytest.approx((0, 6), abs=0.7)
+    assert not any(block.is_gain_uneven for block in found.block_records)
+    assert "uncorrected" not in [doubt.code for doubt in found.doubts]
+    assert not found.bad.any()
+    np.testing.assert_allclose(*(one.blood_power[5].sum() for one in (found, wanted)), rtol=0.06)
+    blocks = session(raised, LENGTH, gain_correction=False).block_records
     assert [number for number, block in enumerate(blocks) if block.is_gain_uneven] == [5]
     assert not blocks[5].is_scaled
 

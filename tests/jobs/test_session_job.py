@@ -296,8 +296,9 @@ def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: 
 
 
 def test_blocks_that_overlap_do_not_change_the_mean_map(made: Scan) -> None:
+    # The tissue of a block is brighter at some depths than in other blocks, which counts as a gain.
     apart, *overlapping = (
-        session(made.stack, window=LENGTH, stride=stride, rank=16, low_cutoff=12)
+        session(made.stack, window=LENGTH, stride=stride, rank=16, low_cutoff=12, gain_correction=False)
         for stride in (LENGTH, LENGTH // 2, LENGTH // 4)
     )
     for found in overlapping:
@@ -311,7 +312,7 @@ def test_filtered_blocks_have_the_format_of_their_files(made: Scan, tmp_path: Pa
         stored = {"IQ": block.transpose(1, 2, 0), "UF": {"FrameRateUF": RATE_HZ}, "note": f"block {number}"}
         (tmp_path / "pala").mkdir(exist_ok=True)
         scipy.io.savemat(tmp_path / f"pala/IQ_{number}.mat", stored)
-    stacks = SessionOptions(stacks=True)
+    stacks = SessionOptions(stacks=True, gain_correction=False)
     run(tmp_path / "pala", out=tmp_path / "out", session_options=stacks)
     left = np.linalg.svd(made.iq.reshape(len(made.iq), -1).T, full_matrices=False)[0][:, :4]
     for number, block in enumerate(made.blocks):

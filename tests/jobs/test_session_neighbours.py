@@ -159,4 +159,4 @@ def test_a_session_of_confusius_is_a_dataset(made: Scan, series: Any, results: d
     np.testing.assert_allclose(
         confusius.load(folder / "x.zarr", variable="blood_power").squeeze(), series, atol=1e-4
     )
-    assert repr(found) == "<SessionResult: 4 blocks, 0 bad; 20 x 16 pixels; doubts: uncorrected>"
+    assert repr(found) == "<SessionResult: 4 blocks, 0 bad; 20 x 16 pixels; doubts: none>"

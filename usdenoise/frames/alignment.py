@@ -1,4 +1,4 @@
-"""Alignment of the blocks of a session: one rigid shift and one gain for each block, against a reference image.
+"""Alignment of the blocks of a session: a rigid shift and a gain for each block, against a reference image.
 
 Within a block nothing is shifted. Rotation and motion out of the image are not corrected.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.frames.depth_gain import profile_of, profiles_of, rows_over
 from usdenoise.frames.registration import SPECKLE_PIXELS, TINY_SINGLE, Registration, Shift, filled
 from usdenoise.linalg.array_library import (
     Array,
@@ -98,7 +99,9 @@ class Alignment:
     is_scaled : bool
         Whether the gain was divided out.
     is_uneven : bool
-        Whether the gain is not the same at all depths; then it is not divided out.
+        Whether the gain is not the same at all depths, even without the profile. Without one it is not divided out.
+    profile_db : tuple of float or None
+        Gain at each depth, in dB, which is divided out instead of `gain_db`; None (the default) if one number is enough.
     """
 
     shift: tuple[float, ...]
@@ -107,6 +110,7 @@ class Alignment:
     is_shifted: bool = False
     is_scaled: bool = False
     is_uneven: bool = False
+    profile_db: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,8 @@ class Reference:
     still : boolean array of this shape or None
         Pixels of a pattern that stays where it is in all blocks while the tissue moves, such as a window, an implant or
         reverberation: it says nothing about motion. None (the default) without one.
+    profiles : (pixels along z, n_curves) array or None
+        Curves over depth by which the gains of the blocks differ; None (the default) if a gain is the same at all depths.
     """
 
     image: NDArray[np.float32]
@@ -131,6 +137,7 @@ class Reference:
     registers: bool = True
     scales: bool = True
     still: NDArray[np.bool_] | None = None
+    profiles: NDArray[np.float64] | None = None
 
     @cached_property
     def registration(self) -> Registration:
@@ -158,12 +165,43 @@ class Reference:
 
     def alignment(self, image: NDArray[np.float32], found: Shift | None = None) -> Alignment:
         """Return the alignment of a block from its mean envelope, (pixels along z, x, y), and its shift if that is known."""
-        shift, likeness, error = self.registration.shift(image) if found is None else found
-        is_like = likeness >= LEAST_LIKENESS
+        found = self.registration.shift(image) if found is None else found
+        is_like = found.likeness >= LEAST_LIKENESS
+        image, counted, is_displaced = self._aligned(image, found)
+        levels = _levels(image, self.image, counted)
+        gain_db, gain_error = _median_and_error(levels)
+        is_known = max(LEAST_GAIN_DB, GAIN_ERRORS * gain_error) < abs(gain_db) <= MOST_GAIN_DB
+        profile = None
+        if self.profiles is not None and is_like:
+            profile = profile_of(rows_over(image, self.image, counted), self.profiles)
+            if profile is not None and np.abs(profile).max() > MOST_GAIN_DB:
+                profile = None
+        is_uneven = _is_uneven(levels if profile is None else (levels.T - profile).T)
+        # Where nothing is alike the displacement is not known.
+        return Alignment(
+            tuple(float(along) if is_like else math.nan for along in found.pixels),
+            gain_db,
+            found.likeness,
+            is_shifted=self.registers and is_displaced,
+            is_scaled=self.scales and is_like and (profile is not None or (is_known and not is_uneven)),
+            is_uneven=is_like and is_uneven,
+            profile_db=None if profile is None else tuple(profile.tolist()),
+        )
+
+    def rows(self, image: NDArray[np.float32], found: Shift) -> NDArray[np.float64]:
+        """Return the rows of a block over the image, as :func:`rows_over`, from its mean envelope and its shift."""
+        aligned, counted, _ = self._aligned(image, found)
+        return rows_over(aligned, self.image, counted)
+
+    def _aligned(
+        self, image: NDArray[np.float32], found: Shift
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], bool]:
+        """Return a mean envelope without its shift, the pixels whose gain counts, and whether it is displaced."""
+        shift, likeness, error = found
         is_near = bool((np.abs(shift) <= MOST_SHIFT * np.array(image.shape)).all())
         # Interpolation would spread pixels without data over their neighbours.
         is_whole = not (self.mask & (image == 0) & (self.image > 0)).any()
-        is_displaced = is_like and is_near and is_whole and _matters(shift, error)
+        is_displaced = likeness >= LEAST_LIKENESS and is_near and is_whole and _matters(shift, error)
         counted = self.mask
         if self.still is not None:
             counted = counted & ~self.still
@@ -172,16 +210,7 @@ class Reference:
             image = shifted(image[None], shift)[0]
             if self.still is not None:
                 counted &= ~_nearest(self.still[None], shift)[0]
-        gain_db, is_known, is_uneven = _gain(image, self.image, counted & (image > 0))
-        # Where nothing is alike the displacement is not known.
-        return Alignment(
-            tuple(float(along) if is_like else math.nan for along in shift),
-            gain_db,
-            likeness,
-            is_shifted=self.registers and is_displaced,
-            is_scaled=self.scales and is_like and is_known and not is_uneven,
-            is_uneven=is_like and is_uneven,
-        )
+        return image, counted & (image > 0), is_displaced
 
     def apply(self, x: Array, alignment: Alignment, missing: NDArray[np.bool_] | None = None) -> Array:
         """Return a chunk, (n, n_pixels), shifted back and without the gain; itself if nothing changes.
@@ -208,8 +237,13 @@ class Reference:
         if missing is not None and missing.any():
             x[missing] = np.nan
         if alignment.is_scaled:
+            factor: Array | float = float(10 ** (-alignment.gain_db / 20))
+            if alignment.profile_db is not None:
+                of_depth = 10 ** (-np.array(alignment.profile_db) / 20)
+                of_pixel = np.repeat(of_depth, x.shape[1] // len(of_depth))
+                factor = to_library(of_pixel.astype(np.empty(0, dtype_of(x)).real.dtype), x)
             with np.errstate(invalid="ignore"):
-                x = x * float(10 ** (-alignment.gain_db / 20))
+                x = x * factor
         return x
 
 
@@ -313,8 +347,15 @@ def reference_of(
     found = list(executor.map(reference.registration.shift, images))
     if registers and (shifts := _corrected(found, False)).any():
         reference = replace(reference, mask=_common(np.stack(images), shifts, still))
-    items = zip(images, found, strict=True)
-    return reference, list(executor.map(lambda item: reference.alignment(*item), items))
+    items = [*zip(images, found, strict=True)]
+    alignments = list(executor.map(lambda item: reference.alignment(*item), items))
+    if scales and any(alignment.is_uneven for alignment in alignments):
+        alike = [item for item in items if item[1].likeness >= LEAST_LIKENESS]
+        profiles = profiles_of(list(executor.map(lambda item: reference.rows(*item), alike)))
+        if profiles is not None:
+            reference = replace(reference, profiles=profiles)
+            alignments = list(executor.map(lambda item: reference.alignment(*item), items))
+    return reference, alignments
 
 
 def _aligned_median(
@@ -524,24 +565,22 @@ def _common(
     return np.asarray(np.all(inside, axis=0))
 
 
-def _gain(
+def _levels(
     image: NDArray[np.float32], reference: NDArray[np.float32], mask: NDArray[np.bool_]
-) -> tuple[float, bool, bool]:
-    """Return the gain of an image over the reference in dB, in its brighter half.
-
-    And whether it is larger than its error and not too large, and whether it differs between depths.
-    """
-    if not mask.any():
-        return 0.0, False, False
-    bright = mask & (reference > np.median(reference[mask]))
+) -> NDArray[np.float64]:
+    """Return the level of an image over the reference in dB, in the brighter half of the pixels; NaN in the others."""
     levels = np.full(image.shape, np.nan)
-    levels[bright] = 20 * np.log10(image[bright] / reference[bright])
-    db, error = _median_and_error(levels)
-    is_uneven = False
-    for band in np.array_split(levels, DEPTH_BANDS):
-        gain, own_error = _median_and_error(band)
-        is_uneven |= abs(gain - db) > max(UNEVEN_DB, GAIN_ERRORS * own_error)
-    return db, max(LEAST_GAIN_DB, GAIN_ERRORS * error) < abs(db) <= MOST_GAIN_DB, is_uneven
+    if mask.any():
+        bright = mask & (reference > np.median(reference[mask]))
+        levels[bright] = 20 * np.log10(image[bright] / reference[bright])
+    return levels
+
+
+def _is_uneven(levels: NDArray[np.float64]) -> bool:
+    """Return whether levels, (pixels along z, x, y), differ between depths."""
+    db = _median_and_error(levels)[0]
+    bands = map(_median_and_error, np.array_split(levels, DEPTH_BANDS))
+    return any(abs(gain - db) > max(UNEVEN_DB, GAIN_ERRORS * error) for gain, error in bands)
 
 
 def _median_and_error(levels: NDArray[np.float64]) -> tuple[float, float]:

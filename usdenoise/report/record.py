@@ -522,7 +522,8 @@ def _alignment(series: ResultSeries) -> str:
     """Return what was compensated for in which blocks, in words."""
     blocks, shifts = series.block_records, series.shifts
     is_shifted = np.array([block.is_shifted for block in blocks])
-    gains = [block.gain_db for block in blocks if block.is_scaled and block.gain_db is not None]
+    scaled = [block for block in blocks if block.is_scaled and block.gain_db is not None]
+    gains = [db for block in scaled for db in block.gain_range_db or (block.gain_db or 0.0,)]
     sentences = []
     if shifts is not None and is_shifted.any():
         largest = np.abs(shifts[is_shifted]).max(axis=0)
@@ -533,7 +534,9 @@ def _alignment(series: ResultSeries) -> str:
         sentences.append(f"{is_shifted.sum()} blocks were shifted, by up to {along}")
     if gains:
         sentences.append(
-            f"{len(gains)} blocks were divided by a gain, of {min(gains):+.2f} to {max(gains):+.2f} dB"
+            f"{len(scaled)} blocks were divided by a gain"
+            f"{' that changes with depth' * any(block.gain_range_db for block in scaled)}"
+            f", of {min(gains):+.2f} to {max(gains):+.2f} dB"
         )
     deformed = [block.deformation_pixels for block in blocks if block.deformation_pixels]
     if deformed:

@@ -300,6 +300,7 @@ def _block_record(
             record, frames=frames, bad_frames=bad_frames, kept_share=1 - findings.n_unobserved / n_entries
         )
     if aligned is not None:
+        profile = aligned.profile_db
         record = replace(
             record,
             shift_pixels=aligned.shift,
@@ -307,6 +308,7 @@ def _block_record(
             is_shifted=aligned.is_shifted,
             is_scaled=aligned.is_scaled,
             is_gain_uneven=aligned.is_uneven,
+            gain_range_db=(min(profile), max(profile)) if profile else None,
         )
     if findings.deformation is not None:
         record = replace(

@@ -300,11 +300,16 @@ class LiveState:
             else replace(level, power=clutter.grid.at_signal(before.grid.everywhere(level.power)))
             for level in self.recent
         )
-        has_pattern = [
-            one.reference is not None and one.reference.still is not None for one in (clutter, before)
+        known = [
+            (
+                reference is not None and reference.still is not None,
+                reference is not None and reference.profiles is not None,
+            )
+            for reference in (clutter.reference, before.reference)
         ]
-        if has_pattern[0] != has_pattern[1]:
-            # Blocks that are registered without a still pattern do not compare with blocks before it was found.
+        if known[0] != known[1]:
+            # Blocks that are registered without a still pattern, or divided by a gain for each depth, do not compare with
+            # blocks before it was found.
             recent = ()
         series = self.series.moved(clutter, before)
         return replace(self, clutter=clutter, series=series, models=ScheduledResult(), recent=recent)

@@ -114,7 +114,9 @@ class BlockRecord:
     is_shifted, is_scaled : bool
         Whether the displacement was compensated, and the gain divided out.
     is_gain_uneven : bool
-        Whether the gain is not the same at all depths, and so was not divided out.
+        Whether the gain differs between depths, and was not divided out depth by depth, or still differs after that.
+    gain_range_db : tuple of float or None
+        Smallest and largest gain of all depths, if it was divided out depth by depth; None (the default) if not.
     """
 
     time: float
@@ -137,6 +139,7 @@ class BlockRecord:
     is_shifted: bool = False
     is_scaled: bool = False
     is_gain_uneven: bool = False
+    gain_range_db: tuple[float, float] | None = None
 
 
 def frame_records(
