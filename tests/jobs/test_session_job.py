@@ -26,10 +26,12 @@ from usdenoise import load, session
 from usdenoise.errors import OptionError, OutputError, UnreadableError
 from usdenoise.files import spectra_store
 from usdenoise.files.spectra_store import SpectraStore
+from usdenoise.frames.alignment import Alignment
 from usdenoise.jobs import products, session_job, workers
 from usdenoise.jobs.session_inputs import SessionFiles
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options import DenoiseOptions, Output, SessionOptions
+from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions import measured_block
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 
@@ -429,6 +431,15 @@ def test_a_folder_with_files_of_the_user_is_not_replaced(files: Path, tmp_path: 
     with pytest.raises(OutputError, match="mouse_spectra is not a folder of spectra, so it is not replaced"):
         run(files, out=tmp_path / "out", overwrite=True)
     assert own.read_text() == "chapter 1"
+
+
+def test_a_stored_block_keeps_its_gain_over_depth(tmp_path: Path) -> None:
+    alignment = Alignment((0.1, 0.2), 1.0, 0.9, is_scaled=True, profile_db=(0.5, 1.25))
+    findings, lags = BlockFindings(alignment=alignment), np.ones((4, 3), np.complex64)
+    store = SpectraStore(tmp_path / "s", "key")
+    store.put(0, MeasuredBlock(findings, BlockLags(lags, np.ones(4, np.float32), lags[:, :1])))
+    assert store.findings(0).alignment == alignment
+    assert store.lags(0).has_own_depths
 
 
 def test_another_session_does_not_use_the_spectra(tmp_path: Path) -> None:

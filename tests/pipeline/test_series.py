@@ -218,6 +218,30 @@ def test_copies_of_a_block_have_a_series_without_change() -> None:
     assert found.mean_blood_power[vessels].mean() == pytest.approx(1, abs=0.2)
 
 
+@pytest.mark.parametrize("gains_noise", [True, False])
+def test_the_noise_of_a_gain_that_changes_with_depth(gains_noise: bool) -> None:
+    """A gain in the receiver changes the noise as well; lost contact does not, and dividing by it raises the noise."""
+    made, depth = scan(), np.linspace(0, 1, 24)
+    gain = np.where(np.arange(12)[:, None] < 7, 1, 10 ** (-0.1 * depth)).astype(np.float32)
+    of_frame = np.repeat(gain, LENGTH, axis=0)[..., None]
+    iq = made.iq * of_frame
+    if not gains_noise:
+        white = np.random.default_rng(3).standard_normal((2, *iq.shape), np.float32)
+        iq += np.sqrt((1 - of_frame**2) / 2) * (white[0] + 1j * white[1])
+    found, wanted = session(replace(made.stack, iq=iq), LENGTH), session(made.stack, LENGTH)
+    assert not found.bad.any()
+    noise = found.images["noise_power"].mean(axis=2)
+    ratio = noise[7:].mean(axis=0) / noise[:7].mean(axis=0)
+    expected = np.ones(24) if gains_noise else gain[-1] ** -2.0
+    np.testing.assert_allclose(ratio[2:-2], expected[2:-2], rtol=0.1)
+    # The step of the blood where there is none
+    empty = made.blood_power[0] == 0
+    before, after = (found.blood_power[part][:, empty].mean() for part in (slice(7), slice(7, 12)))
+    assert abs(after - before) < 0.05
+    vessels = [one.blood_power[:, ~empty].mean(axis=1) for one in (found, wanted)]
+    np.testing.assert_allclose(vessels[0] / vessels[0].mean(), vessels[1] / vessels[1].mean(), rtol=0.1)
+
+
 def test_the_series_has_the_scale_of_the_data() -> None:
     made = scan(6, bursts=(2,))
     wanted = session(made.stack, LENGTH)

@@ -47,6 +47,9 @@ MODEL_BLOCKS = 10
 QUIET_SHARE = 0.2
 """Blood and leaked tissue over the noise up to which a band of a pixel shows how strong the noise of a block is."""
 
+DEPTH_PARTS = 8
+"""Part of the depth over which the noise of a block is summed where it changes with depth: one over this number."""
+
 MOST_RESCALED = 1.5
 """Most by which the weights are scaled up so that their sum is the blood map. In noise the map is smaller than their sum."""
 
@@ -70,6 +73,8 @@ class BlockLags:
         Temporal components that were removed after the spatial ones, orthonormal columns.
     has_own_noise : bool
         Whether the block was shifted or divided by a gain, and so has a noise power of its own; by default not.
+    has_own_depths : bool
+        Whether this gain changes with depth, and so may the ratio of the noise to the noise of the mean; by default not.
     sums : LagSums or None
         The lags by halves of the frames; None (the default) if they were not kept.
     halves : (2, n_signal) array or None
@@ -81,6 +86,7 @@ class BlockLags:
     observed: NDArray[np.floating]
     temporal: Numbers
     has_own_noise: bool = False
+    has_own_depths: bool = False
     sums: LagSums | None = None
     halves: NDArray[np.float64] | None = None
 
@@ -159,6 +165,8 @@ class SeriesModel:
         Weights of the lags that sum up the bands in which nearly all is noise.
     of_quiet : (n_signal,) array
         Contribution of the mean of the blocks to this sum.
+    rows : (n_signal,) array of int
+        Pixel of each of them along z.
     """
 
     weights: Numbers
@@ -167,16 +175,30 @@ class SeriesModel:
     of_noise: NDArray[np.float64]
     quiet: Numbers
     of_quiet: NDArray[np.float64]
+    rows: NDArray[np.intp]
 
-    def blood_power(self, block: BlockLags) -> tuple[NDArray[np.float64], float]:
+    def blood_power(self, block: BlockLags) -> tuple[NDArray[np.float64], float | NDArray[np.float64]]:
         """Return the blood power of a block without the noise, (n_signal,), and its noise power over the mean's.
 
         The blood power is linear in the data of the block, and may be negative. It is NaN in pixels that were not observed.
+        Noise that came after a change of the gain was divided by a gain that it did not have. So the noise power over the
+        mean's is a number, or (n_signal,) if this gain changes with depth.
         """
-        is_known, level = block.observed > 0, 1.0
+        is_known: NDArray[np.bool_] = block.observed > 0
+        level: float | NDArray[np.float64] = 1.0
         usual = float(self.of_quiet[is_known].sum())
         if block.has_own_noise and usual > TINY:
-            level = float(np.vecdot(self.quiet, block.lags).real[is_known].sum()) / usual
+            own = np.vecdot(self.quiet, block.lags).real
+            level = float(own[is_known].sum()) / usual
+            if block.has_own_depths:
+                window = np.ones(2 * (int(self.rows.max()) // (2 * DEPTH_PARTS)) + 1)
+                sums = [
+                    np.convolve(np.bincount(self.rows, np.where(is_known, of_pixel, 0)), window, "same")
+                    for of_pixel in (own, self.of_quiet)
+                ]
+                # Depths with few quiet bands are like the others
+                few = sums[1].mean() / 10
+                level = ((sums[0] + few * level) / (sums[1] + few))[self.rows]
         power = np.vecdot(self.weights, block.lags).real + self.offset + (1 - level) * self.of_noise
         return np.where(is_known, power, np.nan), level
 
@@ -465,6 +487,7 @@ class Series:
             of_noise=np.vecdot(of_lags, noise_lags).real,
             quiet=spectra.weights_of_lags(quiet),
             of_quiet=np.vecdot(quiet, mean),
+            rows=np.nonzero(grid.mask)[0],
         )
 
 

@@ -61,6 +61,11 @@ class BlockFindings:
         """Whether it was shifted, which takes a part of the noise, or its gain was divided out."""
         return self.alignment is not None and (self.alignment.is_shifted or self.alignment.is_scaled)
 
+    @property
+    def has_own_depths(self) -> bool:
+        """Whether it was divided by a gain that changes with depth."""
+        return self.alignment is not None and self.alignment.profile_db is not None
+
     def level(self, power: NDArray[np.floating] | None) -> BlockLevel:
         """Return the quantities of the block that are compared with other blocks."""
         return BlockLevel.of(power, self.frames, self.alignment, self.problem)
@@ -280,6 +285,7 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
             observed=lags.observed.astype(np.float32),
             temporal=lags.temporal.astype(single),
             has_own_noise=findings.has_own_noise,
+            has_own_depths=findings.has_own_depths,
             sums=lags.sums if how.by_halves else None,
         ),
         power=np.where(lags.observed > 0, power, np.nan).astype(np.float32),
