@@ -1,5 +1,7 @@
 """What is estimated from the sample of a session, and what makes a session doubtful."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -76,6 +78,16 @@ def test_the_clutter_near_a_block_is_that_of_its_frames() -> None:
         rest = x - (x @ at.left.conj()) @ at.left.T
         shared = x - (x @ clutter.left.conj()) @ clutter.left.T
         assert np.vdot(rest, rest).real <= 1.05 * np.vdot(shared, shared).real
+
+
+def test_some_blocks_of_a_session_are_filtered_alone() -> None:
+    made = scan(12)
+    part = session(made.stack, LENGTH, blocks=slice(4, 10))
+    alone = session(replace(made.stack, iq=made.iq[4 * LENGTH : 10 * LENGTH]), LENGTH)
+    np.testing.assert_array_equal(part.blood_power, alone.blood_power)
+    np.testing.assert_allclose(part.time, alone.time + 4 * LENGTH / 500)
+    with pytest.raises(OptionError, match="selects none of the 12 blocks"):
+        session(made.stack, LENGTH, blocks=slice(12, None))
 
 
 def test_arrays_are_one_stack_or_none() -> None:

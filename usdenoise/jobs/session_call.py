@@ -230,6 +230,8 @@ def session(  # noqa: PLR0913
         All options at once; then neither a preset nor single options may be given.
     reading : mapping, optional
         Options of :func:`usdenoise.load` for files, such as ``{"frames": slice(0, 400)}``.
+    blocks : slice, optional
+        The blocks that are filtered, counted from 0, with their times; by default all.
     block_interval_s : float, optional
         Seconds from the start of one file to the next; by default from the files, or without pauses.
     skip_bad_files : bool

@@ -32,6 +32,7 @@ from usdenoise.sessions.blocks import (
     FileTime,
     check_alike,
     check_interval,
+    chosen_blocks,
     is_against_times,
     start_times,
     time_notes,
@@ -216,7 +217,7 @@ def open_session(
         if len(paths) > 1:
             last_file.close()
         # A single file stays open for its blocks.
-        yield SessionFiles(Recording(geometry, dtype, blocks, frame_time), files)
+        yield SessionFiles(Recording(geometry, dtype, chosen_blocks(blocks, options), frame_time), files)
     finally:
         last_file.close()
 

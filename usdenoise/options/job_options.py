@@ -11,6 +11,7 @@ from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import (
     BYTES,
     FILM,
+    FRAMES,
     LEVELS,
     NAMED_REGION,
     NAMES,
@@ -194,6 +195,13 @@ class SessionOptions(Options, group=Group.SESSION):
         bounds=(1, None),
         shown="the window",
     )
+    blocks: slice | None = option(
+        None,
+        "Filter blocks A to B-1 alone, every S-th one, counted from 0: a period in which the probe did not move out of the "
+        "plane. Their times, and those of events, stay.",
+        kind=FRAMES,
+        shown="all blocks",
+    )
     block_interval_s: float | None = option(
         None, "Time from one block start to the next.", metavar="S", positive=True, shown="from the files"
     )
@@ -266,12 +274,13 @@ class SessionOptions(Options, group=Group.SESSION):
 
     def check(self) -> None:
         """Check that windows leave no frame out, and that a live session has none."""
-        if self.live and (self.window is not None or self.stride is not None):
-            raise OptionError(
-                "does not apply to a live session, in which a file is a block",
-                option="window" if self.window is not None else "stride",
-                remedy="omit it, or omit {live}",
-            )
+        for name in ("window", "stride", "blocks") if self.live else ():
+            if getattr(self, name) is not None:
+                raise OptionError(
+                    "does not apply to a live session, in which a file is a block",
+                    option=name,
+                    remedy="omit it, or omit {live}",
+                )
         if self.delay == "auto" and self.hrf.startswith("fir"):
             raise OptionError(
                 "does not apply to a free response, which shows the delay", option="delay", remedy="omit it"
@@ -303,6 +312,7 @@ class BlockKeywords(TypedDict, total=False):
 class SeriesKeywords(BlockKeywords, total=False):
     """The fields of :class:`usdenoise.options.SessionOptions` of a session from files or in memory."""
 
+    blocks: slice | None
     skip_bad_files: bool | None
     bad_blocks: str | None
     confounds: str | None

@@ -114,7 +114,23 @@ def stack_session(stack: Acquisition, options: SessionOptions, precision: str) -
         )
         for number, window in enumerate(windows_of(stack.n_frames, options.window, options.stride))
     ]
-    return Recording(replace(stack.geometry, labels=None), dtype, blocks, frame_time)
+    return Recording(replace(stack.geometry, labels=None), dtype, chosen_blocks(blocks, options), frame_time)
+
+
+def chosen_blocks(blocks: Sequence[Block], options: SessionOptions) -> list[Block]:
+    """Return the blocks of a session that are filtered, by default all; their times stay.
+
+    Raises
+    ------
+    OptionError
+        If there are none.
+    """
+    chosen = [*blocks][options.blocks or slice(None)]
+    if not chosen:
+        raise OptionError(
+            f"selects none of the {len(blocks)} blocks", option="blocks", remedy="change {blocks}"
+        )
+    return chosen
 
 
 @dataclass(frozen=True)
