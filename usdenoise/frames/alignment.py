@@ -1,6 +1,6 @@
 """Alignment of the blocks of a session: a rigid shift and a gain for each block, against a reference image.
 
-Within a block nothing is shifted. Rotation and motion out of the image are not corrected.
+Within a block nothing is shifted. Rotation and deformation are compensated after the filter (deformation.py).
 """
 
 import math

@@ -93,7 +93,7 @@ class SessionResult(ResultSeries):
 
     @cached_property
     def noise_power(self) -> Any:
-        """Noise power, (n_blocks, ...), the same in all blocks unless their gain was corrected."""
+        """Noise power, (n_blocks, ...), the same in all blocks unless they were shifted, or their gain was corrected."""
         return self._series_of("noise_power")
 
     def _series_of(self, name: str) -> Any:
@@ -207,9 +207,10 @@ def session(  # noqa: PLR0913
 ) -> SessionResult | Iterator[SessionUpdate]:
     """Filter the blocks of a session, and return their time series.
 
-    The clutter is common to all blocks: its spatial components are estimated from a sample of the frames of all of them,
-    and each block has coefficients of its own. The blood power of a block is a weighted sum of its Doppler spectrum
-    without the noise, with weights from the mean and the variance over the session; docs/how-it-works.md has the formulas.
+    The clutter is common to all blocks, or to those near in time where it changes: its spatial components are
+    estimated from a sample of their frames, and each block has coefficients of its own. The blood power of a block is
+    a weighted sum of its Doppler spectrum without the noise, with weights from the mean and the variance over the
+    session; docs/how-it-works.md has the formulas.
 
     Parameters
     ----------

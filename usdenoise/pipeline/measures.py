@@ -66,14 +66,22 @@ class ClutterOverTime:
         return np.flatnonzero(np.isin(self.start_s, nearest))
 
     def leading(self, start_s: float, k: int) -> tuple[Numbers, Numbers]:
-        """Return U, (n_pixels, k), and V, (n, k), of the leading components U S V^H of the frames near to a time."""
+        """Return W, (r, k), and V, (n, k), of the leading components (span W) S V^H of the frames near to a time."""
         near = self.near(start_s)
-        gram = self.frames[near].astype(np.result_type(self.frames, np.float64))
-        energies, vectors = np.linalg.eigh(gram.conj().T @ gram)
+        frames = self.frames[near].astype(np.result_type(self.frames, np.float64))
+        # The smaller one of both Gram matrices
+        is_short = len(near) < frames.shape[1]
+        gram = frames @ frames.conj().T if is_short else frames.conj().T @ frames
+        energies, vectors = np.linalg.eigh(gram)
         energies, vectors = energies[::-1][:k], vectors[:, ::-1][:, :k]
-        right = np.zeros((len(self.frames), vectors.shape[1]), gram.dtype)
-        right[near] = (gram @ (vectors / np.sqrt(np.maximum(energies, np.finfo(np.float64).tiny)))).conj()
-        return self.span @ vectors.conj().astype(self.span.dtype), right
+        # Frames of a lower rank have fewer components
+        is_known = energies > np.finfo(np.float64).eps * len(gram) * energies[0]
+        scales = np.where(is_known, 1 / np.sqrt(np.where(is_known, energies, 1)), 0)
+        others = (frames.conj().T if is_short else frames) @ (vectors * scales)
+        courses, turns = (vectors * is_known, others) if is_short else (others, vectors * is_known)
+        right = np.zeros((len(self.frames), vectors.shape[1]), frames.dtype)
+        right[near] = courses.conj()
+        return turns.conj().astype(self.span.dtype), right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,8 +154,8 @@ class Clutter:
         """Return the clutter of a block that begins at a time; itself if all blocks have the same."""
         if self.over_time is None:
             return self
-        left, _ = self.over_time.leading(start_s, self.low)
-        return replace(self, left=np.ascontiguousarray(left), over_time=None)
+        turns, _ = self.over_time.leading(start_s, self.low)
+        return replace(self, left=self.over_time.span @ turns, over_time=None)
 
     @property
     def n_lags(self) -> int:

@@ -292,14 +292,6 @@ class LiveState:
         before = self.clutter or clutter
         if clutter.n_lags != before.n_lags:
             return replace(self, clutter=clutter, series=Series(), models=ScheduledResult(), recent=())
-        if np.array_equal(clutter.grid.mask, before.grid.mask):
-            return replace(self, clutter=clutter)
-        recent = tuple(
-            level
-            if level.power is None
-            else replace(level, power=clutter.grid.at_signal(before.grid.everywhere(level.power)))
-            for level in self.recent
-        )
         known = [
             (
                 reference is not None and reference.still is not None,
@@ -307,10 +299,17 @@ class LiveState:
             )
             for reference in (clutter.reference, before.reference)
         ]
-        if known[0] != known[1]:
-            # Blocks that are registered without a still pattern, or divided by a gain for each depth, do not compare with
-            # blocks before it was found.
-            recent = ()
+        # Blocks that are registered without a still pattern, or divided by a gain for each depth, do not compare with blocks
+        # before it was found.
+        recent = self.recent if known[0] == known[1] else ()
+        if np.array_equal(clutter.grid.mask, before.grid.mask):
+            return replace(self, clutter=clutter, recent=recent)
+        recent = tuple(
+            level
+            if level.power is None
+            else replace(level, power=clutter.grid.at_signal(before.grid.everywhere(level.power)))
+            for level in recent
+        )
         series = self.series.moved(clutter, before)
         return replace(self, clutter=clutter, series=series, models=ScheduledResult(), recent=recent)
 

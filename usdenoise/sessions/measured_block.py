@@ -260,7 +260,7 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     field, deformation, move = None, None, None
     if clutter.reference is not None and measures.alignment is not None:
         field = deformation_of(x, search.excluded, clutter.reference, measures.alignment)
-        deformation = Deformation()
+        deformation = Deformation() if clutter.reference.registers else None
     if field is not None:
         pitches = [geometry.spacing_mm.get(letter, 0.0) for letter in geometry.pixel_axes]
         deformation = Deformation.of(field, pitches if all(pitches) else [1.0] * len(pitches))
@@ -305,7 +305,8 @@ def _lags_at_rest(lags: BlockLags, rest: AtRest, single: type[np.generic]) -> Bl
         sums = LagSums(np.stack([rest.means(of_half) for of_half in means]) * counts, counts)
     means = rest.means(lags.lags.astype(single))
     means[observed == 0] = 0
-    return replace(lags, lags=means, observed=observed, sums=sums)
+    halves = None if lags.halves is None else rest.means(lags.halves.T).T
+    return replace(lags, lags=means, observed=observed, sums=sums, halves=halves)
 
 
 def _images_at_rest(images: Numbers, geometry: Geometry, rest: AtRest) -> Numbers:

@@ -1,7 +1,9 @@
 """The estimate of a session: the clutter that its blocks have in common, from a sample of their frames."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
 from usdenoise.completion.solve import Iteration
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, nearest_good
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
@@ -28,6 +30,7 @@ from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measur
 from usdenoise.sessions.session_sample import Sample, aligned_sample
 from usdenoise.sessions.unusual_blocks import blocks_near, calm_blocks, usual_blocks
 from usdenoise.stack.geometry import Geometry
+from usdenoise.stack.sampling import spread_rows
 
 MOST_SESSION_LEAK = 0.5
 """Largest share of leaked tissue in the power above the noise of the tried blocks with which the cutoff of a session is not
@@ -44,6 +47,9 @@ MOST_FITS = 6
 """Number of fits of the sample of a finished session, each without the blocks that were unusual in the previous fit. The
 estimate of a live session is repeated in any case."""
 
+COURSES = 32
+"""Blocks, spread over the session, from which the mean effect of components that change over time is known."""
+
 TEMPORAL = 6
 """Largest number of temporal components that are removed from a block. Six change the hits of steady sessions to 0.98 times
 those without (8 sessions), and of sessions that move to 1.10 times (9 sessions; benchmarks/RECORDS.md, "Temporal components
@@ -52,7 +58,7 @@ of a block")."""
 
 @dataclass(frozen=True)
 class Period:
-    """Consecutive blocks of a session, and their estimate.
+    """Blocks of a period of a session, or of all of it, and their estimate.
 
     Attributes
     ----------
@@ -77,6 +83,8 @@ class SessionEstimate:
     ----------
     periods : list of Period
         The periods whose clutter was estimated, with the same cutoff: one, the session, if it does not change.
+    number : int
+        Number of the one whose cutoff all have: it is reported.
     grid : Neighbourhood
         Shape of the image, and the pixels that have a signal in the session.
     reference : Reference or None
@@ -88,6 +96,7 @@ class SessionEstimate:
     """
 
     periods: list[Period]
+    number: int
     grid: Neighbourhood
     reference: Reference | None
     n_unusual: int = 0
@@ -95,8 +104,8 @@ class SessionEstimate:
 
     @property
     def reported(self) -> Period:
-        """The session, or the period that had the highest cutoff, which all periods have: what is reported."""
-        return max(self.periods, key=lambda period: period.found.cutoff.low)
+        """The session, or the period whose cutoff all periods have: what is reported."""
+        return self.periods[self.number]
 
     def fit(self, options: DenoiseOptions, executor: Executor) -> FitResult:
         """Return how the components were found, by the sampled frames without them.
@@ -140,7 +149,7 @@ def estimate_session(
         Called with each line of the trace.
     n_fits : int
         Largest number of fits of a period, each without the blocks that were unusual in the one before; by default
-        MOST_FITS. With one, there are no periods.
+        MOST_FITS. With one, as in a live session, there are no periods.
 
     Raises
     ------
@@ -152,33 +161,44 @@ def estimate_session(
             "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
         )
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
-    n_blocks, grid, n_near, periods = len(sample.blocks), None, 0, list[Period]()
-    parts = [np.arange(n_blocks)]
-    while len(periods) < len(parts):
-        own = sample.only(np.isin(np.arange(n_blocks), parts[len(periods)]))
-        for more in reversed(range(n_fits)):
-            scan = own.recording(geometry)
-            found = _fit(scan, options, own, executor, on_iteration)
-            if grid is None:
-                grid = found.grid
-                if more and (n_near := blocks_near(found, own)):
-                    parts = np.array_split(np.arange(n_blocks), round(n_blocks / n_near))
-                    break
-            if not more or (usual := usual_blocks(found, own)).all() or usual.mean() < 1 - MOST_UNUSUAL:
-                periods.append(Period(own, scan, found))
-                break
-            own = own.only(usual)
+    fit = partial(_fit, options=options, executor=executor, on_iteration=on_iteration)
+    scan = sample.recording(geometry)
+    found = fit(scan, sample)
+    whole, n_blocks, periods = Period(sample, scan, found), len(sample.blocks), list[Period]()
+    if n_near := blocks_near(found, sample) if n_fits > 1 else 0:
+        numbers, fitted = np.arange(n_blocks), list[Period]()
+        # A period may have too few frames for options that were given
+        with suppress(UsdenoiseError):
+            for part in np.array_split(numbers, round(n_blocks / n_near)):
+                own = sample.only(np.isin(numbers, part))
+                scan = own.recording(geometry)
+                fitted.append(_without_unusual(Period(own, scan, fit(scan, own)), geometry, fit, n_fits))
+            periods = fitted
+    if not periods:
+        n_near, periods = 0, [_without_unusual(whole, geometry, fit, n_fits)]
     n_unusual = n_blocks - sum(len(period.sample.blocks) for period in periods)
-    assert grid is not None
-    estimate = SessionEstimate(periods, grid, reference, n_unusual, n_near)
     # The tissue needs the highest cutoff, and with several ones the level of the series would have steps
-    low = estimate.reported.found.band.low
-    for number, period in enumerate(periods):
+    number = int(np.argmax([period.found.band.low for period in periods]))
+    low = periods[number].found.band.low
+    for other, period in enumerate(periods):
         if period.found.band.low != low:
-            changed = with_cutoff(period.scan, executor, period.found, low, "")
-            changed = replace(changed, cutoff=period.found.cutoff)
-            periods[number] = replace(period, found=changed)
-    return estimate
+            changed = with_cutoff(period.scan, executor, period.found, low, "by another period")
+            periods[other] = replace(period, found=changed)
+    return SessionEstimate(periods, number, found.grid, reference, n_unusual, n_near)
+
+
+def _without_unusual(
+    period: Period, geometry: Geometry, fit: Callable[[Recording, Sample], ClutterEstimate], n_fits: int
+) -> Period:
+    """Return a period that was fitted, fitted without unusual blocks, by so many fits at most."""
+    for _ in range(n_fits - 1):
+        usual = usual_blocks(period.found, period.sample)
+        if usual.all() or usual.mean() < 1 - MOST_UNUSUAL:
+            break
+        sample = period.sample.only(usual)
+        scan = sample.recording(geometry)
+        period = Period(sample, scan, fit(scan, sample))
+    return period
 
 
 def raise_cutoff(
@@ -228,7 +248,7 @@ def raise_cutoff(
             found = founds[number]
             if low > (rank := len(found.singular_values)):
                 longer = replace(options, rank=min(2 * rank, highest))
-                more = _fit(period.scan, longer, period.sample, executor.local, on_iteration)
+                more = _fit(period.scan, period.sample, longer, executor.local, on_iteration)
                 found = founds[number] = replace(more, cutoff=found.cutoff)
             if low > first:
                 why = "because tissue remained in the blocks"
@@ -256,8 +276,8 @@ def _most_components(found: ClutterEstimate, options: DenoiseOptions) -> int:
 
 def _fit(
     scan: Recording,
-    options: DenoiseOptions,
     sample: Sample,
+    options: DenoiseOptions,
     executor: Executor,
     on_iteration: Callable[[Iteration], None] | None,
 ) -> ClutterEstimate:
@@ -293,15 +313,18 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
     courses = [np.zeros((length, low), np.complex128) for length in lengths]
     if estimate.n_near:
         over_time = _components_over_time(estimate, models, lefts)
-        left = over_time.leading(blocks[len(blocks) // 2].start_s, low)[0]
+        left = over_time.span @ over_time.leading(blocks[len(blocks) // 2].start_s, low)[0]
         firsts = np.cumsum([0, *(len(model.right) for model in models)])
         places = (
             (frames, first + at)
             for first, period in zip(firsts, periods, strict=False)
             for frames, at in period.sample.places()
         )
-        for course, block, (frames, at) in zip(courses, blocks, places, strict=True):
-            course[frames] = over_time.leading(block.start_s, low)[1][at]
+        some = {*spread_rows(len(blocks), COURSES).tolist()}
+        for number, (course, (frames, at)) in enumerate(zip(courses, places, strict=True)):
+            if number in some:
+                course[frames] = over_time.leading(blocks[number].start_s, low)[1][at]
+        courses = [course for number, course in enumerate(courses) if number in some]
     elif not is_new:
         for course, (frames, at) in zip(courses, periods[0].sample.places(), strict=True):
             course[frames] = models[0].right[at, :low]
@@ -327,7 +350,7 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
         power=float(np.mean(powers)),
         reference=estimate.reference,
         replaced=nearest_good(found.bad_pixels.mask) if found.bad_pixels.mask.any() else None,
-        is_compiled=sum(map(len, courses)) * grid.mask.size >= COMPILED_ENTRIES,
+        is_compiled=sum(lengths) * grid.mask.size >= COMPILED_ENTRIES,
         over_time=over_time,
     )
 
