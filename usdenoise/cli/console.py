@@ -284,7 +284,8 @@ def _clutter(report: "Report") -> str:
     count, cutoff = report.low_cutoff, report.cutoff
     removed = f"{count} component{'' if count == 1 else 's'} removed"
     if report.sequence is not None:
-        removed += " from all blocks"
+        near = report.sequence.n_near
+        removed += f" from each block, of the {near} nearest in time" if near else " from all blocks"
     if cutoff.certainty == CutoffCertainty.GIVEN:
         return f"{removed}, as given"
     return f"{removed}, {cutoff.certainty}: {cutoff.reason}"

@@ -542,8 +542,8 @@ def _alignment(series: ResultSeries) -> str:
     if deformed:
         turned = max((np.nanmax(np.abs(one)) for one in series.rotations.values()), default=0.0)
         sentences.append(
-            f"the measurements of {len(deformed)} filtered blocks were deformed back, by up to {max(deformed):.2f} pixels, "
-            f"with rotations of up to {turned:.2f} degrees"
+            f"after the filter {len(deformed)} blocks were turned and deformed back, by up to {max(deformed):.2f} pixels "
+            f"and {turned:.2f} degrees"
         )
     if series.n_still:
         sentences.append(
