@@ -15,7 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.frames.alignment import Alignment, Reference, mean_envelope, nearest_good, shifted
+from usdenoise.frames.alignment import (
+    Alignment,
+    Reference,
+    mean_envelope,
+    nearest_good,
+    shifted,
+    windowed_sinc,
+)
 from usdenoise.frames.registration import TINY_SINGLE, filled
 from usdenoise.linalg.array_library import Array, Inexact, namespace, to_library
 
@@ -254,9 +261,7 @@ def _local(
 def _taps() -> NDArray[np.float64]:
     """Return the taps at each phase between two pixels, (PHASES + 1, TAPS)."""
     distance = np.arange(1 - TAPS // 2, TAPS // 2 + 1) - np.arange(PHASES + 1)[:, None] / PHASES
-    taps = np.sinc(distance) * np.i0(KAISER * np.sqrt(np.maximum(1 - (2 * distance / TAPS) ** 2, 0)))
-    normalised: NDArray[np.float64] = taps / taps.sum(axis=1, keepdims=True)
-    return normalised
+    return windowed_sinc(distance, TAPS, KAISER)
 
 
 @dataclass(frozen=True)

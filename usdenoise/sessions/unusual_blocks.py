@@ -215,7 +215,9 @@ def blocks_near(found: ClutterEstimate, sample: Sample) -> int:
     n_blocks, model, used = len(sample.blocks), found.model, ~found.excluded
     # All components of the model would leave nothing
     low = min(found.band.low, model.rank // 2)
-    if not low or not found.band.keeps_residual:
+    # From a quarter on: where tissue moves by a step, half of the session still has tissue of both sides
+    size, n_near = n_blocks // 4, 0
+    if not low or not found.band.keeps_residual or size < FEWEST_BLOCKS:
         return 0
     frames = (model.right.conj() * model.singular_values).astype(np.complex128)
     numbers = np.repeat(np.arange(n_blocks), np.diff(sample.edges))
@@ -237,11 +239,10 @@ def blocks_near(found: ClutterEstimate, sample: Sample) -> int:
             left.append(float(np.log(np.maximum(rest, 0) + of_noise + TINY).mean()))
         return float(np.mean(left))
 
-    # From a quarter on: where tissue moves by a step, half of the session still has tissue of both sides
-    size, n_near, bound = n_blocks // 2, 0, left_by(n_blocks) - LEAST_NEARER_DB * np.log(10) / 10
-    least = np.inf
-    while (size := size // 2) >= FEWEST_BLOCKS and (left := left_by(size)) < least:
+    bound, least = left_by(n_blocks) - LEAST_NEARER_DB * np.log(10) / 10, np.inf
+    while size >= FEWEST_BLOCKS and (left := left_by(size)) < least:
         least = left
         if left < bound:
             n_near = size
+        size //= 2
     return n_near
