@@ -67,17 +67,15 @@ def test_values_are_interpolated_at_the_places_of_a_field(shape: tuple[int, ...]
     for column, factor in zip(found.T, (1, 2), strict=True):
         error = (column.reshape(shape) / factor - wanted)[inside]
         assert np.abs(error).max() < 0.02 * np.abs(image).max()
-    np.testing.assert_allclose(Warp(field).of_image(image.real).ravel(), found[:, 0].real, atol=1e-5)
 
 
 def test_interpolation_does_not_smooth() -> None:
     """The finest structure that the pixels have is kept where it is not half a pixel away."""
     rng = np.random.default_rng(1)
     white = rng.standard_normal((40, 60, 50))
-    variance = [float(Warp(rotation((60, 50), 2)).of_image(one).var()) for one in white]
-    assert np.mean(variance) > 0.75
-    still = Warp(np.zeros((2, 60, 50)))
-    np.testing.assert_allclose(still.of_image(white[0]), white[0], atol=1e-12)
+    values = white.reshape(40, -1).T
+    assert Warp(rotation((60, 50), 2))(values).var() > 0.75
+    np.testing.assert_allclose(Warp(np.zeros((2, 60, 50)))(values), values, atol=1e-12)
 
 
 @pytest.mark.parametrize(

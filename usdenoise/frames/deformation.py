@@ -149,13 +149,14 @@ def find_field(
         What is at a place p of the reference is at p plus the field in the image. None if it is not better than 0, or its
         root mean square is below LEAST_FIELD pixels.
     """
+    from scipy.ndimage import spline_filter
+
     if not counted.any():
         return None
-    moving, fixed = _levelled(image, counted), _levelled(reference, counted)
-    zero = np.zeros((image.ndim, *image.shape))
-    # Most blocks are at rest: a step of each shows it
-    first = _local(moving, fixed, counted, _affine(moving, fixed, counted, zero, 1), 1)
-    if _size(first, counted) < LEAST_FIELD / 2:
+    fixed, zero = _levelled(reference, counted), np.zeros((image.ndim, *image.shape))
+    moving = spline_filter(_levelled(image, counted), mode="mirror")
+    # Most blocks are at rest: a step shows it
+    if _size(_local(moving, fixed, counted, zero, 1), counted) < LEAST_FIELD / 2:
         return None
     slopes = np.array(np.gradient(fixed))
     length = math.sqrt(image.ndim * np.sum(fixed**2) / max(float(np.sum(slopes**2)), TINY_SINGLE))
@@ -169,7 +170,7 @@ def find_field(
         for half, before in zip((counted & is_even, counted & ~is_even), held, strict=True):
             own = fit(moving, fixed, half, before)
             other = counted & ~half
-            ahead, back = (Warp(displaced).of_image(moving) for displaced in (own, 2 * before - own))
+            ahead, back = _displaced(moving, own), _displaced(moving, 2 * before - own)
             gain = (fixed - (ahead + back) / 2) ** 2 - (fixed - ahead) ** 2
             gains += np.bincount(tiles[other], gain[other], len(gains))
             fitted.append(own)
@@ -190,6 +191,15 @@ def _levelled(image: NDArray[np.floating], counted: NDArray[np.bool_]) -> NDArra
     return around.everywhere(values / np.maximum(levels, TINY_SINGLE) - 1).reshape(image.shape)
 
 
+def _displaced(moving: NDArray[np.float64], field: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an image, given by the coefficients of its cubic spline, at the places of a field."""
+    from scipy.ndimage import map_coordinates
+
+    places = np.indices(moving.shape) + field
+    found: NDArray[np.float64] = map_coordinates(moving, places, order=3, mode="mirror", prefilter=False)
+    return found
+
+
 def _differences(
     moving: NDArray[np.float64],
     fixed: NDArray[np.float64],
@@ -197,7 +207,7 @@ def _differences(
     field: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the difference of the images at a field, (n_pixels,), and the mean gradients of both, (n_axes, n_pixels)."""
-    moved = Warp(field).of_image(moving) if field.any() else moving
+    moved = _displaced(moving, field)
     # With the gradient of one image, its noise would make the field small.
     slopes = np.stack([np.gradient((fixed + moved) / 2, axis=axis) for axis in range(moving.ndim)]) * counted
     return ((fixed - moved) * counted).ravel(), slopes.reshape(len(slopes), -1)
@@ -307,13 +317,6 @@ class Warp:
             places = (steps // PHASES + n)[:, None] + np.arange(TAPS)
             passes.append((first + mirrored[places], _taps()[steps % PHASES]))
         return passes[::-1]
-
-    def of_image(self, image: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return an image at the places of the field."""
-        values = image.ravel()
-        for places, taps in self._passes:
-            values = np.vecdot(taps, values[places])
-        return values.reshape(image.shape)
 
     def __call__(self, values: NDArray[Inexact]) -> NDArray[Inexact]:
         """Return values of all pixels, (n_pixels, ...), at the places of the field."""

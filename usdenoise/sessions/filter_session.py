@@ -217,8 +217,9 @@ def filtered_session(
     for number in counting:
         series = series.added(store.lags(number), clutter)
     middle, alone = counting[len(counting) // 2], None
-    if len(counting) == 1:
-        # The only block has the maps of a scan.
+    deformation = findings[middle].deformation
+    if len(counting) == 1 and not (deformation and deformation.pixels):
+        # The only block has the maps of a scan, which has its deformation.
         frames = _in_reference(recording, middle, findings, clutter)
         own, geometry = own_options(options, recording.blocks[middle]), recording.geometry
         scan = Recording.of_chunks(geometry.of_frames(frames.n_frames), recording.dtype, frames.chunks())
