@@ -217,3 +217,26 @@ def test_frames_without_tissue_do_not_change_the_level_of_a_block() -> None:
         assert not found.bad.any()
         ratios = found.power_doppler.sum(axis=(1, 2)) / wanted.power_doppler.sum(axis=(1, 2))
         np.testing.assert_allclose(ratios, 1, atol=0.1)
+
+
+@pytest.mark.parametrize(("n_components", "is_mended"), [(3, True), (40, False)])
+def test_a_block_whose_tissue_moves_unlike_the_others_is_filtered_without_it(
+    n_components: int, is_mended: bool, sound: tuple[Scan, SessionResult]
+) -> None:
+    """A few components are removed; a block in which there are many is bad, as its blood would be removed, too."""
+    made, wanted = sound
+    rng, iq = np.random.default_rng(3), made.iq.copy()
+    block = iq[5 * LENGTH : 6 * LENGTH]
+    # A power of 4 each, where blood and noise have about 1
+    courses = np.linalg.qr(noise(rng, (LENGTH, n_components), 1.0))[0]
+    block += (2 * np.tensordot(courses, noise(rng, (n_components, *iq[0].shape), np.sqrt(LENGTH)), 1)).astype(
+        iq.dtype
+    )
+    found = session(replace(made.stack, iq=iq), LENGTH)
+    assert np.flatnonzero(found.bad).tolist() == [] if is_mended else [5]
+    own = [record.n_own for record in found.block_records]
+    assert own == [n_components * is_mended * (number == 5) for number in range(N_BLOCKS)]
+    if is_mended:
+        error = found.blood_power[5] - wanted.blood_power[5]
+        others = wanted.blood_power[5] - wanted.blood_power.mean(axis=0)
+        assert np.sqrt(np.mean(error**2)) < 0.5 * np.std(others)

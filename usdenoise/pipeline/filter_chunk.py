@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.noise import TINY
 from usdenoise.errors import InputError
 from usdenoise.linalg.array_library import (
     Array,
@@ -25,7 +26,7 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
 from usdenoise.linalg.low_rank import fit_gapped_rows
 from usdenoise.linalg.tall_matrices import column_squared_norms, slices_of
-from usdenoise.pipeline.measures import Clutter, Measures
+from usdenoise.pipeline.measures import Clutter, Measures, OwnComponents
 from usdenoise.pipeline.recording import Chunk, Here, map_chunks
 from usdenoise.stack.arrays import pack
 
@@ -77,9 +78,9 @@ def filter_chunk(
         Number of its first frame in the block, and number of frames of the block: the lags are summed over each half of
         these. By default the chunk is a block of its own, and the lags are summed over all of its frames.
     usual : float, optional
-        Usual power of the strongest component of a filtered block. Live, a block may have tissue where no block of the
-        estimate had it: components more than twice as strong are removed as further temporal components of this block. By
-        default they are not looked for.
+        Usual power of the strongest component of a filtered block. A block may have tissue where no block of the estimate
+        had it: components more than twice as strong are removed as further temporal components of this block. By default
+        they are not looked for.
     out : (n, n_pixels) array of NumPy, optional
         Gets the filtered frames; it may be `x`. By default it is not needed.
     is_kept : bool
@@ -100,7 +101,7 @@ def filter_chunk(
     zero = xp.zeros_like(x[:1, :1])
     first, n_frames = place or (0, n)
     x, coefficients, bits, observed = _coefficients(x, clutter, excluded, slice(first, first + n), mask)
-    temporal, strongest = _temporal(x, coefficients[:, : clutter.low], clutter, excluded, observed, usual)
+    temporal, own = _temporal(x, coefficients[:, : clutter.low], clutter, excluded, observed, usual)
     a, v, used = (to_library(values, x) for values in (coefficients, temporal, ~excluded[:, None]))
     is_observed = None if observed is None else to_library(observed, x)
 
@@ -162,13 +163,13 @@ def filter_chunk(
         kept_power=power.copy() if filled_power is None else filled_power,
         coefficients=coefficients,
         temporal=temporal,
+        own=own,
         sums=sums,
         counts=counts,
         ends=(ends[0], ends[1]),
         ends_seen=(seen[0], seen[1]),
         observed=bits,
         n_unobserved=0 if observed is None else int(np.count_nonzero(~observed[~excluded])),
-        strongest=strongest,
         alignment=alignment,
         filtered=filtered if is_kept else None,
     )
@@ -386,15 +387,15 @@ def _temporal(
     excluded: NDArray[np.bool_],
     observed: NDArray[np.bool_] | None,
     usual: float | None,
-) -> tuple[Numbers, float]:
-    """Return the temporal components that are removed from a block, and the power of the next one if it is looked for.
+) -> tuple[Numbers, OwnComponents]:
+    """Return the temporal components that are removed from a block, and which of them are its own.
 
     They are the q leading left singular vectors of the coefficients A of the clutter, or fewer if these have a lower rank,
-    0 in excluded frames, and the components of the residual that are far stronger than usual.
+    0 in excluded frames, and the components of the residual that are far stronger than usual, if these are looked for.
     """
     leading = leading_temporal(a, min(clutter.n_temporal, len(a) // FRAMES_A_TEMPORAL), excluded)
     if usual is None:
-        return leading, 0.0
+        return leading, OwnComponents()
     signal = np.flatnonzero(clutter.grid.mask)
     pixels = signal[:: max(1, len(signal) // OWN_PIXELS)]
     y: Numbers = columns(x, pixels) - a @ clutter.components(a).removed[:, pixels]
@@ -406,7 +407,10 @@ def _temporal(
     powers = energies / y.size
     n_own = min(int(np.count_nonzero(powers > OWN_RATIO * usual)), len(powers) - 1)
     own = vectors[:, len(powers) - n_own :]
-    return np.concatenate([leading, own], axis=1), float(powers[-1 - n_own])
+    squares = np.abs(own.conj().T @ y) ** 2
+    areas = squares.sum(axis=1) ** 2 / np.maximum((squares**2).sum(axis=1), TINY) / len(pixels)
+    found = OwnComponents(n_own, float(areas.min(initial=1)), float(powers[-1 - n_own]))
+    return np.concatenate([leading, own], axis=1), found
 
 
 def leading_temporal(a: Numbers, q: int, excluded: NDArray[np.bool_]) -> Numbers:

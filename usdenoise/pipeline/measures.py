@@ -191,6 +191,25 @@ class Clutter:
         return np.iscomplexobj(self.left)
 
 
+@dataclass(frozen=True)
+class OwnComponents:
+    """Temporal components of a block that the clutter does not have, far stronger than usual.
+
+    Attributes
+    ----------
+    number : int
+        How many were removed; by default none.
+    area : float
+        Least part of the pixels that one of them covers, (sum |w|^2)^2 / sum |w|^4; 1 (the default) without any.
+    next_power : float
+        Mean power of the strongest component that is left; 0 (the default) where it was not looked for.
+    """
+
+    number: int = 0
+    area: float = 1.0
+    next_power: float = 0.0
+
+
 @dataclass
 class Measures:
     """Measures of filtered frames, of a chunk or of a whole block; the chunks of a block add up.
@@ -207,6 +226,8 @@ class Measures:
         Coefficients of the components in each frame, U^H x.
     temporal : (n, q) array
         The temporal components that were removed, orthonormal columns V.
+    own : OwnComponents
+        Which of these are the block's own; by default none.
     sums : (2 or 1, n_pixels, n_lags) array
         Sums of the lagged products over each half of the frames of the block, or over all frames of a block alone; see
         :func:`usdenoise.linalg.lag_sums.lag_sums`.
@@ -221,8 +242,6 @@ class Measures:
     first_power, n_first : (n_pixels,) float64 array or None, int
         Sum over the first half of the frames of the block of |y|^2, and how many of them are not excluded; None and 0 (the
         defaults) if it is not known.
-    strongest : float
-        Mean power of the strongest temporal component of the filtered block; 0 where it was not looked for.
     alignment : Alignment or None
         Where the image of the block was; None (the default) if it was not aligned.
     filtered : (n, n_pixels) array or None
@@ -242,7 +261,7 @@ class Measures:
     n_unobserved: int = 0
     first_power: NDArray[np.float64] | None = None
     n_first: int = 0
-    strongest: float = 0.0
+    own: OwnComponents = OwnComponents()
     alignment: Alignment | None = None
     filtered: Numbers | None = None
 

@@ -545,6 +545,11 @@ def _alignment(series: ResultSeries) -> str:
             f"after the filter {len(deformed)} blocks were turned and deformed back, by up to {max(deformed):.2f} pixels "
             f"and {turned:.2f} degrees"
         )
+    own = [block.n_own for block in blocks if block.n_own]
+    if own:
+        sentences.append(
+            f"in {len(own)} blocks up to {max(own)} more temporal components were removed: their tissue moved otherwise"
+        )
     if series.n_still:
         sentences.append(
             f"{series.n_still} pixels of a pattern that stands still, unlike the tissue, were replaced by tissue beside them"

@@ -20,7 +20,7 @@ from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.filter_chunk import filter_chunk
 from usdenoise.pipeline.inspection import inspect_block
-from usdenoise.pipeline.measures import Clutter
+from usdenoise.pipeline.measures import Clutter, OwnComponents
 from usdenoise.pipeline.recording import Block, Recording, map_chunks
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.bad_blocks import BlockLevel
@@ -45,6 +45,8 @@ class BlockFindings:
     deformation : Deformation or None
         Its rotation and deformation against the session, compensated in its measurements; None (the default) as for the
         alignment.
+    own : OwnComponents
+        Temporal components of its own that were removed; by default none.
     flow : mapping
         Name of a flow image -> its unit and formula.
     """
@@ -54,6 +56,7 @@ class BlockFindings:
     n_unobserved: int = 0
     alignment: Alignment | None = None
     deformation: Deformation | None = None
+    own: OwnComponents = field(default_factory=OwnComponents)
     flow: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
@@ -85,8 +88,6 @@ class MeasuredBlock:
         Power Doppler of the filtered block; NaN in pixels that were not observed.
     images : mapping
         Name -> flow image.
-    strongest : float
-        Mean power of the strongest temporal component of the filtered block; 0 where it was not looked for.
     frames : (n, n_pixels) array or None
         The filtered frames, if they are kept; without the residual in unobserved entries and excluded frames.
     """
@@ -95,7 +96,6 @@ class MeasuredBlock:
     lags: BlockLags | None = None
     power: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     images: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
-    strongest: float = 0.0
     frames: Numbers | None = None
 
 
@@ -275,6 +275,7 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
         n_unobserved=measures.n_unused,
         alignment=measures.alignment,
         deformation=deformation,
+        own=measures.own,
         flow={name: {"unit": image.unit, "formula": image.formula} for name, image in flow.items()},
     )
     return MeasuredBlock(
@@ -290,7 +291,6 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
         ),
         power=np.where(lags.observed > 0, power, np.nan).astype(np.float32),
         images={name: image.values for name, image in flow.items()},
-        strongest=measures.strongest,
         frames=out if how.keeps_frames else None,
     )
 

@@ -225,7 +225,7 @@ class OnlineSession:
         state = replace(
             state,
             motion=(*state.motion, level.moves_pixels),
-            strongest=(*state.strongest, block.strongest),
+            strongest=(*state.strongest, block.findings.own.next_power),
             recent=(*state.recent[1 - REMEMBERED :], replace(level, problem=why)),
         ).with_sample(begun.sample)
         # The clutter of the blocks so far, for blocks that have not begun

@@ -111,6 +111,8 @@ class BlockRecord:
         None if blocks were not aligned.
     rotation_degrees : tuple of float
         Mean rotation of this field, as in :class:`usdenoise.frames.deformation.Deformation`; empty without one.
+    n_own : int
+        Number of temporal components of its own that were removed: tissue that moved unlike that of other blocks.
     is_shifted, is_scaled : bool
         Whether the displacement was compensated, and the gain divided out.
     is_gain_uneven : bool
@@ -136,6 +138,7 @@ class BlockRecord:
     gain_db: float | None = None
     deformation_pixels: float | None = None
     rotation_degrees: tuple[float, ...] = ()
+    n_own: int = 0
     is_shifted: bool = False
     is_scaled: bool = False
     is_gain_uneven: bool = False
