@@ -8,12 +8,11 @@ into real and imaginary parts, since the compiler finds vector instructions for 
 Imported only where the sparse evaluation is used: loading the compiler takes half a second.
 """
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.linalg.compiled_loops import COMPILED_SUMS
+from usdenoise.linalg.compiled_loops import REORDERED_SUMS, compiled
 
 
 def sweep(
@@ -57,7 +56,7 @@ def sweep(
     return loss, residual_v, sums_u[:, real] + 1j * sums_u[:, imaginary]
 
 
-@numba.njit(**COMPILED_SUMS)
+@compiled(REORDERED_SUMS)
 def _real_rows(
     starts: NDArray[np.int64],
     columns: NDArray[np.int32],
@@ -82,7 +81,7 @@ def _real_rows(
     return loss
 
 
-@numba.njit(**COMPILED_SUMS)
+@compiled(REORDERED_SUMS)
 def _complex_rows(
     starts: NDArray[np.int64],
     columns: NDArray[np.int32],

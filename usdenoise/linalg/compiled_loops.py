@@ -3,6 +3,12 @@
 Imported only where it is used: loading the compiler takes half a second.
 """
 
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pickle import UnpicklingError
+from typing import Any
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +17,35 @@ Taps = tuple[np.floating, ...]
 """The 12 factors of a kernel."""
 
 # Sums may be reordered and fused; the order is fixed at compile time, so that results are reproducible.
-COMPILED_SUMS = {"nogil": True, "cache": True, "fastmath": {"contract", "nsz", "reassoc"}}
+REORDERED_SUMS = frozenset({"contract", "nsz", "reassoc"})
 
 
-@numba.njit(**COMPILED_SUMS)
+def compiled(fastmath: frozenset[str] = frozenset()) -> Callable[[Callable[..., Any]], Any]:
+    """Return the decorator that compiles a loop when it is called first, and keeps the code for later processes.
+
+    The code is not kept where no folder for it can be written, as in a container, or if the disk is full.
+
+    Parameters
+    ----------
+    fastmath : frozenset of str
+        Liberties that the compiler may take with sums; by default none.
+    """
+
+    def compile_loop(loop: Callable[..., Any]) -> Any:
+        try:
+            compiled_loop = numba.njit(loop, nogil=True, cache=True, fastmath=set(fastmath))
+        except RuntimeError:
+            compiled_loop = numba.njit(loop, nogil=True, fastmath=set(fastmath))
+        # The full disk of a home folder, and code that was written in part, would end the job. Numba guards against errors
+        # of files only on Windows.
+        errors = (OSError, EOFError, UnpicklingError)
+        compiled_loop._cache._guard_against_spurious_io_errors = partial(suppress, *errors)
+        return compiled_loop
+
+    return compile_loop
+
+
+@compiled(REORDERED_SUMS)
 def complex_lags(
     values: NDArray[np.complexfloating], parts: NDArray[np.int64], sums: NDArray[np.complex128]
 ) -> None:
@@ -48,7 +79,7 @@ def complex_lags(
                 sums[parts[q, 2], p, lag] += along + 1j * across
 
 
-@numba.njit(**COMPILED_SUMS)
+@compiled(REORDERED_SUMS)
 def real_lags(values: NDArray[np.floating], parts: NDArray[np.int64], sums: NDArray[np.float64]) -> None:
     """Do the same for real columns; the sums are float64."""
     n, m = values.shape
@@ -66,7 +97,7 @@ def real_lags(values: NDArray[np.floating], parts: NDArray[np.int64], sums: NDAr
                 sums[parts[q, 2], p, lag] += total
 
 
-@numba.njit(**COMPILED_SUMS)
+@compiled(REORDERED_SUMS)
 def along_rows(
     images: NDArray[np.floating], taps: Taps, places: NDArray[np.intp], out: NDArray[np.floating]
 ) -> None:
@@ -97,7 +128,7 @@ def along_rows(
                 )
 
 
-@numba.njit(**COMPILED_SUMS)
+@compiled(REORDERED_SUMS)
 def along_columns(
     images: NDArray[np.floating], taps: Taps, places: NDArray[np.intp], out: NDArray[np.floating]
 ) -> None:

@@ -7,11 +7,11 @@ import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.array_library import Numbers
+from usdenoise.linalg.compiled_loops import compiled
 from usdenoise.options import PhantomSettings
 from usdenoise.phantom.motion_and_noise import DisplacementField, Stream
 
@@ -365,10 +365,8 @@ REACH = 4.5  # standard deviations: the edge of the footprint is 88 dB down, bel
 # Room for the weights of a footprint: 2 REACH SIGMA + 1 is at most 9.1 in depth and lateral and 28 in elevation.
 ROOM, ROOM_Y = 16, 64
 
-_COMPILED = {"nogil": True, "cache": True}
 
-
-@numba.njit(**_COMPILED)
+@compiled()
 def _displaced(z: float, x: float, field: DisplacementField) -> tuple[float, float, float]:
     """Return the displacement (z, x, y) at a point by bilinear interpolation in the field's grid."""
     nodes = field.nodes
@@ -388,7 +386,7 @@ def _displaced(z: float, x: float, field: DisplacementField) -> tuple[float, flo
     return dz, dx, dy
 
 
-@numba.njit(**_COMPILED)
+@compiled()
 def _taps(center: float, sigma: float, n: int, weights: Numbers) -> tuple[int, int]:
     """Write the Gaussian weights of the pixels around `center` into `weights`; return the first and last pixel."""
     first = max(math.ceil(center - REACH * sigma), 0)
@@ -399,7 +397,7 @@ def _taps(center: float, sigma: float, n: int, weights: Numbers) -> tuple[int, i
     return first, last
 
 
-@numba.njit(**_COMPILED)
+@compiled()
 def _add(
     z: float,
     x: float,
@@ -427,7 +425,7 @@ def _add(
                 image[i, j, k] += part * np.float32(w_y[k - y0])
 
 
-@numba.njit(**_COMPILED)
+@compiled()
 def tissue_frame(
     positions_at_rest: Numbers, amplitude: Numbers, field: DisplacementField, sigma_y: float, image: Numbers
 ) -> None:
@@ -460,7 +458,7 @@ def tissue_frame(
         )
 
 
-@numba.njit(**_COMPILED)
+@compiled()
 def _fresh_phase(scatterer: int, passage: int) -> float:
     """Return a pseudo-random phase in [0, 2 pi) for one passage of a scatterer through its vessel.
 
@@ -477,7 +475,7 @@ def _fresh_phase(scatterer: int, passage: int) -> float:
     return float(word >> np.uint64(11)) * (2.0 * math.pi / 9007199254740992.0)
 
 
-@numba.njit(**_COMPILED)
+@compiled()
 def blood_frame(
     blood: BloodScatterers, flow_seconds: float, field: DisplacementField, sigma_y: float, image: Numbers
 ) -> None:

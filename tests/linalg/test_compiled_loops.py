@@ -1,0 +1,52 @@
+"""Compiled loops run although their code cannot be kept: in a container that is read alone, or on a full disk."""
+
+import resource
+import runpy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+from usdenoise.linalg import compiled_loops
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may become longer than a few bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def lag_of_ones() -> float:
+    """The sum of products of neighbours of four ones, by a module that has just been imported."""
+    sums = np.zeros((1, 1, 2))
+    real_lags = runpy.run_path(compiled_loops.__file__)["real_lags"]
+    real_lags(np.ones((4, 1)), np.array([[0, 4, 0]]), sums)
+    return float(sums[0, 0, 1])
+
+
+def test_without_a_folder_for_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The only place is the folder of the user's setting, and there is no setting.
+    monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "UserProvidedCacheLocator", raising=False)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    assert lag_of_ones() == 3
+
+
+def test_with_a_full_disk_and_with_code_that_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    with full_disk():
+        assert lag_of_ones() == 3
+    assert not list(tmp_path.rglob("*.nbi"))
+    assert lag_of_ones() == 3
+    (index,) = tmp_path.rglob("*.nbi")
+    index.write_bytes(b"")
+    assert lag_of_ones() == 3
