@@ -92,6 +92,49 @@ def test_a_file_that_another_program_writes_is_not_called_corrupt(
     assert load(path, axes="tzx").n_frames
 
 
+FILTER = 31999
+"""Number of a filter that is not registered anywhere."""
+
+PLUGIN = f"""
+import ctypes, h5py
+Filter = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t,
+                          ctypes.c_void_p, ctypes.c_void_p)
+class Class(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_int), ("id", ctypes.c_int), ("encodes", ctypes.c_uint), ("decodes", ctypes.c_uint),
+                ("name", ctypes.c_char_p), ("fits", ctypes.c_void_p), ("local", ctypes.c_void_p), ("filter", Filter)]
+own = Class(1, {FILTER}, 1, 1, b"own", None, None, Filter(lambda flags, n, values, size, room, buffer: size))
+h5py.h5z.register_filter(ctypes.addressof(own))
+"""
+"""A package hdf5plugin whose one filter changes nothing."""
+
+
+def test_a_filter_that_is_not_installed_is_named_and_hdf5plugin_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "hdf5plugin", None)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        for name, values in (("iq", IQ), ("frame_rate_hz", np.array([500.0]))):
+            properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+            properties.set_chunk(values.shape)
+            properties.set_filter(FILTER, h5py.h5z.FLAG_OPTIONAL)
+            kind, space = h5py.h5t.py_create(values.dtype, logical=True), h5py.h5s.create_simple(values.shape)
+            whole = h5py.h5d.create(file.id, name.encode(), kind, space, properties)
+            whole.write_direct_chunk((0,) * values.ndim, values.tobytes())
+        file["iq"].attrs["axes"] = "tzx"
+        file["view/iq"] = h5py.SoftLink("/iq")
+    for dataset in (None, "view/iq"):
+        with pytest.raises(InputError, match=rf"filter {FILTER} .*run pip install hdf5plugin"):
+            load(tmp_path / "x.h5", dataset=dataset)
+    monkeypatch.delitem(sys.modules, "hdf5plugin")
+    (tmp_path / "hdf5plugin.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(tmp_path)
+    stack = load(tmp_path / "x.h5")
+    assert np.array_equal(stack.iq, IQ)
+    assert stack.frame_rate_hz == 500
+    h5py.h5z.unregister_filter(FILTER)
+    del sys.modules["hdf5plugin"]
+
+
 def test_packed_numbers_are_unpacked_as_xarray_unpacks_them(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     packed = rng.integers(-99, 99, SHAPE).astype(np.int16)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.files.layouts import LAYOUTS, external, virtual
+from tests.programs import python
 from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.errors import InputError
@@ -86,6 +87,73 @@ def test_links_are_followed_by_name(parts: Path) -> None:
     os.unlink(parts / "whole.h5")
     with pytest.raises(InputError, match=r"is a link to '/data' in whole.h5, which cannot be opened"):
         load(path, dataset="link/iq")
+
+
+CIRCLES = {
+    "itself": {"a.h5": (".", "iq")},
+    "itself by the name of its file": {"a.h5": ("a.h5", "/iq")},
+    "two files": {"a.h5": ("b.h5", "iq"), "b.h5": ("a.h5", "iq")},
+    "a link": {"a.h5": ("b.h5", "link"), "b.h5": ("a.h5", "iq")},
+}
+
+
+@pytest.mark.parametrize("circle", CIRCLES)
+def test_a_virtual_dataset_among_its_sources_is_refused(circle: str, parts: Path) -> None:
+    for name, (file, inner) in CIRCLES[circle].items():
+        with h5py.File(virtual(parts / name, [file], IQ.shape, inner), "r+") as opened:
+            opened["link"] = h5py.SoftLink("/iq")
+    with pytest.raises(InputError, match=r"'iq' in \S*a.h5 is read from itself"):
+        load(parts / "a.h5", axes="tzx")
+
+
+def test_numbers_that_are_read_from_themselves_are_no_scale(parts: Path) -> None:
+    path, layout = write_stack(parts / "x.h5", IQ, axes="tzx"), h5py.VirtualLayout((1,), "f8")
+    layout[:] = h5py.VirtualSource(".", "frame_rate_hz", (1,))
+    with h5py.File(path, "r+") as file:
+        file.create_virtual_dataset("frame_rate_hz", layout)
+    assert load(path).frame_rate_hz is None
+
+
+def test_numbered_sources_are_all_checked(parts: Path) -> None:
+    unlimited, shape = (h5py.h5s.UNLIMITED, *IQ.shape[1:]), IQ.shape
+    space, source = h5py.h5s.create_simple(shape, unlimited), h5py.h5s.create_simple(shape)
+    space.select_hyperslab((0, 0, 0), (h5py.h5s.UNLIMITED, 1, 1), shape, shape)
+    properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    properties.set_layout(h5py.h5d.VIRTUAL)
+    properties.set_virtual(space, b"own%%_%b.h5", b"iq", source)
+    kind = h5py.h5t.py_create(IQ.dtype, logical=True)
+    for number in range(3):
+        write_stack(parts / f"own%_{number}.h5", IQ)
+    with h5py.File(parts / "all.h5", "w") as file:
+        h5py.h5d.create(file.id, b"iq", kind, h5py.h5s.create_simple(shape, unlimited), dcpl=properties)
+    assert load(parts / "all.h5", axes="tzx").n_frames == 3 * len(IQ)
+    (parts / "own%_2.h5").unlink()
+    (parts / "own%_2.h5").symlink_to("all.h5")
+    with pytest.raises(InputError, match="is read from itself"):
+        load(parts / "all.h5", axes="tzx")
+
+
+def test_a_missing_source_ends_the_command_with_its_exit_code(parts: Path) -> None:
+    # The properties of the dataset, which the error kept, ended the process with a signal.
+    path = virtual(parts / "all.h5", ["absent.h5"], IQ.shape)
+    ended = python("from usdenoise.__main__ import main; main()", "info", path)
+    assert (ended.returncode, "absent.h5, which is missing" in ended.stderr) == (1, True)
+
+
+def test_a_pipe_behind_a_link_is_refused(parts: Path) -> None:
+    os.mkfifo(parts / "pipe")
+    with h5py.File(parts / "x.h5", "w") as file:
+        file["rf"], file["UF"] = IQ, h5py.ExternalLink("pipe", "/UF")
+        file["link"], file["soft"] = h5py.ExternalLink("pipe", "/iq"), h5py.SoftLink("/link")
+    with h5py.File(parts / "y.h5", "w") as file:
+        file["link"] = h5py.ExternalLink("x.h5", "/soft")
+    # Beside a stack that is read, it is nothing.
+    assert np.array_equal(load(parts / "x.h5", axes="tzx").iq, IQ)
+    virtual(parts / "v.h5", ["pipe"], IQ.shape)
+    virtual(parts / "w.h5", ["y.h5"], IQ.shape, "link")
+    for name, dataset in (("x", "link"), ("x", "soft"), ("y", "link"), ("v", "iq"), ("w", "iq")):
+        with pytest.raises(InputError, match="pipe is a pipe, a socket or a device"):
+            load(parts / f"{name}.h5", dataset=dataset, axes="tzx")
 
 
 def test_a_zarr_group_of_links_is_read(tmp_path: Path) -> None:

@@ -5,8 +5,12 @@ The library fills missing chunks, and missing sources of a virtual dataset, with
 
 import math
 import os
+import re
 from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 from functools import partial
+from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,7 +18,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, UnreadableError
+from usdenoise.files.contents import check_kind
 from usdenoise.files.stored import Dtype, Index, StoredArray, complex_dtype, unpacked
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import shape_text
@@ -64,8 +69,9 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
 def member(group: h5py.Group, name: str) -> Item | None:
     """Return an item of a group by its path; None if it is missing or cannot be opened."""
     try:
+        check_links(group, name)
         return group.get(name)
-    except UNREADABLE:
+    except (InputError, *UNREADABLE):
         return None
 
 
@@ -84,16 +90,18 @@ def check_stored(dataset: h5py.Dataset) -> None:
     Raises
     ------
     InputError
-        If all chunks are missing, if a dataset without chunks has fewer bytes than its shape needs, or if another file that
-        holds values is missing.
+        If all chunks are missing, if a dataset without chunks has fewer bytes than its shape needs, if another file that
+        holds values is missing or is a pipe, or if a virtual dataset is among its own sources.
+    UnreadableError
+        If the values are compressed by a filter that is not installed.
     """
-    where = f"'{dataset.name.strip('/')}' in {dataset.file.filename}"
+    where = _where(dataset)
+    check_readable(dataset)
     if dataset.is_virtual:
-        _check_sources(dataset, where)
         return
     if dataset.external:
         for name, _, _ in dataset.external:
-            if not _is_file(name, "HDF5_EXTFILE_PREFIX", "."):
+            if _other_file(name, "HDF5_EXTFILE_PREFIX", ".") is None:
                 raise _missing(where, name)
         return
     claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
@@ -104,6 +112,98 @@ def check_stored(dataset: h5py.Dataset) -> None:
             f"{where} has {claimed} bytes {shape_text(dataset.shape)} by its header, but the file contains {held} of them: "
             "it is truncated; write it again"
         )
+
+
+def check_readable(dataset: h5py.Dataset, above: tuple[tuple[str, int], ...] = ()) -> None:
+    """Check that the library has the filters of a dataset, and that virtual sources are there and lead to no circle.
+
+    The library does not look for circles: it fills the stack of the process, and ends it.
+
+    Parameters
+    ----------
+    dataset : h5py.Dataset
+        The dataset.
+    above : tuple of (str, int)
+        File and address of each virtual dataset of which it is a source; none by default.
+
+    Raises
+    ------
+    InputError, UnreadableError
+        As for :func:`check_stored`.
+    """
+    where = _where(dataset)
+    is_virtual = dataset.is_virtual
+    sources = (
+        dict.fromkeys((each.file_name, each.dset_name) for each in dataset.virtual_sources())
+        if is_virtual
+        else {}
+    )
+    _forget_properties(dataset)
+    if not is_virtual:
+        _check_filters(dataset, where)
+        return
+    main = dataset.file.filename
+    own = (os.path.realpath(main), h5py.h5o.get_info(dataset.id).addr)
+    if own in above:
+        raise InputError(
+            f"{where} is read from itself; write it again with the datasets that hold its values"
+        )
+    folders = (os.path.dirname(main), os.path.dirname(os.path.realpath(main)))
+    for source in sources:
+        # The library counts numbered sources, and the last one that it finds ends the dataset.
+        is_numbered = any("%b" in name.replace("%%", "") for name in source)
+        for number in count():
+            parts = [name.split("%%") for name in source]
+            file_name, inner = ("%".join(part.replace("%b", str(number)) for part in each) for each in parts)
+            problem = _missing_source(dataset.file, file_name, inner, folders, (*above, own))
+            if problem and not (is_numbered and number):
+                raise _missing(where, problem)
+            if problem or not is_numbered:
+                break
+
+
+def _forget_properties(dataset: h5py.Dataset) -> None:
+    """Let h5py forget the properties of a dataset.
+
+    Those of a virtual one end HDF5 2.0 with a signal if an error keeps them until the process ends.
+    """
+    vars(dataset).pop("_dcpl", None)
+
+
+def _check_filters(dataset: h5py.Dataset, where: str) -> None:
+    properties = dataset.id.get_create_plist()
+    for number in range(properties.get_nfilters()):
+        code, _, _, name = properties.get_filter(number)
+        if not h5py.h5z.filter_avail(code):
+            # Its import registers its filters.
+            with suppress(ImportError, OSError):
+                import_module("hdf5plugin")
+        if not h5py.h5z.filter_avail(code):
+            called = re.split("[;:]", name.decode("utf-8", "replace"))[0].strip()
+            raise UnreadableError(
+                f"{where} is compressed by the filter {code} of HDF5 ({called or 'without a name'}), which is not installed",
+                remedy="run pip install hdf5plugin, or write it again with gzip",
+            )
+
+
+def _missing_source(
+    main_file: h5py.File,
+    file_name: str,
+    inner: str,
+    folders: tuple[str, str],
+    above: tuple[tuple[str, int], ...],
+) -> str:
+    """Return what is missing of a virtual source, in words; empty if nothing is."""
+    source_path = None if file_name == _SAME_FILE else _other_file(file_name, "HDF5_VDS_PREFIX", *folders)
+    if source_path is None and file_name != _SAME_FILE:
+        return file_name
+    with nullcontext(main_file) if source_path is None else h5py.File(source_path, "r") as file:
+        check_links(file, inner)
+        source = member(file, inner)
+        if not isinstance(source, h5py.Dataset):
+            return f"'{inner.strip('/')}' in {file_name}"
+        check_readable(source, above)
+    return ""
 
 
 def written_entries(dataset: h5py.Dataset) -> tuple[NDArray[np.bool_], ...]:
@@ -127,51 +227,71 @@ def written_entries(dataset: h5py.Dataset) -> tuple[NDArray[np.bool_], ...]:
     )
 
 
-def check_links(file: h5py.File, name: str) -> None:
-    """Check the external links on the way to an item that cannot be opened.
+_MOST_LINKS = 16
+"""Most links on the way to an item. The library follows as many."""
+
+
+def check_links(group: h5py.Group, name: str, n_links: int = 0) -> None:
+    """Check the external links on the way to an item. On a pipe the library would wait forever.
+
+    Parameters
+    ----------
+    group : h5py.Group
+        The group, or the file, in which the way begins.
+    name : str
+        The way to the item.
+    n_links : int
+        Links that were followed before; 0 by default.
 
     Raises
     ------
     InputError
-        If there is such a link.
+        If the file of such a link is missing, cannot be opened, or is a pipe, a socket or a device.
     """
-    parts = name.split("/")
-    for n_parts in range(1, len(parts) + 1):
-        link = file.get("/".join(parts[:n_parts]), getlink=True)
-        if isinstance(link, h5py.ExternalLink):
-            raise InputError(
-                f"'{name}' in {file.filename} is a link to '{link.path}' in {link.filename}, which cannot be opened; put "
-                "that file next to it"
-            )
+    item: Item | None = group.file["/"] if name.startswith("/") else group
+    for part in filter(None, name.split("/")):
+        if not isinstance(item, h5py.Group) or n_links > _MOST_LINKS:
+            return
+        link = item.get(part, getlink=True)
+        if isinstance(link, h5py.SoftLink):
+            check_links(item, link.path, n_links + 1)
+        elif isinstance(link, h5py.ExternalLink):
+            main = group.file.filename
+            path = _other_file(link.filename, "HDF5_EXT_PREFIX", os.path.dirname(main), ".")
+            try:
+                with h5py.File(path or link.filename, "r") as file:
+                    check_links(file, link.path, n_links + 1)
+            except OSError as error:
+                raise InputError(
+                    f"'{name}' in {main} is a link to '{link.path}' in {link.filename}, which cannot be opened; put that "
+                    "file next to it"
+                ) from error
+        try:
+            item = item.get(part)
+        except UNREADABLE:
+            return
 
 
-def _check_sources(dataset: h5py.Dataset, where: str) -> None:
-    main_file = dataset.file
-    folders = (os.path.dirname(main_file.filename), os.path.dirname(os.path.realpath(main_file.filename)))
-    for source in dataset.virtual_sources():
-        file_name, inner = (name.replace("%%", "%") for name in (source.file_name, source.dset_name))
-        if "%b" in source.file_name + source.dset_name:
-            # The library counts numbered sources, and the last one that it finds ends the dataset.
-            continue
-        if file_name == _SAME_FILE:
-            is_there = inner in main_file
-        else:
-            source_path = _is_file(file_name, "HDF5_VDS_PREFIX", *folders)
-            if source_path is None:
-                raise _missing(where, file_name)
-            with h5py.File(source_path, "r") as file:
-                is_there = inner in file
-        if not is_there:
-            raise _missing(where, f"'{inner.strip('/')}' in {file_name}")
+def _other_file(name: str, prefix: str, *folders: str) -> Path | None:
+    """Return the path at which the library finds another file; None if it finds none.
 
-
-def _is_file(name: str, prefix: str, *folders: str) -> Path | None:
-    """Return the path at which the library finds another file; None if it finds none."""
+    Raises
+    ------
+    InputError
+        If it is a pipe, a socket or a device.
+    """
     names = [name, os.path.basename(name)] if os.path.isabs(name) else [name]
     candidates = (
         Path(folder, name) for name in names for folder in (*os.environ.get(prefix, "").split(":"), *folders)
     )
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+    found = next((path for path in candidates if path.exists() and not path.is_dir()), None)
+    if found is not None:
+        check_kind(found)
+    return found
+
+
+def _where(dataset: h5py.Dataset) -> str:
+    return f"'{(dataset.name or '').strip('/')}' in {dataset.file.filename}"
 
 
 def _missing(where: str, problem: str) -> InputError:
@@ -188,6 +308,7 @@ COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
 def stored_array(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array of unpacked numbers; a compound of two equal numbers becomes a complex number."""
     array = _as_stored(dataset)
+    _forget_properties(dataset)
     if array.dtype.kind not in "fciu":
         return array
     missing, scale, offset = _packing(dataset, array.dtype)

@@ -11,12 +11,14 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.errors import InputError
 from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
 from usdenoise.files.hdf5_arrays import (
     PACKING,
     SCALES_OF_AXES,
     UNREADABLE,
     Item,
+    check_readable,
     datasets,
     items,
     member,
@@ -194,8 +196,9 @@ def _values(item: Item | None, most: int) -> Numbers | None:
     """Return the numbers of a dataset in their own type, otherwise as :func:`numbers` does."""
     try:
         if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiu" and 0 < (item.size or 0) <= most:
+            check_readable(item)
             return np.asarray(item[()]).reshape(-1)
-    except UNREADABLE:
+    except (InputError, *UNREADABLE):
         pass
     return None
 

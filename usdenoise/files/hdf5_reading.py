@@ -32,6 +32,7 @@ from usdenoise.files.contents import (
 )
 from usdenoise.files.hdf5_arrays import (
     check_links,
+    check_readable,
     check_stored,
     datasets,
     items,
@@ -332,6 +333,7 @@ def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[object, str]]:
                 scales.setdefault(key, (value, f"dataset {group}/{name}"))
         transmits = member(file, f"{group}/time_to_next_transmit")
         if isinstance(transmits, h5py.Dataset) and transmits.ndim == 2 and transmits.size:
+            check_readable(transmits)
             seconds = float(np.sum(transmits[0], dtype=np.float64))
             if seconds > 0:
                 rate = float(f"{1 / seconds:.7g}")
@@ -347,6 +349,7 @@ def _spacing(coordinates: h5py.Dataset, axes: str) -> dict[str, float] | None:
     n_leading = len(coordinates.shape) - 1 - len(spatial)
     if n_leading < 0 or 0 in coordinates.shape:
         return None
+    check_readable(coordinates)
     spacing = {}
     for index, letter in enumerate(spatial):
         edge: list[int | slice] = [0] * (len(coordinates.shape) - 1)
