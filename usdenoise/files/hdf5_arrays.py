@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import check_kind
-from usdenoise.files.stored import Dtype, Index, StoredArray, complex_dtype, unpacked
+from usdenoise.files.stored import OWN_FILL, PACKING, Index, StoredArray, complex_dtype, grid_of, unpacked
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import shape_text
 
@@ -211,19 +211,16 @@ def written_entries(dataset: h5py.Dataset) -> tuple[NDArray[np.bool_], ...]:
 
     A recording that stopped before its dataset was full has never written the last chunks.
     """
-    sides = list(zip(dataset.shape, dataset.chunks, strict=True))
-    grid = [-(-n // chunk) for n, chunk in sides]
-    if dataset.id.get_num_chunks() >= math.prod(grid):
+    n_chunks = grid_of(dataset.shape, dataset.chunks)
+    if dataset.id.get_num_chunks() >= math.prod(n_chunks):
         return tuple(np.ones(n, bool) for n in dataset.shape)
     first: list[tuple[int, ...]] = []
     dataset.id.chunk_iter(lambda chunk: first.append(chunk.chunk_offset))
-    counts = [
-        np.bincount(along // chunk, minlength=n)
-        for along, (_, chunk), n in zip(np.array(first).T, sides, grid, strict=True)
-    ]
+    numbers = np.array(first).reshape(-1, dataset.ndim) // dataset.chunks
+    counts = (np.bincount(along, minlength=n) for along, n in zip(numbers.T, n_chunks, strict=True))
     return tuple(
-        np.repeat(count == math.prod(grid) // side, chunk)[:n]
-        for count, side, (n, chunk) in zip(counts, grid, sides, strict=True)
+        np.repeat(count == math.prod(n_chunks) // side, chunk)[:n]
+        for count, side, chunk, n in zip(counts, n_chunks, dataset.chunks, dataset.shape, strict=True)
     )
 
 
@@ -298,21 +295,15 @@ def _missing(where: str, problem: str) -> InputError:
     return InputError(f"{where} is read from {problem}, which is missing; put it back")
 
 
-PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
-"""Attributes by which NetCDF packs numbers: the entries that are missing, a factor, and an offset."""
-
 COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
 """Lower-case names of the two members of a compound that are known as real and imaginary part."""
 
 
 def stored_array(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array of unpacked numbers; a compound of two equal numbers becomes a complex number."""
-    array = _as_stored(dataset)
+    array = unpacked(_as_stored(dataset), _packing(dataset))
     _forget_properties(dataset)
-    if array.dtype.kind not in "fciu":
-        return array
-    missing, scale, offset = _packing(dataset, array.dtype)
-    return unpacked(array, missing, scale, offset) if missing or (scale, offset) != (1, 0) else array
+    return array
 
 
 def _as_stored(dataset: h5py.Dataset) -> StoredArray:
@@ -354,35 +345,27 @@ def _as_stored(dataset: h5py.Dataset) -> StoredArray:
     return StoredArray(dataset.shape or (), value_dtype, read, chunks=dataset.chunks, written=written)
 
 
-def _packing(dataset: h5py.Dataset, dtype: Dtype) -> tuple[list[Any], float, float]:
-    """Return the values of missing entries, the factor and the offset of a dataset whose entries have a type."""
-    numbers: dict[str, Any] = {}
+def _packing(dataset: h5py.Dataset) -> dict[str, object]:
+    """Return the packing of a dataset for :func:`usdenoise.files.stored.unpacked`: its attributes and its own fill value."""
+    packing: dict[str, Any] = {}
     try:
         if dataset.id.get_create_plist().fill_value_defined() == h5py.h5d.FILL_VALUE_USER_DEFINED:
             # The library returns it for chunks that were never written.
-            numbers["own"] = np.asarray(dataset.fillvalue)
+            packing[OWN_FILL] = np.asarray(dataset.fillvalue)
         for name in PACKING:
             # Values of variable length are not numbers.
             if name in dataset.attrs and not dataset.attrs.get_id(name).dtype.hasobject:
-                numbers[name] = np.asarray(dataset.attrs[name])
+                packing[name] = np.asarray(dataset.attrs[name])
     except UNREADABLE:
-        return [], 1.0, 0.0
-    numbers = {name: value.reshape(-1)[0] for name, value in numbers.items() if value.size == 1}
-    scale, offset = (
-        float(value) if np.asarray(value).dtype.kind in "fiu" and np.isfinite(value) else default
-        for value, default in ((numbers.pop("scale_factor", 1), 1.0), (numbers.pop("add_offset", 0), 0.0))
-    )
-    missing = []
-    for name, value in numbers.items():
-        if order := _member_order(value.dtype):
-            value = complex(value[order[0]], value[order[1]])
-        elif dtype.kind == "c" and value.dtype.kind in "fiu":
-            value = complex(value, value)
-        kinds = "fiuc" if dtype.kind == "c" else "fiu"
-        # A fill value of 0 may also be the usual one.
-        if np.asarray(value).dtype.kind in kinds and not np.isnan(value) and (name != "own" or value != 0):
-            missing.append(value)
-    return [dtype.type(value) if dtype.kind in "fc" else value for value in missing], scale or 1.0, offset
+        return {}
+    numbers: dict[str, object] = {}
+    for name, value in packing.items():
+        order = _member_order(value.dtype)
+        parts = [value[part] for part in order] if order else [value]
+        if all(part.size == 1 for part in parts):
+            parts = [part.reshape(-1)[0] for part in parts]
+            numbers[name] = complex(*parts) if order else parts[0]
+    return numbers
 
 
 def _member_order(dtype: np.dtype[np.void]) -> tuple[str, str] | None:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
 from usdenoise.files.hdf5_arrays import (
-    PACKING,
     SCALES_OF_AXES,
     UNREADABLE,
     Item,
@@ -24,7 +23,7 @@ from usdenoise.files.hdf5_arrays import (
     member,
     stored_array,
 )
-from usdenoise.files.stored import everything
+from usdenoise.files.stored import PACKING, everything
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import Coordinate
 from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata

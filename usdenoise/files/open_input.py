@@ -506,7 +506,7 @@ def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:
     if is_written.all():
         return stack
     numbers = np.flatnonzero(is_written)
-    if len(numbers) and not is_written[-1]:
+    if len(numbers) > 1 and not is_written[-1]:
         # The last chunk that was written may end with frames that were not.
         index = [slice(0, n, 1) for n in array.shape]
 

@@ -4,9 +4,10 @@ A layout (reversed axes, I and Q apart, a cell of blocks, …) is a function fro
 a slab of the result is read, only the slabs of the parts that it needs are read.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -264,18 +265,44 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
     return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis), chunks, written=written)
 
 
-def unpacked(array: StoredArray, missing: Sequence[complex], scale: float, offset: float) -> StoredArray:
+PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
+"""Attributes by which NetCDF packs numbers: the entries that are missing, a factor, and an offset."""
+
+OWN_FILL = "own"
+"""Name of the value with which a format fills what was never written, among the numbers of a packing."""
+
+
+def unpacked(array: StoredArray, packing: Mapping[str, object]) -> StoredArray:
     """Return an array of packed numbers as floating-point numbers: scale * number + offset, and NaN for missing ones.
 
     Parameters
     ----------
     array : StoredArray
         The numbers as the file holds them. Real and imaginary parts are packed alike.
-    missing : sequence
-        Numbers that mark a missing entry.
-    scale, offset : float
-        Factor and offset.
+    packing : mapping
+        Names of PACKING and OWN_FILL -> number; other values are ignored. An array without packing is returned as it is.
     """
+    if array.dtype.kind not in "fciu":
+        return array
+    numbers = {name: np.asarray(value) for name, value in packing.items()}
+    scale, offset = (
+        float(value) if value.dtype.kind in "fiu" and np.isfinite(value) else default
+        for value, default in (
+            (numbers.pop("scale_factor", np.ones(())), 1.0),
+            (numbers.pop("add_offset", np.zeros(())), 0.0),
+        )
+    )
+    missing: list[Any] = []
+    for name, value in numbers.items():
+        if array.dtype.kind == "c" and value.dtype.kind in "fiu":
+            value = value * (1 + 1j)
+        kinds = "fiuc" if array.dtype.kind == "c" else "fiu"
+        # A fill value of 0 may also be the usual one.
+        if value.dtype.kind in kinds and not np.isnan(value) and (name != OWN_FILL or value != 0):
+            missing.append(array.dtype.type(value) if array.dtype.kind in "fc" else value)
+    scale = scale or 1.0
+    if not missing and (scale, offset) == (1, 0):
+        return array
     dtype = np.result_type(array.dtype, np.float32)
 
     def read(index: Index) -> Numbers:
@@ -287,6 +314,11 @@ def unpacked(array: StoredArray, missing: Sequence[complex], scale: float, offse
         return values
 
     return StoredArray(array.shape, dtype, read, array.slow, array.chunks, written=array.written)
+
+
+def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> list[int]:
+    """Return the number of chunks along each axis."""
+    return [-(-n // chunk) for n, chunk in zip(shape, chunks, strict=True)]
 
 
 def everything(array: StoredArray) -> Numbers:

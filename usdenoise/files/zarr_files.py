@@ -2,7 +2,7 @@
 
 import json
 import logging
-import math
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.files.input_files import is_zarr
-from usdenoise.files.stored import Index, StoredArray
+from usdenoise.files.stored import (
+    OWN_FILL,
+    PACKING,
+    Index,
+    StoredArray,
+    Written,
+    everything,
+    grid_of,
+    unpacked,
+)
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
@@ -54,16 +64,27 @@ def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
     if not is_zarr(path):
         return None
     zarr = import_zarr(path)
-    root = zarr.open(str(path), mode="r")
-    group = None if isinstance(root, zarr.Array) else root
-    members = {"iq": root}
-    if group is not None:
-        members = {name: item for name, item in group.members(max_depth=8) if isinstance(item, zarr.Array)}
-    arrays = {name: _stored(item) for name, item in members.items()}
+    try:
+        root = zarr.open(str(path), mode="r")
+        group = None if isinstance(root, zarr.Array) else root
+        members = {"iq": root}
+        if group is not None:
+            members = {
+                name: item for name, item in group.members(max_depth=8) if isinstance(item, zarr.Array)
+            }
+    except Exception as error:
+        # Of zarr or of numcodecs
+        if type(error).__name__ != "UnknownCodecError":
+            raise
+        raise UnreadableError(
+            f"{path} is compressed by a codec that is not installed ({error})",
+            remedy="install the package that has it, or write the group again with Zstd or Blosc",
+        ) from error
+    arrays = {name: _stored(path, item) for name, item in members.items()}
     every = {name: describe_array(array) for name, array in arrays.items()}
 
     def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        metadata = partial(_nearby, group, parts[0], members)
+        metadata = partial(_nearby, group, parts[0], members, arrays)
         found = arranged(
             name,
             array,
@@ -102,25 +123,54 @@ def import_zarr(path: Path) -> "ModuleType":
     return zarr
 
 
-def _stored(array: "ZarrArray") -> StoredArray:
+def _stored(path: Path, array: "ZarrArray") -> StoredArray:
     def read(index: Index) -> Numbers:
         return np.asarray(array[index])
 
-    return StoredArray(array.shape, np.dtype(array.dtype), read, chunks=array.shards or array.chunks)
+    chunks = array.shards or array.chunks
+    stored = StoredArray(
+        array.shape, np.dtype(array.dtype), read, chunks=chunks, written=lambda: _written(path, array)
+    )
+    attributes = dict(array.attrs)
+    packing = {name: attributes[name] for name in PACKING if name in attributes}
+    return unpacked(stored, {OWN_FILL: array.fill_value, **packing})
+
+
+def _chunk_numbers(path: Path, array: "ZarrArray") -> NDArray[np.intp]:
+    """Return the number along each axis of every chunk that has a file."""
+    folder, numbers = path / array.path, []
+    # The files are listed, because the header may claim millions of chunks.
+    for file in folder.rglob("*"):
+        parts = re.split(r"[/.]", file.relative_to(folder).as_posix().removeprefix("c/"))
+        if len(parts) == len(array.shape) and all(part.isdecimal() for part in parts) and file.is_file():
+            numbers.append([int(part) for part in parts])
+    n_chunks = grid_of(array.shape, array.shards or array.chunks)
+    every = np.array(numbers, np.intp).reshape(-1, len(n_chunks))
+    return every[(every < n_chunks).all(axis=1)]
+
+
+def _written(path: Path, array: "ZarrArray") -> Written:
+    """Return for each axis of an array the entries that have all chunks which any entry along the axis has.
+
+    Zarr does not write chunks of the fill value: those that no frame has are empty, such as the corners of a sector image.
+    """
+    numbers, chunks = _chunk_numbers(path, array), array.shards or array.chunks
+    written = []
+    for axis, (n, chunk) in enumerate(zip(array.shape, chunks, strict=True)):
+        n_across = len(np.unique(np.delete(numbers, axis, axis=1), axis=0))
+        along, counts = np.unique(numbers[:, axis], return_counts=True)
+        is_whole = np.zeros(-(-n // chunk), bool)
+        is_whole[along[counts == n_across]] = True
+        written.append(np.repeat(is_whole, chunk)[:n])
+    return tuple(written)
 
 
 def _check_stored(path: Path, parts: "Mapping[str, ZarrArray]") -> None:
-    # Zarr fills missing chunks with a constant and gives no warning. The files are counted first, because the header
-    # may claim millions of chunks.
+    # Zarr fills missing chunks with a constant and gives no warning.
     for name, array in parts.items():
-        n_files = sum(file.is_file() for file in (path / array.path).rglob("*"))
-        sides = zip(array.shape, array.shards or array.chunks, strict=True)
-        n_chunks = math.prod(-(-n // chunk) for n, chunk in sides)
-        missing = max(n_chunks - n_files, 0) or array.nchunks - array.nchunks_initialized
-        if missing > 0:
+        if not len(_chunk_numbers(path, array)):
             raise InputError(
-                f"at least {missing} of {array.nchunks} chunks of '{name}' in {path} are missing; copy it again, or "
-                "write it again with its empty chunks"
+                f"all chunks of '{name}' in {path} are missing; copy it again, or write it again"
             )
 
 
@@ -131,14 +181,20 @@ def _dimensions(array: "ZarrArray") -> tuple[str, ...] | None:
     return tuple(map(str, names)) if all(isinstance(name, str) for name in names) else None
 
 
-def _nearby(root: "zarr.Group | None", name: str, members: "Mapping[str, ZarrArray]", n_axes: int) -> Found:
+def _nearby(
+    root: "zarr.Group | None",
+    name: str,
+    members: "Mapping[str, ZarrArray]",
+    arrays: Mapping[str, StoredArray],
+    n_axes: int,
+) -> Found:
     """Return the metadata of an array, which will be a stack of `n_axes` axes; `root` is its group, if it is in one."""
     group, array = name.rpartition("/")[0], members[name]
     entries = {
         key: (value, f"attribute {key} of {name}")
         for key, value in _attributes(array).items()
         # Attributes with an underscore are from xarray, and describe how the values are stored.
-        if not key.startswith("_")
+        if not key.startswith("_") and key not in PACKING
     }
     if root is not None:
         for owner in (root[group], root) if group else (root,):
@@ -147,18 +203,24 @@ def _nearby(root: "zarr.Group | None", name: str, members: "Mapping[str, ZarrArr
     dimensions = _dimensions(array)
     if dimensions is None:
         return entries
-    labels = _labels(members, group, dimensions)
+    labels = _labels(members, arrays, group, dimensions)
     return {**entries, **labelled_metadata(dimensions, array.shape, n_axes, labels, entries)}
 
 
-def _labels(members: "Mapping[str, ZarrArray]", group: str, dimensions: tuple[str, ...]) -> dict[str, Label]:
+def _labels(
+    members: "Mapping[str, ZarrArray]",
+    arrays: Mapping[str, StoredArray],
+    group: str,
+    dimensions: tuple[str, ...],
+) -> dict[str, Label]:
     """Return the coordinates next to an array: for its dimensions, and for a voxel grid in the world."""
     labels = {}
     for name in {*dimensions, *VOXELS, *WORLD}:
-        item = members.get(f"{group}/{name}".lstrip("/"))
+        full_name = f"{group}/{name}".lstrip("/")
+        item = members.get(full_name)
         if item is not None and len(item.shape) < 2:
             is_read = item.dtype.kind in "fiu" and item.nchunks <= _MOST_CHUNKS
-            values = np.asarray(item[...]) if is_read else None
+            values = everything(arrays[full_name]) if is_read else None
             labels[name] = Label(_dimensions(item) or (), values, dict(item.attrs))
     return labels
 
