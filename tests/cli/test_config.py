@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.shared import cli
 from tests.jobs.batch.shared import write_scan
+from usdenoise.files.bids import read_events
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -55,6 +56,20 @@ def test_flags_take_precedence_over_files_and_later_files_over_earlier_ones(
     for (text, *flags), expected in cases.items():
         found = parameters(scan, text, *flags)
         assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_the_byte_order_mark_of_windows_is_no_part_of_a_file(
+    encoding: str, scan: Path, tmp_path: Path
+) -> None:
+    config, events = tmp_path / "c.toml", tmp_path / "events.tsv"
+    config.write_bytes('rank = 4\r\npattern = "*.raw"\r\n'.encode(encoding))
+    (scan.parent / "y.raw").touch()
+    assert (
+        "y.raw" in cli("batch", scan.parent, "-o", tmp_path / "out", "--dry-run", "--config", config).stdout
+    )
+    events.write_bytes("onset\tduration\r\n3.0\t2.0\r\n".encode(encoding))
+    assert [(event.onset, event.duration) for event in read_events(events)[0]] == [(3, 2)]
 
 
 def test_a_batch_reads_the_file(scan: Path, tmp_path: Path) -> None:

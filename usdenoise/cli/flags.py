@@ -28,6 +28,7 @@ from usdenoise.options.declaration import (
     flag,
 )
 from usdenoise.options.denoise_options import with_preset
+from usdenoise.system.text import decoded
 
 
 class _Flags(dict[str, str]):
@@ -293,7 +294,7 @@ def _use_config(ctx: click.Context, parameter: click.Parameter, paths: tuple[Pat
     defaults: dict[str, object] = {}
     for path in paths:
         try:
-            content = tomllib.loads(path.read_text("utf-8"))
+            content = tomllib.loads(decoded(path.read_bytes()))
         except OSError as error:
             ctx.fail(f"{path} cannot be read ({error.strerror}); check the path of --config")
         except ValueError as error:

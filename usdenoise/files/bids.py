@@ -21,6 +21,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.files.contents import readable
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.sessions.design import Event
+from usdenoise.system.text import decoded
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
@@ -104,8 +105,9 @@ def read_events(path: Path) -> tuple[list[Event], list[str]]:
         If the file cannot be read, a column is missing, a value is not valid, or the events are of several runs.
     """
     try:
-        with readable(path), path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        with readable(path):
+            lines = io.StringIO(decoded(path.read_bytes()), newline="")
+        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     return events_of_rows(rows, str(path), "line", 2)

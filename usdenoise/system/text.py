@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import unicodedata
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from enum import Enum
@@ -30,6 +31,11 @@ def printable(text: str) -> str:
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
     )
+
+
+def decoded(content: bytes) -> str:
+    """Return the text of a file in UTF-8, or in UTF-16 if it begins with that byte order mark, without the mark."""
+    return content.decode("utf-16" if content.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
 
 
 _FORBIDDEN = re.compile(r'[<>:"/\\|?*]')
