@@ -1,6 +1,7 @@
 """``usdenoise session``: its summary, its table, and what is refused."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,16 @@ def test_the_svd_is_refused_for_sessions(folder: Path) -> None:
         session(folder, method="svd")
     with pytest.raises(OptionError, match="`usdenoise batch` and method svd"):
         Session(method="svd")
+
+
+@pytest.mark.parametrize(("flag", "package"), [("--zarr", "zarr"), ("--nifti", "nibabel")])
+def test_a_format_without_its_package_is_refused_before_the_work(
+    flag: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    # Reading would fail.
+    write_stack(tmp_path / "in/0.h5", np.zeros(3))
+    refused(cli("session", tmp_path / "in", "-o", tmp_path / "out", flag), f"requires the package {package}")
 
 
 def test_a_session_of_a_folder_lists_its_files(folder: Path, tmp_path: Path) -> None:

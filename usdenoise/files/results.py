@@ -239,7 +239,7 @@ def _write_zarr(path: Path, content: ResultFile) -> None:
     content : ResultFile
         The stack, and images, factors and provenance for the same group.
     """
-    zarr, stack = import_zarr(path), content.stack
+    zarr, stack = import_zarr(), content.stack
     root = zarr.open_group(str(path), mode="w")
     arrays = [*content.arrays]
     if isinstance(stack, Acquisition):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, UnreadableError
+from usdenoise.errors import InputError, OptionError, UnreadableError
 from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
 from usdenoise.files.input_files import is_zarr
 from usdenoise.files.stored import (
@@ -99,22 +99,28 @@ def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
     return Contents("Zarr", stacks_of(arrays, stack), every)
 
 
-def import_zarr(path: Path) -> "ModuleType":
+def import_zarr(path: Path | None = None) -> "ModuleType":
     """Import the package zarr, silently.
 
     Parameters
     ----------
-    path : Path
-        Folder of the Zarr group, for the message.
+    path : Path, optional
+        Folder of the Zarr group that is read, for the message; by default one is written.
 
     Raises
     ------
-    InputError
-        If the package is not installed.
+    UnreadableError
+        If the package is not installed, and a group is read.
+    OptionError
+        If it is not installed, and a group is written.
     """
     try:
         import zarr
     except ModuleNotFoundError as error:
+        if path is None:
+            raise OptionError(
+                "Zarr requires the package zarr", remedy="run pip install zarr, or choose another format"
+            ) from error
         raise UnreadableError(
             f"{path} is a Zarr group, and the package zarr is not installed; run pip install zarr"
         ) from error

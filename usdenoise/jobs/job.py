@@ -18,6 +18,7 @@ from usdenoise.files.input_files import files_of_report, size_on_disk
 from usdenoise.files.open_input import Input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import describe
+from usdenoise.files.zarr_files import import_zarr
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
@@ -119,8 +120,10 @@ class Job:
         Raises
         ------
         OptionError
-            If they do not, or if a package for NIfTI is missing.
+            If they do not, or if a package for NIfTI or Zarr is missing.
         """
+        if self.session_options.zarr:
+            import_zarr()
         if self.output.nifti:
             import_nibabel()
         elif self.bids is not None:
