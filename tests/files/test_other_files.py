@@ -10,7 +10,7 @@ import pytest
 from tests.files.layouts import LAYOUTS, external, virtual
 from tests.programs import python
 from tests.stacks import write_stack
-from usdenoise import load
+from usdenoise import load, session
 from usdenoise.errors import InputError
 
 _RNG = np.random.default_rng(3)
@@ -165,3 +165,20 @@ def test_a_zarr_group_of_links_is_read(tmp_path: Path) -> None:
             chunk.symlink_to(tmp_path / f"chunk{number}")
     (tmp_path / "link.zarr").symlink_to(path)
     assert np.array_equal(load(tmp_path / "link.zarr").iq, layout.expected)
+
+
+def test_a_file_without_its_content_is_called_so(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.h5").symlink_to("../.git/annex/objects/a.h5")
+    (tmp_path / "in/b.h5").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4\n")
+    with pytest.raises(
+        InputError, match=r"a.h5 is a link to ../.git/annex/objects/a.h5, which does not exist"
+    ):
+        load(tmp_path / "in/a.h5")
+    with pytest.raises(InputError, match=r"a.h5 is a link to .* which does not exist"):
+        session(tmp_path / "in")
+    with pytest.raises(InputError, match=r"b.h5 is a pointer of Git LFS"):
+        load(tmp_path / "in/b.h5")
+    # A name that is not there at all
+    with pytest.raises(InputError, match=r"c.h5 does not exist; check the path"):
+        load(tmp_path / "in/c.h5")

@@ -276,7 +276,7 @@ def scales_of(stack: Acquisition) -> dict[str, Any]:
         (hdf5({"spacing_mm": [5e-5, 1e-4]}, iq=IQ), "spacing_mm", "0.05, 0.1 mm"),
         (hdf5({"spacing_mm": 100.0}, iq=IQ), "spacing_mm", "0.1 mm"),
         (hdf5({"frame_rate": "500 Hz"}, iq=IQ), "frame_rate_hz", "'500 Hz'"),
-        (hdf5({"spacing_mm": "0.05, 0.1"}, iq=IQ), "spacing_mm", "'0.05, 0.1'"),
+        (hdf5({"spacing_mm": "0.05 mm, 0.1 mm"}, iq=IQ), "spacing_mm", "'0.05 mm, 0.1 mm'"),
     ],
     ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um", "text", "list"],
 )
@@ -375,3 +375,27 @@ def test_a_file_has_no_truth_or_one_that_fits(tmp_path: Path) -> None:
         file["truth/vessel_mask"] = np.ones((2, 2))
     with pytest.raises(InputError, match=r"the truth in .* has shape \(2, 2\) and the images \(4, 3\)"):
         read_truth(path, load(path))
+
+
+@pytest.mark.parametrize(("names", "dtype"), [(("re", "im"), "f4"), (("Q", "I"), "i2"), (("a", "b"), "f4")])
+def test_numpy_files_of_pairs_are_complex(names: tuple[str, str], dtype: str, tmp_path: Path) -> None:
+    pairs_of = np.empty(IQ.shape, [(name, dtype) for name in names])
+    real, imaginary = names if names[0] != "Q" else names[::-1]
+    pairs_of[real], pairs_of[imaginary] = IQ.real, IQ.imag
+    np.save(tmp_path / "x.npy", pairs_of)
+    np.savez(tmp_path / "x.npz", iq=pairs_of, frame_rate_hz=500.0)
+    for path in (tmp_path / "x.npy", tmp_path / "x.npz"):
+        stack = load(path, axes="tzx")
+        assert np.array_equal(stack.iq, IQ)
+        assert any("the members a and b of 'iq'" in note for note in stack.assumptions) == (real == "a")
+
+
+@pytest.mark.parametrize("text", ["0.1 0.2", "[0.1, 0.2]", "0.1;0.2", b"0.1,0.2"])
+def test_numbers_in_text_are_numbers(text: str | bytes, tmp_path: Path) -> None:
+    scales = {"spacing_mm": text, "frame_rate_hz": "500.0 ", "center_frequency_hz": "15 MHz"}
+    packing = {"scale_factor": np.bytes_("0.5"), "add_offset": np.bytes_("none")}
+    path = write_stack(tmp_path / "x.h5", REAL, axes="tzx", **scales, **packing)
+    stack = load(path)
+    assert (stack.frame_rate_hz, dict(stack.spacing_mm)) == (500, {"z": 0.1, "x": 0.2})
+    assert any("the centre frequency '15 MHz'" in note for note in stack.assumptions)
+    assert np.array_equal(stack.iq, REAL / 2)

@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import check_kind
-from usdenoise.files.stored import OWN_FILL, PACKING, Index, StoredArray, complex_dtype, grid_of, unpacked
+from usdenoise.files.stored import (
+    OWN_FILL,
+    PACKING,
+    Index,
+    StoredArray,
+    complex_dtype,
+    grid_of,
+    member_order,
+    of_pairs,
+    unpacked,
+)
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import shape_text
 
@@ -295,10 +305,6 @@ def _missing(where: str, problem: str) -> InputError:
     return InputError(f"{where} is read from {problem}, which is missing; put it back")
 
 
-COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
-"""Lower-case names of the two members of a compound that are known as real and imaginary part."""
-
-
 def stored_array(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array of unpacked numbers; a compound of two equal numbers becomes a complex number."""
     array = unpacked(_as_stored(dataset), _packing(dataset))
@@ -309,7 +315,7 @@ def stored_array(dataset: h5py.Dataset) -> StoredArray:
 def _as_stored(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array of the numbers that it holds."""
     dtype = np.dtype(dataset.dtype)
-    order = _member_order(np.dtype(dataset.dtype))
+    order = member_order(np.dtype(dataset.dtype))
     written = partial(written_entries, dataset) if dataset.chunks is not None else None
 
     def read_stored(index: Index) -> Numbers:
@@ -336,13 +342,13 @@ def _as_stored(dataset: h5py.Dataset) -> StoredArray:
             written=written,
         )
 
-    def read(index: Index) -> Numbers:
-        pairs = np.asarray(dataset[index])
-        values = np.empty(pairs.shape, value_dtype)
-        values.real, values.imag = pairs[order[0]], pairs[order[1]]
-        return values
-
-    return StoredArray(dataset.shape or (), value_dtype, read, chunks=dataset.chunks, written=written)
+    return StoredArray(
+        dataset.shape or (),
+        value_dtype,
+        lambda index: of_pairs(read_stored(index)),
+        chunks=dataset.chunks,
+        written=written,
+    )
 
 
 def _packing(dataset: h5py.Dataset) -> dict[str, object]:
@@ -360,32 +366,9 @@ def _packing(dataset: h5py.Dataset) -> dict[str, object]:
         return {}
     numbers: dict[str, object] = {}
     for name, value in packing.items():
-        order = _member_order(value.dtype)
+        order = member_order(value.dtype)
         parts = [value[part] for part in order] if order else [value]
         if all(part.size == 1 for part in parts):
             parts = [part.reshape(-1)[0] for part in parts]
             numbers[name] = complex(*parts) if order else parts[0]
     return numbers
-
-
-def _member_order(dtype: np.dtype[np.void]) -> tuple[str, str] | None:
-    """Return the names of the real and the imaginary member of a compound; None if it is not a complex number."""
-    if not dtype.names or len(dtype.names) != 2:
-        return None
-    first, second = dtype.names
-    if dtype[first] != dtype[second] or dtype[first].kind not in "fiu" or dtype[first].shape:
-        return None
-    swapped = (second.lower(), first.lower()) in COMPLEX_MEMBERS
-    return (second, first) if swapped else (first, second)
-
-
-def member_note(dataset: h5py.Dataset) -> tuple[str, ...]:
-    """Return a sentence if the names of the members do not identify the real part; otherwise none."""
-    names = dataset.dtype.names
-    order = _member_order(dataset.dtype) if names else None
-    if order is None or tuple(name.lower() for name in order) in COMPLEX_MEMBERS:
-        return ()
-    return (
-        f"the members {order[0]} and {order[1]} of '{dataset.name.strip('/')}' are read as the real and the "
-        "imaginary part; if they are not, pick another dataset",
-    )

@@ -37,11 +37,18 @@ from usdenoise.files.hdf5_arrays import (
     datasets,
     items,
     member,
-    member_note,
     stored_array,
 )
 from usdenoise.files.hdf5_metadata import nearby, numbers, small_number, text_attribute
-from usdenoise.files.stored import StoredArray, joined, paired, reversed_axes, split_axis, without_axes
+from usdenoise.files.stored import (
+    StoredArray,
+    joined,
+    member_note,
+    paired,
+    reversed_axes,
+    split_axis,
+    without_axes,
+)
 from usdenoise.options import ReadOptions
 from usdenoise.stack.geometry import form_of, pitch
 
@@ -172,7 +179,7 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
 
     def other_stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
         sources = tuple(dataset for part in parts for dataset in stored_in[part])
-        assumptions = member_note(sources[0]) if len(parts) == 1 else ()
+        assumptions = member_note(parts[0], sources[0].dtype) if len(parts) == 1 else ()
         return stack(name, array, sources, layout=layout, assumptions=assumptions, form=form_of(parts))
 
     def look_up(name: str) -> Stack | None:

@@ -17,7 +17,15 @@ from usdenoise.files.contents import (
     first_bytes,
     stacks_of,
 )
-from usdenoise.files.stored import Dtype, StoredArray, loaded_when_read
+from usdenoise.files.stored import (
+    Dtype,
+    StoredArray,
+    loaded_when_read,
+    member_note,
+    member_order,
+    of_pairs,
+    pair_dtype,
+)
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 
@@ -46,7 +54,8 @@ def read_npy(path: Path, read_options: ReadOptions) -> Contents | None:
     with path.open("rb") as file:
         shape, is_fortran, dtype = _header(file)
     stack: Stack | None = None
-    if math.prod(shape) and not dtype.hasobject and not dtype.names:
+    order = member_order(dtype)
+    if math.prod(shape) and not dtype.hasobject and (order or not dtype.names):
 
         def mapped() -> Numbers:
             # The file is mapped again for each slab: pages that were read count as memory of this process. A file
@@ -57,12 +66,12 @@ def read_npy(path: Path, read_options: ReadOptions) -> Contents | None:
         mapped()
         array = StoredArray(
             shape,
-            dtype,
-            lambda index: np.array(mapped()[index]),
+            pair_dtype(dtype),
+            lambda index: np.array(of_pairs(mapped()[index])),
             slow=len(shape) - 1 if is_fortran else 0,
-            fill=lambda index, out: np.copyto(out, mapped()[index]),
+            fill=None if order else lambda index, out: np.copyto(out, mapped()[index]),
         )
-        stack = arranged("iq", array, read_options.n_axes)
+        stack = arranged("iq", array, read_options.n_axes, assumptions=member_note("iq", dtype))
     stacks = () if stack is None else (stack,)
     return Contents("NumPy .npy", stacks, {"iq": _in_words(shape, dtype)})
 
@@ -90,6 +99,7 @@ def read_npz(path: Path, read_options: ReadOptions) -> Contents | None:
         every: dict[str, str] = {}
         arrays: dict[str, StoredArray] = {}
         small: dict[str, tuple[object, str]] = {}
+        notes: dict[str, tuple[str, ...]] = {}
         for member in archive.zip.namelist():
             name = member.removesuffix(".npy")
             if name == member:
@@ -97,24 +107,27 @@ def read_npz(path: Path, read_options: ReadOptions) -> Contents | None:
             with archive.zip.open(member) as file:
                 shape, _, dtype = _header(file)
             every[name] = _in_words(shape, dtype)
-            if dtype.hasobject or dtype.names:
+            if dtype.hasobject or (dtype.names and not member_order(dtype)):
                 continue
-            arrays[name] = loaded_when_read(shape, dtype, partial(_member, path, name))
+            notes[name] = member_note(name, dtype)
+            arrays[name] = loaded_when_read(shape, pair_dtype(dtype), partial(_member, path, name))
             if 0 < math.prod(shape) <= MAX_METADATA_ITEMS:
                 values = archive[name]
                 text = str(values) if values.dtype.kind == "U" and values.ndim == 0 else values
                 small[name] = (text, f"array {name}")
 
     def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        return arranged(name, array, read_options.n_axes, layout=layout, metadata=lambda: small)
+        assumptions = notes[parts[0]] if len(parts) == 1 else ()
+        return arranged(
+            name, array, read_options.n_axes, layout=layout, metadata=lambda: small, assumptions=assumptions
+        )
 
     return Contents(NPZ, stacks_of(arrays, make, small), every)
 
 
 def _member(path: Path, name: str) -> Numbers:
     with np.load(path) as archive:
-        values: Numbers = archive[name]
-    return values
+        return of_pairs(archive[name])
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, Dtype]:

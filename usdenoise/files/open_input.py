@@ -135,6 +135,11 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
         try:
             head = first_bytes(path)
         except OSError as error:
+            if path.is_symlink() and not path.exists():
+                raise UnreadableError(
+                    f"{path} is a link to {os.readlink(path)}, which does not exist; fetch the content, such as with "
+                    "`datalad get`, or put it back"
+                ) from error
             is_missing = isinstance(error, FileNotFoundError)
             reason = "does not exist" if is_missing else f"cannot be read ({error.strerror})"
             raise UnreadableError(f"{path} {reason}; check the path") from error
@@ -157,6 +162,10 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
         )
     if not head:
         raise InputError(f"{path} is empty; check how it was written")
+    if head.startswith(b"version https://git-lfs"):
+        raise UnreadableError(
+            f"{path} is a pointer of Git LFS without its content; fetch it with `git lfs pull`"
+        )
     needed = ""
     if path.suffix.lower() == ICONEUS:
         needed = f" (an Iconeus recording needs {header_path(path).name} beside it)"

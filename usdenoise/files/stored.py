@@ -5,6 +5,7 @@ a slab of the result is read, only the slabs of the parts that it needs are read
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -80,6 +81,48 @@ def complex_dtype(dtype: Dtype) -> np.dtype[np.complexfloating]:
     """Return the type of complex numbers whose parts are of `dtype`; for integers and half floats complex64."""
     narrow = dtype.kind in "iu" or dtype == np.float16
     return np.dtype(np.complex64 if narrow else np.result_type(dtype, np.complex64))
+
+
+COMPLEX_MEMBERS = (("r", "i"), ("re", "im"), ("real", "imag"), ("i", "q"))
+"""Lower-case names of the two members of a compound that are known as real and imaginary part."""
+
+
+def member_order(dtype: Any) -> tuple[str, str] | None:
+    """Return the names of the real and the imaginary member of a compound; None if it is not a complex number."""
+    if not dtype.names or len(dtype.names) != 2:
+        return None
+    first, second = dtype.names
+    if dtype[first] != dtype[second] or dtype[first].kind not in "fiu" or dtype[first].shape:
+        return None
+    swapped = (second.lower(), first.lower()) in COMPLEX_MEMBERS
+    return (second, first) if swapped else (first, second)
+
+
+def member_note(name: str, dtype: Any) -> tuple[str, ...]:
+    """Return a sentence if the names of the members do not identify the real part; otherwise none."""
+    order = member_order(dtype)
+    if order is None or tuple(member.lower() for member in order) in COMPLEX_MEMBERS:
+        return ()
+    return (
+        f"the members {order[0]} and {order[1]} of '{name}' are read as the real and the imaginary part; if they are not, "
+        "pick another dataset",
+    )
+
+
+def pair_dtype(dtype: Any) -> Dtype:
+    """Return the type of the complex numbers that a compound of two numbers makes; any other type as it is."""
+    order = member_order(dtype)
+    return complex_dtype(dtype[order[0]]) if order else dtype
+
+
+def of_pairs(pairs: NDArray[Any]) -> Numbers:
+    """Return an array of pairs, a compound of :func:`member_order`, as complex numbers; any other array as it is."""
+    order = member_order(pairs.dtype)
+    if order is None:
+        return pairs
+    values = np.empty(pairs.shape, pair_dtype(pairs.dtype))
+    values.real, values.imag = pairs[order[0]], pairs[order[1]]
+    return values
 
 
 def from_array(values: Numbers) -> StoredArray:
@@ -284,7 +327,11 @@ def unpacked(array: StoredArray, packing: Mapping[str, object]) -> StoredArray:
     """
     if array.dtype.kind not in "fciu":
         return array
-    numbers = {name: np.asarray(value) for name, value in packing.items()}
+    numbers: dict[str, NDArray[Any]] = {}
+    for name, value in packing.items():
+        # Some programs write text.
+        with suppress(ValueError):
+            numbers[name] = np.asarray(float(value) if isinstance(value, str | bytes) else value)
     scale, offset = (
         float(value) if value.dtype.kind in "fiu" and np.isfinite(value) else default
         for value, default in (

@@ -1,5 +1,6 @@
 """Metadata: the names of scales and axes in files, and the options that override them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -327,7 +328,11 @@ def _by_user_letters(by_letter: Mapping[str, Any], letters: str, axes: str) -> d
 
 
 def scale_numbers(value: object) -> list[float]:
-    """Return one to three numbers as a list; for any other value return an empty list."""
+    """Return one to three numbers, also in text, as a list; for any other value return an empty list."""
+    if isinstance(value, bytes):
+        value = value.decode("ascii", errors="replace")
+    if isinstance(value, str):
+        value = re.sub(r"[\s,;]+", " ", value.strip(" \t\n\0[]()")).split(" ")
     try:
         array = np.asarray(value, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
