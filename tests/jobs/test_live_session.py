@@ -381,6 +381,24 @@ def test_live_and_finished_sessions_read_the_same_files(
 
 
 @pytest.mark.usefixtures("fast")
+def test_many_copies_neither_keep_blocks_waiting_nor_the_session_from_its_end(
+    made: Scan, tmp_path: Path
+) -> None:
+    for number in range(2):
+        drop(tmp_path, number, made.blocks[number])
+    for number in range(16):
+        shutil.copy(tmp_path / "block 0.h5", tmp_path / f"a copy {number}.h5")
+    ended: list[Any] = []
+    # It would wait for ever.
+    thread = threading.Thread(target=lambda: ended.extend(follow(tmp_path, idle=1.0)), daemon=True)
+    thread.start()
+    thread.join(20)
+    found, blocks = ended
+    assert len(found) == 2
+    assert sum("is a copy of" in remark for remark in blocks.remarks) == 16
+
+
+@pytest.mark.usefixtures("fast")
 def test_the_end_of_a_live_session(made: Scan, tmp_path: Path) -> None:
     for number in range(5):
         drop(tmp_path, number, made.blocks[number])

@@ -461,7 +461,8 @@ class LiveBlocks:
         """Read files that may be whole, in natural order, and begin to filter them."""
         ready = sorted(
             (candidate for candidate in self._candidates.values() if self._may_be_whole(candidate, now)),
-            key=lambda candidate: natural_key(str(candidate.path)),
+            # Files that were not tried yet come first: others would keep them waiting for ever.
+            key=lambda candidate: (candidate.error is not None, natural_key(str(candidate.path))),
         )
         most = min(available_threads(), self._session.most_at_work)
         for candidate in ready[: most - len(self._at_work)]:
@@ -491,7 +492,9 @@ class LiveBlocks:
             self._at_work.append((candidate, block))
 
     def _may_be_whole(self, candidate: _Candidate, now: float) -> bool:
-        """Return whether a file has not changed for long enough to try and read it."""
+        """Return whether a file has not changed for long enough to try and read it, and is not skipped as it is."""
+        if candidate.path in self.passed_over:
+            return False
         if self._n_done:
             is_usual = candidate.steady_s(self._usual_bytes) == STEADY_S
             steady = POLL_S if is_usual else SMALL_STEADY_S
