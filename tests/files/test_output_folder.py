@@ -103,6 +103,57 @@ def test_a_signal_in_a_commit_waits_until_all_files_have_their_names(
     assert sorted(os.listdir(tmp_path)) == ["a", "b", "c"]
 
 
+KILLED_IN_THE_COMMIT = """
+import os, pathlib, signal, sys
+from usdenoise.files.output_folder import OutputFolder
+replace, left = os.replace, int(sys.argv[2])
+def killing(*paths):
+    global left
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    left -= 1
+    replace(*paths)
+folder = pathlib.Path(sys.argv[1])
+with OutputFolder(folder, overwrite=sys.argv[3] == "old") as outputs:
+    for name in ("x.h5", "x.png", "x_report.json"):
+        outputs.reserve(name).write_text("killed")
+    os.replace = killing
+    outputs.commit([folder / "x.tif"] if sys.argv[3] == "old" else [])
+"""
+
+
+@pytest.mark.parametrize("before", ["nothing", "old"])
+@pytest.mark.parametrize("n_moved", [0, 1, 2, 3, 4])
+def test_results_of_a_process_that_is_killed_in_the_commit_are_finished(
+    n_moved: int, before: str, tmp_path: Path
+) -> None:
+    old = ("x.h5", "x.png", "x.tif", "x_report.json") if before == "old" else ()
+    for name in old:
+        (tmp_path / name).write_text("old")
+    ended = python(KILLED_IN_THE_COMMIT, tmp_path, n_moved, before).returncode
+    # The first move is that of the plan, before which nothing has changed; the last one that of an old file.
+    assert ended == (0 if (before, n_moved) == ("nothing", 4) else -signal.SIGKILL)
+    write(tmp_path, "of another scan")
+    names = {name: (tmp_path / name).read_text() for name in os.listdir(tmp_path)}
+    assert names.pop("of another scan") == "new"
+    new = ("x.h5", "x.png", "x_report.json")
+    assert names == (dict.fromkeys(old, "old") if n_moved == 0 else dict.fromkeys(new, "killed"))
+
+
+def test_the_same_command_replaces_what_a_killed_one_had_begun(tmp_path: Path) -> None:
+    assert python(KILLED_IN_THE_COMMIT, tmp_path, 2, "nothing").returncode == -signal.SIGKILL
+    with OutputFolder(tmp_path) as outputs:
+        outputs.reserve("x.h5").write_text("again")
+        outputs.reserve("x_report.json").write_text("again")
+        outputs.commit([tmp_path / "x.png"])
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "x.h5": "again", "x_report.json": "again",
+    }  # fmt: skip
+    # They are whole now.
+    with pytest.raises(OutputError, match=r"x.h5 exists"):
+        write(tmp_path, "x.h5")
+
+
 # ---------------------------------------------------------------- what may be replaced
 
 

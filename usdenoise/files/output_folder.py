@@ -1,10 +1,11 @@
 """Output folders: result files get their names when all of them are whole."""
 
+import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +29,8 @@ class OutputFolder:
 
     The file that is reserved last is the record of the other files. An old record is removed before any other file
     is replaced, and the new record is moved last. A record therefore never describes files other than those in
-    its folder.
+    its folder. If the process is killed meanwhile, the next one that enters the folder moves the other files, and may
+    replace all of them.
 
     With `overwrite`, an existing file is replaced. A folder is replaced only if it is a Zarr group that usdenoise
     wrote. A link is replaced itself, and the file that it points to stays.
@@ -53,6 +55,8 @@ class OutputFolder:
         self._held = -1
         self._new_folders: list[Path] = []
         self._reserved: dict[Path, Path] = {}
+        # Files of a killed process that got their names now, which its user believes to be missing
+        self._finished: set[Path] = set()
 
     def __enter__(self) -> Self:
         check_path(self.folder, OutputError)
@@ -60,7 +64,7 @@ class OutputFolder:
             above = [self.folder, *self.folder.absolute().parents]
             self._new_folders = [folder for folder in above if not folder.exists()]
             self.folder.mkdir(parents=True, exist_ok=True)
-            remove_leftovers(self.folder)
+            self._finished = remove_leftovers(self.folder)
             # Another process may take it for a leftover until it is locked.
             while self._temporary is None:
                 temporary = Path(tempfile.mkdtemp(prefix=PARTIAL, dir=self.folder))
@@ -119,26 +123,19 @@ class OutputFolder:
         with uninterrupted():
             for final in self._reserved:
                 self._check_replaceable(final)
-            if len(self._reserved) > 1:
-                self.finals[-1].unlink(missing_ok=True)
-            for final, temporary in self._reserved.items():
-                # os.replace cannot put a folder in place of a file, a link, or a folder that contains files.
-                if os.path.lexists(final) and (final.is_dir() or temporary.is_dir()):
-                    self._put_away(final)
-                os.replace(temporary, final)
-            with suppress(OSError):
-                for path in set(earlier) - set(self._reserved):
-                    self._put_away(path)
+            names = [final.name for final in self._reserved]
+            gone = [path.name for path in set(earlier) - set(self._reserved) if path.parent == self.folder]
+            # From now on a process that is killed leaves the names, with which the next one finishes.
+            plan = self._temporary_path(_PLAN)
+            plan.with_suffix(".new").write_text(json.dumps([names, gone]))
+            os.replace(plan.with_suffix(".new"), plan)
+            _give_names(self.folder, plan.parent, names, gone)
             self._reserved = {}
-
-    def _put_away(self, final: Path) -> None:
-        """Move a file or a folder into the temporary folder, with which it is removed."""
-        os.replace(final, self._temporary_path(f"{final.name}.old"))
 
     def _check_replaceable(self, final: Path) -> None:
         if not os.path.lexists(final):
             return
-        if not self.overwrite:
+        if not self.overwrite and final not in self._finished:
             raise OutputError(
                 f"{final} exists", remedy="give {overwrite} to replace it, or another output folder"
             )
@@ -176,8 +173,45 @@ class OutputFolder:
             ) from error
 
 
-def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> None:
+_PLAN = ".names.json"
+"""Name of the file in a temporary folder with the names that its files get, and those of earlier results that go."""
+
+
+def _give_names(folder: Path, temporary: Path, names: Sequence[str], gone: Iterable[str]) -> None:
+    """Move files to a folder, or go on with it, and remove files of earlier results.
+
+    Parameters
+    ----------
+    folder, temporary : Path
+        The folder, and the temporary folder in it.
+    names : sequence of str
+        Names of the files; the last one is the record of the others.
+    gone : iterable of str
+        Names of the files of earlier results.
+    """
+
+    def put_away(name: str) -> None:
+        """Move a file or a folder into the temporary folder, with which it is removed."""
+        os.replace(folder / name, temporary / f"{name}.old")
+
+    if len(names) > 1 and os.path.lexists(temporary / names[-1]):
+        (folder / names[-1]).unlink(missing_ok=True)
+    for name in names:
+        final, waiting = folder / name, temporary / name
+        if os.path.lexists(waiting):
+            # os.replace cannot put a folder in place of a file, a link, or a folder that contains files.
+            if os.path.lexists(final) and (final.is_dir() or waiting.is_dir()):
+                put_away(name)
+            os.replace(waiting, final)
+    for name in gone:
+        with suppress(OSError):
+            put_away(name)
+
+
+def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> set[Path]:
     """Remove the temporary folders and locked files that killed processes left in a folder.
+
+    A process that was killed while its files got their names is finished first.
 
     Parameters
     ----------
@@ -185,13 +219,29 @@ def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> None:
         The folder; nothing happens if it does not exist.
     age_s : float
         Seconds without a change after which a temporary folder is removed on a file system without locks; a day by default.
+
+    Returns
+    -------
+    set of Path
+        Files that have their names now.
     """
+    finished: set[Path] = set()
     for leftover in folder.glob(f"{PARTIAL}*"):
         # Files of other users cannot be removed.
         with suppress(OSError):
             held = os.open(leftover, os.O_RDONLY)
             try:
                 is_free = lock(held)
+                try:
+                    names, gone = json.loads((leftover / _PLAN).read_bytes())
+                except (OSError, ValueError):
+                    # A crash of the system may leave a plan that is empty.
+                    names, gone = [], []
+                # Without locks, later results may be in the folder.
+                if is_free and any(os.path.lexists(leftover / name) for name in names):
+                    finished |= {folder / name for name in names}
+                if is_free:
+                    _give_names(folder, leftover, names, gone)
                 if is_free is None and leftover.is_dir():
                     newest = max(path.lstat().st_mtime for path in [leftover, *leftover.rglob("*")])
                     is_free = time.time() - newest >= age_s
@@ -199,6 +249,7 @@ def remove_leftovers(folder: Path, age_s: float = _ABANDONED_S) -> None:
                     remove(leftover)
             finally:
                 os.close(held)
+    return finished
 
 
 def remove(path: Path) -> None:
