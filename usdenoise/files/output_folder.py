@@ -1,5 +1,6 @@
 """Output folders: result files get their names when all of them are whole."""
 
+import errno
 import json
 import os
 import shutil
@@ -13,11 +14,15 @@ from typing import Self
 
 from usdenoise.errors import OutputError, check_path
 from usdenoise.files.zarr_files import is_our_group
-from usdenoise.system.processes import PARTIAL, lock, uninterrupted
+from usdenoise.system.processes import PARTIAL, lock, uninterrupted, unwritable
 
 _ABANDONED_S = 24 * 3600.0
 """Age in s from which a temporary folder belongs to a process that was killed, on a file system without locks: a stack is
 written within minutes."""
+
+
+MOST_BYTES = 255
+"""Most bytes of the name of a file."""
 
 
 class OutputFolder:
@@ -62,7 +67,7 @@ class OutputFolder:
         check_path(self.folder, OutputError)
         try:
             above = [self.folder, *self.folder.absolute().parents]
-            self._new_folders = [folder for folder in above if not folder.exists()]
+            self._new_folders = [folder for folder in above if not os.path.exists(folder)]
             self.folder.mkdir(parents=True, exist_ok=True)
             self._finished = remove_leftovers(self.folder)
             # Another process may take it for a leftover until it is locked.
@@ -76,10 +81,7 @@ class OutputFolder:
                         os.close(self._held)
         except OSError as error:
             self._remove_new_folders()
-            raise OutputError(
-                f"the folder {self.folder} cannot be written ({error.strerror})",
-                remedy="choose another output folder",
-            ) from error
+            raise unwritable(self.folder, error) from error
         return self
 
     def reserve(self, name: str) -> Path:
@@ -89,9 +91,14 @@ class OutputFolder:
         ------
         OutputError
             If a file of that name exists and `overwrite` is False, it is a folder that usdenoise did not write, or the
-            name contains a NUL character.
+            name contains a NUL character or is too long.
         """
         check_path(name, OutputError)
+        if len(os.fsencode(name)) > MOST_BYTES:
+            raise OutputError(
+                f"the name {name} is longer than the {MOST_BYTES} bytes that file systems allow",
+                remedy="shorten the name of the input or of the output",
+            )
         final = self.folder / name
         self._check_replaceable(final)
         self._reserved[final] = self._temporary_path(name)
@@ -167,6 +174,8 @@ class OutputFolder:
             if kind is not None:
                 self._remove_new_folders()
         if isinstance(error, OSError):
+            if error.errno == errno.ENAMETOOLONG:
+                raise unwritable(self.folder, error) from error
             raise OutputError(
                 f"the results could not be written to {self.folder} ({error.strerror or error})",
                 remedy="free some space or choose another output folder",
@@ -192,7 +201,7 @@ def _give_names(folder: Path, temporary: Path, names: Sequence[str], gone: Itera
 
     def put_away(name: str) -> None:
         """Move a file or a folder into the temporary folder, with which it is removed."""
-        os.replace(folder / name, temporary / f"{name}.old")
+        os.replace(folder / name, Path(tempfile.mkdtemp(dir=temporary), name))
 
     if len(names) > 1 and os.path.lexists(temporary / names[-1]):
         (folder / names[-1]).unlink(missing_ok=True)

@@ -36,7 +36,7 @@ from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.report.pages import WITH_RESULTS, Row, Status, values_of_report
 from usdenoise.system.processes import GRACE_S, locked, uninterrupted
 from usdenoise.system.resources import available_bytes, available_threads
-from usdenoise.system.text import requested, software, to_json
+from usdenoise.system.text import requested, short_stem, software, to_json
 
 PAGE_S = 0.02
 """Seconds for each scan of a batch between two times that the table and the page are written, which takes 1.2 ms a scan."""
@@ -91,7 +91,7 @@ def _stack_links(folder: Path, scans: Iterable[Scan], output: Output) -> dict[Sc
     if not output.stack:
         raise OptionError("requires the filtered stacks", option="flat", remedy="omit {stack} or {flat}")
     stacks = folder / BatchFile.STACKS
-    links = {scan: stacks / f"{scan.path.stem}{output_suffix(scan.path)}" for scan in scans}
+    links = {scan: stacks / f"{short_stem(scan.path.stem)}{output_suffix(scan.path)}" for scan in scans}
     named: dict[str, Scan] = {}
     for scan, link_path in links.items():
         other = named.setdefault(link_path.name.casefold(), scan)

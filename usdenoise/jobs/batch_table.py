@@ -23,7 +23,7 @@ from usdenoise.options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
 from usdenoise.report.pages import WITH_RESULTS, Entry, Row, Status, batch_page
 from usdenoise.report.record import Report
-from usdenoise.system.text import alike, software
+from usdenoise.system.text import alike, short_stem, software
 
 
 class BatchFile(StrEnum):
@@ -57,7 +57,7 @@ class Scan:
     @property
     def report(self) -> Path:
         """Report of the scan, the last of its results to be written."""
-        return self.folder / f"{self.path.stem}_report.json"
+        return self.folder / f"{short_stem(self.path.stem)}_report.json"
 
     def clear(self) -> None:
         """Remove what killed processes left in the folder, and the folder if nothing else is in it."""
@@ -208,7 +208,7 @@ def write_page(
         image, state = images.get(scan), row.status.value
         if row.status == Status.NOT_RUN and running is not None:
             state = "running" if scan in running else "waiting"
-        scan_page = scan.folder / f"{scan.path.stem}_report.html"
+        scan_page = scan.folder / f"{short_stem(scan.path.stem)}_report.html"
         has_page = row.status != Status.NOT_RUN and os.path.isfile(scan_page)
         below = os.fsencode(os.path.relpath(scan_page, folder))
         entries.append(

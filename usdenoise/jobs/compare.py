@@ -45,7 +45,7 @@ from usdenoise.report.pages import comparison_page
 from usdenoise.report.panels import shortened, suitable_range_db
 from usdenoise.report.record import input_record
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.text import plain, software, to_json
+from usdenoise.system.text import plain, short_stem, software, to_json
 
 POWER_DOPPLER, BLOOD_MAP = COMPARED_IMAGES = ("power Doppler", "blood map")
 """The images of each filtered stack."""
@@ -381,7 +381,7 @@ def compare_file(
     """
     check_path(path)
     path, display = Path(path), display or Display()
-    folder = Path(f"{path.stem}-comparison") if folder is None else Path(folder)
+    folder = Path(f"{short_stem(path.stem)}-comparison") if folder is None else Path(folder)
     regions = regions or {}
     with OutputFolder(folder, overwrite) as outputs:
         paths = {name: outputs.reserve(name) for name in FILES}

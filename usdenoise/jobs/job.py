@@ -24,7 +24,7 @@ from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
 from usdenoise.system.resources import HELD_CHUNKS, PROCESS_BYTES, available_bytes, held_bytes
-from usdenoise.system.text import to_json
+from usdenoise.system.text import short_stem, to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class Job:
     @property
     def stem(self) -> str:
         """Beginning of the names of the results."""
-        return self.name if self.bids is None else self.bids.entities
+        return short_stem(self.name) if self.bids is None else self.bids.entities
 
     @property
     def is_session(self) -> bool:

@@ -40,7 +40,7 @@ from usdenoise.sessions.result_series import (
     series_of_stack,
 )
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.system.text import record, to_json
+from usdenoise.system.text import record, short_stem, to_json
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,7 @@ def _on_host(stack: Acquisition) -> Acquisition:
 def block_file_name(job: Job, source: Path, number: int) -> str:
     """Return the name of the file of a filtered block of a session, from the name of its own file."""
     part = "" if job.session_options.window is None else f"_block_{number:05d}"
-    return f"{source.stem}{part}_denoised{output_suffix(source)}"
+    return f"{short_stem(source.stem)}{part}_denoised{output_suffix(source)}"
 
 
 def check_stack_names(job: Job, overwrite: bool) -> None:

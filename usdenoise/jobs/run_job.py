@@ -39,7 +39,7 @@ from usdenoise.report.record import InputRecord, input_record, report_of
 from usdenoise.sessions.result_series import ResultSeries, series_of_stack
 from usdenoise.system.processes import locked
 from usdenoise.system.resources import release_freed_memory
-from usdenoise.system.text import requested, software
+from usdenoise.system.text import requested, short_stem, software
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ def run(  # noqa: PLR0913
     """
     check_path(path)
     path = Path(path)
-    root = Path(f"{path.stem}-usdenoise") if folder is None else Path(folder)
+    root = Path(f"{short_stem(path.stem)}-usdenoise") if folder is None else Path(folder)
     job = Job(
         paths=(path,),
         name=path.stem,

@@ -53,7 +53,7 @@ from usdenoise.sessions.session_activation import check_activation, with_activat
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.processes import locked
 from usdenoise.system.resources import run_in_background
-from usdenoise.system.text import requested, software, to_json
+from usdenoise.system.text import requested, short_stem, software, to_json
 
 
 def run_session(  # noqa: PLR0913
@@ -182,7 +182,7 @@ def _follow(
     idle_s, precision = session.until_idle_s, job.options.precision
     blocks = LiveBlocks(input_folder, follower, job.reading, precision, patterns, idle_s, job.root)
     with locked(final.folder):
-        return follow(blocks, stem, job.root, job.display, watcher)
+        return follow(blocks, short_stem(stem), job.root, job.display, watcher)
 
 
 def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: LivePages) -> dict[str, Any]:

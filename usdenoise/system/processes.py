@@ -1,5 +1,6 @@
 """Signals that end a job, blocks of code that they must not interrupt, and locks of output folders."""
 
+import errno
 import fcntl
 import os
 import signal
@@ -141,6 +142,17 @@ _RETRY_S = 0.02
 """Seconds between two tries."""
 
 
+def unwritable(folder: Path, error: OSError) -> OutputError:
+    """Return the error about an output folder that the system does not let be written."""
+    is_too_long = error.errno == errno.ENAMETOOLONG
+    return OutputError(
+        f"the folder {folder} cannot be written ({error.strerror or error})",
+        remedy="shorten the names of the folder and of the input"
+        if is_too_long
+        else "choose another output folder",
+    )
+
+
 @contextmanager
 def locked(folder: Path, name: str = "") -> Iterator[Path]:
     """Lock an output folder until the context ends, and create the folder if it does not exist.
@@ -167,9 +179,7 @@ def locked(folder: Path, name: str = "") -> Iterator[Path]:
     """
     check_path(folder, OutputError)
     path = folder / (f"{PARTIAL}{name}.lock" if name else LOCK)
-    created = [
-        folder_path for folder_path in (folder, *folder.absolute().parents) if not folder_path.exists()
-    ]
+    created = [each for each in (folder, *folder.absolute().parents) if not os.path.exists(each)]
     deadline = time.monotonic() + WAIT_S
     while True:
         try:
@@ -181,10 +191,7 @@ def locked(folder: Path, name: str = "") -> Iterator[Path]:
             # Another process may have removed the folder after it was created here.
             if isinstance(error, FileNotFoundError) and time.monotonic() < deadline:
                 continue
-            raise OutputError(
-                f"the folder {folder} cannot be written ({error.strerror})",
-                remedy="choose another output folder",
-            ) from error
+            raise unwritable(folder, error) from error
         # The previous holder may have removed the file after it was opened here.
         if lock(descriptor) is not False and os.fstat(descriptor).st_nlink:
             break

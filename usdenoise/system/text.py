@@ -3,6 +3,7 @@
 The provenance of a file is its software, parameters, input and environment.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -69,6 +70,20 @@ def plain_name(name: str, space: str = "-") -> str:
     plain = "".join(letter if letter.isprintable() else "-" for letter in _FORBIDDEN.sub("-", plain))
     plain = plain.encode()[:_LONGEST_BYTES].decode(errors="ignore").strip(". ")
     return f"-{plain}" if plain.split(".")[0].strip().casefold() in {"", *_DEVICES} else plain
+
+
+_LONGEST_STEM = 200
+"""Most bytes of the beginning of the names of results: of the 255, the lock of a result needs 24 besides, and an end such as
+_activation_any-type_stat-effect_statmap.nii.gz 47."""
+
+
+def short_stem(stem: str) -> str:
+    """Return the beginning of the names of results for an input: its name, or the beginning of a long one and a digest."""
+    stored = os.fsencode(stem)
+    if len(stored) <= _LONGEST_STEM:
+        return stem
+    digest = hashlib.sha256(stored).hexdigest()[:8]
+    return f"{stored[: _LONGEST_STEM - 9].decode(errors='ignore')}-{digest}"
 
 
 def distinct_names(
