@@ -8,6 +8,7 @@ import struct
 import sys
 import time
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -382,6 +383,59 @@ def test_a_small_file_that_claims_much_allocates_nothing(key: str, tmp_path: Pat
         assert tracemalloc.get_traced_memory()[1] < 20 << 20
     finally:
         tracemalloc.stop()
+
+
+def npz_with_a_long_header(folder: Path) -> Path:
+    """An array whose header has 200 MiB, in a few hundred kB."""
+    with (
+        zipfile.ZipFile(folder / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("iq.npy", "w") as file,
+    ):
+        file.write(b"\x93NUMPY\x02\x00" + (200 << 20).to_bytes(4, "little"))
+        for _ in range(200):
+            file.write(b" " * (1 << 20))
+    return folder / "x.npz"
+
+
+def npz_of_zeros(folder: Path) -> Path:
+    np.savez_compressed(folder / "x.npz", iq=np.zeros((300, 200, 200), np.complex64))
+    return folder / "x.npz"
+
+
+def v5_of_zeros(folder: Path) -> Path:
+    return v5_compressed(IQ=np.zeros((200, 200, 300), np.complex64))(folder)
+
+
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [(npz_with_a_long_header, "corrupt"), (npz_of_zeros, "is constant"), (v5_of_zeros, "is constant")],
+)
+def test_what_is_compressed_beyond_reason_is_not_decompressed(
+    write: Write, reason: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=reason):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_thousands_of_other_arrays_in_a_file_take_a_few_seconds(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w", libver="latest") as file:
+        for number in range(3000):
+            file[f"a{number}"] = 1.0
+        file["iq"], file["frame_rate_hz"] = IQ, 500.0
+    opened, original = [], h5py.Group.__getitem__
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(h5py.Group, "__getitem__", lambda *each: opened.append(each) or original(*each))
+        stack = load(tmp_path / "x.h5", axes="tzx")
+    assert np.array_equal(stack.iq, IQ)
+    assert stack.frame_rate_hz == 500
+    # Each once for the list of the contents, and some of them for the marks of MATLAB and UFF
+    assert len(opened) < 3000 + 4 * 1000
 
 
 def test_a_stack_larger_than_any_memory_is_one_sentence(tmp_path: Path) -> None:

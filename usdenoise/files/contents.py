@@ -447,6 +447,29 @@ def choose(contents: Contents, variable: str | None, path: str) -> Stack:
     raise InputError(f"{path} holds several stacks: {listing}", remedy=f"pick one with {{dataset}}{pair}")
 
 
+MOST_COMPRESSION = 500
+"""Largest ratio of the bytes of a stack to those in a file that is decompressed whole. DEFLATE reaches 1032 with zeros, and
+2 with noise; a stack of which 99 % is zero has 100."""
+
+LARGE_BYTES = 64 << 20
+"""Bytes from which a stack is checked: fewer are decompressed in less than a second."""
+
+
+def check_compression(name: str, path: Path, n_bytes: int, n_stored: int) -> None:
+    """Check by its compression that an array is not constant, before gigabytes of it are decompressed.
+
+    Raises
+    ------
+    InputError
+        If it is.
+    """
+    if n_bytes > max(LARGE_BYTES, MOST_COMPRESSION * n_stored):
+        raise InputError(
+            f"{name} in {path} has {n_bytes} bytes that are compressed to {n_stored}: it is constant, and has no blood; "
+            "check how it was written"
+        )
+
+
 def check_not_power(stack: Stack, path: str) -> None:
     """Check that a stack is not power Doppler, which is real and nowhere negative.
 

@@ -6,7 +6,7 @@ The library fills missing chunks, and missing sources of a virtual dataset, with
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module
@@ -44,12 +44,17 @@ UNREADABLE = (KeyError, OSError, RuntimeError, TypeError, ValueError)
 """Errors that h5py raises on an item that it cannot open or convert."""
 
 
-def items(group: h5py.Group) -> Iterator[Item]:
-    """Yield the items of a group that are hard links.
+MOST_ITEMS = 1000
+"""Most items of a group that are opened to look for marks and metadata: opening 20,000 takes 2 s, and most of them are
+results of other programs."""
+
+
+def items(group: h5py.Group, names: Iterable[str] | None = None) -> Iterator[Item]:
+    """Yield the items of a group that are hard links, by default all, or those of some names.
 
     Soft links are skipped because they may be circular, external links because they lead to other files.
     """
-    for name in group:
+    for name in group if names is None else names:
         try:
             if isinstance(group.get(name, getlink=True), h5py.HardLink):
                 yield group[name]

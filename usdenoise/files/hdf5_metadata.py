@@ -5,7 +5,7 @@ values are read only under the names of axes and scales, and on the stack itself
 output.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import h5py
 import numpy as np
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError
 from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
 from usdenoise.files.hdf5_arrays import (
+    MOST_ITEMS,
     SCALES_OF_AXES,
     UNREADABLE,
     Item,
     check_readable,
-    datasets,
     items,
     member,
     stored_array,
@@ -42,7 +42,7 @@ _MOST_POSITIONS = 1 << 22
 """Most positions of an axis that are read: 32 MB."""
 
 
-def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
+def nearby(file: h5py.File, dataset: h5py.Dataset, every: Iterable[h5py.Dataset]) -> Found:
     """Return attributes and small datasets that may describe a stack.
 
     If several have the same name, the nearest to the stack is returned: attributes of the stack first, then attributes
@@ -55,6 +55,8 @@ def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
     dataset : h5py.Dataset
         The stack in this file. Its attributes that do not describe axes or scales are read as well, to be copied to the
         output.
+    every : iterable of h5py.Dataset
+        All datasets of the file.
     """
     entries: dict[str, tuple[object, str]] = {}
     for name, value, source in _nearest_first(file, dataset):
@@ -62,7 +64,7 @@ def nearby(file: h5py.File, dataset: h5py.Dataset) -> Found:
             entries.setdefault(name, (value, source))
     if PROVENANCE in file.attrs:
         entries["coordinates"] = (_scale_positions(file), "dimension scales")
-    return {**entries, **_of_dimensions(file, dataset, entries)}
+    return {**entries, **_of_dimensions(file, dataset, every, entries)}
 
 
 def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, object, str]]:
@@ -82,7 +84,9 @@ def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str
 
 
 def _small_datasets(group: h5py.Group) -> Iterator[tuple[str, object, str]]:
-    for item in items(group):
+    # Of a large group, those with the name of axes or of a scale
+    names = [name for name in group if is_known(name)] if len(group) > MOST_ITEMS else None
+    for item in items(group, names):
         if isinstance(item, h5py.Dataset) and (value := _small_value(item)) is not None:
             name = item.name.strip("/")
             yield name.rpartition("/")[2], value, f"dataset {name}"
@@ -101,18 +105,24 @@ def _small_value(item: h5py.Dataset) -> Numbers | str | None:
         return None
 
 
-def _of_dimensions(file: h5py.File, dataset: h5py.Dataset, entries: Found) -> Found:
+def _of_dimensions(
+    file: h5py.File, dataset: h5py.Dataset, every: Iterable[h5py.Dataset], entries: Found
+) -> Found:
     """Return the metadata in the dimensions of a dataset: its labels and scales, or an array of times near it."""
-    scales = _written_scales(file, dataset)
+    scales = _written_scales(file, dataset, every)
     names = [_dimension_name(dataset, axis, scales.get(axis)) for axis in range(dataset.ndim)]
     labels = {names[axis]: _scale_label(names[axis], scale) for axis, scale in scales.items()}
     known = [axis for axis, name in enumerate(names) if name.lower() in TIMES]
-    beside = [] if set(known) & set(scales) else [*items(dataset.parent), *items(file["/"])]
-    for item in beside:
+    groups = [] if set(known) & set(scales) else [dataset.parent, file["/"]]
+    for item in (
+        item
+        for group in groups
+        for item in items(group, (name for name in group if name.lower() in TIME_ARRAYS))
+    ):
         axes = [
             axis for axis in known or range(dataset.ndim) if dataset.shape[axis] == getattr(item, "size", 0)
         ]
-        if axes and item.name.rpartition("/")[2].lower() in TIME_ARRAYS:
+        if axes:
             # If several axes are as long, the letters of the stack tell which is time.
             names[axes[0]] = names[axes[0]] if known else "time"
             labels[names[axes[0]]] = _scale_label(names[axes[0]], item)
@@ -124,10 +134,12 @@ def _of_dimensions(file: h5py.File, dataset: h5py.Dataset, entries: Found) -> Fo
     return labelled_metadata(tuple(names), dataset.shape, n_axes, labels, {**entries, **unit})
 
 
-def _written_scales(file: h5py.File, dataset: h5py.Dataset) -> dict[int, h5py.Dataset]:
+def _written_scales(
+    file: h5py.File, dataset: h5py.Dataset, every: Iterable[h5py.Dataset]
+) -> dict[int, h5py.Dataset]:
     """Return the dimension scales that are attached to a dataset, by its axes."""
     attached: dict[int, h5py.Dataset] = {}
-    for item in datasets(file).values():
+    for item in every:
         try:
             # The list of the scale is not in a heap, as the list of the dataset is.
             for reference, axis in item.attrs["REFERENCE_LIST"] if item.is_scale else ():

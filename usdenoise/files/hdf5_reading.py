@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Unpack
 
@@ -31,6 +32,7 @@ from usdenoise.files.contents import (
     stacks_of,
 )
 from usdenoise.files.hdf5_arrays import (
+    MOST_ITEMS,
     check_links,
     check_readable,
     check_stored,
@@ -148,7 +150,7 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
             for part in parts:
                 check_stored(part)
 
-        fields: StackFields = {"metadata": lambda: nearby(file, parts[0]), **more}
+        fields: StackFields = {"metadata": lambda: nearby(file, parts[0], by_path.values()), **more}
         fields |= {"time_last": True if is_matlab else None, "check": check}
         return arranged(name, array, n_axes, **fields)
 
@@ -222,7 +224,7 @@ def uff_stacks(
     """
     found: list[Stack | None] = []
     names: set[str] = set()
-    for group in items(file):
+    for group in items(file, islice(file, MOST_ITEMS)):
         if isinstance(group, h5py.Group) and text_attribute(group, "class") == "uff.beamformed_data":
             image = _uff_image(group)
             if image is not None:
@@ -321,7 +323,7 @@ def zea_stacks(
     known = {"axes": (axes, "layout of zea"), **_grid_scales(file, axes)}
 
     def metadata() -> Found:
-        others = nearby(file, dataset).items()
+        others = nearby(file, dataset, datasets.values()).items()
         return {**known, **{name: value for name, value in others if name not in ("axes", "unit")}}
 
     stack = make(name, array, (dataset,), layout=layout, metadata=metadata)

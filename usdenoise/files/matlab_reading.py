@@ -4,6 +4,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,12 @@ from usdenoise.files.contents import (
     Found,
     Stack,
     arranged,
+    check_compression,
     describe_array,
     first_bytes,
     stacks_of,
 )
-from usdenoise.files.hdf5_arrays import UNREADABLE, Item, items, member, stored_array
+from usdenoise.files.hdf5_arrays import MOST_ITEMS, UNREADABLE, Item, items, member, stored_array
 from usdenoise.files.stored import (
     Dtype,
     StoredArray,
@@ -89,7 +91,10 @@ def elements(path: Path) -> list[Element]:
                 raise ValueError(f"element of type {kind} and {length} bytes")
             head = file.read(min(length, 256))
             if kind == _COMPRESSED:
-                head = zlib.decompressobj().decompress(head, 24)[8:]
+                head = zlib.decompressobj().decompress(head, 24)
+                # SciPy decompresses an array to read its name.
+                check_compression("an array", path, struct.unpack_from(order + "I", head, 4)[0], length)
+                head = head[8:]
             (flags,) = struct.unpack_from(order + "I", head, 8)
             arrays.append(Element(start, 8 + length, bool(flags >> 8 & _COMPLEX_FLAG)))
             start += 8 + length
@@ -144,7 +149,9 @@ MOST_NESTED = 8
 
 def is_matlab(file: h5py.File) -> bool:
     """Check whether a file is laid out as MATLAB writes it: axes are reversed, and structs are groups."""
-    return file.userblock_size >= 128 or any("MATLAB_class" in item.attrs for item in items(file))
+    return file.userblock_size >= 128 or any(
+        "MATLAB_class" in item.attrs for item in items(file, islice(file, MOST_ITEMS))
+    )
 
 
 def special_class(dataset: h5py.Dataset) -> str | None:

@@ -1,5 +1,6 @@
 """Reading of NumPy's .npy and .npz files. Pickled objects are never loaded."""
 
+import io
 import math
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from usdenoise.files.contents import (
     Contents,
     Stack,
     arranged,
+    check_compression,
     describe_array,
     first_bytes,
     stacks_of,
@@ -100,10 +102,12 @@ def read_npz(path: Path, read_options: ReadOptions) -> Contents | None:
         arrays: dict[str, StoredArray] = {}
         small: dict[str, tuple[object, str]] = {}
         notes: dict[str, tuple[str, ...]] = {}
+        stored: dict[str, int] = {}
         for member in archive.zip.namelist():
             name = member.removesuffix(".npy")
             if name == member:
                 continue
+            stored[name] = archive.zip.getinfo(member).compress_size
             with archive.zip.open(member) as file:
                 shape, _, dtype = _header(file)
             every[name] = _in_words(shape, dtype)
@@ -118,8 +122,20 @@ def read_npz(path: Path, read_options: ReadOptions) -> Contents | None:
 
     def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
         assumptions = notes[parts[0]] if len(parts) == 1 else ()
+
+        def check() -> None:
+            for part in parts:
+                n_bytes = math.prod(arrays[part].shape) * arrays[part].dtype.itemsize
+                check_compression(f"'{part}'", path, n_bytes, stored[part])
+
         return arranged(
-            name, array, read_options.n_axes, layout=layout, metadata=lambda: small, assumptions=assumptions
+            name,
+            array,
+            read_options.n_axes,
+            layout=layout,
+            metadata=lambda: small,
+            assumptions=assumptions,
+            check=check,
         )
 
     return Contents(NPZ, stacks_of(arrays, make, small), every)
@@ -130,10 +146,19 @@ def _member(path: Path, name: str) -> Numbers:
         return of_pairs(archive[name])
 
 
+_MOST_HEADER = 1 << 16
+"""Most bytes of the header of an array, which can claim 4 GiB."""
+
+
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, Dtype]:
     version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, is_fortran, dtype = read(file)
+    is_short = version == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_short else np.lib.format.read_array_header_2_0
+    length = file.read(2 if is_short else 4)
+    n_bytes = int.from_bytes(length, "little")
+    if n_bytes > _MOST_HEADER:
+        raise ValueError("a header of more bytes than any array needs")
+    shape, is_fortran, dtype = read(io.BytesIO(length + file.read(n_bytes)))
     if any(n < 0 for n in shape):
         raise ValueError("a negative length")
     return shape, is_fortran, dtype
