@@ -32,8 +32,48 @@ from usdenoise.jobs import job
 from usdenoise.jobs.run_job import run
 from usdenoise.options import DenoiseOptions, JobOptions, Output
 from usdenoise.pipeline import inspection, recording
+from usdenoise.system import resources
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures", "small_process")
+
+
+LEAST_BYTES = job.LEAST_BYTES
+
+
+@pytest.fixture
+def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that takes no memory, so that small stacks do not fit."""
+    monkeypatch.setattr(job, "LEAST_BYTES", 0)
+
+
+def test_pages_of_the_temporary_file_do_not_count_and_the_limit_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "WATCH_S", 0.002)
+    path = write_stack(tmp_path / "x.h5", low_rank((1200, 64, 64)), axes="tzx")
+    with h5py.File(path, "a") as file:
+        n_bytes = file["iq"].nbytes
+    reports = {
+        memory: run(path, tmp_path / str(memory), options=DenoiseOptions(low_cutoff=3), memory=memory)
+        for memory in (20 << 20, None)
+    }
+    assert [report["memory_limit_bytes"] for report in reports.values()] == [20 << 20, None]
+    peak_on_disk, peak = (report["peak_memory_bytes"] for report in reports.values())
+    assert peak - peak_on_disk > n_bytes / 2
+
+
+@pytest.mark.parametrize("memory", ["1M", "200M"])
+def test_less_memory_than_the_process_takes_is_refused(
+    memory: str, phantom_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "LEAST_BYTES", LEAST_BYTES)
+    done = cli("run", phantom_file, "-o", tmp_path / "out", "--memory", memory)
+    assert done.exit_code == 1
+    assert (
+        f"--memory of {memory[:-1]} MiB is too small: the process and a part of the stack take 300 MiB"
+        in done.stderr
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_results_equal_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Path) -> None:
@@ -241,7 +281,7 @@ def test_sizes_of_memory(phantom_file: Path) -> None:
 
 @pytest.mark.slow
 def test_killed_at_any_moment_no_half_result_has_its_name(phantom_file: Path, tmp_path: Path) -> None:
-    out, command = tmp_path / "killed", ("run", phantom_file, "--memory", "1M", "-q", "-o")
+    out, command = tmp_path / "killed", ("run", phantom_file, "--memory", "300M", "-q", "-o")
     began = time.monotonic()
     assert shell(*command, tmp_path / "whole").returncode == 0
     whole = time.monotonic() - began

@@ -38,7 +38,7 @@ from usdenoise.report.panels import load_libraries
 from usdenoise.report.record import InputRecord, input_record, report_of
 from usdenoise.sessions.result_series import ResultSeries, series_of_stack
 from usdenoise.system.processes import locked
-from usdenoise.system.resources import release_freed_memory
+from usdenoise.system.resources import memory_watched, release_freed_memory
 from usdenoise.system.text import requested, short_stem, software
 
 logger = logging.getLogger(__name__)
@@ -116,6 +116,7 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
             return series, source_record
 
 
+@memory_watched()
 def run(  # noqa: PLR0913
     path: str | Path,
     folder: str | Path | None = None,
@@ -261,6 +262,7 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
             job.command,
             requested(**job.requested_options),
         )
+        report = replace(report, memory_limit_bytes=job.memory)
         page = None
         if job.output.judges_blood:
             shown, activations = pictures_on_page(results), activations_on_page(series, results)

@@ -52,10 +52,11 @@ from usdenoise.sessions.result_series import POWER_NAMES, ResultSeries
 from usdenoise.sessions.session_activation import check_activation, with_activation
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.processes import locked
-from usdenoise.system.resources import run_in_background
+from usdenoise.system.resources import memory_watched, run_in_background
 from usdenoise.system.text import requested, short_stem, software, to_json
 
 
+@memory_watched()
 def run_session(  # noqa: PLR0913
     paths: Sequence[str | Path],
     folder: str | Path,

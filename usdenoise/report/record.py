@@ -317,6 +317,7 @@ class Report:
     requested: dict[str, Any]
     sequence: SequenceRecord | None
     output_bytes: dict[str, int | None]
+    memory_limit_bytes: int | None = None
 
     @property
     def sentences(self) -> list[str]:

@@ -189,8 +189,59 @@ def most_side_by_side(free: float, first: float, each: float, most: int = sys.ma
     return 0 if first > free else int(min(most, 1 + (free - first) / each))
 
 
+WATCH_S = 0.02
+"""Seconds between two looks at the memory of this process, of 50 us each."""
+
+
+class _Watch:
+    """The contexts that watch the memory of this process, and the peak that they have seen."""
+
+    def __init__(self) -> None:
+        self.n_inside, self.peak, self.ended = 0, 0, threading.Event()
+
+    def look(self) -> None:
+        """Look at the memory now."""
+        status = _file_text(Path("/proc/self/status"))
+        kinds = re.findall(r"^Rss(?:Anon|Shmem):\s+(\d+) kB", status, re.MULTILINE)
+        self.peak = max(self.peak, 1024 * sum(map(int, kinds)))
+
+    def follow(self, ended: threading.Event) -> None:
+        """Look again and again."""
+        while not ended.wait(WATCH_S):
+            self.look()
+
+
+_watch = _Watch()
+
+
+@contextmanager
+def memory_watched() -> Iterator[None]:
+    """Watch the memory of this process for :func:`peak_memory_bytes`. Contexts may overlap."""
+    with _LOCK:
+        if _watch.n_inside == 0:
+            _watch.peak, _watch.ended = 0, threading.Event()
+            threading.Thread(target=_watch.follow, args=(_watch.ended,), daemon=True).start()
+        _watch.n_inside += 1
+    try:
+        yield
+    finally:
+        with _LOCK:
+            _watch.n_inside -= 1
+            if _watch.n_inside == 0:
+                _watch.ended.set()
+
+
 def peak_memory_bytes() -> int:
-    """Return the largest resident size of this process so far in bytes, 0 if the system does not report it."""
+    """Return the largest memory of this process while it was watched that counts against a limit, in bytes.
+
+    Pages of mapped files, as of the temporary file of a large stack, do not count: the kernel writes them to the disk when
+    memory is short. Those of a file system in memory count. If it is not watched, or the system does not report this
+    (anything but Linux), it is the largest resident size so far, and 0 if that is not reported.
+    """
+    if _watch.n_inside:
+        _watch.look()
+        if _watch.peak:
+            return _watch.peak
     # getrusage starts at the size of the process that started this one; VmHWM does not.
     peak = re.search(r"^VmHWM:\s+(\d+) kB", _file_text(Path("/proc/self/status")), re.MULTILINE)
     if peak is not None:
