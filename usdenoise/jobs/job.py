@@ -332,5 +332,7 @@ class Results:
         }
         written = replace(report, output_bytes=sizes).as_json()
         self._places[REPORT].write_text(to_json(written, indent=2) + "\n")
-        self._folder.commit(files_of_report(self._folder.finals[-1]))
+        # Filtered blocks of a session that was stopped are in the folder, and may be in the report of the killed process.
+        kept = {Path(name) for name in report.output.values()}
+        self._folder.commit(set(files_of_report(self._folder.finals[-1])) - kept)
         return written
