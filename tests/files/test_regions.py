@@ -2,12 +2,14 @@
 
 import os
 import re
+from pathlib import Path
 
 import imageio.v3 as iio
 import numpy as np
 import pytest
 
 from usdenoise.errors import InputError, OptionError
+from usdenoise.files.images import tiff
 from usdenoise.files.regions import region
 
 SPACING = {"z": 0.1, "x": 0.2}
@@ -27,11 +29,18 @@ def test_millimetres_count_pixels_by_their_centres():
     ]  # fmt: skip
 
 
-def test_numbers_follow_the_axes_of_the_image():
-    assert np.array_equal(
-        region("circle:1,3,1", (6, 8), "zx", {}), region("circle:3,1,1", (8, 6), "xz", {}).T
-    )
-    assert region("rect:0,0,0,2,2,2", (4, 5, 6), "zxy", {}).sum() == 8
+@pytest.mark.parametrize(
+    "text", ["rect:1,2,3,5", "circle:2,5,1.5", "rect:0.1,0.2,0.3,0.6mm", "circle:0.15,0.3,0.1mm"]
+)
+def test_numbers_go_by_the_names_of_the_axes(text: str) -> None:
+    wanted = region(text, (6, 8), "zx", SPACING)
+    assert np.array_equal(region(text, (8, 6), "xz", SPACING), wanted.T)
+
+
+def test_numbers_of_a_volume_are_depth_lateral_elevation() -> None:
+    found = region("rect:0,1,2,3,5,6", (6, 7, 8), "yxz", {})
+    assert np.argwhere(found).min(axis=0).tolist() == [2, 1, 0]
+    assert np.argwhere(found).max(axis=0).tolist() == [5, 4, 2]
     assert region("circle:1,1,1,1", (4, 5, 6), "zxy", {}).sum() == 7
 
 
@@ -61,6 +70,18 @@ def test_masks_come_from_files(tmp_path, name):
     else:
         iio.imwrite(path, mask.astype(np.uint8) * 255, plugin="pillow")
     assert np.array_equal(region(str(path), (9, 7), "zx", {}), mask)
+    # An image has depth downwards, an array the axes of the stack.
+    if path.suffix == ".npy":
+        assert np.array_equal(region(str(path), (9, 7), "xz", {}), mask)
+    else:
+        assert np.array_equal(region(str(path), (7, 9), "xz", {}), mask.T)
+
+
+@pytest.mark.parametrize("axes", ["xz", "zy", "xy", "xyz"])
+def test_a_mask_made_of_a_tiff_of_the_result_is_where_its_image_is(tmp_path: Path, axes: str) -> None:
+    image = (np.random.default_rng(0).random((5, 5, 5)[: len(axes)]) < 0.3).astype(np.float32)
+    (tmp_path / "mask.tif").write_bytes(tiff(image, axes, {}))
+    assert np.array_equal(region(str(tmp_path / "mask.tif"), image.shape, axes, {}), image != 0)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,14 @@ def test_the_pixel_size_is_in_mm(axes: str, names: str, n_slices: int) -> None:
             assert int(page.tags["ResolutionUnit"].value) == 1
 
 
+def test_a_plane_along_elevation_has_depth_downwards() -> None:
+    image = np.random.default_rng(0).random((4, 6)).astype(np.float32)
+    with tifffile.TiffFile(io.BytesIO(tiff(image, "zy", SPACING))) as file:
+        np.testing.assert_array_equal(file.asarray(), image)
+        y, z = (file.pages[0].tags[name].value for name in ("XResolution", "YResolution"))
+        assert (y[0] / y[1], z[0] / z[1]) == pytest.approx((2.5, 20))
+
+
 @pytest.mark.parametrize("spacing", [None, {}, {"x": 0.1}])
 def test_an_unknown_pixel_size_is_not_written(spacing: dict[str, float] | None) -> None:
     with tifffile.TiffFile(io.BytesIO(tiff(np.ones((4, 6)), "zx", spacing))) as file:

@@ -11,6 +11,7 @@ import imageio.v3 as iio
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 from tests.cli.shared import cli, refused
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
@@ -90,6 +91,36 @@ def test_the_library_has_the_same_series(files: Path, made: Scan) -> None:
     assert found.region_responses == {}
     np.testing.assert_allclose(in_memory.regions["top"], found.regions["top"], rtol=1e-5)
     assert session(files, **CUTOFFS).regions == {}
+
+
+def test_regions_go_by_the_names_of_the_axes(files: Path, made: Scan, tmp_path: Path) -> None:
+    """The first number is depth, also where the files are lateral first, and a DataArray has the names of its axes."""
+    square = made.iq[:, :, :16]
+    wide = np.zeros((20, 16), bool)
+    wide[:, :4] = True
+    iio.imwrite(tmp_path / "left.png", wide.astype(np.uint8))
+    regions = {"left": "rect:0,0,20,4", "circle": "circle:12,3,3", "drawn": str(tmp_path / "left.png")}
+    turned = session(
+        square.transpose(0, 2, 1), LENGTH, axes="txz", frame_rate=RATE_HZ, regions=regions, **CUTOFFS
+    )
+    wanted = session(square, LENGTH, axes="tzx", frame_rate=RATE_HZ, regions=regions, **CUTOFFS)
+    np.testing.assert_allclose(
+        wanted.blood_power, turned.blood_power.transpose(0, 2, 1), rtol=1e-4, atol=1e-4
+    )
+    for name in regions:
+        np.testing.assert_allclose(turned.regions[name], wanted.regions[name], rtol=1e-4)
+    np.testing.assert_array_equal(turned.regions["left"], turned.regions["drawn"])
+    named = xr.DataArray(wide.T, dims=("i", "j"))
+    by_name = session(
+        xr.DataArray(square[:, None], dims=("time", "k", "j", "i")),
+        LENGTH,
+        frame_rate=RATE_HZ,
+        regions={"left": named},
+        **CUTOFFS,
+    )
+    np.testing.assert_allclose(by_name.regions["left"], wanted.regions["left"], rtol=1e-4)
+    with pytest.raises(OptionError, match="a region has the dimensions a, b"):
+        session(files, regions={"left": xr.DataArray(wide, dims=("a", "b"))}, **CUTOFFS)
 
 
 EVENTS = [(0.2 * first, 0.6, "on") for first in (3, 9, 15)]

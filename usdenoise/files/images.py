@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.stack.data_arrays import grid_attributes, positions, slice_thickness_mm
-from usdenoise.stack.geometry import GriddedStack, in_axes
+from usdenoise.stack.geometry import GriddedStack, in_axes, picture_axes
 
 _RESOLUTION_UNIT = 296
 """Tag of TIFF for the unit of the resolution; 1 means that the description has it, since TIFF has no millimetre."""
@@ -41,11 +41,12 @@ def tiff(image: NDArray[np.floating], axes: str, spacing_mm: Mapping[str, float]
 
     # Without it, Pillow would look for the format in all of its forty plugins, which takes 60 ms.
     import_module("PIL.TiffImagePlugin")
-    order = "".join(letter for letter in "yzx" if letter in axes)
+    order = picture_axes(axes)
+    rows, columns = order[-2], order[-1]
     ordered = np.ascontiguousarray(in_axes(image, axes, order), dtype=np.float32)
     first, *others = (Image.fromarray(page) for page in ordered.reshape(-1, *ordered.shape[-2:]))
     scales: dict[str, object] = {}
-    if spacing_mm is not None and {"z", "x"} <= set(spacing_mm):
+    if spacing_mm is not None and {rows, columns} <= set(spacing_mm):
         # ImageJ and Fiji read the unit of the resolution, and the slices of a volume, from the description.
         n_pages = 1 + len(others)
         description = ["ImageJ=1.53t", f"images={n_pages}", f"slices={n_pages}", "unit=mm", "loop=false"]
@@ -53,8 +54,8 @@ def tiff(image: NDArray[np.floating], axes: str, spacing_mm: Mapping[str, float]
             description.append(f"spacing={spacing_mm['y']:.12g}")
         scales = {
             "description": "\n".join([*description, ""]),
-            "x_resolution": 1 / spacing_mm["x"],
-            "y_resolution": 1 / spacing_mm["z"],
+            "x_resolution": 1 / spacing_mm[columns],
+            "y_resolution": 1 / spacing_mm[rows],
             "tiffinfo": {_RESOLUTION_UNIT: 1},
         }
     buffer = io.BytesIO()

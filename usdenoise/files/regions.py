@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +12,20 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError
 from usdenoise.files.contents import check_kind, guard
 from usdenoise.sessions.regions import Region, check_region_names
-from usdenoise.stack.geometry import Geometry, shape_text
+from usdenoise.stack.data_arrays import is_data_array, to_data_array
+from usdenoise.stack.geometry import Geometry, canonical_axes, in_axes, picture_axes, shape_text
 
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
 
 
 def drawn_regions(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict[str, Region]:
-    """Return regions of which those in words are functions that draw them on an image.
+    """Return regions of which those in words, or with named dimensions, are functions that draw them on an image.
 
     Parameters
     ----------
     regions : mapping or None
-        Name -> boolean array, or text as for :func:`region`; None for no regions.
+        Name -> boolean array with the spatial axes of the stack in its order, DataArray with their names in any order, or
+        text as for :func:`region`; None for no regions.
 
     Raises
     ------
@@ -34,15 +37,27 @@ def drawn_regions(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict
         if isinstance(definition, str):
             check_region(definition)
     return {
-        name: partial(_region_of, definition) if isinstance(definition, str) else definition
+        name: partial(_region_of, definition)
+        if isinstance(definition, str) or is_data_array(definition)
+        else definition
         for name, definition in (regions or {}).items()
     }
 
 
-def _region_of(text: str, geometry: Geometry) -> NDArray[np.bool_]:
+def _region_of(definition: Any, geometry: Geometry) -> NDArray[np.bool_]:
     axes = geometry.spatial_axes
+    shape = geometry.shape_in(axes)
+    if not isinstance(definition, str):
+        names = to_data_array(np.zeros(shape), geometry, axes, "region", {}).dims
+        if not set(definition.dims) <= set(names):
+            raise OptionError(
+                f"a region has the dimensions {', '.join(map(str, definition.dims))}, and the images "
+                f"{', '.join(map(str, names))}"
+            )
+        values = np.asarray(definition.transpose(*names, missing_dims="ignore"))
+        return values.reshape(shape) if values.size == np.prod(shape) else values
     try:
-        return region(text, geometry.shape_in(axes), axes, geometry.spacing_mm)
+        return region(definition, shape, axes, geometry.spacing_mm)
     except InputError as error:
         # The mask is wrong, and not the block.
         raise OptionError(error.problem, remedy=error.remedy) from error
@@ -57,8 +72,8 @@ def region(
     ----------
     text : str
         ``rect:Z0,X0,Z1,X1``, ``circle:Z,X,R``, or the path of a mask image. Rectangles are half-open, as Python
-        ranges are. Numbers count in pixels, or in mm if ``mm`` follows the last one. They follow the axes of the
-        image; a volume takes one number more for each point.
+        ranges are. Numbers count in pixels, or in mm if ``mm`` follows the last one. They are depth, lateral and
+        elevation, those that the image has, whatever the order of its axes: a volume takes one number more for each point.
     shape : tuple of int
         Shape of the image.
     axes : str
@@ -78,11 +93,16 @@ def region(
     InputError
         If a mask image cannot be read or has another shape.
     """
-    kind = _kind(text)
-    mask = _drawn(text, kind, shape, axes, spacing_mm) if kind else read_mask(text, shape)
+    kind, order = _kind(text), canonical_axes(axes)
+    sizes = tuple(shape[axes.index(letter)] for letter in order)
+    mask = (
+        in_axes(_drawn(text, kind, sizes, order, spacing_mm), order, axes)
+        if kind
+        else read_mask(text, shape, axes)
+    )
     if not mask.any():
         raise OptionError(
-            f"region '{text}' holds no pixel of the {shape_text(shape)} image; check its numbers"
+            f"region '{text}' holds no pixel of the {shape_text(sizes)} image ({order}); check its numbers"
         )
     return mask
 
@@ -159,15 +179,18 @@ def _drawn(
     return inside
 
 
-def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """Read a mask from an image file (depth downwards, lateral to the right) or a .npy array.
+def read_mask(path: str | Path, shape: tuple[int, ...], axes: str) -> NDArray[np.bool_]:
+    """Read a mask from an image file, drawn over a picture or a TIFF of a result, or from an array of a .npy file.
 
     Parameters
     ----------
     path : str or Path
-        PNG, TIFF or other image file, or .npy file. Pixels that are not 0 belong to the mask.
+        PNG, TIFF or other image file with depth downwards, lateral to the right, and elevation in pages, whatever the order
+        of the axes of the stack; or .npy file with the axes of the stack. Pixels that are not 0 belong to the mask.
     shape : tuple of int
-        Shape that the mask must have.
+        Shape of the images.
+    axes : str
+        Letters of their axes, in the order of `shape`.
 
     Returns
     -------
@@ -185,7 +208,9 @@ def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     numpy = Path(path).suffix.lower() == ".npy"
     # Libraries raise errors of many types on a damaged image.
     with guard(Path(path), "cannot be read as a mask; give an image or a .npy file of numbers"):
-        image = np.load(path, allow_pickle=False) if numpy else iio.imread(path, plugin="pillow")
+        # The pages of a volume, or the first one
+        pages: Any = ... if len(shape) == 3 else 0
+        image = np.load(path, allow_pickle=False) if numpy else iio.imread(path, index=pages, plugin="pillow")
         if image.dtype.kind not in "biufc":
             raise TypeError(image.dtype)
     if image.ndim == len(shape) + 1 and image.shape[-1] in (2, 4):
@@ -193,9 +218,11 @@ def read_mask(path: str | Path, shape: tuple[int, ...]) -> NDArray[np.bool_]:
         image = image[..., :-1]
     if image.ndim == len(shape) + 1:
         image = image.any(axis=-1)
-    if image.shape != shape:
+    order = axes if numpy else picture_axes(axes)
+    wanted = tuple(shape[axes.index(letter)] for letter in order)
+    if image.shape != wanted:
         raise InputError(
-            f"the mask {path} has shape {image.shape} and the images {shape}; "
+            f"the mask {path} has shape {image.shape} and the images {wanted} ({order}); "
             "draw it over an image of that shape"
         )
-    return np.asarray(image != 0)
+    return in_axes(np.asarray(image != 0), order, axes)

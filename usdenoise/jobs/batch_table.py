@@ -23,6 +23,7 @@ from usdenoise.options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
 from usdenoise.report.pages import WITH_RESULTS, Entry, Row, Status, batch_page
 from usdenoise.report.record import Report
+from usdenoise.stack.geometry import picture_axes
 from usdenoise.system.text import alike, short_stem, software
 
 
@@ -166,7 +167,9 @@ def scan_image(scan: Scan) -> NDArray[np.float32] | None:
         power = read_tiff(scan.folder / Path(name).name)
     except (OSError, ValueError, KeyError):
         return None
-    return small_image(power, spacing.get("z", 1.0) / spacing.get("x", spacing.get("z", 1.0)))
+    axes = picture_axes(report.input.axes.replace("t", ""))
+    rows, columns = axes[-2], axes[-1]
+    return small_image(power, spacing.get(rows, 1.0) / spacing.get(columns, spacing.get(rows, 1.0)))
 
 
 def write_page(

@@ -390,8 +390,9 @@ class Session(OnlineSession):
     registration, gain_correction : bool
         Whether blocks are registered to the previous blocks, and divided by the gain of the tissue; by default both.
     regions : mapping, optional
-        Name -> region whose mean blood power is followed: a boolean array, or a text such as "rect:Z0,X0,Z1,X1",
-        "circle:Z,X,R" or the path of a mask image. By default none.
+        Name -> region whose mean blood power is followed: a boolean array with the spatial axes of the stack in its order, a
+        DataArray with their names, or a text such as "rect:Z0,X0,Z1,X1", "circle:Z,X,R" or the path of a mask image.
+        By default none.
 
     Raises
     ------

@@ -131,6 +131,11 @@ def canonical_axes(axes: str) -> str:
     return "".join(letter for letter in SPATIAL_LETTERS + "t" if letter in axes)
 
 
+def picture_axes(axes: str) -> str:
+    """Return spatial axes in the order of a picture: depth downwards; the pages of a volume are its elevations."""
+    return "yzx" if len(axes) == 3 else canonical_axes(axes)
+
+
 def in_axes(values: NDArray[Entry], axes: str, order: str) -> NDArray[Entry]:
     """Return a view of an array with axes `axes`, its axes in the order of the letters `order`."""
     return values.transpose([axes.index(letter) for letter in order])
