@@ -1,6 +1,7 @@
 """The program: ``usdenoise``, and ``python -m usdenoise``."""
 
 import gc
+import os
 import signal
 
 OBJECTS_A_COLLECTION = 10_000
@@ -13,6 +14,8 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     gc.set_threshold(OBJECTS_A_COLLECTION)
+    # Nothing is shown on a screen, and a name that matplotlib does not know would be an error.
+    os.environ["MPLBACKEND"] = "agg"
     from usdenoise.cli import main as command_line
 
     try:

@@ -5,12 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
+from matplotlib import rc_context, rcParams
 
 from tests.cli.shared import REPORT_KEYS, cli, parse
+from tests.programs import python
 from usdenoise import denoise, load, save
 from usdenoise.errors import InputError
 
 FEW = ("--rank=3", "--estimator=iterations=2", "--low-cutoff=1", "--high-cutoff=rank", "--threads=1")
+KINDS = (".png", ".gif")
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -81,3 +84,37 @@ def test_the_stack_can_be_left_out(suffix: str, stack: Path, tmp_path: Path) -> 
 
 def files_in(path: Path) -> list[Path]:
     return [path] if path.is_file() else [place for place in path.rglob("*") if place.is_file()]
+
+
+SETTINGS = {
+    "image.origin": "lower",
+    "image.aspect": "auto",
+    "text.usetex": True,
+    "font.size": 30.0,
+    "figure.facecolor": "black",
+}
+"""What a matplotlibrc or a style may hold."""
+
+
+def test_pictures_do_not_depend_on_the_settings_of_matplotlib(stack: Path, tmp_path: Path) -> None:
+    flags = ("--low-cutoff=1", "--window=16", "--movie=gif", "--region=a=rect:0,0,2,2", "--overwrite")
+
+    def pictures() -> dict[str, bytes]:
+        done = cli("session", stack, "-o", tmp_path / "out", *flags)
+        assert done.exit_code == 0, done.stderr
+        return {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.suffix in KINDS}
+
+    wanted = pictures()
+    assert len(wanted) == 6
+    with rc_context(SETTINGS):
+        found = pictures()
+        # The settings of the caller are kept.
+        assert {name: rcParams[name] for name in SETTINGS} == SETTINGS
+    assert [name for name in wanted if found[name] != wanted[name]] == []
+
+
+def test_a_backend_that_is_unknown_does_not_matter(stack: Path, tmp_path: Path) -> None:
+    code = "import sys; from usdenoise.__main__ import main; sys.exit(main())"
+    done = python(code, "run", stack, "-qq", *FEW, "-o", tmp_path / "out", MPLBACKEND="none of them")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out/x_power_doppler.png").exists()

@@ -9,6 +9,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 import usdenoise
@@ -156,8 +157,11 @@ def test_a_plot_shows_decibels_with_depth_downwards() -> None:
     result = denoise(small(), **OPTIONS)
     figure = Figure()
     given = figure.subplots()
-    axes = usdenoise.plot(result, ax=given, dynamic_range_db=20)
+    # The settings are the user's, but for the direction of the depth.
+    with rc_context({"image.origin": "lower", "image.aspect": "auto"}):
+        axes = usdenoise.plot(result, ax=given, dynamic_range_db=20)
     assert axes is given
+    assert (axes.images[0].origin, axes.get_aspect()) == ("upper", 1.0)
     assert len(figure.axes) == 2
     shown = np.asarray(axes.images[0].get_array())
     power = result.power_doppler

@@ -6,6 +6,7 @@ from typing import Any
 import imageio.v3 as iio
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -81,6 +82,19 @@ def test_errors_off_the_scale_are_drawn_at_its_edge():
     image = curves([Setting("one", high, 1e-3)])
     assert has_color(image, (0, 114, 178))
     assert has_color(image, (128, 128, 128))
+
+
+def test_montages_and_curves_do_not_depend_on_the_settings_of_matplotlib():
+    def drawn():
+        levels = np.linspace(-20.0, 0.0, 24).reshape(6, 4)
+        montage = montage_png([[("a", levels)]], "zx", dynamic_range_db=20.0)
+        return montage, curves_png(
+            [Setting("one", {"0": line(1.0)})], title="", x_label="iteration", y_label="error"
+        )
+
+    wanted = drawn()
+    with rc_context({"image.origin": "lower", "font.size": 30.0, "axes.facecolor": "black"}):
+        assert drawn() == wanted
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from usdenoise.report.panels import (
     encoded,
     front_view,
     ink_box,
+    own_settings,
     panel_figure,
     power_scale,
     suitable_range_db,
@@ -46,6 +47,7 @@ _OVERFLOW_DB = 1.0
 """Decibels above the scale from which the label of a panel reports them."""
 
 
+@own_settings()
 def montage_png(
     grid: Sequence[Sequence[tuple[str, Image]]],
     axes: str,
@@ -146,6 +148,7 @@ class Setting:
     floor: float | None = None
 
 
+@own_settings()
 def curves_png(settings: Sequence[Setting], *, title: str, x_label: str, y_label: str) -> bytes:
     """Draw error curves on a log scale, two panels in a row.
 
@@ -323,6 +326,7 @@ _FILM_DPI, _GREYS = 100, 24
 """Dots per inch of a film, and greys in the palette of a GIF."""
 
 
+@own_settings()
 def movie(
     decibels: Sequence[Image],
     axes: str,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -146,6 +147,24 @@ def shortened(text: str, letters: int) -> str:
     return f"{text[: letters - 1 - tail]}\N{HORIZONTAL ELLIPSIS}{text[-tail:]}"
 
 
+_ONE_DRAWING = RLock()
+"""Settings of matplotlib are those of the process: two threads would restore each other's."""
+
+
+@contextmanager
+def own_settings() -> Iterator[None]:
+    """Draw with the default settings of matplotlib, whatever a matplotlibrc, a style or the caller has set.
+
+    Text in PDF and SVG stays text, which other programs can edit.
+    """
+    from matplotlib import rc_context, rcParamsDefault
+
+    settings = {name: value for name, value in rcParamsDefault.items() if not name.startswith("backend")}
+    settings |= {"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "usdenoise"}
+    with _ONE_DRAWING, rc_context(settings):
+        yield
+
+
 @contextmanager
 def any_letters() -> Iterator[None]:
     """Draw without a warning of letters that the font lacks: a file name may hold any."""
@@ -155,9 +174,7 @@ def any_letters() -> Iterator[None]:
 
 
 def encoded(figure: "Figure", kind: str = "png", *, crop: bool = True) -> bytes:
-    """Return a matplotlib figure in a file format; the same figure gives the same bytes.
-
-    Text in PDF and SVG stays text, which other programs can edit.
+    """Return a matplotlib figure, drawn with :func:`own_settings`, in a file format; the same figure gives the same bytes.
 
     Parameters
     ----------
@@ -175,10 +192,8 @@ def encoded(figure: "Figure", kind: str = "png", *, crop: bool = True) -> bytes:
         if not crop or all((edge == pixels[0, 0]).all() for edge in edges):
             return png(pixels[ink_box(figure, pixels)] if crop else pixels, figure.dpi)
         # What reaches the edge, such as a long title, may go on beyond it.
-    from matplotlib import rc_context
-
     buffer = io.BytesIO()
-    with any_letters(), rc_context({"pdf.fonttype": 42, "svg.fonttype": "none", "svg.hashsalt": "usdenoise"}):
+    with any_letters():
         figure.savefig(
             buffer,
             format=kind,
@@ -357,8 +372,10 @@ def draw_panel(
         vmin=scale.lowest,
         vmax=scale.highest,
         interpolation="nearest",
+        # The axes of `usdenoise.plot` are the user's, with settings of their own.
+        origin="upper",
         extent=(0, width, height, 0),
-        aspect="auto" if is_stretched else None,
+        aspect="auto" if is_stretched else "equal",
     )
 
 

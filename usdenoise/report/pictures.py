@@ -26,6 +26,7 @@ from usdenoise.report.panels import (
     encoded,
     front_view,
     label_colorbar,
+    own_settings,
     panel_figure,
     panels_of,
     power_scale,
@@ -142,6 +143,7 @@ def result_layer(name: str, series: ResultSeries, display: Display) -> Layer:
     return directional_layer(positive, negative, axes, display, f"{name} power")
 
 
+@own_settings()
 def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
     """Return a picture of a result, encoded.
 
@@ -198,6 +200,7 @@ def film(name: str, series: ResultSeries, stem: str, display: Display) -> bytes:
     )
 
 
+@own_settings()
 def power_doppler_picture(
     decibels: Image,
     axes: str,
@@ -345,6 +348,7 @@ def activation_title(trial_type: str, activation: ActivationMap) -> str:
     return f"{record.name}: {record.sentence}"
 
 
+@own_settings()
 def activation_picture(
     values: Image,
     active: NDArray[np.bool_],
@@ -405,6 +409,7 @@ REGIONS = "regions"
 _LINE_STYLES = ("-", "--", "-.", ":")
 
 
+@own_settings()
 def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     """Draw the outlines of the regions on the blood map, and the change of their blood power, all on one scale.
 
