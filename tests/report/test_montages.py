@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from usdenoise.options.job_options import Display
+from usdenoise.report import montages
 from usdenoise.report.montages import (
     CommonScale,
     Setting,
@@ -21,6 +22,7 @@ from usdenoise.report.montages import (
     small_image,
     thumbnail_png,
 )
+from usdenoise.stack.geometry import Coordinate
 
 
 def test_an_image_above_the_scale_has_the_excess_in_its_title(figure_of):
@@ -200,7 +202,7 @@ def test_a_film_has_square_pixels_an_even_size_and_one_scale():
 
 def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
     still = [np.zeros((12, 10))] * 3
-    timed = frames(movie(still, "zx", times=[0.1, 0.2, 0.3], title="scan"))
+    timed = frames(movie(still, "zx", times=Coordinate(np.array([0.1, 0.2, 0.3]), unit="s"), title="scan"))
     plain = frames(movie(still, "zx", title="scan"))
     # Only the time changes, which is above the image.
     changes = np.abs(np.diff(timed, axis=0)).sum(axis=(0, 3)) > 0
@@ -211,27 +213,46 @@ def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
 
 
 @pytest.mark.parametrize(
-    ("times", "settings", "expected"),
+    ("times", "unit", "expected"),
     [
-        ([0.0, 0.1, 0.2, 0.25], {}, [100] * 4),
-        ([0.0, 4.0, 8.0, 12.0], {}, [4000] * 4),
-        ([0.0, 0.01, 0.02, 0.03], {}, [20] * 2),
-        ([0.0, 40.0, 80.0, 120.0], {"time_unit": "frames"}, [100] * 4),
-        (None, {}, [100] * 4),
-        ([7.0], {}, [100]),
-        # Slower and faster than any player shows.
-        ([0.0, 6000.0, 12000.0], {}, [10000] * 3),
+        ([0.0, 0.1, 0.2, 0.25], "s", 100),
+        # Slower and faster than people watch
+        ([0.0, 4.0, 8.0, 12.0], "s", 200),
+        ([0.0, 0.01, 0.02, 0.03], "s", 40),
+        ([0.0, 40.0, 80.0, 120.0], "frames", 100),
+        ([], "s", 100),
+        ([7.0], "s", 100),
+        # As long as a film may be
+        (list(0.6 * np.arange(20)), "s", 100),
     ],
 )
-def test_a_film_plays_in_real_time(times, settings, expected):
-    images = [np.full((12, 10), -3.0 * number) for number in range(len(times or range(4)))]
-    film = movie(images, "zx", times=times, **settings)
-    found = delays_ms(film)
-    assert found == expected or (len(expected) == 1 and len(found) == 1)
+def test_a_film_plays_in_real_time_if_that_can_be_watched(times, unit, expected, monkeypatch):
+    monkeypatch.setattr(montages, "LONGEST_S", 2.0)
+    images = [np.full((4, 3), -1.0 * (number % 9)) for number in range(len(times) or 4)]
+    clock = Coordinate(np.array(times), unit=unit) if times else None
+    found = delays_ms(movie(images, "zx", times=clock))
+    assert len(found) == len(images)
+    assert set(found) == {expected} or len(images) == 1
+
+
+def test_an_image_with_a_note_has_a_red_frame_and_does_not_set_the_scale():
+    usual = np.random.default_rng(1).uniform(-18, 0, (12, 10))
+    images = [usual, usual + 30.0, np.full((12, 10), np.nan), usual - 1.0]
+    film = frames(movie(images, "zx", notes=("", "bad block", "bad block", "")))
+    alone = frames(movie([usual, usual - 1.0], "zx"))
+    red = [np.count_nonzero(np.all(image == (255, 32, 32), axis=-1)) for image in film]
+    assert red[0] == red[3] == 0
+    assert min(red[1:3]) > 1000
+    inside = film[:, 60:-60, 60:-160], alone[:, 60:-60, 60:-160]
+    for image, wanted in zip(inside[0][::3], inside[1], strict=True):
+        assert image.mean() == pytest.approx(wanted.mean(), abs=2)
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_title_with_unprintable_letters_is_drawn():
-    assert movie(list(IMAGES), "zxy", title="a\x1b[31m\n$x$\udcff 雪", times=[1.0, 2.0, 3.0]).startswith(
-        b"GIF89a"
-    )
+    assert movie(
+        list(IMAGES),
+        "zxy",
+        title="a\x1b[31m\n$x$\udcff 雪",
+        times=Coordinate(np.array([1.0, 2.0, 3.0]), unit="s"),
+    ).startswith(b"GIF89a")

@@ -9,9 +9,11 @@ import pytest
 from matplotlib import colormaps
 from PIL import Image
 
+from tests.sessions.scans import LENGTH, scan
+from usdenoise import session
 from usdenoise.options.job_options import COLOR_MAPS, Display
 from usdenoise.report.panels import encoded, panel_figure, png, suitable_range_db
-from usdenoise.report.pictures import directional_layer, power_doppler_picture, velocity_layer
+from usdenoise.report.pictures import directional_layer, film, power_doppler_picture, velocity_layer
 
 RNG = np.random.default_rng(0)
 RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
@@ -199,3 +201,15 @@ def test_pixels_without_power_do_not_set_the_range():
     assert suitable_range_db(levels) == pytest.approx(17.55, abs=0.05)
     assert suitable_range_db(masked) == pytest.approx(17.55, abs=0.05)
     assert suitable_range_db(np.full((3, 3), -np.inf)) == 40
+
+
+@pytest.mark.parametrize("bad_blocks", ["keep", "interpolate"])
+def test_a_burst_does_not_darken_the_film_of_a_session(bad_blocks):
+    made = scan(10, shape=(20, 16), bursts=(7,))
+    found = session(made.stack, LENGTH, rank=12, low_cutoff=4, bad_blocks=bad_blocks)
+    assert np.flatnonzero(found.bad).tolist() == [7]
+    images = iio.imread(film("power_doppler", found, "scan", Display()), extension=".gif", index=None)
+    brightness = np.sort(images[..., :3].max(axis=-1)[:, 60:-60, 60:-160].reshape(len(images), -1), axis=1)
+    assert (np.delete(brightness, 7, axis=0)[:, -brightness.shape[1] // 50] > 128).all()
+    is_red = np.all(images[..., :3] == (255, 32, 32), axis=-1).any(axis=(1, 2))
+    assert np.flatnonzero(is_red).tolist() == [7]

@@ -5,7 +5,6 @@ A film is a GIF of power images with axes, colour bar and time.
 
 import functools
 import io
-import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from usdenoise.report.panels import (
     power_scale,
     suitable_range_db,
 )
+from usdenoise.stack.geometry import Coordinate
 from usdenoise.system.text import printable
 
 if TYPE_CHECKING:
@@ -316,14 +316,17 @@ def thumbnail_png(levels: NDArray[np.float32], scale: CommonScale) -> bytes:
 IMAGES_A_SECOND = 10.0
 """Images a second where the time between them is not known."""
 
-MOST_A_SECOND = 50.0
-"""Most images a second that players show; a faster film skips images."""
+FEWEST_A_SECOND, MOST_A_SECOND = 5.0, 25.0
+"""Bounds of the images a second: a slower film does not show motion, and of a faster one single images are not seen."""
 
-_SLOWEST = 0.1
-"""Fewest images a second: a slower film is too slow to watch, and a GIF cannot store its delay."""
+LONGEST_S = 60.0
+"""A film that would be longer plays faster, at MOST_A_SECOND at most: a session of 20 minutes is not watched."""
+
+_MARK, _MARK_POINTS = "#ff2020", 4.0
+"""Colour and width of the frame around an image with a note."""
 
 _FILM_DPI, _GREYS = 100, 24
-"""Dots per inch of a film, and greys in the palette of a GIF."""
+"""Dots per inch of a film, and greys in the palette of a GIF, the last of which is _MARK."""
 
 
 @own_settings()
@@ -331,34 +334,35 @@ def movie(
     decibels: Sequence[Image],
     axes: str,
     *,
-    times: Sequence[float] | NDArray[np.float64] | None = None,
-    time_unit: str = "s",
+    times: Coordinate | None = None,
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
     display: Display | None = None,
     quantity: str = "power Doppler",
+    notes: Sequence[str] = (),
 ) -> bytes:
     """Return a film of power images, depth downwards, with one colour scale for all of them and the time of each.
 
-    A volume is shown by its maximum over elevation. Where the times are known in seconds, the film plays in real time, but
-    shows no image for more than 10 s.
+    A volume is shown by its maximum over elevation. Where the times are known in seconds, the film plays in real time if
+    that is 5 to 25 images a second, and takes at most a minute; otherwise at the nearest rate.
 
     Parameters
     ----------
     decibels : sequence of 2-D or 3-D arrays
-        Power in dB: 0 at the maximum of the whole sequence, or absolute where the range of `display` has two levels.
+        Power in dB: 0 at the maximum of the images without a note, or absolute where the range of `display` has two levels.
     axes : str
         Axis letters of each array, for example "zx".
-    times : sequence of float, optional
-        Time of each image; by default none is shown.
-    time_unit : str
-        Unit of the times, "s" or "frames".
+    times : Coordinate, optional
+        Time of each image, in "s" or "frames"; by default none is shown.
     spacing_mm, title
         As for :func:`usdenoise.report.pictures.power_doppler_picture`.
     display : Display, optional
-        Range and colours; by default the range suits the whole sequence.
+        Range and colours; by default the range suits the images without a note.
     quantity : str
         What the colour bar is labelled with, apart from the unit; by default "power Doppler".
+    notes : sequence of str
+        What is unusual about each image, written after its time and marked by a red frame, such as "bad block"; empty
+        texts, or an empty sequence (the default), for none.
 
     Returns
     -------
@@ -368,27 +372,33 @@ def movie(
     title, display = printable(title), display or Display()
     views = [front_view(np.asarray(image), axes) for image in decibels]
     images = np.stack([view.image for view in views])
-    scale = power_scale(images, display.dynamic_range, display.color_map, quantity)
+    notes = notes or [""] * len(images)
+    usual = [image for image, note in zip(images, notes, strict=True) if not note]
+    scale = power_scale(
+        np.stack(usual) if usual else images, display.dynamic_range, display.color_map, quantity
+    )
     # Pixels without power would be white, like unknown pixels.
     images = np.clip(images, scale.lowest, scale.highest)
     panel = replace(views[0], image=images[0])
-    shown_time = "{:.2f} s" if time_unit == "s" else "frame {:.0f}"
-    clock = [""] * len(images) if times is None else [shown_time.format(float(time)) for time in times]
-    texts = [", ".join(part for part in (title, moment) if part) for moment in clock]
+    in_s = times is not None and times.unit == "s"
+    shown_time = "{:.2f} s" if in_s else "frame {:.0f}"
+    clock = [""] * len(images) if times is None else [shown_time.format(time) for time in times.values]
+    texts = [", ".join(filter(None, (title, *words))) for words in zip(clock, notes, strict=True)]
     # An empty text takes no space, and is set later.
-    figure = panel_figure([([panel], scale)], spacing_mm or {}, texts[-1] or " ", _FILM_DPI)
+    longest = max(texts, key=len) or " "
+    figure = panel_figure([([panel], scale)], spacing_mm or {}, longest, _FILM_DPI)
     rate = IMAGES_A_SECOND
-    if times is not None and time_unit == "s" and len(times) > 1:
+    if times is not None and in_s and len(images) > 1:
         # The last window may be shorter.
-        rate = 1 / float(np.median(np.diff(times)))
-    rate = min(max(rate, _SLOWEST), MOST_A_SECOND * len(images))
-    step = max(1, math.ceil(rate / MOST_A_SECOND - 1e-6))
-    pictures = _drawn_images(figure, images[::step], texts[::step])
-    return _gif(pictures, rate / step, display.color_map)
+        rate = 1 / float(np.median(np.diff(times.values)))
+    rate = float(np.clip(max(rate, len(images) / LONGEST_S), FEWEST_A_SECOND, MOST_A_SECOND))
+    return _gif(_drawn_images(figure, images, texts, notes), rate, display.color_map)
 
 
-def _drawn_images(figure: "Figure", images: Image, texts: Sequence[str]) -> Iterator[NDArray[np.uint8]]:
-    """Draw the figure once, and yield its pixels with each image and text in turn."""
+def _drawn_images(
+    figure: "Figure", images: Image, texts: Sequence[str], notes: Sequence[str]
+) -> Iterator[NDArray[np.uint8]]:
+    """Draw the figure once, and yield its pixels with each image and text in turn, framed if it has a note."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     rows, columns = ink_box(figure, drawn_pixels(figure))
@@ -399,14 +409,19 @@ def _drawn_images(figure: "Figure", images: Image, texts: Sequence[str]) -> Iter
     image, title, panel = figure.axes[0].images[0], figure.texts[0], figure.axes[0]
     letters = max(map(len, title.get_text().split("\n")))
     # Axes and colour bar are drawn once; the frame of the panel covers the edges of its image.
-    changing = [image, *panel.spines.values(), title]
+    spines = list(panel.spines.values())
+    usual = spines[0].get_edgecolor(), spines[0].get_linewidth()
+    changing = [image, *spines, title]
     for artist in changing:
         artist.set_animated(True)
     canvas: Any = FigureCanvasAgg(figure)
     canvas.draw()
     still = canvas.copy_from_bbox(figure.bbox)
-    for values, text in zip(images, texts, strict=True):
+    for values, text, note in zip(images, texts, notes, strict=True):
         image.set_data(values)
+        color, width = (_MARK, _MARK_POINTS) if note else usual
+        for spine in spines:
+            spine.set(edgecolor=color, linewidth=width)
         title.set_text(textwrap.fill(text, max(letters, 1)))
         canvas.restore_region(still)
         with any_letters():
@@ -417,13 +432,15 @@ def _drawn_images(figure: "Figure", images: Image, texts: Sequence[str]) -> Iter
 
 def _gif(pictures: Iterator[NDArray[np.uint8]], rate: float, color_map: str) -> bytes:
     from matplotlib import colormaps
+    from matplotlib.colors import to_rgb
     from PIL import Image as PILImage
 
-    # One palette for all pictures: most of it for the scale, the rest for the greys of the text.
+    # One palette for all pictures: most of it for the scale, the rest for the greys of the text, and the mark.
     colors = colormaps[color_map](np.linspace(0, 1, 256 - _GREYS))[:, :3]
-    greys = np.linspace(0, 1, _GREYS)[:, np.newaxis].repeat(3, axis=1)
+    greys = np.linspace(0, 1, _GREYS - 1)[:, np.newaxis].repeat(3, axis=1)
     palette = PILImage.new("P", (1, 1))
-    palette.putpalette((255 * np.concatenate([colors, greys])).round().astype(np.uint8).tobytes())
+    entries = np.concatenate([colors, greys, [to_rgb(_MARK)]])
+    palette.putpalette((255 * entries).round().astype(np.uint8).tobytes())
     frames = (
         PILImage.fromarray(picture).quantize(palette=palette, dither=PILImage.Dither.NONE)
         for picture in pictures

@@ -37,6 +37,7 @@ from usdenoise.report.record import ActivationRecord
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.regions import WHOLE_IMAGE, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, ResultSeries, series_of_stack
+from usdenoise.stack.geometry import Coordinate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,15 +189,21 @@ def film(name: str, series: ResultSeries, stem: str, display: Display) -> bytes:
     """Return the film of a power image over the blocks of a session."""
     # Without the noise the power of a block can be below zero; NaN, of blocks without data, stays.
     power = np.maximum(series.images[name], 0)
+    # Neither bad blocks nor missing ones set the scale; without a good one all do.
+    is_shown = ~series.bad if not series.bad.all() else series.bad
+    reference = (
+        1.0 if isinstance(display.dynamic_range, tuple) else float(np.nan_to_num(power[is_shown]).max())
+    )
+    why = "bad block" if series.interpolated is None else "interpolated"
     return movie(
-        list(shown_levels(power, display)),
+        list(decibels(power, display.db_factor, reference)),
         series.geometry.spatial_axes,
-        times=series.time,
-        time_unit=series.time_unit,
+        times=Coordinate(series.time, unit=series.time_unit),
         display=display,
         quantity=QUANTITIES[name],
         spacing_mm=series.geometry.spacing_mm,
         title=f"{shortened(stem, _STEM_LETTERS)}: {QUANTITIES[name]}",
+        notes=[why if is_bad else "" for is_bad in series.bad],
     )
 
 
