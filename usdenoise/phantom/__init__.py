@@ -13,8 +13,8 @@ What it models:
 - Noise: circular, complex Gaussian, independent between frames. By default it is white and equally strong
   everywhere. On request it grows with depth, as a time-gain compensation makes it, and is correlated in space.
 - Truth: the three terms of every frame, the expected noise power, the masks of vessels and of the perfused region,
-  and the axial velocity in vessels averaged over the heartbeat. Masks and velocity are those at rest, before the
-  tissue displaces the blood.
+  and the mean axial velocity of the blood in a pixel of a vessel, weighted by its power and averaged over the heartbeat.
+  Masks and velocity are those at rest, before the tissue displaces the blood.
 
 What it does not model:
 

@@ -63,8 +63,8 @@ class Phantom:
     mask : (n_z, n_x) or (n_z, n_x, n_y) array of booleans
         Pixels whose centre is in a vessel at rest.
     velocity_mm_s : float32 array of the same shape
-        Axial velocity of the blood at the pixel's centre, averaged over the heartbeat, in mm/s, positive towards
-        the probe; 0 outside the vessels.
+        Axial velocity of the blood of the vessels in the pixel, weighted by its expected power and averaged over the
+        heartbeat, in mm/s, positive towards the probe; 0 outside the vessels.
     noise_power : float32 array of the same shape
         Expected power of the noise.
     bad_frames : (n,) int64 array
@@ -95,7 +95,7 @@ class Phantom:
         self._tissue_amplitude = (
             rng.standard_normal(number) + 1j * rng.standard_normal(number)
         ).astype(np.complex64)  # fmt: skip
-        self._level_mask, _ = scatterers.vessel_truth(self.vessels, settings)
+        self._level_mask = scatterers.vessel_mask(self.vessels, settings)
         if settings.thin_vessels:
             thin = scatterers.draw_thin_vessels(settings, self.vessels)
             self.vessels += thin
@@ -103,9 +103,9 @@ class Phantom:
             self.scatterers["thin"] = scatterers.fill(
                 thin, rng, scatterers.THIN_DENSITY, motion.Stream.THIN_VESSELS << 32
             )
-        self.mask, self.velocity_mm_s = (
-            truth.reshape(settings.shape[:-1]) for truth in scatterers.vessel_truth(self.vessels, settings)
-        )
+        mask = scatterers.vessel_mask(self.vessels, settings)
+        velocity = scatterers.mean_velocity(self.vessels, settings, mask)
+        self.mask, self.velocity_mm_s = (truth.reshape(settings.shape[:-1]) for truth in (mask, velocity))
         self._noise = motion.NoiseField(settings)
         self.noise_power = self._noise.power
         self.bad_frames = motion.interference_frames(settings)

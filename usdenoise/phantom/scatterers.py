@@ -75,6 +75,13 @@ class Vessel:
     length: float
     mean_speed: float
 
+    @property
+    def across(self) -> tuple[Numbers, Numbers]:
+        """Two unit vectors that are orthogonal to each other and to the direction."""
+        first = np.cross(self.direction, np.eye(3)[np.argmin(np.abs(self.direction))])
+        first /= np.linalg.norm(first)
+        return first, np.cross(self.direction, first)
+
     def radial_distance(self, points: Numbers) -> Numbers:
         """Return the distance of points from the axis, in wavelengths.
 
@@ -223,10 +230,7 @@ def fill(
         n = max(int(volume * SCATTERERS_A_CUBIC_WAVELENGTH * density), 20)
         fraction = rng.uniform(0, 1, n)  # (r / R)^2 of an even spread over the disk
         theta = rng.uniform(0, 2 * np.pi, n)
-        # Two unit vectors that are orthogonal to each other and to the direction
-        first = np.cross(vessel.direction, np.eye(3)[np.argmin(np.abs(vessel.direction))])
-        first /= np.linalg.norm(first)
-        second = np.cross(vessel.direction, first)
+        first, second = vessel.across
         across = np.cos(theta)[:, None] * first + np.sin(theta)[:, None] * second
         entry = vessel.center - 0.5 * vessel.length * vessel.direction
         origin = entry + (vessel.radius * np.sqrt(fraction))[:, None] * across
@@ -239,10 +243,29 @@ def fill(
     return BloodScatterers(origin, direction, start, length, speed, magnitude, numbers)
 
 
-def vessel_truth(
-    vessels: list[Vessel], settings: PhantomSettings
-) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-    """Return the vessel mask and the mean axial velocity on the pixel grid.
+def vessel_mask(vessels: list[Vessel], settings: PhantomSettings) -> NDArray[np.bool_]:
+    """Return which pixels, (n_z, n_x, n_y), have their centre inside a vessel at rest."""
+    points = _pixels(settings)
+    mask = np.zeros(points.shape[:-1], bool)
+    for vessel in vessels:
+        mask |= vessel.radial_distance(points) < vessel.radius
+    return mask
+
+
+# Streamlines of a vessel of which the mean velocity of a pixel is computed, rings times directions: with twice as many of
+# each, the velocities of five phantoms changed by at most 0.2 % of the largest.
+RINGS, BEARINGS = 16, 24
+
+
+def mean_velocity(
+    vessels: list[Vessel], settings: PhantomSettings, mask: NDArray[np.bool_]
+) -> NDArray[np.float32]:
+    """Return the mean axial velocity of the blood in each pixel of a mask, weighted by its expected power there.
+
+    A scatterer on a streamline passes the pixel once in a way, with the power exp(-|q|^2) at the distance q in standard
+    deviations of the amplitude of the point-spread function. The integral over the way is proportional to
+    exp(-|q_perpendicular|^2) / |d|, with the direction d in the same units. The scatterers are evenly spread over the
+    cross-sections of all vessels, whatever their density, since their power is divided by it.
 
     Parameters
     ----------
@@ -250,26 +273,43 @@ def vessel_truth(
         Vessels at rest.
     settings : PhantomSettings
         Settings that give the grid, and the wavelength for the velocity's unit.
+    mask : (n_z, n_x, n_y) array of booleans
+        Pixels inside the vessels.
 
     Returns
     -------
-    mask : (n_z, n_x, n_y) array of booleans
-        Pixels whose centre is inside a vessel.
-    velocity : (n_z, n_x, n_y) float32 array
-        Axial velocity of the blood at the pixel's centre, in mm/s, positive towards the probe; 0 elsewhere.
-        Where vessels cross, the vessel counts whose axis is nearer in units of its radius.
+    (n_z, n_x, n_y) float32 array
+        Axial velocity in mm/s, averaged over the heartbeat, positive towards the probe; 0 outside the mask.
     """
-    n_z, n_x, n_y = settings.grid
-    points = np.stack(np.meshgrid(np.arange(n_z), np.arange(n_x), np.arange(n_y), indexing="ij"), axis=-1)
-    nearest = np.full(points.shape[:-1], 1.0)
-    velocity = np.zeros(points.shape[:-1], np.float32)
+    scale = np.array([SIGMA_Z, SIGMA_X, SIGMA_X if settings.is_volume else SIGMA_SLICE])
+    points = _pixels(settings)[mask]
+    power, flow = np.zeros(len(points)), np.zeros(len(points))
+    # Rings of one area: (r / R)^2 is even.
+    fractions = (np.arange(RINGS) + 0.5) / RINGS
+    angles = 2 * np.pi * np.arange(BEARINGS) / BEARINGS
     for vessel in vessels:
-        relative = vessel.radial_distance(points.astype(float)) / vessel.radius
-        inside = relative < nearest
-        towards_probe = -vessel.direction[0] * settings.wavelength_mm
-        velocity[inside] = (2 * vessel.mean_speed * (1 - relative[inside] ** 2)) * towards_probe
-        nearest[inside] = relative[inside]
-    return nearest < 1.0, velocity
+        first, second = vessel.across
+        along = vessel.direction / scale
+        weight = vessel.radius**2 / np.linalg.norm(along)
+        unit = along / np.linalg.norm(along)
+        for fraction in fractions:
+            speed = -vessel.direction[0] * 2 * vessel.mean_speed * (1 - fraction)
+            for angle in angles:
+                side = np.cos(angle) * first + np.sin(angle) * second
+                offset = (points - vessel.center - vessel.radius * np.sqrt(fraction) * side) / scale
+                passing = weight * np.exp((offset @ unit) ** 2 - np.sum(offset**2, axis=1))
+                power += passing
+                flow += passing * speed
+    velocity = np.zeros(mask.shape, np.float32)
+    velocity[mask] = flow / power * settings.wavelength_mm
+    return velocity
+
+
+def _pixels(settings: PhantomSettings) -> NDArray[np.float64]:
+    """Return the centres of the pixels, (n_z, n_x, n_y, 3)."""
+    n_z, n_x, n_y = settings.grid
+    grid = np.meshgrid(np.arange(n_z), np.arange(n_x), np.arange(n_y), indexing="ij")
+    return np.stack(grid, axis=-1).astype(float)
 
 
 def _extent(settings: PhantomSettings) -> NDArray[np.float64]:
