@@ -1,18 +1,21 @@
 """Doubts about what was read: the step of its values, angles that were not compounded, frames that are there twice, blocks
 read as an axis of space, and stacks that were filtered before."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
 import usdenoise
+from tests.cli.shared import cli
 from tests.conftest import all_frames
+from tests.stacks import write_stack
 from usdenoise.frames.data_checks import value_step
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
 
-ABOUT_ORDER = ("axes", "periodic", "filtered-before")
+ABOUT_ORDER = ("axes", "periodic", "filtered-before", "joined", "real-part")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,40 @@ def test_a_session_of_such_angles_and_one_of_usual_frames(iq):
 @pytest.mark.parametrize("times", [2, 3])
 def test_frames_that_are_there_several_times(iq, times):
     assert f"0::{times}" in doubts(np.repeat(iq[:60], times, axis=0))["periodic"]
+
+
+def test_recordings_that_were_joined(iq, tmp_path):
+    other = all_frames(PhantomSettings((40, 36, 99), seed=82))[1].iq
+    joined = np.concatenate([iq[:60], 0.5 * other[:40], iq[60:]])
+    assert "from frame 60, 100 on" in doubts(joined)["joined"]
+    # A burst that passes, and a frame of another recording, are no join.
+    single = iq.copy()
+    single[30], single[50:53] = other[30], other[50:53]
+    assert not doubts(single)
+    found = usdenoise.session(np.concatenate([iq[:50], other[:49]]), 33, axes="tzx").doubts
+    assert (
+        "in one block the tissue is another one from frame 17 on"
+        in {one.code: one.sentence for one in found}["joined"]
+    )
+    # In a command, and by the numbers of the frames that were read
+    path = write_stack(tmp_path / "x.h5", joined[:80], axes="tzx", frame_rate_hz=500.0)
+    done = cli("run", path, "-o", tmp_path / "out", "--products", "blood", "--bad-frames", "3,4,5")
+    assert done.exit_code == 0
+    assert "the tissue is another one from frame 60 on" in " ".join(done.stderr.split())
+
+
+def test_the_real_or_the_imaginary_part_of_iq_alone():
+    settings = PhantomSettings((64, 30, 40), frame_rate_hz=500.0, seed=3)
+    whole, rf = (all_frames(replace(settings, real=real))[1].iq for real in (False, True))
+    for part in (whole.real, whole.imag):
+        assert "half of the power is missing" in doubts(np.ascontiguousarray(part))["real-part"]
+        assert "real-part" in doubts(np.ascontiguousarray(part.transpose(2, 0, 1)), "xtz")
+    assert not doubts(rf)
+    # RF with four samples a cycle
+    spectrum = np.fft.fft(whole, axis=1)
+    fine = np.concatenate([spectrum[:, :32], np.zeros((40, 192, 30)), spectrum[:, 32:]], axis=1)
+    carrier = np.exp(0.5j * np.pi * np.arange(256))[:, None]
+    assert not doubts((np.fft.ifft(fine, axis=1) * carrier).real.astype(np.float32))
 
 
 def test_blocks_and_ensembles_are_no_axis_of_space():

@@ -31,7 +31,7 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
-from usdenoise.frames.data_checks import rounding_doubt, time_axis, unordered_doubt
+from usdenoise.frames.data_checks import joined_doubt, rounding_doubt, time_axis, unordered_doubt
 from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
 from usdenoise.frames.frame_quality import FrameQuality, check_frames
 from usdenoise.frames.registration import displacements, middle_part
@@ -264,7 +264,7 @@ def estimate_clutter(
     if is_looked_at:
         n_parts = 2 if recording.dtype.kind == "c" else 1
         rounded = rounding_doubt(step, n_parts, found.estimate.noise_rms**2)
-        doubts = (*found.inspection.doubts, *_unordered(found), *_flickering(found))
+        doubts = (*found.inspection.doubts, *_order(found), *_flickering(found))
         known = replace(known, doubts=doubts if rounded is None else (*doubts, rounded))
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
     if (
@@ -277,15 +277,15 @@ def estimate_clutter(
     return replace(found, consecutive=known)
 
 
-def _unordered(found: ClutterEstimate) -> list[tuple[str, str]]:
-    """Return the doubt that consecutive frames are in no order, if there is reason to."""
+def _order(found: ClutterEstimate) -> list[tuple[str, str]]:
+    """Return the doubts that consecutive frames are in no order, or are of two recordings, if there is reason to."""
     low, used = found.cutoff.low, ~found.excluded
     if not low:
         return []
-    energy = found.model.singular_values[:low].astype(np.float64) ** 2
+    right, energy = found.model.right[used, :low], found.model.singular_values[:low].astype(np.float64) ** 2
     noise = found.estimate.noise_rms**2 * found.grid.n_pixels * found.n_used_frames
-    doubt = unordered_doubt(found.model.right[used, :low], energy, noise)
-    return [] if doubt is None else [doubt]
+    doubts = unordered_doubt(right, energy, noise), joined_doubt(right, energy, np.flatnonzero(used))
+    return [doubt for doubt in doubts if doubt is not None]
 
 
 def _flickering(found: ClutterEstimate) -> list[tuple[str, str]]:

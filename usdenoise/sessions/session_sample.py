@@ -235,7 +235,10 @@ def look_at_block(
     scan = Recording.of_chunks(geometry.of_frames(x.shape[0]), frames.dtype, frames.chunks())
     # The block may be empty, or too short for the options.
     with suppress(UsdenoiseError):
-        return estimate_clutter(scan, options, executor).consecutive
+        found = estimate_clutter(scan, options, executor).consecutive
+        # Its frames are numbered from its own first one.
+        doubts = ((code, f"in one block {why}" if code == "joined" else why) for code, why in found.doubts)
+        return replace(found, doubts=tuple(doubts))
     return ConsecutiveFrames.nothing(x.shape[1])
 
 
