@@ -13,7 +13,13 @@ from tests.sessions.scans import LENGTH, scan
 from usdenoise import session
 from usdenoise.options.job_options import COLOR_MAPS, Display
 from usdenoise.report.panels import encoded, panel_figure, png, suitable_range_db
-from usdenoise.report.pictures import directional_layer, film, power_doppler_picture, velocity_layer
+from usdenoise.report.pictures import (
+    activation_layers,
+    directional_layer,
+    film,
+    power_doppler_picture,
+    velocity_layer,
+)
 
 RNG = np.random.default_rng(0)
 RAMP = np.linspace(-30, 0, 64).reshape(8, 8)
@@ -126,6 +132,35 @@ def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     panel, bar = figure_of(picture, velocity_layer, velocity, power, "zx", unit="Hz", shows_blood=blood).axes
     assert np.array_equal(np.isfinite(values(panel)), blood)
     assert bar.get_ylabel() == "Doppler frequency (Hz), grey: no blood"
+
+
+@pytest.mark.parametrize(
+    ("letter", "active", "ends", "ticks"),
+    [
+        ("t", [2.5, 4.0, -3.0], (-4.0, 4.0), ["-4", "-3.25", "-2.5", "2.5", "3.25", "4"]),
+        ("t", [2.5, 4.0], (2.5, 4.0), ["2.5", "3.25", "4"]),
+        ("t", [-2.5, -4.0], (-4.0, -2.5), ["-4", "-3.25", "-2.5"]),
+        ("F", [6.0, 9.0], (6.0, 9.0), ["6", "7.5", "9"]),
+        ("t", [3.0], (3.0, 3.3), ["3", "3.15", "3.3"]),
+    ],
+)
+def test_the_colour_bar_of_an_activation_begins_at_the_threshold(letter, active, ends, ticks):
+    """A value at the threshold has a colour, and those that no active pixel has are grey."""
+    t = np.ones((4, 5))
+    t[0, : len(active)] = active
+    scale = activation_layers(t, np.abs(t) > 1, np.ones((4, 5)), "zx", letter)[1][1]
+    assert (scale.lowest, scale.highest) == pytest.approx(ends)
+    assert [text.replace("\N{MINUS SIGN}", "-") for text in scale.ticks.values()] == ticks
+
+    def color_of(value):
+        return scale.color_map((value - ends[0]) / (ends[1] - ends[0]))[:3]
+
+    for value in active:
+        red, _, blue = color_of(value)
+        assert abs(red - blue) > 0.2
+        assert (red > blue) == (value > 0)
+    if ends[0] < 0 < ends[1]:
+        assert all(np.ptp(color_of(value)) == 0 for value in (-2.4, 0.0, 2.4))
 
 
 def test_a_projection_shows_the_velocity_at_the_strongest_voxel_with_blood(figure_of):

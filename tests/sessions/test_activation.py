@@ -549,8 +549,10 @@ def test_a_session_is_plotted_and_saved_as_a_scan_is(
     np.testing.assert_array_equal(np.isfinite(above), activation.active)
     np.testing.assert_array_equal(above[activation.active], activation.t[activation.active])
     assert np.isfinite(below).all()
-    # One colour bar each for the blood and for t.
-    assert [bar.get_ylim()[0] < 0 < bar.get_ylim()[1] for bar in figure.axes[1:]] == [False, True]
+    # One colour bar each for the blood and for t, which begins at the threshold.
+    ends = {bar.get_ylabel().split(" (")[0]: bar.get_ylim() for bar in figure.axes[1:]}
+    assert ends["blood power"] == (-30.0, 0.0)
+    assert min(map(abs, ends["t of active pixels"])) == pytest.approx(activation.threshold)
     tsnr = usdenoise.plot(found, "tsnr", ax=Figure().subplots()).images[0].get_array()
     np.testing.assert_allclose(tsnr[found.tsnr > 1], 20 * np.log10(found.tsnr[found.tsnr > 1]), rtol=0.1)
     for image, trial_type in (("activation", "off"), ("velocity", None)):

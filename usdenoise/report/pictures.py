@@ -349,6 +349,16 @@ BLOOD_RANGE_DB = 30.0
 BLOOD_SCALE = ColorScale("gray", -BLOOD_RANGE_DB, 0.0, "blood power (dB re maximum)")
 
 
+_PALEST = 0.3
+"""Strength of the colour of a pixel at the threshold, of 1 at the largest value: paler ones are like the grey blood map."""
+
+_NOT_ACTIVE = (0.6, 0.6, 0.6, 1.0)
+"""Grey of the values of a colour bar that no active pixel has."""
+
+_BAR_COLORS = 512
+"""Colours of a scale with values that no pixel has. The edge of the grey is right within a 500th of the bar."""
+
+
 def activation_title(trial_type: str, activation: ActivationMap) -> str:
     """Return the title of the picture of an activation map."""
     record = ActivationRecord.of(trial_type, activation)
@@ -401,13 +411,41 @@ def activation_layers(
     blood = np.maximum(decibels(blood_power), -BLOOD_RANGE_DB)
     layers: list[Layer] = [(panels_of(blood, axes), BLOOD_SCALE)]
     if active.any():
-        largest = float(np.abs(values[active]).max())
         shown, weight = np.where(active, values, np.nan), np.where(active, np.abs(values), -1.0)
-        # F has no sign.
-        colors, least = ("coolwarm", -largest) if letter == "t" else ("YlOrRd", 0.0)
-        scale = ColorScale(colors, least, largest, f"{letter} of active pixels")
-        layers.append((panels_of(shown, axes, weight), scale))
+        layers.append((panels_of(shown, axes, weight), statistic_scale(values[active], letter)))
     return layers
+
+
+def statistic_scale(values: Image, letter: str = "t") -> ColorScale:
+    """Return the colours of t or F of active pixels, which begin at the smallest of its values on either side of zero.
+
+    A colour bar with both signs is grey between them, and one sign alone has no other side.
+
+    Parameters
+    ----------
+    values : array
+        t or F of the active pixels, at least one.
+    letter : str
+        "t" (the default) or "F".
+    """
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    least, largest = float(np.abs(values).min()), float(np.abs(values).max())
+    # A bar needs two ends.
+    largest = max(largest, 1.1 * least)
+    lowest, highest = (-largest if (values < 0).any() else least), (largest if (values > 0).any() else -least)
+    level = np.linspace(lowest, highest, _BAR_COLORS)
+    strength = _PALEST + (1 - _PALEST) * (np.abs(level) - least) / (largest - least)
+    # F has no sign.
+    name, place = (
+        ("coolwarm", 0.5 + 0.5 * np.sign(level) * strength) if letter == "t" else ("YlOrRd", strength)
+    )
+    colors = colormaps[name](place)
+    colors[np.abs(level) < least] = _NOT_ACTIVE
+    ends = (-largest, -(least + largest) / 2, -least, least, (least + largest) / 2, largest)
+    ticks = {end: f"{end:.3g}".replace("-", "\N{MINUS SIGN}") for end in ends if lowest <= end <= highest}
+    return ColorScale(ListedColormap(colors), lowest, highest, f"{letter} of active pixels", ticks)
 
 
 REGIONS = "regions"
