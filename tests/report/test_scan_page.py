@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.report.reports import EVIL, Page, hostile_page, report
 from usdenoise.report.charts import Chart
-from usdenoise.report.scan_page import Picture, scan_page
+from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 
 PICTURE = Picture("Blood map", b"\x89PNG", "Blood map: 12 × 10 pixels", "Power of the blood.")
 NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])
@@ -117,6 +117,60 @@ def test_a_session_has_its_blocks_and_curves() -> None:
     shown = page(block_charts=[curve], sequence=sequence)
     assert "3 blocks of 20 frames, 1 of them bad." in shown.text
     assert any("Blood power over the vessels: 2 points" in chart["aria-label"] for chart in shown.all("svg"))
+
+
+def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
+    """Active pixels and responses of regions come before the quality of the picture, in the summary and as numbers."""
+    activation = {
+        "n_active": 208,
+        "threshold": 2.43,
+        "statistic": "t",
+        "rule": "fdr:0.05",
+        "correlations": {},
+    }
+    response = {
+        "trial_type": "on",
+        "change": [35.7],
+        "standard_error": 4.5,
+        "statistic": "t",
+        "value": 7.98,
+        "p": 3.4e-9,
+    }
+    region = {"name": "left", "n_pixels": 448, "lowest": -29.7, "highest": 50.7, "responses": [response]}
+    fields = {"window": 20, "size": "20 frames", "stride": None, "n_bad": 0, "blocks": [{}]}
+    sequence = {
+        **fields,
+        "activation": [{**activation, "trial_type": "on"}],
+        "regions": [{**region, "name": "whole image"}, region],
+    }
+    section = ActivationSection("on", PICTURE, [NOISE])
+    html = scan_page(
+        "x", report(sequence=sequence), [PICTURE], [NOISE], activations=[section], regions=PICTURE
+    )
+    text = Page(html).text
+    summary = (
+        "Activation by on: 208 pixels with |t| of 2.43 or more (false discovery rate 0.05); region left: +35.7 % at on "
+        "(t = 7.98); vessels in 19 % of the image."
+    )
+    in_order = (
+        summary,
+        "Active pixels: on 208 |t| of 2.43 or more (false discovery rate 0.05)",
+        "Response of left +35.7 % to on: t = 7.98, p = 3.4e-09; 448 pixels",
+        "Activation: on Power of the blood. Noise over depth",
+        "Regions Power of the blood.",
+        "left 448 on +35.7 % ± 4.5 % t = 7.98, p = 3.4e-09",
+        "Quality Clutter components removed",
+        "Pictures Blood map",
+    )
+    places = [text.index(words) for words in in_order]
+    assert places == sorted(places)
+    assert "Response of whole image" not in text
+    # Without events, regions have ranges. A scan begins with its numbers.
+    sequence = {**fields, "regions": [{**each, "responses": []} for each in sequence["regions"]]}
+    text = Page(scan_page("x", report(sequence=sequence), [PICTURE], [NOISE], regions=PICTURE)).text
+    assert "Region left: -29.7 to +50.7 %; vessels" in text
+    assert "Range of left -29.7 to +50.7 % against its mean" in text
+    assert page().text.index("Clutter components removed") < page().text.index("Pictures")
 
 
 def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> None:

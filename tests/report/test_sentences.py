@@ -33,6 +33,28 @@ def test_each_doubt_and_remark_is_a_warning(fields: dict[str, Any], words: str) 
     assert words in sentence
 
 
+def test_the_short_methods_paragraph_has_what_a_methods_section_needs() -> None:
+    """A session with a response, in about 120 words."""
+    fields = dict(METHODS_CASES[-1][0])
+    fields["sequence"] = {
+        **fields["sequence"],
+        "alignment": "24 blocks were shifted, by up to 0.6 pixels in z",
+    }
+    text, _ = methods_paragraph(report(**fields, low_cutoff=7), is_short=True)
+    for words in (
+        "3 blocks of 20 frames every 0.5 s (12 × 10 pixels, 500 frames per second) were filtered with usdenoise 9.8.7 [1].",
+        "The 7 leading spatial singular vectors of the session were projected out as tissue clutter [2] (number chosen from "
+        "the data; estimated by",
+        "24 blocks were shifted, by up to 0.6 pixels in z. 1 bad block was excluded.",
+        "(boxcar) in each pixel, smoothed by 0.2 mm, was fitted by a general linear model [4] with a linear drift, 1 "
+        "cosine, a regressor for each bad block and autoregressive noise [5]",
+        "(false discovery rate 0.05) [6].",
+    ):
+        assert words in text
+    assert 100 < len(text.split()) < 140
+    assert not re.search(r"[a-z],[a-z]|\.[A-Z]|\s[,.;)]", text)
+
+
 METHODS_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({}, ["40 complex frames of 12 × 10 pixels (z × x) with a pitch of 0.1 mm at 500 frames per second",
           "a matrix of 120 pixels × 40 frames, whose 4 leading singular components", "60 random pixels",
@@ -72,8 +94,12 @@ def test_the_methods_paragraph_has_the_numbers_and_the_sources(
     text, sources = methods_paragraph(report(**fields))
     for words in says:
         assert words in text
-    cited = [int(number) for number in re.findall(r"\[(\d+)\]", text)]
-    assert list(dict.fromkeys(cited)) == list(range(1, len(sources) + 1))
+    short, short_sources = methods_paragraph(report(**fields), is_short=True)
+    for paragraph, its_sources in ((text, sources), (short, short_sources)):
+        cited = [int(number) for number in re.findall(r"\[(\d+)\]", paragraph)]
+        assert list(dict.fromkeys(cited)) == list(range(1, len(its_sources) + 1))
+    assert {*short_sources} <= {*sources}
+    assert len(short.split()) < min(160, len(text.split()))
     assert ("The blood map" in text) == ("velocity" not in str(fields))
     if (method := fields.get("method", "eta-decay")) in METHODS:
         assert METHODS[method].citation.replace(",", " ").split()[0] in sources[1]

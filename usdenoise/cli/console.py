@@ -229,6 +229,11 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     source, sequence = report.input, report.sequence
     rows = [("input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})")]
     if sequence is not None:
+        rows += [
+            ("activation", "; ".join(filter(None, (f"{each.name}: {each.sentence}", each.proposal))))
+            for each in sequence.activation
+        ]
+        rows += [("region", sentence) for sentence in sequence.region_sentences]
         rows.append(("blocks", _blocks(sequence)))
     if sequence is not None and sequence.alignment:
         rows.append(("aligned", sequence.alignment))
@@ -250,11 +255,6 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         ("time", f"{seconds['total']:.2f} s: {', '.join(stages)}"),
         ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
-    if sequence is not None:
-        rows += [
-            ("activation", "; ".join(filter(None, (f"{each.name}: {each.sentence}", each.proposal))))
-            for each in sequence.activation
-        ]
     rows += [
         ("wrote", name)
         for key, name in report.output.items()

@@ -9,8 +9,9 @@ PICTURES in `pictures`, which has its title and caption, its layer in `pictures.
 `usdenoise.jobs.products`, which specifies when it is written.
 
 A page is a function and a template of its name: `scan_page` and `templates/scan.html`, `pages.batch_page` and
-`templates/batch.html`; the methods paragraph is `methods_paragraph` and `templates/methods.txt`. Words and tables of a page
-are in its template, and the function gives the numbers that have to be computed; a new curve is a `Chart`.
+`templates/batch.html`; the methods paragraphs are `methods_paragraph`, `templates/methods.txt` and `methods_short.txt`.
+Words and tables of a page are in its template, and the function gives the numbers that have to be computed; a new curve is a
+`Chart`.
 
 From outside, these functions are imported from their files, with `Chart`, `Carpet`, `Picture` and `Entry`.
 """

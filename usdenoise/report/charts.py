@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"
-METHODS_TEMPLATE = "methods.txt"
-"""Names of the templates of the pages, and of the methods paragraph, which is plain text."""
+METHODS_TEMPLATE, SHORT_METHODS_TEMPLATE = "methods.txt", "methods_short.txt"
+"""Names of the templates of the pages, and of the methods paragraphs, which are plain text."""
 
 
 def template(name: str) -> "Template":

@@ -58,11 +58,11 @@ def page_of(
     stack = series.geometry
     # Power Doppler comes first if the blood map lacks what it shows.
     is_incomplete = any(doubt.code == "map-incomplete" for doubt in report.doubts)
-    shown = []
+    shown, regions = [], None
     for name in sorted(pictures, key=lambda name: is_incomplete and name != "power_doppler"):
         png = pictures[name]
         if name == REGIONS:
-            shown.append(_regions(series, png))
+            regions = _regions(report, png)
             continue
         picture_text = PICTURES[name]
         unit = series.attributes[picture_text.image]["unit"]
@@ -85,17 +85,14 @@ def page_of(
         over_frames,
         block_charts(series) if series.is_session else [],
         [_activation_section(series, trial_type, png) for trial_type, png in activations.items()],
+        regions,
     )
 
 
-def _regions(series: ResultSeries, png: bytes) -> Picture:
+def _regions(report: Report, png: bytes) -> Picture:
     """Return the picture of the regions, with the range of each in words."""
-    ranges = []
-    for name, region in series.region_series.items():
-        change = relative_change(region.blood_power, series.bad)[~series.bad]
-        if np.isfinite(change).any():
-            ranges.append(f"{name} from {np.nanmin(change):+.1f} to {np.nanmax(change):+.1f} %")
-    words = f"Blood power of regions in the good blocks: {', '.join(ranges) or 'not known'}"
+    regions = () if report.sequence is None else report.sequence.regions
+    words = f"Blood power of regions in the good blocks: {', '.join(f'{each.name} {each.range}' for each in regions)}"
     return Picture("Regions", png, words, f"{words}, against the mean of each.")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.completion.solve import Iteration
@@ -18,13 +19,14 @@ from usdenoise.pipeline.doubts import ABOUT_BLOOD, Doubt
 from usdenoise.pipeline.fit_result import FitResult, Verdict
 from usdenoise.pipeline.result import verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
+from usdenoise.sessions.regions import RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord, ResultSeries
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.resources import peak_memory_bytes
 from usdenoise.system.text import from_plain, plain, software
 
 MOST_NAMED = 3
-"""Bad blocks that are named in words."""
+"""Bad blocks, and regions, that are named in words."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,105 @@ class ActivationRecord:
 
 
 @dataclass(frozen=True)
+class ResponseRecord:
+    """The response of a region to a type of event.
+
+    Attributes
+    ----------
+    trial_type : str
+        The type.
+    change : tuple of float
+        The response in per cent of the baseline; with free delays, one value for each.
+    standard_error : float
+        Its standard error; NaN with free delays.
+    statistic : str
+        "t" or "F".
+    value, p : float
+        t or F, and p in either direction, not corrected for the number of regions.
+    """
+
+    trial_type: str
+    change: tuple[float, ...]
+    standard_error: float
+    statistic: str
+    value: float
+    p: float
+
+    @property
+    def percent(self) -> str:
+        """The response in words; with free delays the largest one."""
+        largest = max(self.change, key=abs)
+        return "not known" if math.isnan(largest) else f"{largest:+.1f} %"
+
+    @property
+    def test(self) -> str:
+        """The statistic and p in words."""
+        return f"{self.statistic} = {self.value:.3g}, p = {self.p:.2g}"
+
+
+@dataclass(frozen=True)
+class RegionRecord:
+    """A region of a session.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    n_pixels : int
+        Number of its pixels.
+    lowest, highest : float or None
+        Blood power in the good blocks in per cent above its mean; None if it is not known.
+    responses : tuple of ResponseRecord
+        The response to each type of event; empty without events.
+    """
+
+    name: str
+    n_pixels: int
+    lowest: float | None
+    highest: float | None
+    responses: tuple[ResponseRecord, ...]
+
+    @classmethod
+    def of(cls, name: str, region: RegionSeries, is_bad: NDArray[np.bool_]) -> Self:
+        """Return the record of a region."""
+        change = relative_change(region.blood_power, is_bad)[~is_bad]
+        known = change[np.isfinite(change)]
+        return cls(
+            name=name,
+            n_pixels=int(region.mask.sum()),
+            lowest=float(known.min()) if known.size else None,
+            highest=float(known.max()) if known.size else None,
+            responses=tuple(
+                ResponseRecord(
+                    trial_type=trial_type,
+                    change=tuple(response.change.tolist()),
+                    standard_error=float(response.standard_error),
+                    statistic="F" if math.isnan(response.standard_error) else "t",
+                    value=float(response.statistic),
+                    p=float(response.p),
+                )
+                for trial_type, response in region.responses.items()
+            ),
+        )
+
+    @property
+    def range(self) -> str:
+        """Smallest and largest blood power against the mean, in words."""
+        if self.lowest is None or self.highest is None:
+            return "not known"
+        return f"{self.lowest:+.1f} to {self.highest:+.1f} %"
+
+    @property
+    def sentence(self) -> str:
+        """The responses of the region, or without events its range, in words."""
+        responses = ", ".join(
+            f"{each.percent} at {each.trial_type} ({each.statistic} = {each.value:.3g})"
+            for each in self.responses
+        )
+        return f"{self.name}: {responses or self.range}"
+
+
+@dataclass(frozen=True)
 class SequenceRecord:
     """The blocks of a session.
 
@@ -198,6 +299,8 @@ class SequenceRecord:
         Whether events have heights other than 1; by default not.
     activation : tuple of ActivationRecord
         The activation by each type of event, and by any of several; empty without events.
+    regions : tuple of RegionRecord
+        The regions, the whole image first; empty without any.
     alignment : str
         What was compensated for in which blocks, in words; empty if nothing was.
     delay_s : float
@@ -221,9 +324,28 @@ class SequenceRecord:
     model: LinearModel | None = None
     has_modulation: bool = False
     activation: tuple[ActivationRecord, ...] = ()
+    regions: tuple[RegionRecord, ...] = ()
     delay_s: float = 0.0
     n_unusual: int = 0
     n_near: int = 0
+
+    @property
+    def named_regions(self) -> tuple[RegionRecord, ...]:
+        """The regions besides the whole image."""
+        return self.regions[1:]
+
+    @property
+    def region_sentences(self) -> list[str]:
+        """The sentences of the first regions, and how many more there are."""
+        sentences = [region.sentence for region in self.named_regions[:MOST_NAMED]]
+        more = len(self.named_regions) - MOST_NAMED
+        return [*sentences, *([f"{more} more"] if more > 0 else [])]
+
+    @property
+    def answers(self) -> list[str]:
+        """What was asked of the session, in words: the active pixels of each type of event, and the regions."""
+        activation = [f"activation by {each.name}: {each.sentence}" for each in self.activation]
+        return [*activation, *(f"region {words}" for words in self.region_sentences)]
 
     @property
     def other_columns(self) -> tuple[str, ...]:
@@ -254,7 +376,7 @@ class Report:
     start_caution : str
         Why the iterations cannot be expected to converge from their start; empty if they can.
     verdict : str
-        Quality of the picture, the frames and the estimate, in words.
+        Active pixels and regions of a session, and the quality of the picture, the frames and the estimate, in words.
     doubts : tuple of Doubt
         Reasons not to trust the pictures; empty if there are none.
     parameters, requested : dict
@@ -322,7 +444,9 @@ class Report:
     @property
     def sentences(self) -> list[str]:
         """The parts of the verdict."""
-        return verdict_parts(self.blood.sentence, self.frames.sentence, self.estimate, self.start_caution)
+        answers = [] if self.sequence is None else self.sequence.answers
+        quality = verdict_parts(self.blood.sentence, self.frames.sentence, self.estimate, self.start_caution)
+        return [*answers, *quality]
 
     @property
     def is_good_fit(self) -> bool:
@@ -515,6 +639,7 @@ def _sequence(series: ResultSeries) -> SequenceRecord:
         model=None if model is None else model.model,
         has_modulation=any(event.modulation != 1 for event in series.events),
         activation=tuple(ActivationRecord.of(name, found) for name, found in series.activations.items()),
+        regions=tuple(RegionRecord.of(name, each, series.bad) for name, each in series.region_series.items()),
         blocks=series.block_records,
     )
 

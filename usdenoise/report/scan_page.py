@@ -22,6 +22,9 @@ _PICTURE_BYTES = 2_000_000
 _LEAST_WIDTH = 600
 """Width in pixels below which a picture is not made smaller: its text could not be read."""
 
+_MOST_ANSWERS = 8
+"""Active pixels and regions that are numbers at the top: two rows. The sections of the page have all."""
+
 _LEAST_TRACE = 3
 """Points from which the error over the iterations is a curve."""
 
@@ -101,6 +104,7 @@ def scan_page(
     frame_charts: Sequence[Chart | Carpet] = (),
     block_charts: Sequence[Chart | Carpet] = (),
     activations: Sequence[ActivationSection] = (),
+    regions: Picture | None = None,
 ) -> str:
     """Return the page of a scan, which needs no other file and no network.
 
@@ -120,13 +124,14 @@ def scan_page(
         Curves and images over the blocks of a session; by default none.
     activations : sequence of ActivationSection
         Sections for each type of event; by default none.
+    regions : Picture, optional
+        The picture of the regions; by default there are none.
 
     Returns
     -------
     str
         HTML. Every text is escaped.
     """
-    methods, sources = methods_paragraph(report)
     source, command, options = report.input, report.command, dict(report.parameters)
     if report.method != "svd":
         options["sampling"] = f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
@@ -147,6 +152,7 @@ def scan_page(
         verdict=_sentence(conditional(summary, report)),
         doubts=[_sentence(sentence) for sentence in doubted],
         remarks=[_sentence(remark) for remark in remarked],
+        answers=_answers_at_top(report),
         numbers=_numbers_at_top(report, codes),
         most_error=CLOSE,
         pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
@@ -154,12 +160,12 @@ def scan_page(
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,
         activations=activations,
+        regions=regions,
         model=_model(report),
         frame_charts=frame_charts,
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
         options=options,
-        methods=methods,
-        sources=sources,
+        methods={"In short": methods_paragraph(report, is_short=True), "In full": methods_paragraph(report)},
         command=None if command is None else shlex.join(command),
         # Addresses from a page in the same folder
         files=[(name, f"./{quote(os.fsencode(name))}") for name in names],
@@ -225,6 +231,27 @@ def live_page(
 def _sentence(text: str) -> str:
     text = text[:1].upper() + text[1:]
     return text if text.endswith(".") else f"{text}."
+
+
+def _answers_at_top(report: Report) -> list[tuple[str, str, str]]:
+    """Return what was asked of a session as numbers: active pixels, and the responses of regions or their ranges."""
+    if report.sequence is None:
+        return []
+    answers = [
+        (
+            f"Active pixels: {each.name}",
+            str(each.n_active),
+            each.sentence.partition(" with ")[2] or each.sentence,
+        )
+        for each in report.sequence.activation
+    ]
+    for region in report.sequence.named_regions:
+        pixels = f"{region.n_pixels} pixel{'s' * (region.n_pixels != 1)}"
+        answers += [
+            (f"Response of {region.name}", each.percent, f"to {each.trial_type}: {each.test}; {pixels}")
+            for each in region.responses
+        ] or [(f"Range of {region.name}", region.range, f"against its mean, in the good blocks; {pixels}")]
+    return answers[:_MOST_ANSWERS]
 
 
 def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, str, str]]:

@@ -1,6 +1,6 @@
 """Sentences about a result: cautions and remarks, in a few words for a batch, and the methods paragraph with its sources.
 
-The sentences are in templates/methods.txt.
+The sentences are in templates/methods.txt and methods_short.txt, their sources in templates/sources.txt.
 """
 
 import math
@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from usdenoise.pipeline.filter_chunk import FRAMES_A_TEMPORAL
-from usdenoise.report.charts import METHODS_TEMPLATE, template
+from usdenoise.report.charts import METHODS_TEMPLATE, SHORT_METHODS_TEMPLATE, template
 from usdenoise.report.record import Report
 from usdenoise.sessions.activation import rule_words
 from usdenoise.sessions.bad_blocks import BAD_SPREADS
@@ -83,13 +83,15 @@ def remark(report: Report) -> str:
     return ", ".join(word for word, is_so in words.items() if is_so)
 
 
-def methods_paragraph(report: Report) -> tuple[str, list[str]]:
+def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list[str]]:
     """Describe the processing of a stack, from its report.
 
     Parameters
     ----------
     report : Report
         The report of a job.
+    is_short : bool
+        Whether it has about 120 words instead of all steps and numbers; by default not.
 
     Returns
     -------
@@ -122,8 +124,9 @@ def methods_paragraph(report: Report) -> tuple[str, list[str]]:
     started = report.trace[0].held_out_rmse if len(report.trace) > report.iterations else None
     if started is not None and report.held_out_rmse is not None and report.held_out_rmse < started:
         errors = f"{started:.4g}", f"{report.held_out_rmse:.4g}"
-    text = template(METHODS_TEMPLATE).render(
+    text = template(SHORT_METHODS_TEMPLATE if is_short else METHODS_TEMPLATE).render(
         report=report,
+        products=report.requested["output"]["products"],
         cite=cite,
         sizes=sizes,
         order=order,
