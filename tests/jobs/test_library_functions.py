@@ -124,6 +124,10 @@ def test_a_saved_result_comes_back(suffix: str, tmp_path: Path) -> None:
         usdenoise.save(result, path)
     with pytest.raises(OutputError, match=r"cannot write '.tif' files; use \.h5"):
         usdenoise.save(result, tmp_path / "x.tif")
+    # A misspelt folder is not created.
+    for name in (f"results/x{suffix}", "results/x.nii.gz"):
+        with pytest.raises(OutputError, match="results does not exist; create it, or check the path"):
+            usdenoise.save(result, tmp_path / name)
     usdenoise.save(result, path, overwrite=True)
     assert [item.name for item in tmp_path.iterdir()] == [path.name]
 

@@ -398,7 +398,7 @@ def save(
     Raises
     ------
     OutputError
-        If the file exists, its suffix is not of a format that is written, or it cannot be written.
+        If the file exists, its folder does not, its suffix is not of a format that is written, or it cannot be written.
     OptionError
         If the image is not known, or a package is missing.
 
@@ -414,6 +414,8 @@ def save(
     check_path(path, OutputError)
     path = Path(path)
     is_nifti = path.name.lower().endswith(NIFTI)
+    if not path.parent.is_dir():
+        raise OutputError(f"the folder {path.parent} does not exist", remedy="create it, or check the path")
     if path.suffix.lower() not in (".h5", ".hdf5", ".mat", ".zarr") and not is_nifti:
         raise OutputError(f"cannot write '{path.suffix}' files; use .h5, .mat, .zarr or .nii.gz")
     if isinstance(result, DenoiseResult):
