@@ -90,6 +90,18 @@ def test_nothing_animates_without_a_terminal(stack: Path, tmp_path: Path) -> Non
         assert "\r" not in stream
 
 
+@pytest.mark.parametrize(("frames", "n_read"), [("0:400", 40), ("10:4000:2", 15), ("-300:", 40)])
+def test_frames_beyond_the_stack_are_reported(frames: str, n_read: int, tmp_path: Path) -> None:
+    path = write(tmp_path / "x.h5")
+    done = cli("run", path, "-o", tmp_path / "out", *QUICK, f"--frames={frames}", "--json")
+    ends = ":".join(frames.split(":")[:2])
+    words = f"frames {ends} reach beyond the stack, which has 40 frames: {n_read} are used"
+    assert f"note: {words}" in done.stderr
+    assert words in parse(done.stdout)["input"]["assumptions"]
+    inside = cli("info", path, "--frames=0:40", "--json")
+    assert "reach beyond" not in inside.stdout + inside.stderr
+
+
 # ---------------------------------------------------------------- run: the report
 
 

@@ -86,6 +86,10 @@ def test_some_blocks_of_a_session_are_filtered_alone() -> None:
     alone = session(replace(made.stack, iq=made.iq[4 * LENGTH : 10 * LENGTH]), LENGTH)
     np.testing.assert_array_equal(part.blood_power, alone.blood_power)
     np.testing.assert_allclose(part.time, alone.time + 4 * LENGTH / 500)
+    # A selection that ends beyond the session is used, and reported.
+    assert part.geometry.assumptions == ()
+    (note,) = session(made.stack, LENGTH, blocks=slice(4, 40)).geometry.assumptions
+    assert note == "blocks 4:40 reach beyond the session, which has 12 blocks: 8 are used"
     with pytest.raises(OptionError, match="selects none of the 12 blocks"):
         session(made.stack, LENGTH, blocks=slice(12, None))
 

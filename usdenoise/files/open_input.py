@@ -46,6 +46,7 @@ from usdenoise.stack.metadata import (
     without_implausible,
 )
 from usdenoise.system.resources import run_in_background
+from usdenoise.system.text import beyond
 
 SAMPLED = {3: 64, 4: 24}
 """Entries along each axis, in the middle, by which the axis of time is recognised, by the number of axes."""
@@ -233,7 +234,8 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
             f"such as {length}:{2 * length}, or filter all blocks with `usdenoise session`"
         )
         stack = replace(stack, assumptions=(*stack.assumptions, note))
-    stack = replace(stack, frames=frame_slice(selected, n_frames))
+    notes = beyond(selected, n_frames, "frames", "stack")
+    stack = replace(stack, frames=frame_slice(selected, n_frames), assumptions=(*stack.assumptions, *notes))
     metadata = _with_times(metadata, shape[axes.index("t")], stack.frames)
     metadata = without_implausible(metadata, slice(stack.frames.start, stack.frames.stop))
     if read_options.dataset is None:

@@ -40,6 +40,7 @@ from usdenoise.sessions.blocks import (
 )
 from usdenoise.sessions.design import Event, check_events
 from usdenoise.stack.geometry import Geometry
+from usdenoise.system.text import beyond
 
 Reading = Mapping[str, object]
 """Fields of :class:`usdenoise.options.ReadOptions`."""
@@ -212,7 +213,7 @@ def open_session(
         if options.block_interval_s is None:
             _check_no_overlap(files, starts, frame_time)
         # What is not as the files say is in the notes of the geometry.
-        of_files = _notes(found, usual, options)
+        of_files = [*_notes(found, usual, options), *beyond(options.blocks, len(blocks), "blocks", "session")]
         geometry = replace(usual, assumptions=(*usual.assumptions, *of_files, *notes))
         if len(paths) > 1:
             last_file.close()

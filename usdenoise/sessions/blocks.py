@@ -22,6 +22,7 @@ from usdenoise.pipeline.recording import (
 )
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry, GriddedStack, shape_text
+from usdenoise.system.text import beyond
 
 SHORTEST, SHORTEST_SHARE = 16, 4
 """Frames of a last window of its own, or this part of a window: fewer join the previous window."""
@@ -114,7 +115,9 @@ def stack_session(stack: Acquisition, options: SessionOptions, precision: str) -
         )
         for number, window in enumerate(windows_of(stack.n_frames, options.window, options.stride))
     ]
-    return Recording(replace(stack.geometry, labels=None), dtype, chosen_blocks(blocks, options), frame_time)
+    notes = beyond(options.blocks, len(blocks), "blocks", "session")
+    geometry = replace(stack.geometry, labels=None, assumptions=(*stack.geometry.assumptions, *notes))
+    return Recording(geometry, dtype, chosen_blocks(blocks, options), frame_time)
 
 
 def chosen_blocks(blocks: Sequence[Block], options: SessionOptions) -> list[Block]:

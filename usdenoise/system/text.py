@@ -123,6 +123,30 @@ def distinct_names(
     return {name: found[name] for name in names}
 
 
+def beyond(selected: slice | None, n: int, name: str, of: str) -> list[str]:
+    """Return a sentence on a selection of frames or blocks with an end beyond the last one; none if it has none.
+
+    Parameters
+    ----------
+    selected : slice or None
+        The selection; None for all.
+    n : int
+        Number of frames or blocks that there are.
+    name, of : str
+        What they are, and are of, for the sentence.
+
+    Examples
+    --------
+    >>> beyond(slice(100, 400), 150, "frames", "stack")
+    ['frames 100:400 reach beyond the stack, which has 150 frames: 50 are used']
+    """
+    if selected is None or all(abs(end or 0) <= n for end in (selected.start, selected.stop)):
+        return []
+    given = ":".join("" if end is None else str(end) for end in (selected.start, selected.stop))
+    n_used = len(range(*selected.indices(n)))
+    return [f"{name} {given} reach beyond the {of}, which has {n} {name}: {n_used} are used"]
+
+
 class CodedEnum(Enum):
     """An enum whose values are sentences. Reports have the code of a member next to its sentence."""
 
