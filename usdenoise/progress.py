@@ -1,8 +1,10 @@
 """The events by which long work reports its progress, each a method of :class:`Progress`."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
@@ -75,3 +77,24 @@ class Progress:
 
     def message(self, text: str) -> None:
         """Report the next longer step in words."""
+
+
+class NotebookBar:
+    """A progress bar in a Jupyter notebook; in other places a call does nothing.
+
+    IPython has a bar that needs neither widgets nor another package.
+    """
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show that `done` steps of `total` are done."""
+        # A notebook has imported IPython, and its shell a kernel; the one of a terminal has none.
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        if not hasattr(shell, "kernel"):
+            return
+        if self._bar is None:
+            self._bar = import_module("IPython.display").ProgressBar(total)
+            self._bar.display()
+        self._bar.progress = done

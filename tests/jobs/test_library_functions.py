@@ -3,6 +3,7 @@
 import json
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import h5py
@@ -60,6 +61,23 @@ def test_the_log_has_the_cutoff_the_blocks_and_the_doubts(caplog: pytest.LogCapt
     right = denoise(load(SAMPLE))
     assert not right.doubts
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_a_notebook_shows_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without widgets, and nowhere else: the shell of a terminal has no kernel."""
+    IPython = pytest.importorskip("IPython")
+    shown: list[str] = []
+    monkeypatch.setattr(
+        "IPython.core.display_functions.display", lambda bar, **_: shown.append(bar._repr_html_())
+    )
+    monkeypatch.setattr(IPython, "get_ipython", SimpleNamespace)
+    usdenoise.session(small(), 20, **OPTIONS)
+    assert shown == []
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(kernel=None))
+    usdenoise.session(small(), 20, **OPTIONS)
+    assert [text.split("max=")[1].split(">")[0] for text in shown] == [
+        f"'3' value='{done}'" for done in range(4)
+    ]
 
 
 @pytest.mark.parametrize("source", ["file", "array"])

@@ -12,7 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from matplotlib.figure import Figure
 
+import usdenoise
 from tests.cli.shared import cli, refused
 from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
@@ -90,7 +92,10 @@ def test_the_library_has_the_same_series(files: Path, made: Scan) -> None:
         np.testing.assert_allclose(found.regions[name], means, rtol=1e-6)
     assert found.region_responses == {}
     np.testing.assert_allclose(in_memory.regions["top"], found.regions["top"], rtol=1e-5)
-    assert session(files, **CUTOFFS).regions == {}
+    plain = session(files, **CUTOFFS)
+    assert (plain.regions, plain.region_table) == ({}, {})
+    with pytest.raises(OptionError, match="the session has no regions; give regions"):
+        plain.plot("regions")
 
 
 def test_regions_go_by_the_names_of_the_axes(files: Path, made: Scan, tmp_path: Path) -> None:
@@ -161,6 +166,23 @@ def test_regions_have_their_responses_to_events(tmp_path: Path) -> None:
     assert right["change"] == pytest.approx(50, abs=15)
     found = session(path, LENGTH, low_cutoff=4, events=EVENTS, regions=regions)
     pd.testing.assert_frame_equal(pd.DataFrame(found.region_responses), table, rtol=1e-6)
+    pd.testing.assert_frame_equal(pd.DataFrame(found.region_table), course, rtol=1e-6)
+    # The courses in axes of the user: against the mean of the good blocks, which the bad one interrupts
+    axes = usdenoise.plot(found, "regions", ax=Figure().subplots())
+    lines = {line.get_label().partition(" (")[0]: line for line in axes.lines if line.get_marker() == "."}
+    assert list(lines) == ["whole image", "left", "right"]
+    good = np.where(found.bad, np.nan, found.regions["right"])
+    np.testing.assert_allclose(lines["right"].get_xdata(), found.time)
+    np.testing.assert_allclose(lines["right"].get_ydata(), 100 * (good / np.nanmean(good) - 1))
+    assert [patch.get_x() for patch in axes.patches] == pytest.approx([onset for onset, _, _ in EVENTS])
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert labels == [
+        "whole image (320 pixels)",
+        "left (160 pixels)",
+        "right (160 pixels)",
+        "bad block",
+        "on",
+    ]
     free = session(path, LENGTH, events=EVENTS, regions=regions, hrf="fir:3", **CUTOFFS).region_responses
     assert list(free) == ["region", "n_pixels", "trial_type", "change_0", "change_1", "change_2", "f", "p"]
     assert free["change_1"][2] == pytest.approx(50, abs=20)

@@ -37,9 +37,9 @@ from usdenoise.options.job_options import (
     shows_options,
 )
 from usdenoise.pipeline.denoise import chosen_options
-from usdenoise.progress import Progress
+from usdenoise.progress import NotebookBar, Progress
 from usdenoise.report.pictures import plot
-from usdenoise.report.tables import block_table, region_response_table
+from usdenoise.report.tables import block_table, region_response_table, region_table
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.measured_block import BlocksInMemory
@@ -111,8 +111,17 @@ class SessionResult(ResultSeries):
 
     @property
     def regions(self) -> Mapping[str, NDArray[np.float64]]:
-        """Name of a region -> its mean blood power in each block, the whole image first; empty without regions."""
+        """Name of a region -> its mean blood power in each block, the whole image first; empty without regions.
+
+        :attr:`region_table` has the times beside it.
+        """
         return {name: region.blood_power for name, region in self.region_series.items()}
+
+    @cached_property
+    def region_table(self) -> dict[str, list[Any]]:
+        """The table of the regions over time, as the file has it, and as :attr:`blocks` has its table; empty without any."""
+        columns = region_table(self).columns if self.region_series else {}
+        return {name: values.tolist() for name, values in columns.items()}
 
     @cached_property
     def region_responses(self) -> dict[str, list[Any]]:
@@ -269,7 +278,8 @@ def session(  # noqa: PLR0913
     dask : str, optional
         Dask workers that read and filter the files, as for :func:`usdenoise.run`; by default none.
     on_block : callable, optional
-        Called with the number of blocks that are done and of all blocks, for a progress bar.
+        Called with the number of blocks that are done and of all blocks, for a progress bar; by default a Jupyter notebook
+        shows one.
     **keywords
         The parameters above without a place of their own, and the fields of :class:`usdenoise.DenoiseOptions`; None means
         the default.
@@ -356,16 +366,15 @@ def session(  # noqa: PLR0913
 
 
 class _BlockLog(Progress):
-    """A watcher that logs the blocks that are done, and calls a function of the user."""
+    """A watcher that logs the blocks that are done, and calls a function of the user, by default a bar in notebooks."""
 
     def __init__(self, on_block: Callable[[int, int], None] | None) -> None:
-        self._on_block = on_block
+        self._on_block = on_block or NotebookBar()
 
     def blocks(self, done: int, total: int) -> None:
         """Note how many blocks of a session are done, of how many."""
         logger.info("%d of %d blocks are filtered", done, total)
-        if self._on_block is not None:
-            self._on_block(done, total)
+        self._on_block(done, total)
 
 
 class Session(OnlineSession):

@@ -471,10 +471,7 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
 
     figure = Figure(figsize=(9.0, 3.6), dpi=DPI, layout="constrained")
     image, lines = figure.subplots(1, 2, width_ratios=(1, 2))
-    styles = {WHOLE_IMAGE: ("0.5", "-")}
-    for number, name in enumerate(name for name in series.region_series if name != WHOLE_IMAGE):
-        line_style = _LINE_STYLES[number // len(LINE_COLORS) % len(_LINE_STYLES)]
-        styles[name] = LINE_COLORS[number % len(LINE_COLORS)], line_style
+    styles = _region_styles(series)
 
     # Outlines on the blood map
     geometry, spacing = series.geometry, series.geometry.spacing_mm
@@ -494,8 +491,25 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     image.set_xlabel(axis_label(panel.columns, spacing))
     image.set_ylabel(axis_label(panel.rows, spacing))
 
-    # Changes over the blocks, on the scale of the good ones
-    is_bad, times = series.bad, series.time
+    _draw_courses(lines, series)
+    for text in figure.legend(loc="outside lower center", ncols=4, fontsize="small").get_texts():
+        text.set_parse_math(False)
+    add_title(figure, title)
+    return encoded(figure, kind, crop=False)
+
+
+def _region_styles(series: ResultSeries) -> dict[str, tuple[str, str]]:
+    """Return the colour and the line style of each region."""
+    styles = {WHOLE_IMAGE: ("0.5", "-")}
+    for number, name in enumerate(name for name in series.region_series if name != WHOLE_IMAGE):
+        line_style = _LINE_STYLES[number // len(LINE_COLORS) % len(_LINE_STYLES)]
+        styles[name] = LINE_COLORS[number % len(LINE_COLORS)], line_style
+    return styles
+
+
+def _draw_courses(lines: "Axes", series: ResultSeries) -> None:
+    """Draw the change of the regions over the blocks, on the scale of the good ones, with events and bad blocks."""
+    is_bad, times, styles = series.bad, series.time, _region_styles(series)
     for name, region in series.region_series.items():
         change = np.where(is_bad, np.nan, relative_change(region.blood_power, is_bad))
         label, (color, line_style) = f"{name} ({int(region.mask.sum())} pixels)", styles[name]
@@ -529,10 +543,6 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     lines.set_xlabel(f"time ({series.time_unit})")
     lines.set_ylabel("blood power (% from its mean)")
     lines.grid(alpha=0.3)
-    for text in figure.legend(loc="outside lower center", ncols=4, fontsize="small").get_texts():
-        text.set_parse_math(False)
-    add_title(figure, title)
-    return encoded(figure, kind, crop=False)
 
 
 def plot(
@@ -555,14 +565,15 @@ def plot(
         From :func:`usdenoise.denoise` or :func:`usdenoise.session`.
     image : str
         "power_doppler", the default, "blood_power" or "noise_power"; "velocity", "directional" or "signed" of a complex
-        stack; "tsnr" or "activation" (t of the active pixels over the blood map) of a session.
+        stack; "tsnr", "activation" (t of the active pixels over the blood map) or "regions" (their blood power over time, in
+        per cent of its mean) of a session.
     ax : matplotlib.axes.Axes, optional
         Where to draw; by default the current axes of pyplot.
     dynamic_range_db : float, optional
         Power this many dB below the maximum, and less, is black; by default it is chosen from the image. The velocity, the
-        tSNR and the activation have none.
+        tSNR, the activation and regions have none.
     colorbar : bool
-        Whether a colour bar is added; by default True. An activation has two.
+        Whether a colour bar is added; by default True. An activation has two, and regions have a legend instead.
     trial_type : str, optional
         Type of event of an activation, or "any type" for F of several; by default the only one.
 
@@ -573,7 +584,7 @@ def plot(
     Raises
     ------
     OptionError
-        If the image is not known, shows flow and the stack is real, or the session has no such activation.
+        If the image is not known, shows flow and the stack is real, or the session has no such activation or no regions.
 
     Examples
     --------
@@ -586,11 +597,26 @@ def plot(
     ('lateral (mm)', 'depth (mm)')
     """
     is_stack = isinstance(result, DenoiseResult)
-    known = (*QUANTITIES, "noise_power", *(FLOW if is_stack else ("tsnr", "activation")))
+    known = (*QUANTITIES, "noise_power", *(FLOW if is_stack else ("tsnr", "activation", REGIONS)))
     if image not in known:
         raise OptionError(f"image '{image}' is not known; choose one of {', '.join(known)}")
     products = (image,) if image in FLOW else ()
     series = series_of_stack(result, products) if isinstance(result, DenoiseResult) else result
+    if ax is None:
+        from matplotlib import pyplot
+
+        ax = pyplot.gca()
+    if image == REGIONS:
+        if not series.region_series:
+            raise OptionError("the session has no regions", remedy="give {regions}")
+        _draw_courses(ax, series)
+        # Above the axes, where it hides no course.
+        legend = ax.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, fontsize="small", frameon=False
+        )
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+        return ax
     spatial, spacing = series.geometry.spatial_axes, series.geometry.spacing_mm
     if image == "activation":
         activation = _activation(series, trial_type)
@@ -604,10 +630,6 @@ def plot(
         axes, quantity = view.rows + view.columns, QUANTITIES.get(image, "noise power")
         panels, scale = power_layer(view.image, axes, dynamic_range_db, COLOR_MAPS[0], quantity)
         layers = [(panels, replace(scale, label=f"{quantity} (dB)"))]
-    if ax is None:
-        from matplotlib import pyplot
-
-        ax = pyplot.gca()
     for number, (panels, scale) in enumerate(layers):
         drawn = draw_panel(ax, panels[0], scale, spacing)
         if colorbar:
