@@ -170,7 +170,7 @@ class BatchView:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._clock = Clock()
-        self._total = 0
+        self._total = self._n_complete = 0
         self._counts: Counter[str] = Counter()
 
     def planned(self, rows: "Mapping[Scan, Row]") -> None:
@@ -196,14 +196,19 @@ class BatchView:
             print_json({name: value for name, value in vars(row).items() if value not in (None, "")})
         count = f"{over:>{len(str(self._total))}}/{self._total}"
         level = WARNING if row.error else DETAIL if self._console.is_animated else NOTE
-        seconds = f"{row.seconds:.1f} s" if row.status == "done" else ""
-        outcome = row.error or ", ".join(filter(None, (seconds, row.remark)))
+        is_complete = row.reason == "complete"
+        how = row.reason if is_complete else f"{row.seconds:.1f} s" if row.seconds is not None else ""
+        outcome = row.error or ", ".join(filter(None, (how, row.remark)))
         self._console.say(f"{row.status:<8}  {count}  {row.scan}  {outcome}".rstrip(), level)
-        # Skipped scans take no time.
-        skipped = self._counts["skipped"]
-        left = self._clock.left(over - skipped, self._total - skipped)
+        # Scans with results take no time.
+        self._n_complete += is_complete
+        left = self._clock.left(over - self._n_complete, self._total - self._n_complete)
         counts = ", ".join(f"{number} {status}" for status, number in self._counts.items())
         self._console.advance(over, "; ".join(filter(None, (f"{count}: {counts}", left))))
+
+    def ended(self, report: "BatchReport") -> None:
+        """Print the summary, also of a batch that is interrupted."""
+        self._console.show({"summary": report.summary}, lambda: two_columns(_summary_rows(report)))
 
 
 @click.command(
@@ -253,7 +258,7 @@ def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: obj
 
     if batch_options.dry_run:
         for row in plan_batch(paths, output, **selection).values():
-            action = "skip" if row.status == "skipped" else "run"
+            action = "skip" if row.status == "done" else "run"
             if console.as_json:
                 print_json({"scan": row.scan, "path": row.path, "folder": row.folder,
                             "action": action, "reason": row.reason})  # fmt: skip
@@ -270,7 +275,6 @@ def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: obj
         command=typed_command(),
         watcher=BatchView(console),
     )
-    console.show({"summary": report.summary}, lambda: two_columns(_summary_rows(report)))
     if not report.all_done:
         click.get_current_context().exit(FAILED)
 

@@ -33,7 +33,8 @@ from usdenoise.jobs.job import expected_bytes
 from usdenoise.jobs.scan_process import scan_words, scan_workers
 from usdenoise.jobs.workers import LOOK_S
 from usdenoise.options import DenoiseOptions, Display, Output
-from usdenoise.report.pages import WITH_RESULTS, Row, Status, values_of_report
+from usdenoise.progress import NotebookBar
+from usdenoise.report.pages import COMPLETE, Row, Status, values_of_report
 from usdenoise.system.processes import GRACE_S, locked, uninterrupted
 from usdenoise.system.resources import available_bytes, available_threads
 from usdenoise.system.text import requested, short_stem, software, to_json
@@ -43,7 +44,7 @@ PAGE_S = 0.02
 
 
 def decide(scan: Scan, requested: Mapping[str, object], overwrite: bool = False) -> Row:
-    """Return the row of a scan before a batch: "skipped" with its results, or "not run", and the reason.
+    """Return the row of a scan before a batch: "done" if its results are complete, or "not run", and the reason.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ def decide(scan: Scan, requested: Mapping[str, object], overwrite: bool = False)
     state = file_state(scan.path)
     if state is None or not is_same_state(state, vars(report.input)):
         return not_run("the input changed")
-    return scan_row(scan, Status.SKIPPED, "complete", **values_of_report(report))
+    return scan_row(scan, Status.DONE, COMPLETE, **values_of_report(report))
 
 
 def _changes(before: object, now: object, name: str = "") -> Iterator[str]:
@@ -134,20 +135,32 @@ class BatchWatcher(Protocol):
         """Take a scan that is started."""
 
     def finished(self, row: Row) -> None:
-        """Take the row of a scan that is done, failed, or skipped."""
+        """Take the row of a scan that is done, or failed. First come the scans of which the results are complete."""
+
+    def ended(self, report: "BatchReport") -> None:
+        """Take the outcome of the batch, also if it is interrupted."""
 
 
-class Unwatched:
-    """A watcher of a batch that does nothing."""
+class NotebookWatcher:
+    """A watcher that counts the scans that are over by a bar in a notebook, and does nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar, self._done, self._total = NotebookBar(), 0, 0
 
     def planned(self, rows: Mapping[Scan, Row]) -> None:
-        """Ignore the scans."""
+        """Begin to count."""
+        self._total = len(rows)
 
     def started(self, scan: Scan) -> None:
         """Ignore a scan that is started."""
 
     def finished(self, row: Row) -> None:
-        """Ignore the row of a scan."""
+        """Count a scan."""
+        self._done += 1
+        self._bar(self._done, self._total)
+
+    def ended(self, report: "BatchReport") -> None:
+        """Ignore the outcome."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +170,7 @@ class BatchReport:
     Attributes
     ----------
     rows : tuple of Row
-        One row for each scan, in natural order.
+        One row for each scan, the failed ones first, in natural order.
     seconds : float
         Duration of the batch in s.
     folder : Path
@@ -188,7 +201,7 @@ class BatchReport:
     @property
     def all_done(self) -> bool:
         """Whether every scan has complete results."""
-        return all(row.status in WITH_RESULTS for row in self.rows)
+        return all(row.status == Status.DONE for row in self.rows)
 
     def write_tables(self, options: Mapping[str, object], command: list[str] | None) -> None:
         """Write batch.csv and batch.json.
@@ -235,7 +248,7 @@ def plan_batch(
     Returns
     -------
     dict from Scan to Row
-        Rows of all scans, "skipped" or "not run", in natural order.
+        Rows of all scans, "done" or "not run", in natural order.
 
     Raises
     ------
@@ -294,7 +307,7 @@ def run_batch(  # noqa: PLR0913
     command : list of str, optional
         Command line of the batch, for the record.
     watcher : BatchWatcher, optional
-        Object whose methods are called as the batch proceeds.
+        Object whose methods are called as the batch proceeds. By default a Jupyter notebook shows a progress bar.
 
     Returns
     -------
@@ -324,7 +337,7 @@ def run_batch(  # noqa: PLR0913
     >>> report.all_done, report.rows[0].scan, str(report.rows[0].status)
     (True, 'scan.h5', 'done')
     """
-    began, folder, watcher = time.monotonic(), Path(folder), watcher or Unwatched()
+    began, folder, watcher = time.monotonic(), Path(folder), watcher or NotebookWatcher()
     # The plan: without any scan, no folder is created
     job = _complete(arguments)
     options = requested(**job)
@@ -343,14 +356,18 @@ def run_batch(  # noqa: PLR0913
         if row.status == Status.FAILED:
             scan.clear()
         if scan in links:
-            _update_link(scan, links[scan], row.status in WITH_RESULTS)
+            _update_link(scan, links[scan], row.status == Status.DONE)
         watcher.finished(row)
 
     def write(is_over: bool) -> BatchReport:
-        report = BatchReport(tuple(rows.values()), time.monotonic() - began, folder)
+        # The failed ones first
+        listed = dict(sorted(rows.items(), key=lambda item: item[1].status != Status.FAILED))
+        report = BatchReport(tuple(listed.values()), time.monotonic() - began, folder)
         report.write_tables(options, command)
         still = None if is_over else running.values()
-        write_page(folder, rows, still, display=job["display"], command=command, image_of=image_of)
+        write_page(folder, listed, still, display=job["display"], command=command, image_of=image_of)
+        if is_over:
+            watcher.ended(report)
         return report
 
     with locked(folder) as lock, scan_workers(n_here, dask) as (start, n_workers):
@@ -358,7 +375,7 @@ def run_batch(  # noqa: PLR0913
             watcher.planned(rows)
             for scan, row in rows.items():
                 scan.clear()
-                if row.status == Status.SKIPPED:
+                if row.status == Status.DONE:
                     finish(scan, row)
             is_stale, written = True, -math.inf
             while todo or running:
@@ -389,12 +406,12 @@ def run_batch(  # noqa: PLR0913
                 wait(running, 3 * GRACE_S)
                 for scan in running.values():
                     row = decide(scan, options)
-                    if row.status == Status.SKIPPED:
-                        rows[scan] = replace(row, status=Status.DONE, reason=rows[scan].reason)
+                    if row.status == Status.DONE:
+                        rows[scan] = replace(row, reason=rows[scan].reason)
                     else:
                         scan.clear()
                 write(is_over=True)
-            n_done = sum(row.status in WITH_RESULTS for row in rows.values())
+            n_done = sum(row.status == Status.DONE for row in rows.values())
             error.add_note(
                 f"{n_done} of {len(rows)} scans are done; the same command filters the remaining scans"
             )

@@ -21,7 +21,7 @@ from usdenoise.files.input_files import BATCH_RECORD, STACKS, acquisition_files,
 from usdenoise.files.output_folder import OutputFolder, remove_leftovers
 from usdenoise.options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
-from usdenoise.report.pages import WITH_RESULTS, Entry, Row, Status, batch_page
+from usdenoise.report.pages import Entry, Row, Status, batch_page
 from usdenoise.report.record import Report
 from usdenoise.stack.geometry import picture_axes
 from usdenoise.system.text import alike, short_stem, software
@@ -203,7 +203,7 @@ def write_page(
     OutputError
         If it cannot be written.
     """
-    with_results = [scan for scan, row in rows.items() if row.status in WITH_RESULTS]
+    with_results = [scan for scan, row in rows.items() if row.status == Status.DONE]
     images = {scan: image for scan in with_results if (image := image_of(scan)) is not None}
     scale = common_scale(list(images.values()), display)
     entries = []

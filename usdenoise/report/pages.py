@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from usdenoise.files.input_files import natural_key
 from usdenoise.report.charts import BATCH_PAGE, COMPARISON_PAGE, template
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import remark
@@ -18,9 +19,7 @@ class Status(StrEnum):
     """State of a scan in the table of a batch."""
 
     DONE = "done"
-    """The scan was run and has results."""
-    SKIPPED = "skipped"
-    """The scan has complete results of an earlier batch."""
+    """The scan has complete results, of this batch or of an earlier one."""
     FAILED = "failed"
     """The scan was run and has no results."""
     NOT_RUN = "not run"
@@ -32,8 +31,8 @@ class Status(StrEnum):
         return self.replace(" ", "_")
 
 
-WITH_RESULTS = (Status.DONE, Status.SKIPPED)
-"""States of scans with results."""
+COMPLETE = "complete"
+"""Reason of a scan that is not run because it has results."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Row:
     status : Status
         State of the scan.
     reason : str
-        Why the scan was run or skipped.
+        Why the scan was run; "complete" if it was not, because an earlier batch did.
     seconds : float or None
         Duration of the job in s; None for a scan that was not run.
     rank, low_cutoff, high_cutoff, cutoff_certainty, held_out_rmse, held_out_ratio, verdict, n_unobserved,
@@ -161,9 +160,11 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
         HTML. Every text is escaped.
     """
     counts = Counter(entry.status for entry in entries)
+    by_name = sorted(entries, key=lambda entry: natural_key(entry.row.scan))
     return template(BATCH_PAGE).render(
         title=title,
         entries=entries,
+        scan_order={entry.row.scan: number for number, entry in enumerate(by_name)},
         statuses=sorted(counts),
         counts=", ".join(f"{number} {status}" for status, number in sorted(counts.items())),
         n_doubtful=sum(entry.is_doubtful for entry in entries),

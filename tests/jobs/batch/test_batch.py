@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,8 +67,8 @@ def decisions(scans: Path, out: Path, **settings: Any) -> dict[str, tuple[str, s
 def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) -> None:
     out, process = done
     assert process.exit_code == 1
-    statuses = {"night/scan1.h5": "done", "scan2.h5": "done", "scan3.h5": "failed", "scan10.h5": "done"}
-    # In natural order.
+    statuses = {"scan3.h5": "failed", "night/scan1.h5": "done", "scan2.h5": "done", "scan10.h5": "done"}
+    # The failed ones first, in natural order
     assert list(column(out, "status").items()) == list(statuses.items())
     assert "scan3.h5 is truncated or corrupt" in rows(out)["scan3.h5"]["error"]
     assert not (out / "scan3").exists()
@@ -162,7 +161,7 @@ def test_again_only_the_failed_scan_is_run(mine: tuple[Path, Path]) -> None:
     assert cli("batch", scans, "-o", out, *QUICK).exit_code == 1
     after = {path: path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file()}
     assert {path.name for path in before if before[path] != after[path]} <= set(OWN)
-    assert [row["status"] for row in rows(out).values()] == ["skipped", "skipped", "failed", "skipped"]
+    assert [row["status"] for row in rows(out).values()] == ["failed", "done", "done", "done"]
     assert rows(out)["scan2.h5"]["rank"] == 3
     write_scan(scans / "scan3.h5")
     assert cli("batch", scans, "-o", out, *QUICK).exit_code == 0
@@ -217,7 +216,7 @@ def test_changed_options_inputs_reports_and_versions_are_run_again(mine: tuple[P
 # ---------------------------------------------------------------- while it runs
 
 
-class Look(batch.Unwatched):
+class Look(batch.NotebookWatcher):
     """A watcher that reads the page and the table when a scan has ended, before they are written again."""
 
     def __init__(self, out: Path) -> None:
@@ -237,7 +236,7 @@ def test_the_page_and_the_table_are_written_after_each_scan_if_these_are_few(
     write_scan(tmp_path / "scans/a.h5")
     (tmp_path / "scans/b.h5").write_bytes(b"nothing")
     out, look, later = tmp_path / "out", Look(tmp_path / "out"), Look(tmp_path / "out")
-    done = run_batch(tmp_path / "scans", out, arguments=ARGUMENTS, jobs=1, watcher=look).rows[0]
+    done = run_batch(tmp_path / "scans", out, arguments=ARGUMENTS, jobs=1, watcher=look).rows[1]
     assert [values(page, "Status") for page in look.pages] == [["running", "waiting"], ["done", "running"]]
     assert look.tables == [["not run", "not run"], ["done", "not run"]]
     # The browser's reload shows the latest page; the page has no such script.
@@ -245,14 +244,16 @@ def test_the_page_and_the_table_are_written_after_each_scan_if_these_are_few(
     assert "location.reload" not in (out / "index.html").read_text()
     page = page_of(out)
     assert "reload this page" not in page.text
-    assert values(page, "Status") == ["done", "failed"]
+    assert values(page, "Status") == ["failed", "done"]
+    # The places by which the column of the names is sorted
+    assert values(page, "Scan") == ["1", "0"]
     assert [link["href"] for link in page.all("a")] == ["./a/a_report.html"]
     # As long as for thousands of scans
     monkeypatch.setattr(batch, "PAGE_S", 60)
     again = run_batch(tmp_path / "scans", out, arguments=ARGUMENTS, watcher=later)
-    assert later.tables == [["done", "failed"], ["skipped", "not run"]]
-    assert replace(again.rows[0], status=done.status, reason=done.reason) == done
-    assert values(page_of(out), "Status") == ["skipped", "failed"]
+    assert later.tables == [["failed", "done"], ["done", "not run"]]
+    assert replace(again.rows[1], reason=done.reason) == done
+    assert values(page_of(out), "Status") == ["failed", "done"]
 
 
 def test_a_page_that_cannot_be_written_stops_a_batch_only_at_its_end(tmp_path: Path) -> None:
@@ -268,14 +269,12 @@ def test_a_page_that_cannot_be_written_stops_a_batch_only_at_its_end(tmp_path: P
 # ---------------------------------------------------------------- as a library
 
 
-class Told:
+class Told(batch.NotebookWatcher):
     """A watcher of a batch that counts the scans that run."""
 
     def __init__(self) -> None:
         self.running = self.most = 0
         self.finished_scans: list[str] = []
-
-    def planned(self, rows: Mapping[Scan, Row]) -> None: ...
 
     def started(self, scan: Scan) -> None:
         self.running += 1

@@ -153,13 +153,13 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
     rows = {
         scans[0]: row("a.h5"),
         scans[1]: row("b.h5", doubts="cutoff-low, tissue", bad_frames=3, remark="3 bad frames", low_cutoff=9),
-        scans[2]: row("c d.h5", status=Status.SKIPPED, blood_to_noise_db=None),
+        scans[2]: row("c d.h5", reason="complete", blood_to_noise_db=None),
         scans[3]: row("lost.h5", status=Status.FAILED, error="the file ends early", low_cutoff=None),
         scans[4]: Row("later.h5", "later.h5", "out/later", Status.NOT_RUN),
     }
     write_page(tmp_path, rows, command=["usdenoise", "batch", "a b"])
     page = page_of(tmp_path)
-    assert values(page, "Status") == ["done", "done", "skipped", "failed", "not run"]
+    assert values(page, "Status") == ["done", "done", "done", "failed", "not run"]
     assert values(page, "Cutoff") == ["14", "9", "14", "", ""]
     assert values(page, "Blood over noise") == ["8.25", "8.25", "", "8.25", ""]
     assert values(page, "Repeatability") == ["0.8", "0.8", "0.8", "0.8", ""]
@@ -175,7 +175,7 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
     assert [image["alt"] for image in page.all("img")] == [
         f"Blood map of {name}.h5" for name in ("a", "b", "c d")
     ]
-    assert "2 done, 1 failed, 1 not run, 1 skipped. 2 to check" in page.text
+    assert "3 done, 1 failed, 1 not run. 2 to check" in page.text
     assert "usdenoise batch 'a b'" in page.text
     assert "running" not in page.text
 

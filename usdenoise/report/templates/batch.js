@@ -6,6 +6,7 @@
   const heads = [...document.querySelectorAll("#scans th[data-column]")];
   const words = find("words"), status = find("status"), order = find("order"), down = find("down");
   const numeric = new Set(["0", "3", "4", "5", "6", "7"]);
+  order.add(new Option("Failed first", ""));
   for (const head of heads) {
     order.add(new Option(head.textContent.trim(), head.dataset.column));
   }
@@ -14,6 +15,7 @@
 
   function compare(column, sign) {
     return (one, other) => {
+      if (column === "") return sign * (one.dataset.place - other.dataset.place);
       const a = value(one, column), b = value(other, column);
       // Unknown values come last in either order.
       if ((a === "") !== (b === "")) return a === "" ? 1 : -1;
@@ -52,9 +54,9 @@
   const state = new URLSearchParams(location.hash.slice(1));
   words.value = state.get("words") || "";
   status.value = state.get("status") || "";
-  order.value = state.get("order") || "0";
+  order.value = state.get("order") || "";
   if (status.selectedIndex < 0) status.value = "";
-  if (order.selectedIndex < 0) order.value = "0";
+  if (order.selectedIndex < 0) order.value = "";
   down.checked = Boolean(state.get("down"));
   for (const head of heads) {
     head.querySelector("button").addEventListener("click", () => {
