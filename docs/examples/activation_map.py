@@ -1,22 +1,19 @@
-"""A session that ends in an activation map: blocks, one series of blood power, t values.
+"""A session that ends in an activation map: blocks, one series of blood power, t values, and the course of two regions.
 
-python docs/examples/activation_map.py writes activation_map.png, the blocks and the results to the current folder.
+python docs/examples/activation_map.py writes activation_map.png, the blocks and the series to the current folder.
 """
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import h5py
+import matplotlib.pyplot as plt
 import numpy as np
 
+import usdenoise
+
 N_BLOCKS, BLOCK_S = 40, 0.6
-
-
-def usdenoise(*arguments: str) -> None:
-    """Run a command of usdenoise, as in a terminal."""
-    subprocess.run([sys.executable, "-m", "usdenoise", *arguments], check=True)
+REGIONS = {"left half": "rect:0,0,40,18", "right half": "rect:0,18,40,36"}
 
 
 def main() -> None:
@@ -31,22 +28,32 @@ def main() -> None:
     )
     for setting in (*settings, f"block_interval_s={BLOCK_S}"):
         phantom += ["--set", setting]
-    usdenoise("simulate", "blocks", *phantom, "--overwrite")
+    command = [sys.executable, "-m", "usdenoise", "simulate", "blocks", *phantom, "--overwrite"]
+    subprocess.run(command, check=True)
     # Five blocks at rest, five active, and so on. In the simulation the left half of the image is active.
     rows = [f"{first * BLOCK_S}\t{5 * BLOCK_S}\ton" for first in range(5, N_BLOCKS, 10)]
     Path("events.tsv").write_text("\n".join(["onset\tduration\ttrial_type", *rows]) + "\n")
 
-    usdenoise("session", "blocks", "-o", "results", "--events", "events.tsv", "--overwrite")
+    # The same as `usdenoise session blocks -o results --events events.tsv --region ...`
+    found = usdenoise.session("blocks", events="events.tsv", regions=REGIONS)
+    found.save("series.h5", overwrite=True)
 
-    shutil.copy("results/blocks_activation_on.png", "activation_map.png")
-    with h5py.File("results/blocks_sequence.h5") as file:
-        t, change = file["activation/on/t"][()], file["activation/on/change"][()]
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), width_ratios=(1, 1.5), layout="constrained")
+    found.plot("activation", ax=axes[0])
+    found.plot("regions", ax=axes[1])
+    figure.savefig("activation_map.png", dpi=110)
+
+    activation = found.activation["on"]
     # The change is NaN outside the vessels.
-    in_vessels = np.isfinite(change)
+    in_vessels = np.isfinite(activation.change)
     shares = [
         np.sum(half) / np.sum(of)
-        for half, of in zip(np.hsplit((t > 3) & in_vessels, 2), np.hsplit(in_vessels, 2), strict=True)
+        for half, of in zip(
+            np.hsplit((activation.t > 3) & in_vessels, 2), np.hsplit(in_vessels, 2), strict=True
+        )
     ]
+    halves = [int(half.sum()) for half in np.hsplit(activation.active, 2)]
+    print(f"significant pixels: {halves[0]} in the active half, {halves[1]} in the other")
     print("t > 3 in {:.0%} of the vessels of the active half, and in {:.0%} of the other".format(*shares))
 
 

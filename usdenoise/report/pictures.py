@@ -612,7 +612,7 @@ def plot(
         _draw_courses(ax, series)
         # Above the axes, where it hides no course.
         legend = ax.legend(
-            loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, fontsize="small", frameon=False
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, fontsize="small", frameon=False
         )
         for text in legend.get_texts():
             text.set_parse_math(False)
