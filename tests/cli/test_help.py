@@ -64,8 +64,15 @@ def test_options_are_below_their_headings_and_texts_fit(name: str) -> None:
     for option in command(name).params:
         if isinstance(option, click.Option) and not option.hidden:
             assert isinstance(option, GroupedOption), option.name
-            lines = shown[option.group.value]
+            is_often = option.opts[-1] in command(name).often
+            lines = shown["Often used" if is_often else option.group.value]
             assert sum(option.opts[-1] in line[:27].replace(",", " ").split() for line in lines) == 1
+    # Options of every day come first, in the order of the command.
+    often = command(name).often
+    if often:
+        assert next(heading for heading in shown if heading not in ("", "Usage")) == "Often used"
+        flags = [re.findall(r"--[\w-]+", line)[0] for line in shown["Often used"] if line.startswith("  -")]
+        assert flags == list(often)
     assert len(command(name).examples) >= 2
     assert "\n  " + command(name).examples[-1][0] in text
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.command(
     "run",
     cls=flags.GroupedCommand,
+    often=("--output", "--overwrite", "--axes", "--frame-rate", "--spacing", "--low-cutoff"),
     examples=[
         ("usdenoise run scan.h5", "Filter scan.h5 with automatic settings; the results go to scan-usdenoise"),
         (
@@ -92,6 +93,10 @@ def run(acquisition: Path, output: Path | None, console: Console, **values: obje
 @click.command(
     "session",
     cls=flags.GroupedCommand,
+    often=(
+        *("--output", "--overwrite", "--axes", "--frame-rate", "--spacing", "--block-interval"),
+        *("--window", "--events", "--region", "--live", "--low-cutoff"),
+    ),
     examples=[
         ("usdenoise session blocks -o out", "One time series from the files of a folder, each a block"),
         ("usdenoise session long.h5 --window 300 -o out", "The same from a long file, 300 frames a block"),
@@ -214,6 +219,7 @@ class BatchView:
 @click.command(
     "batch",
     cls=flags.GroupedCommand,
+    often=("--output", "--pattern", "--dry-run", "--jobs", "--axes", "--frame-rate", "--low-cutoff"),
     examples=[
         ("usdenoise batch scans -o out --jobs 2", "Filter all scans below the folder scans, two at a time"),
         ("usdenoise batch scans -o out --dry-run", "Show what a second call would skip or run, and why"),

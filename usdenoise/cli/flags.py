@@ -243,15 +243,22 @@ class GroupedCommand(click.Command):
         The same as for click.Command.
     examples : sequence of (str, str)
         Command lines for the help page, each with a comment.
+    often : sequence of str
+        Flags that the help page begins with; by default none.
     """
 
     context_class = _HelpContext
 
     def __init__(
-        self, name: str | None, *, examples: Sequence[tuple[str, str]] = (), **settings: Any
+        self,
+        name: str | None,
+        *,
+        examples: Sequence[tuple[str, str]] = (),
+        often: Sequence[str] = (),
+        **settings: Any,
     ) -> None:
         super().__init__(name, **settings)
-        self.examples = tuple(examples)
+        self.examples, self.often = tuple(examples), tuple(often)
         add_help = click.help_option(
             "-h", "--help", cls=GroupedOption, group=Group.MESSAGES, help="Show this page and exit."
         )
@@ -260,9 +267,15 @@ class GroupedCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under the headings of their groups, with their texts in one column."""
         records: dict[Group, list[tuple[str, str]]] = {group: [] for group in Group}
-        for parameter in self.params:
+
+        def place(parameter: click.Parameter) -> int:
+            flag = parameter.opts[-1]
+            return self.often.index(flag) if flag in self.often else len(self.often)
+
+        for parameter in sorted(self.params, key=place):
             if isinstance(parameter, GroupedOption) and (record := parameter.get_help_record(ctx)):
-                records[parameter.group].append(record)
+                is_often = parameter.opts[-1] in self.often
+                records[Group.OFTEN if is_often else parameter.group].append(record)
                 for group, rows in parameter.keys.items():
                     records[group] += rows
         width = max(len(term) for rows in records.values() for term, _ in rows)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 @click.command(
     "info",
     cls=flags.GroupedCommand,
+    often=("--dataset", "--axes", "--frame-rate", "--spacing", "--json"),
     examples=[
         ("usdenoise info scan.h5", "Show the stack that would be read, and its metadata"),
         ("usdenoise info scans", "List the stacks of all files in a folder"),
@@ -140,6 +141,7 @@ def _description_rows(description: "FileDescription") -> Iterator[tuple[str, str
 @click.command(
     "simulate",
     cls=flags.GroupedCommand,
+    often=("--shape", "--seed", "--session", "--set", "--overwrite"),
     examples=[
         ("usdenoise simulate phantom.h5", "Simulate 128 x 96 pixels and 400 frames"),
         (
@@ -212,6 +214,7 @@ def _methods(context: click.Context, parameter: click.Parameter, incomplete: str
 @click.command(
     "compare",
     cls=flags.GroupedCommand,
+    often=("--method", "--output", "--overwrite", "--axes", "--low-cutoff"),
     examples=[
         ("usdenoise compare scan.h5 -m eta-decay -m svd", "Compare the default method with the full SVD"),
         (

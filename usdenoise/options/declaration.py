@@ -273,6 +273,8 @@ _UNIT = re.compile(r"_(db|hz|mm|mm_s|pixels|s)$")
 class Group(Enum):
     """Headings of the options in the order of the help page, those that are rarely needed last."""
 
+    OFTEN = "Often used"
+    """Options of any group that a command names."""
     INPUT = "Input"
     PHANTOM = "Phantom"
     SESSION = "Session"
