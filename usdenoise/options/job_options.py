@@ -234,7 +234,7 @@ class SessionOptions(Options, group=Group.SESSION):
     delay: float | str = option(
         0.0,
         "Delay of the response to the events. auto finds one for the session, by the vessels.",
-        metavar="S|auto",
+        metavar="S",
         words=("auto",),
         bounds=(-60, 60),
     )
