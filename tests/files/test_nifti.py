@@ -7,6 +7,7 @@ from typing import Any
 import confusius
 import nibabel
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from confusius.bids import validate_metadata
@@ -15,8 +16,9 @@ from tests.files.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved, v
 from tests.stacks import run_in_windows, write_stack
 from usdenoise import load
 from usdenoise.cli import main
-from usdenoise.errors import OptionError
+from usdenoise.errors import OptionError, OutputError
 from usdenoise.files import bids
+from usdenoise.files.bids import judge_recordings
 from usdenoise.files.images import write_nifti
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
@@ -141,6 +143,9 @@ def test_names_of_bids(tmp_path: Path) -> None:
     described = json.loads((tmp_path / "out/dataset_description.json").read_text())
     assert described["DatasetType"] == "derivative"
     assert described["GeneratedBy"][0]["Name"] == "usdenoise"
+    judged = pd.read_csv(tmp_path / "out/quality-control.tsv", sep="\t", dtype=str)
+    assert {*judged["pwd_path"]} == {str(out["nifti"]), str(out["blood_nifti"])}
+    assert {*judged["n_timepoints"]} == {"2"}
     ignored = (tmp_path / "out/.bidsignore").read_text().split()
     named = [path.name for key, path in out.items() if not any(path.match(pattern) for pattern in ignored)]
     assert sorted(name.rpartition("_")[2] for name in named) == ["pwd.json"] * 2 + ["pwd.nii.gz"] * 2
@@ -159,6 +164,59 @@ def test_names_of_bids(tmp_path: Path) -> None:
     assert again["nifti"] == tmp_path / "out/sub-02/fusi/sub-02_task-rest_desc-doppler_pwd.nii.gz"
     assert (tmp_path / "out/dataset_description.json").read_text() == "mine"
     assert not list((tmp_path / "out").glob("..*"))
+
+
+def test_a_single_map_is_an_angiography(tmp_path: Path) -> None:
+    """In BIDS it has no task; with a task it is of a functional recording, and a folder of the input wins."""
+    path = saved(tmp_path, voxel_data(1))
+
+    def folder(path: Path, entities: str) -> str:
+        made = job.run(path, tmp_path / "one", options=OPTIONS, output=Output(nifti=True), bids=entities)
+        return str(Path(made["output"]["nifti"]).relative_to(tmp_path / "one").parent)
+
+    assert folder(path, "sub-01_acq-coronal") == "sub-01/angio"
+    assert folder(path, "sub-02_task-rest") == "sub-02/fusi"
+    raw = tmp_path / "set/sub-03/fus/sub-03_iq.zarr"
+    raw.parent.mkdir(parents=True)
+    path.rename(raw)
+    assert folder(raw, "auto") == "sub-03/fus"
+
+
+def test_recordings_are_judged_in_the_table_of_fusiqc(tmp_path: Path) -> None:
+    """As its version 0.1 reads it. What a person decides stays, also if a recording is filtered again."""
+    images = [
+        tmp_path / f"sub-01/ses-a/fusi/sub-01_ses-a_task-rest_run-{k}_desc-doppler_pwd.nii.gz"
+        for k in (1, 2, 3)
+    ]
+    table_path = tmp_path / "quality-control.tsv"
+
+    def table() -> pd.DataFrame:
+        return pd.read_csv(table_path, sep="\t", dtype=str).fillna("").set_index("pwd_path", drop=False)
+
+    judge_recordings(tmp_path, images[:1], 40, [])
+    judge_recordings(tmp_path, images[1:], 30, ["no blood was found", "a tab\tin it"])
+    first = table()
+    assert first["qc_status"].tolist() == ["good", "pending", "pending"]
+    assert first["qc_notes"].tolist()[1] == r"no blood was found; a tab\tin it"
+    row = first.loc[str(images[1])]
+    assert row[["subject", "session", "task", "run", "n_timepoints"]].tolist() == [
+        "01",
+        "a",
+        "rest",
+        "2",
+        "30",
+    ]
+    assert row["session_label"] == "sub-01_ses-a_task-rest_run-2_desc-doppler"
+    # A person rejects the second recording, and accepts the third one with its doubts.
+    first.loc[str(images[1]), ["qc_status", "qc_notes"]] = "bad", "moved"
+    first.loc[str(images[2]), "qc_status"] = "good"
+    first.to_csv(table_path, sep="\t", index=False)
+    judge_recordings(tmp_path, images, 40, ["the cutoff is unsure"])
+    assert table()["qc_status"].tolist() == ["pending", "bad", "good"]
+    assert table()["qc_notes"].tolist()[:2] == ["the cutoff is unsure", "moved"]
+    table_path.write_text("mine\n")
+    with pytest.raises(OutputError, match="is not a table of fusiqc; move or correct it"):
+        judge_recordings(tmp_path, images, 40, [])
 
 
 def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> None:

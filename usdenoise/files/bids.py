@@ -1,6 +1,7 @@
 """Names and folders of BIDS, the Brain Imaging Data Structure; tables as text, and the events of a session.
 
-Functional ultrasound is a proposal for BIDS (extension proposal 40): its folder is called fusi, its power Doppler pwd.
+Functional ultrasound is a proposal for BIDS (extension proposal 40): its folders are called fusi and, for a single image of
+the vessels, angio; its power Doppler pwd.
 """
 
 import csv
@@ -17,10 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files.contents import readable
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.sessions.design import Event
+from usdenoise.system.processes import locked
 from usdenoise.system.text import decoded
 
 
@@ -220,15 +222,29 @@ _ENTITY_ORDER = (
 )  # fmt: skip
 """Keys of the entities of BIDS 1.11 in the order that names must have. Proposals have others, such as pose."""
 
-_FOLDERS = ("fusi", "fus", "susi")
-"""Folders of ultrasound recordings: of functional ones, the same before version 0.0.11 of the proposal, and of others."""
+_FOLDERS = ("fusi", "fus", "susi", "angio")
+"""Folders of ultrasound recordings: of functional ones, the same before version 0.0.11 of the proposal, of others, and of
+single images of the vessels, whose names have no task."""
 
 _DESCRIPTION = "dataset_description.json"
+
+_QUALITY = "quality-control.tsv"
+_QUALITY_COLUMNS = (
+    *("pwd_path", "session_label", "subject", "session", "task", "run", "n_timepoints"),
+    *("qc_status", "qc_notes"),
+)
+"""The table of fusiqc 0.1, in which a person accepts (good) or rejects (bad) the recordings that are pending."""
+
+_TABLE_WAIT_S = 60.0
+"""Seconds to wait for the table, which another job writes within milliseconds: hundreds may end at once on a cluster."""
+
+_NOT_DOUBTFUL = "usdenoise: nothing doubtful was found"
 _VERSION = "1.10.0"
 """Version of BIDS by which derivatives are described."""
 
 _OTHERS = (
-    "*_denoised.*\n*_sequence.*\n*_report.*\n*_frames.*\n*_blocks.*\n*.png\n*.pdf\n*.svg\n*.tif\n*.gif\n"
+    f"{_QUALITY}\n*_denoised.*\n*_sequence.*\n*_report.*\n*_frames.*\n*_blocks.*\n"
+    "*.png\n*.pdf\n*.svg\n*.tif\n*.gif\n"
 )
 """Files of a run that have no names in BIDS, for its list of files to ignore."""
 
@@ -261,7 +277,7 @@ class BidsName:
         return pairs[0].removeprefix("task-") if pairs else None
 
 
-def bids_name(requested: str, path: Path) -> BidsName:
+def bids_name(requested: str, path: Path, is_session: bool = True) -> BidsName:
     """Return the name that BIDS gives to the results of a recording.
 
     Parameters
@@ -271,6 +287,8 @@ def bids_name(requested: str, path: Path) -> BidsName:
     path : Path
         The recording, or the folder of its blocks. If it is in a folder of a data set, the results go to a folder of the
         same name.
+    is_session : bool
+        Whether the result is a series (the default). A single image without a task is an angiography.
 
     Raises
     ------
@@ -301,7 +319,8 @@ def bids_name(requested: str, path: Path) -> BidsName:
         for folder in (path.absolute(), *path.absolute().parents)
         if folder.name in _FOLDERS and folder.parent.name.startswith(("sub-", "ses-"))
     ]
-    return BidsName(entities, *folders[:1])
+    usual = "fusi" if is_session or "task" in keys else "angio"
+    return BidsName(entities, next(iter(folders), usual))
 
 
 def is_recording_of_bids(path: Path) -> bool:
@@ -340,4 +359,63 @@ def describe_derivative(root: Path, version: str) -> None:
         with OutputFolder(root, overwrite=True) as outputs:
             for name, text in missing.items():
                 outputs.reserve(name).write_text(text)
+            outputs.commit()
+
+
+def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: Sequence[str]) -> None:
+    """Write the rows of images into the table of fusiqc: good if nothing is doubtful, otherwise pending with the doubts.
+
+    Decisions of a person stay.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of the data set.
+    images : iterable of Path
+        NIfTI files whose names end in pwd.
+    n_times : int
+        Number of their images over time.
+    doubts : sequence of str
+        Reasons not to trust them, in sentences.
+
+    Raises
+    ------
+    OutputError
+        If the table cannot be read or written.
+    """
+    status, notes = ("pending", "; ".join(doubts)) if doubts else ("good", _NOT_DOUBTFUL)
+    path, rows = root / _QUALITY, dict[str, dict[str, str]]()
+    # Other recordings may join the table at the same time.
+    with locked(root, _QUALITY, _TABLE_WAIT_S):
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                table = csv.DictReader(file, delimiter="\t")
+                if "pwd_path" not in (table.fieldnames or ()):
+                    raise ValueError("there is no column pwd_path")
+                rows |= {row["pwd_path"]: row for row in table}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, csv.Error) as error:
+            raise OutputError(f"{path} is not a table of fusiqc", remedy="move or correct it") from error
+        for image in images:
+            label = image.name.removesuffix("_pwd.nii.gz")
+            entities = dict(pair.split("-", 1) for pair in label.split("_"))
+            before = rows.get(str(image.absolute()), {})
+            is_decided = (
+                before.get("qc_status") in ("good", "bad") and before.get("qc_notes") != _NOT_DOUBTFUL
+            )
+            decision = before if is_decided else {"qc_status": status, "qc_notes": notes}
+            rows[str(image.absolute())] = {
+                "pwd_path": str(image.absolute()),
+                "session_label": label,
+                **{name: entities.get(name[:3], "") for name in ("subject", "session", "run")},
+                "task": entities.get("task", ""),
+                "n_timepoints": str(n_times),
+                **{name: decision[name] for name in ("qc_status", "qc_notes")},
+            }
+        columns = {
+            name: np.array([row.get(name) or "" for row in rows.values()]) for name in _QUALITY_COLUMNS
+        }
+        with OutputFolder(root, overwrite=True) as outputs:
+            outputs.reserve(_QUALITY).write_text(tsv_text(columns), encoding="utf-8")
             outputs.commit()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import check_path
-from usdenoise.files.bids import bids_name, describe_derivative
+from usdenoise.files.bids import bids_name, describe_derivative, judge_recordings
 from usdenoise.files.layout import scratch_array
 from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
@@ -197,7 +197,7 @@ def run(  # noqa: PLR0913
         output=output or Output(),
         reading=reading or {},
         command=command,
-        bids=None if bids is None else bids_name(bids, path),
+        bids=None if bids is None else bids_name(bids, path, is_session=False),
         memory=memory,
         dask=dask,
     )
@@ -274,6 +274,9 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
         logger.warning("%r: %s", job.name if job.is_session else str(job.path), doubt.sentence)
     if job.bids is not None:
         describe_derivative(job.root, report.software["usdenoise"])
+        images = [Path(path) for path in report.output.values() if path.endswith("_pwd.nii.gz")]
+        doubts = [doubt.sentence for doubt in report.doubts]
+        judge_recordings(job.root, images, len(series.time), doubts)
     return written
 
 

@@ -154,7 +154,7 @@ def unwritable(folder: Path, error: OSError) -> OutputError:
 
 
 @contextmanager
-def locked(folder: Path, name: str = "") -> Iterator[Path]:
+def locked(folder: Path, name: str = "", wait_s: float | None = None) -> Iterator[Path]:
     """Lock an output folder until the context ends, and create the folder if it does not exist.
 
     The kernel releases the lock when this process ends, also by SIGKILL.
@@ -166,6 +166,8 @@ def locked(folder: Path, name: str = "") -> Iterator[Path]:
     name : str
         Beginning of the names of results, which then are locked, and not the folder: other results may be written to it
         side by side. By default the folder is locked for batches and sessions.
+    wait_s : float, optional
+        Seconds to wait for the lock; by default WAIT_S.
 
     Yields
     ------
@@ -180,7 +182,7 @@ def locked(folder: Path, name: str = "") -> Iterator[Path]:
     check_path(folder, OutputError)
     path = folder / (f"{PARTIAL}{name}.lock" if name else LOCK)
     created = [each for each in (folder, *folder.absolute().parents) if not os.path.exists(each)]
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + (WAIT_S if wait_s is None else wait_s)
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
