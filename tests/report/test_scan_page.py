@@ -165,6 +165,16 @@ def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
     places = [text.index(words) for words in in_order]
     assert places == sorted(places)
     assert "Response of whole image" not in text
+    # Of free delays the largest
+    response |= {
+        "change": [None, -4.0, 12.5],
+        "standard_error": None,
+        "statistic": "F",
+        "value": 3.1,
+        "p": 0.02,
+    }
+    text = Page(scan_page("x", report(sequence=sequence), [PICTURE], [NOISE], regions=PICTURE)).text
+    assert "Response of left +12.5 % to on: largest of 3 delays, F = 3.1, p = 0.02" in text
     # Without events, regions have ranges. A scan begins with its numbers.
     sequence = {**fields, "regions": [{**each, "responses": []} for each in sequence["regions"]]}
     text = Page(scan_page("x", report(sequence=sequence), [PICTURE], [NOISE], regions=PICTURE)).text

@@ -206,13 +206,14 @@ class ResponseRecord:
     @property
     def percent(self) -> str:
         """The response in words; with free delays the largest one."""
-        largest = max(self.change, key=abs)
-        return "not known" if math.isnan(largest) else f"{largest:+.1f} %"
+        known = [value for value in self.change if not math.isnan(value)]
+        return f"{max(known, key=abs):+.1f} %" if known else "not known"
 
     @property
     def test(self) -> str:
         """The statistic and p in words."""
-        return f"{self.statistic} = {self.value:.3g}, p = {self.p:.2g}"
+        largest = f"largest of {len(self.change)} delays, " * (len(self.change) > 1)
+        return f"{largest}{self.statistic} = {self.value:.3g}, p = {self.p:.2g}"
 
 
 @dataclass(frozen=True)
