@@ -256,6 +256,16 @@ def test_the_page_and_the_table_are_written_after_each_scan_if_these_are_few(
     assert values(page_of(out), "Status") == ["failed", "done"]
 
 
+def test_a_notebook_counts_the_scans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int]] = []
+    monkeypatch.setattr(batch, "NotebookBar", lambda: lambda done, total: seen.append((done, total)))
+    (tmp_path / "b.h5").write_bytes(b"nothing")
+    paths = [write_scan(tmp_path / "a.h5"), tmp_path / "b.h5"]
+    run_batch(paths, tmp_path / "out", arguments=ARGUMENTS)
+    run_batch(paths, tmp_path / "out", arguments=ARGUMENTS)
+    assert seen == [(1, 2), (2, 2)] * 2
+
+
 def test_a_page_that_cannot_be_written_stops_a_batch_only_at_its_end(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "index.html").mkdir(parents=True)
