@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.report.reports import EVIL, Page, hostile_page, report
 from usdenoise.report.charts import Chart
-from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
+from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
 
 PICTURE = Picture("Blood map", b"\x89PNG", "Blood map: 12 × 10 pixels", "Power of the blood.")
 NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])
@@ -181,6 +181,16 @@ def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
     assert "Region left: -29.7 to +50.7 %; vessels" in text
     assert "Range of left -29.7 to +50.7 % against its mean" in text
     assert page().text.index("Clutter components removed") < page().text.index("Pictures")
+
+
+def test_the_page_of_a_live_session_begins_with_the_last_block() -> None:
+    sections = [ActivationSection("on", PICTURE, ())]
+    text = Page(live_page("x", [("Blocks", "3", "none bad")], [PICTURE], [NOISE], sections, [], None)).text
+    places = [
+        text.index(words)
+        for words in ("Blocks 3 none bad", "Pictures Blood map", "Activation: on", "Noise over")
+    ]
+    assert places == sorted(places)
 
 
 def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> None:
