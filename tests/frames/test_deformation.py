@@ -223,6 +223,8 @@ def test_a_session_reports_its_rotation_and_changes_no_block_at_rest(monkeypatch
     turned = np.abs(angles) > 1
     assert found.blocks["rotation"] == pytest.approx(np.where(turned, angles, 0), abs=0.15)
     assert ((np.array(found.blocks["deformation"]) > 0.5) == turned).all()
+    likeness = np.array(found.blocks["likeness"])
+    assert likeness[turned].max() < 0.9 < 0.97 < likeness[~turned].min()
     monkeypatch.setattr("usdenoise.sessions.measured_block.deformation_of", lambda *_: None)
     without = session(stack, window=LENGTH, rank=20, low_cutoff=12)
     powers, others = found.images["power_doppler"], without.images["power_doppler"]

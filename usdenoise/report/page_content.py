@@ -144,6 +144,9 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
     if series.shifts is not None and any(block.is_shifted for block in series.block_records):
         for letter, shift in zip(series.geometry.pixel_axes, series.shifts.T, strict=False):
             lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2
+    if series.shifts is not None:
+        likeness = [block.likeness for block in series.block_records]
+        lines["Likeness to the image of the session"] = "correlation", likeness, 0.2
     if any(block.deformation_pixels for block in series.block_records):
         for name, rotation in series.rotations.items():
             lines[f"{name.replace('_', ' ').capitalize()}, before correction"] = (

@@ -76,6 +76,10 @@ _BLOCK_COLUMNS = {
         "Ratio of the tissue power of the block to the tissue power of the session, before the division",
         "dB",
     ),
+    "likeness": (
+        "Correlation of the gradients of the mean image of the block and that of the session, after the shift",
+        None,
+    ),
     "deformation": (
         "Largest displacement of the rotation and deformation of the image that was compensated, besides the shift",
         "pixels",
@@ -200,6 +204,7 @@ def block_table(series: ResultSeries) -> Table:
     if series.shifts is not None:
         unit, moved = displacement_columns(series.shifts, series.geometry)
         columns |= moved | {"gain": np.array([block.gain_db for block in blocks], np.float64)}
+        columns["likeness"] = np.array([block.likeness for block in blocks], np.float64)
         columns["deformation"] = np.array([block.deformation_pixels for block in blocks], np.float64)
         columns |= series.rotations
         text = _BLOCK_COLUMNS["framewise_displacement"][0]

@@ -365,6 +365,7 @@ def _block_record(
             record,
             shift_pixels=aligned.shift,
             gain_db=aligned.gain_db,
+            likeness=aligned.likeness,
             is_shifted=aligned.is_shifted,
             is_scaled=aligned.is_scaled,
             is_gain_uneven=aligned.is_uneven,

@@ -106,6 +106,9 @@ class BlockRecord:
         Displacement of its image along z, x and y against the session, before the correction; None if unknown.
     gain_db : float or None
         Ratio of its tissue power to the tissue power of the session, before the division; None if unknown.
+    likeness : float or None
+        Correlation of the gradients of its mean image and that of the session, after the shift: 1 in the same image plane;
+        None if unknown.
     deformation_pixels : float or None
         Largest displacement of the field of rotation and deformation that was compensated after the filter, 0 without one;
         None if blocks were not aligned.
@@ -136,6 +139,7 @@ class BlockRecord:
     kept_share: float = 1.0
     shift_pixels: tuple[float, ...] | None = None
     gain_db: float | None = None
+    likeness: float | None = None
     deformation_pixels: float | None = None
     rotation_degrees: tuple[float, ...] = ()
     n_own: int = 0
