@@ -59,11 +59,11 @@ class Doubt:
 
 
 ABOUT_BLOOD = (
-    *("few-frames", "cutoff-unsure", "cutoff-low", "cutoff-high"),
+    *("few-frames", "cutoff-low", "cutoff-high"),
     *("no-blood", "tissue", "map-incomplete", "speckle", "correlated-noise"),
     *("repeatability", "vessels-everywhere"),
 )
-"""Codes of doubts about blood and its maps, which do not apply to stacks for localisation."""
+"""Codes of doubts about blood and its maps, which do not apply to stacks for localisation. That a cutoff is unsure does."""
 
 
 def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Doubt, ...]:

@@ -25,6 +25,8 @@ from usdenoise.jobs import batch, products
 from usdenoise.jobs.batch import plan_batch, run_batch, scans_side_by_side
 from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.job import expected_bytes
+from usdenoise.jobs.simulate_job import simulate_to_file
+from usdenoise.phantom import PhantomSettings
 from usdenoise.report.pages import Row
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -399,6 +401,16 @@ def test_stacks_for_localisation_have_no_pages_and_no_doubts_about_blood(tmp_pat
     assert not {".html", ".png", ".tif"} & files["bare"]
     stacks = [usdenoise.load(tmp_path / name / "stacks/x.h5").iq for name in reports]
     np.testing.assert_array_equal(*stacks)
+
+
+def test_an_unsure_cutoff_of_a_scan_is_a_doubt_without_pictures_too(tmp_path: Path) -> None:
+    """One component is too few to find clutter."""
+    simulate_to_file(tmp_path / "x.h5", PhantomSettings(shape=(16, 12, 40)))
+    for method in ("svd", "eta-decay"):
+        flags = ("--method", method, "--rank", 1, "--products", "none")
+        done = cli("batch", tmp_path / "x.h5", "-o", tmp_path / method, *flags)
+        assert "check  x.h5: cutoff-unsure" in done.stdout
+        assert column(tmp_path / method, "remark") == {"x.h5": "cutoff unsure"}
 
 
 def test_the_flat_folder_has_copies_if_links_fail(
