@@ -27,6 +27,7 @@ from usdenoise.options import BatchOptions, DenoiseOptions, Display, JobOptions,
 from usdenoise.options.job_options import NO_PRODUCTS
 
 if TYPE_CHECKING:
+    from usdenoise.clutter.clutter_cutoff import CommonCutoff
     from usdenoise.jobs.batch import BatchReport
     from usdenoise.jobs.batch_table import Scan
     from usdenoise.report.pages import Row
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 @flags.flags_of(JobOptions, "bids")
 @flags.flags_of(Display)
 @flags.flags_of(JobOptions, "memory", "dask")
+@flags.flags_of(JobOptions, "common_cutoff", hidden=True)
 @flags.messages
 def run(acquisition: Path, output: Path | None, console: Console, **values: object) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
@@ -178,6 +180,15 @@ class BatchView:
         self._total = self._n_complete = 0
         self._counts: Counter[str] = Counter()
 
+    def estimating(self, n_scans: int) -> None:
+        """Print from how many scans the common cutoff follows."""
+        self._console.say(f"the common cutoff is estimated from {n_scans} scans")
+
+    def chosen(self, common: "CommonCutoff") -> None:
+        """Print the common cutoff."""
+        level = WARNING if common.certainty == "unsure" else NOTE
+        self._console.say(f"cutoff    {_common_cutoff(vars(common))}", level)
+
     def planned(self, rows: "Mapping[Scan, Row]") -> None:
         """Begin to count the scans."""
         self._total = len(rows)
@@ -233,8 +244,8 @@ class BatchView:
 @flags.reading_flags
 @flags.config_option
 @flags.flags_of(JobOptions, "patterns")
-@flags.flags_of(BatchOptions, "jobs", "dry_run")
-@flags.flags_of(DenoiseOptions, "low_cutoff", "high_cutoff", "rank", "bad_frames", "method", "seed")
+@flags.flags_of(BatchOptions, "jobs", "dry_run", "low_cutoff")
+@flags.flags_of(DenoiseOptions, "high_cutoff", "rank", "bad_frames", "method", "seed")
 @flags.flags_of(JobOptions, "preset")
 @flags.short_estimator_option
 @flags.flags_of(JobOptions, "output", required=True)
@@ -254,12 +265,17 @@ def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: obj
     each scan, then a summary.
     """
     batch_options = BatchOptions(**flags.requested(BatchOptions, values))
+    is_common = batch_options.low_cutoff == "common"
+    if is_common:
+        # It wins over the cutoff of a preset.
+        values["low_cutoff"] = "auto"
     if batch_options.flat and values["method"] == "svd" and values["products"] is None:
         # Exact stacks in one folder are for localisation, where no map of the blood is judged.
         values["products"] = NO_PRODUCTS
     arguments = flags.job_arguments(values)
     dask = arguments.pop("dask", None)
-    selection = {name: arguments.pop(name) for name in ("patterns", "overwrite")} | {"arguments": arguments}
+    selection = {name: arguments.pop(name) for name in ("patterns", "overwrite")}
+    selection |= {"arguments": arguments, "common_cutoff": is_common}
     from usdenoise.jobs.batch import plan_batch, run_batch
 
     if batch_options.dry_run:
@@ -285,12 +301,18 @@ def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: obj
         click.get_current_context().exit(FAILED)
 
 
+def _common_cutoff(values: Mapping[str, object]) -> str:
+    return f"{values['low']}, {values['certainty']}: {values['sentence']}"
+
+
 def _summary_rows(report: "BatchReport") -> list[tuple[str, str]]:
     from usdenoise.report.pages import Status
 
     summary = report.summary
     counts = [f"{summary[status.key]} {status}" for status in Status if summary[status.key]]
     rows = [("scans", f"{summary['scans']}: {', '.join(counts)}"), ("time", f"{summary['seconds']:.1f} s")]
+    if summary["common_cutoff"] is not None:
+        rows.append(("cutoff", _common_cutoff(summary["common_cutoff"])))
     rows += [("failed", f"{row.scan}: {row.error}") for row in report.rows if row.error]
     rows += [("check", f"{row.scan}: {row.doubts}") for row in report.rows if row.doubts]
     return rows + [("wrote", name) for name in summary["output"].values()]

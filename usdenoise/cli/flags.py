@@ -430,7 +430,7 @@ def job_arguments(values: Values) -> dict[str, Any]:
     """
     values = with_preset(values.get("preset"), {**values, **dict(values["estimator"])})
     job = JobOptions(**requested(JobOptions, values))
-    own = ("patterns", "regions", "bids", "overwrite", "memory", "dask")
+    own = ("patterns", "regions", "bids", "overwrite", "memory", "dask", "common_cutoff")
     return {
         **{name: getattr(job, name) for name in own if name in values},
         "options": DenoiseOptions(**requested(DenoiseOptions, values)),

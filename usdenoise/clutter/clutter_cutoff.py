@@ -5,9 +5,10 @@ other. Blood is only in the vessels. A component belongs to the clutter if it re
 it is inside the square that tissue makes in the similarity matrix.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from statistics import median, median_high
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +41,7 @@ class CutoffReason(CodedEnum):
     """Why a low cutoff was chosen; the value is its sentence, with placeholders for the numbers."""
 
     GIVEN = "as given"
+    COMMON = "the same for all scans: {named} among the cutoffs of {n_scans} scan{plural}"
     NO_FALL = "no clutter found: the first {over} singular values fall by only {fall_db:.1f} dB"
     MOVED = (
         "no clutter found, but the image moves by up to {moved:.1f} pixels, and tissue that moves so far is hard to find; "
@@ -139,6 +141,82 @@ class CutoffChoice:
     profile: NDArray[np.float64] = field(repr=False)
     threshold: float = field(repr=False)
     doppler_cycles: NDArray[np.float64] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class CommonCutoff:
+    """The one low cutoff of several scans.
+
+    Attributes
+    ----------
+    low : int
+        Number of components to remove.
+    certainty : CutoffCertainty
+        How sure it is.
+    sentence : str
+        How many scans name it, in words.
+    """
+
+    low: int
+    certainty: CutoffCertainty
+    sentence: str
+
+    @classmethod
+    def read(cls, low: int, text: str) -> "CommonCutoff":
+        """Return what :attr:`text` describes.
+
+        Raises
+        ------
+        ValueError
+            If the text does not begin with a certainty.
+        """
+        certainty, _, sentence = text.partition(": ")
+        return cls(low, CutoffCertainty(certainty), sentence)
+
+    @property
+    def text(self) -> str:
+        """The certainty and the sentence, for a command line."""
+        return f"{self.certainty}: {self.sentence}"
+
+
+def common_cutoff(cutoffs: Sequence[tuple[int, CutoffCertainty]]) -> CommonCutoff:
+    """Return the cutoff that the surest of several scans name: their median, the higher one of two.
+
+    It is as sure as they are if half of them are as near to it as the two estimates of a sure cutoff of one scan are to
+    each other; likely, or unsure, if they are farther apart. A cutoff that a single one of several scans names is unsure.
+
+    Parameters
+    ----------
+    cutoffs : sequence of (int, CutoffCertainty)
+        The cutoffs that the data of each scan suggest, at least one.
+
+    Examples
+    --------
+    >>> sure, unsure = CutoffCertainty.SURE, CutoffCertainty.UNSURE
+    >>> found = common_cutoff([(4, sure), (21, unsure), (5, sure), (5, sure)])
+    >>> found.low, found.sentence
+    (5, 'the same for all scans: the median of the 3 sure ones among the cutoffs of 4 scans')
+    """
+    levels = CutoffCertainty.SURE, CutoffCertainty.LIKELY, CutoffCertainty.UNSURE
+    level = min((certainty for _, certainty in cutoffs), key=levels.index)
+    named = [low for low, certainty in cutoffs if certainty == level]
+    low = median_high(named)
+    certainty = _certainty_of(median(abs(each - low) for each in named), low)
+    if len(named) == 1 < len(cutoffs):
+        certainty = CutoffCertainty.UNSURE
+    sentence = CutoffReason.COMMON.value.format(
+        named=f"the only {level} one" if len(named) == 1 else f"the median of the {len(named)} {level} ones",
+        n_scans=len(cutoffs),
+        plural="" if len(cutoffs) == 1 else "s",
+    )
+    return CommonCutoff(low, max(level, certainty, key=levels.index), sentence)
+
+
+def _certainty_of(distance: float, low: int) -> CutoffCertainty:
+    """Return how sure a cutoff is of which two estimates differ."""
+    if distance <= max(SURE[0], SURE[1] * low):
+        return CutoffCertainty.SURE
+    return CutoffCertainty.LIKELY if distance <= max(LIKELY[0], LIKELY[1] * low) else CutoffCertainty.UNSURE
 
 
 @dataclass(frozen=True)
@@ -256,9 +334,4 @@ def _edge_of_clutter(rank: int, profile: SimilarityProfile, squares: tuple[int, 
     edge = max(usual, min(squares[0], latest) - 1)
     reason = CutoffReason.TISSUE_SQUARE if edge > usual else CutoffReason.SIMILARITY_FALLS
     outside = max(usual - squares[0], squares[0] - latest, 0)
-    certainty = CutoffCertainty.UNSURE
-    if outside <= max(SURE[0], SURE[1] * edge):
-        certainty = CutoffCertainty.SURE
-    elif outside <= max(LIKELY[0], LIKELY[1] * edge):
-        certainty = CutoffCertainty.LIKELY
-    return _Decision(edge, reason, certainty)
+    return _Decision(edge, reason, _certainty_of(outside, edge))

@@ -14,6 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from usdenoise.clutter.clutter_cutoff import CommonCutoff, CutoffCertainty, common_cutoff
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files.bids import csv_text
 from usdenoise.files.input_files import file_state, is_same_state
@@ -24,6 +25,7 @@ from usdenoise.jobs.batch_table import (
     Scan,
     find_scans,
     read_report,
+    scan_curve,
     scan_image,
     scan_row,
     write_page,
@@ -33,11 +35,17 @@ from usdenoise.jobs.job import expected_bytes
 from usdenoise.jobs.scan_process import scan_words, scan_workers
 from usdenoise.jobs.workers import LOOK_S
 from usdenoise.options import DenoiseOptions, Display, Output
+from usdenoise.options.job_options import NO_PRODUCTS
 from usdenoise.progress import NotebookBar
 from usdenoise.report.pages import COMPLETE, Row, Status, values_of_report
+from usdenoise.stack.sampling import spread_rows
 from usdenoise.system.processes import GRACE_S, locked, uninterrupted
 from usdenoise.system.resources import available_bytes, available_threads
 from usdenoise.system.text import requested, short_stem, software, to_json
+
+COMMON_SCANS = 32
+"""Scans, spread over a batch, whose cutoffs name the common one: up to twice as many, and all of a small batch. If a
+fifth of them are sure, as in a folder of bubbles, about six are left to agree."""
 
 PAGE_S = 0.02
 """Seconds for each scan of a batch between two times that the table and the page are written, which takes 1.2 ms a scan."""
@@ -128,6 +136,12 @@ def _update_link(scan: Scan, link_path: Path, is_done: bool) -> None:
 class BatchWatcher(Protocol):
     """Methods that a batch calls to report its progress."""
 
+    def estimating(self, n_scans: int) -> None:
+        """Take the number of scans whose cutoffs will name the common one, before all others."""
+
+    def chosen(self, common: CommonCutoff) -> None:
+        """Take the common cutoff."""
+
     def planned(self, rows: Mapping[Scan, Row]) -> None:
         """Take all scans, with the row of each before the batch."""
 
@@ -146,6 +160,12 @@ class NotebookWatcher:
 
     def __init__(self) -> None:
         self._bar, self._done, self._total = NotebookBar(), 0, 0
+
+    def estimating(self, n_scans: int) -> None:
+        """Ignore the scans whose cutoffs name the common one: they are counted themselves."""
+
+    def chosen(self, common: CommonCutoff) -> None:
+        """Ignore the common cutoff."""
 
     def planned(self, rows: Mapping[Scan, Row]) -> None:
         """Begin to count."""
@@ -175,11 +195,14 @@ class BatchReport:
         Duration of the batch in s.
     folder : Path
         Folder of the batch's results.
+    common : CommonCutoff or None
+        The one low cutoff of all scans; None (the default) if none was requested.
     """
 
     rows: tuple[Row, ...]
     seconds: float
     folder: Path
+    common: CommonCutoff | None = None
 
     @property
     def output(self) -> dict[str, str]:
@@ -189,12 +212,13 @@ class BatchReport:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Number of scans in total and by status, seconds, and paths of the batch's own files."""
+        """Number of scans in total and by status, seconds, the common cutoff, and paths of the batch's own files."""
         counts = Counter(row.status for row in self.rows)
         return {
             "scans": len(self.rows),
             **{status.key: counts[status] for status in Status},
             "seconds": self.seconds,
+            "common_cutoff": None if self.common is None else asdict(self.common),
             "output": self.output,
         }
 
@@ -237,12 +261,13 @@ def plan_batch(
     arguments: Mapping[str, Any] | None = None,
     patterns: Sequence[str] = (),
     overwrite: bool = False,
+    common_cutoff: bool = False,
 ) -> dict[Scan, Row]:
     """Decide which scans :func:`run_batch` would run or skip, and why, without writing anything.
 
     Parameters
     ----------
-    paths, folder, arguments, patterns, overwrite
+    paths, folder, arguments, patterns, overwrite, common_cutoff
         The same as for :func:`run_batch`.
 
     Returns
@@ -255,15 +280,49 @@ def plan_batch(
     InputError
         If there are no scans.
     """
+    scans, job = _scans(paths, Path(folder), patterns), _complete(arguments)
+    if common_cutoff:
+        rows = plan_batch(**_sample(scans, Path(folder), job), overwrite=overwrite).values()
+        if any(row.status != Status.DONE for row in rows):
+            return {scan: scan_row(scan, Status.NOT_RUN, "its cutoff is not known yet") for scan in scans}
+        job = _with_cutoff(job, _common(rows))
+    options = requested(**job)
+    return {scan: decide(scan, options, overwrite) for scan in scans}
+
+
+def _scans(paths: str | Path | Sequence[str | Path], folder: Path, patterns: Sequence[str]) -> list[Scan]:
     paths = [paths] if isinstance(paths, str | Path) else paths
-    scans = find_scans([Path(path) for path in paths], Path(folder), patterns)
+    scans = find_scans([Path(path) for path in paths], folder, patterns)
     if not scans:
         raise InputError(
             f"no scans were found in {', '.join(map(str, paths)) or 'nothing'}",
             remedy="name files, or give {patterns} the form of their names",
         )
-    options = requested(**_complete(arguments))
-    return {scan: decide(scan, options, overwrite) for scan in scans}
+    return scans
+
+
+def _sample(scans: Sequence[Scan], folder: Path, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a batch of some scans, spread over all, that chooses the cutoff of each and writes little."""
+    spread = spread_rows(len(scans), COMMON_SCANS)
+    output = Output(stack=False, products=NO_PRODUCTS)
+    return {
+        "paths": [scans[number].path for number in spread],
+        "folder": folder / BatchFile.CUTOFFS,
+        "arguments": {**job, "options": replace(job["options"], low_cutoff="auto"), "output": output},
+    }
+
+
+def _common(rows: Iterable[Row]) -> CommonCutoff | None:
+    """Return the cutoff that the scans of a sample name; None if all failed."""
+    cutoffs = [
+        (row.low_cutoff, CutoffCertainty(row.cutoff_certainty)) for row in rows if row.low_cutoff is not None
+    ]
+    return common_cutoff(cutoffs) if cutoffs else None
+
+
+def _with_cutoff(job: Mapping[str, Any], common: CommonCutoff | None) -> dict[str, Any]:
+    low = "auto" if common is None else common.low
+    return {**job, "options": replace(job["options"], low_cutoff=low)}
 
 
 def run_batch(  # noqa: PLR0913
@@ -275,6 +334,7 @@ def run_batch(  # noqa: PLR0913
     jobs: int | None = None,
     dask: str | None = None,
     overwrite: bool = False,
+    common_cutoff: bool = False,
     flat: bool = False,
     command: list[str] | None = None,
     watcher: BatchWatcher | None = None,
@@ -301,6 +361,11 @@ def run_batch(  # noqa: PLR0913
         whose workers see the same files.
     overwrite : bool
         Whether to run scans that have complete results.
+    common_cutoff : bool
+        Whether all scans have one low cutoff, instead of the one in `arguments`; by default False. COMMON_SCANS scans,
+        spread over all, are filtered with a cutoff of their own first, and
+        :func:`usdenoise.clutter.clutter_cutoff.common_cutoff` follows from theirs. Their reports are in the folder
+        ``cutoffs`` of `folder`, a batch of its own.
     flat : bool
         Whether the filtered stacks are also put into the folder ``stacks`` of `folder`, each under the name of its input,
         and nothing else; by default False. They are hard links, or copies where the file system has none.
@@ -339,17 +404,25 @@ def run_batch(  # noqa: PLR0913
     """
     began, folder, watcher = time.monotonic(), Path(folder), watcher or NotebookWatcher()
     # The plan: without any scan, no folder is created
-    job = _complete(arguments)
+    job, common = _complete(arguments), None
+    scans = _scans(paths, folder, patterns)
+    links = _stack_links(folder, scans, job["output"]) if flat else {}
+    if common_cutoff:
+        sample = _sample(scans, folder, job)
+        watcher.estimating(len(sample["paths"]))
+        common = _common(run_batch(**sample, jobs=jobs, dask=dask, overwrite=overwrite).rows)
+        job = _with_cutoff(job, common)
+        if common is not None:
+            watcher.chosen(common)
     options = requested(**job)
     rows = plan_batch(paths, folder, arguments=job, patterns=patterns, overwrite=overwrite)
-    links = _stack_links(folder, rows, job["output"]) if flat else {}
     todo = [scan for scan, row in rows.items() if row.status == Status.NOT_RUN]
     # How many scans run side by side: with Dask, one on each thread of the workers
     n_here, threads = (0, 1) if dask is not None else scans_side_by_side(todo, job, jobs)
     scan_job = {**job, "options": replace(job["options"], threads=threads)}
     running: dict[Future[str | None], Scan] = {}
     # An image is read once, and shown on many pages.
-    image_of = cache(scan_image)
+    image_of, curve_of = cache(scan_image), cache(scan_curve)
 
     def finish(scan: Scan, row: Row) -> None:
         rows[scan] = row
@@ -362,10 +435,19 @@ def run_batch(  # noqa: PLR0913
     def write(is_over: bool) -> BatchReport:
         # The failed ones first
         listed = dict(sorted(rows.items(), key=lambda item: item[1].status != Status.FAILED))
-        report = BatchReport(tuple(listed.values()), time.monotonic() - began, folder)
+        report = BatchReport(tuple(listed.values()), time.monotonic() - began, folder, common)
         report.write_tables(options, command)
         still = None if is_over else running.values()
-        write_page(folder, listed, still, display=job["display"], command=command, image_of=image_of)
+        write_page(
+            folder,
+            listed,
+            still,
+            display=job["display"],
+            command=command,
+            image_of=image_of,
+            curve_of=curve_of,
+            common=common,
+        )
         if is_over:
             watcher.ended(report)
         return report
@@ -384,7 +466,7 @@ def run_batch(  # noqa: PLR0913
                     while todo and len(running) < max(1, n_workers()):
                         scan = todo.pop(0)
                         watcher.started(scan)
-                        running[start(scan_words(scan, scan_job), lock.resolve())] = scan
+                        running[start(scan_words(scan, scan_job, common), lock.resolve())] = scan
                         is_stale = True
                 # Written after each scan, the page of thousands would take longer than the scans.
                 if is_stale and time.monotonic() >= written + PAGE_S * len(rows):

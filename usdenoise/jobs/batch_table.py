@@ -1,6 +1,7 @@
 """The scans of a batch and the folder of each, their rows, and the table and the page that show them."""
 
 import json
+import math
 import os
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -15,6 +16,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.clutter.clutter_cutoff import CommonCutoff
 from usdenoise.errors import check_path
 from usdenoise.files.images import read_tiff
 from usdenoise.files.input_files import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
@@ -26,6 +28,9 @@ from usdenoise.report.record import Report
 from usdenoise.stack.geometry import picture_axes
 from usdenoise.system.text import alike, short_stem, software
 
+CURVE_COMPONENTS = 40
+"""Largest number of singular values in the small curve of a scan: a cutoff of 20 is in its middle."""
+
 
 class BatchFile(StrEnum):
     """Files that a batch writes to the top of its folder."""
@@ -35,6 +40,8 @@ class BatchFile(StrEnum):
     INDEX = "index.html"
     STACKS = STACKS
     """Folder of the filtered stacks, under the names of their inputs."""
+    CUTOFFS = "cutoffs"
+    """Folder of a batch of some scans, whose cutoffs name the common one."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +179,15 @@ def scan_image(scan: Scan) -> NDArray[np.float32] | None:
     return small_image(power, spacing.get(rows, 1.0) / spacing.get(columns, spacing.get(rows, 1.0)))
 
 
+def scan_curve(scan: Scan) -> tuple[float, ...]:
+    """Return the first CURVE_COMPONENTS singular values of a scan in dB below the first one; none without a report."""
+    try:
+        values = read_report(scan).singular_values[:CURVE_COMPONENTS]
+    except (OSError, ValueError):
+        return ()
+    return tuple(20 * math.log10(value / values[0]) for value in values if value > 0)
+
+
 def write_page(
     folder: Path,
     rows: Mapping[Scan, Row],
@@ -180,6 +196,8 @@ def write_page(
     display: Display | None = None,
     command: list[str] | None = None,
     image_of: Callable[[Scan], NDArray[np.float32] | None] = scan_image,
+    curve_of: Callable[[Scan], tuple[float, ...]] = scan_curve,
+    common: CommonCutoff | None = None,
 ) -> None:
     """Write index.html, which shows the rows.
 
@@ -197,6 +215,10 @@ def write_page(
         Command line of the batch, for the page.
     image_of : callable, optional
         Returns the small image of a scan that has results; by default :func:`scan_image`.
+    curve_of : callable, optional
+        Returns the singular values of such a scan, which are shown if no scan has an image; by default :func:`scan_curve`.
+    common : CommonCutoff, optional
+        The one low cutoff of all scans; by default there is none.
 
     Raises
     ------
@@ -206,6 +228,8 @@ def write_page(
     with_results = [scan for scan, row in rows.items() if row.status == Status.DONE]
     images = {scan: image for scan in with_results if (image := image_of(scan)) is not None}
     scale = common_scale(list(images.values()), display)
+    # Without pictures the page shows the curve from which each cutoff was chosen.
+    curves = {} if images else {scan: curve_of(scan) for scan in with_results}
     entries = []
     for scan, row in rows.items():
         image, state = images.get(scan), row.status.value
@@ -221,6 +245,7 @@ def write_page(
                 address=f"./{quote(below)}" if has_page else None,
                 thumbnail=None if image is None else thumbnail_png(image, scale),
                 on_common_scale=image is None or scale.is_near(image),
+                curve=curves.get(scan, ()),
             )
         )
     version = f"usdenoise {software()['usdenoise']}"
@@ -228,6 +253,7 @@ def write_page(
         f"{len(entries)} scans in {folder.absolute().name}",
         entries,
         is_running=running is not None,
+        cutoff="" if common is None else f"{common.low}, {common.certainty}: {common.sentence}",
         scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if images else "",
         generator=version if command is None else f"{version}: {shlex.join(command)}",
     )

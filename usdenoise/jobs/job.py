@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from usdenoise.clutter.clutter_cutoff import CommonCutoff
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.files.bids import BidsName, tsv_text
 from usdenoise.files.images import import_nibabel
@@ -64,6 +65,8 @@ class Job:
         Sentences for the report; none by default.
     was_live : bool
         Whether it is the final series of a live session; by default not.
+    common_cutoff : CommonCutoff or None
+        How the low cutoff of the options follows from several scans; None (the default) if it does not.
     """
 
     paths: tuple[Path, ...]
@@ -81,6 +84,7 @@ class Job:
     regions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     was_live: bool = False
+    common_cutoff: CommonCutoff | None = None
 
     @property
     def path(self) -> Path:

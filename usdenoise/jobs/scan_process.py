@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from usdenoise.clutter.clutter_cutoff import CommonCutoff
 from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options import ReadOptions
@@ -57,7 +58,7 @@ _POLL_S = 0.2
 _PROGRAM = "from usdenoise.__main__ import main_of_batch; main_of_batch()"
 
 
-def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
+def scan_words(scan: Scan, arguments: Mapping[str, Any], common: CommonCutoff | None = None) -> list[str]:
     """Return the words that follow ``usdenoise run`` for a scan.
 
     Parameters
@@ -66,12 +67,16 @@ def scan_words(scan: Scan, arguments: Mapping[str, Any]) -> list[str]:
         The scan.
     arguments : mapping
         Keyword arguments of :func:`usdenoise.run`: options, display, output, reading, and memory.
+    common : CommonCutoff, optional
+        How the low cutoff of the options follows from the scans; by default it was given.
     """
     reading = ReadOptions(**arguments["reading"])
     groups = (arguments["options"], arguments["display"], arguments["output"], reading)
     words = [word for options in groups for word in as_flags(options)]
     if arguments.get("memory") is not None:
         words.append(f"--memory={arguments['memory']}")
+    if common is not None:
+        words.append(f"--common-cutoff={common.text}")
     # The folder of a scan follows from the tree of the batch, also in a BIDS data set.
     return [
         *words,

@@ -415,6 +415,9 @@ class JobOptions(Options, group=Group.RESOURCES):
         group=Group.ESTIMATOR,
         choices=tuple(PRESETS),
     )
+    common_cutoff: str | None = option(
+        None, "How {low_cutoff} follows from the scans of a batch, for their processes.", group=Group.CUTOFFS
+    )
     output: Path | None = option(
         None, "Folder of the results.", kind=PATH, group=Group.OUTPUTS, metavar="DIR", short="-o"
     )
@@ -451,6 +454,14 @@ class BatchOptions(Options, group=Group.BATCH):
         If a value is of another kind or outside its range.
     """
 
+    low_cutoff: int | str = option(
+        "auto",
+        "Remove the N largest components as clutter. auto chooses N for each scan; common chooses one N for all: the median "
+        "of the sure ones among scans that are spread over all.",
+        group=Group.CUTOFFS,
+        words=("auto", "common"),
+        bounds=(0, None),
+    )
     jobs: int | None = option(
         None,
         "Scans to work on at a time, without {dask}. Fewer run when memory is short.",

@@ -116,7 +116,12 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
 
 
 def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
-    choice = fit.cutoff
+    choice, common = fit.cutoff, fit.common_cutoff
+    if common is not None and common.certainty == CutoffCertainty.UNSURE:
+        return [("cutoff-unsure", f"the low cutoff {common.low} is unsure: {common.sentence}")]
+    if common is not None and choice.certainty != CutoffCertainty.SURE:
+        # The sure scans outvote it.
+        return []
     if not fit.is_cutoff_given:
         if choice.certainty != CutoffCertainty.UNSURE:
             return []

@@ -1,13 +1,13 @@
 """The components of a stack, or of the sample of a session, how they were found, and how good they are."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.clutter.bad_pixels import BadPixels
-from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffChoice, CutoffReason
+from usdenoise.clutter.clutter_cutoff import CommonCutoff, CutoffCertainty, CutoffChoice, CutoffReason
 from usdenoise.clutter.similarity import dominance, noise_energy
 from usdenoise.completion.solve import Solution
 from usdenoise.frames.flicker import Flicker
@@ -221,6 +221,8 @@ class FitResult:
     n_subset_pixels, n_sample_pixels : int
         Number of pixels whose exact singular vectors started the estimate, and of pixels to which it was refitted before
         the spatial vectors were fitted to all pixels.
+    common_cutoff : CommonCutoff or None
+        How the cutoff that was given follows from several scans of a batch; None (the default) if it does not.
     """
 
     options: DenoiseOptions
@@ -240,6 +242,7 @@ class FitResult:
     n_sampled: int
     n_subset_pixels: int
     n_sample_pixels: int
+    common_cutoff: CommonCutoff | None = field(default=None, kw_only=True)
 
     @property
     def low_cutoff(self) -> int:
@@ -254,11 +257,15 @@ class FitResult:
     @property
     def cutoff_certainty(self) -> CutoffCertainty:
         """How certain the low cutoff is."""
+        if self.common_cutoff is not None:
+            return self.common_cutoff.certainty
         return CutoffCertainty.GIVEN if self.is_cutoff_given else self.cutoff.certainty
 
     @property
     def cutoff_sentence(self) -> str:
         """Why the low cutoff was chosen, in words."""
+        if self.common_cutoff is not None:
+            return self.common_cutoff.sentence
         return CutoffReason.GIVEN.value if self.is_cutoff_given else self.cutoff.sentence
 
     @property

@@ -54,6 +54,8 @@ class Row:
     rank, low_cutoff, high_cutoff, cutoff_certainty, held_out_rmse, held_out_ratio, verdict, n_unobserved,
     peak_memory_bytes, blood_to_noise_db, reproducibility, noise_floor
         The same as in the scan's own report.
+    suggested_cutoff : int or None
+        The low cutoff that the data of the scan suggest.
     bad_frames : int or None
         Number of bad frames.
     doubts : str
@@ -72,6 +74,7 @@ class Row:
     seconds: float | None = None
     rank: int | None = None
     low_cutoff: int | None = None
+    suggested_cutoff: int | None = None
     high_cutoff: str | int | None = None
     cutoff_certainty: str = ""
     held_out_rmse: float | None = None
@@ -95,6 +98,7 @@ def values_of_report(report: Report) -> dict[str, Any]:
     return {
         **{name: getattr(report, name) for name in copied},
         "seconds": report.timings_s["total"],
+        "suggested_cutoff": report.cutoff.suggested,
         "cutoff_certainty": report.cutoff.certainty,
         "blood_to_noise_db": report.blood.blood_to_noise_db,
         "bad_frames": len(report.bad_frames),
@@ -119,6 +123,8 @@ class Entry:
         The blood map as a small PNG; None without results.
     on_common_scale : bool
         Whether the thumbnail has the common scale.
+    curve : tuple of float
+        Singular values in dB below the first one, for a page without thumbnails; none by default.
     """
 
     row: Row
@@ -126,6 +132,7 @@ class Entry:
     address: str | None = None
     thumbnail: bytes | None = None
     on_common_scale: bool = True
+    curve: tuple[float, ...] = ()
 
     @property
     def words(self) -> str:
@@ -138,7 +145,9 @@ class Entry:
         return self.status == Status.FAILED or self.row.doubts != ""
 
 
-def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale: str, generator: str) -> str:
+def batch_page(
+    title: str, entries: Sequence[Entry], *, is_running: bool, scale: str, generator: str, cutoff: str = ""
+) -> str:
     """Return the page of a batch, which needs no other file and no network.
 
     Parameters
@@ -153,12 +162,15 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
         The scale of the thumbnails in words.
     generator : str
         Which program made the page, and how.
+    cutoff : str
+        The one cutoff of all scans, in words; none by default.
 
     Returns
     -------
     str
         HTML. Every text is escaped.
     """
+    has_curves = any(entry.curve for entry in entries)
     counts = Counter(entry.status for entry in entries)
     by_name = sorted(entries, key=lambda entry: natural_key(entry.row.scan))
     return template(BATCH_PAGE).render(
@@ -170,6 +182,9 @@ def batch_page(title: str, entries: Sequence[Entry], *, is_running: bool, scale:
         n_doubtful=sum(entry.is_doubtful for entry in entries),
         is_running=is_running,
         scale=scale,
+        has_curves=has_curves,
+        lowest=min(map(min, filter(None, (entry.curve for entry in entries))), default=0),
+        cutoff=cutoff,
         made=generator,
     )
 

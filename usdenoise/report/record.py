@@ -604,10 +604,14 @@ def report_of(
 
 
 def _cutoff(result: FitResult) -> CutoffRecord:
-    choice = result.cutoff
+    choice, rule = result.cutoff, CutoffReason.GIVEN
+    if result.common_cutoff is not None:
+        rule = CutoffReason.COMMON
+    elif not result.is_cutoff_given:
+        rule = choice.reason
     return CutoffRecord(
         low=int(result.options.low_cutoff),
-        rule=(CutoffReason.GIVEN if result.is_cutoff_given else choice.reason).code,
+        rule=rule.code,
         reason=result.cutoff_sentence,
         certainty=result.cutoff_certainty.value,
         suggested=choice.low,

@@ -28,6 +28,8 @@ from usdenoise.jobs.job import expected_bytes
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.phantom import PhantomSettings
 from usdenoise.report.pages import Row
+from usdenoise.report.record import Report
+from usdenoise.report.sentences import methods_paragraph
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -403,6 +405,84 @@ def test_stacks_for_localisation_have_no_pages_and_no_doubts_about_blood(tmp_pat
     np.testing.assert_array_equal(*stacks)
 
 
+@pytest.fixture(scope="module")
+def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five blocks whose own cutoffs are 4, 4, 9, 4 and 8; those of 9 and 8 are likely, and the others sure. Read only."""
+    folder = tmp_path_factory.mktemp("blocks") / "blocks"
+    folder.mkdir()
+    for seed in range(5):
+        simulate_to_file(folder / f"b{seed}.h5", PhantomSettings(shape=(16, 12, 40), seed=seed))
+    return folder
+
+
+LOCALISATION = ("--method", "svd", "--flat")
+SENTENCE = "the same for all scans: the median of the 3 sure ones among the cutoffs of 5 scans"
+
+
+def test_a_folder_has_one_cutoff_that_the_sure_scans_name(blocks: Path, tmp_path: Path) -> None:
+    own, out = tmp_path / "own", tmp_path / "out"
+    assert cli("batch", blocks, "-o", own, *LOCALISATION).exit_code == 0
+    assert set(column(own, "low_cutoff").values()) == {4, 8, 9}
+    flags = (blocks, "-o", out, *LOCALISATION, "--low-cutoff", "common")
+    assert "its cutoff is not known yet" in cli("batch", *flags, "--dry-run").stdout
+    done = cli("batch", *flags, "--jobs", 2)
+    assert done.exit_code == 0, done.stderr
+    assert set(column(out, "low_cutoff").values()) == {4}
+    assert column(out, "suggested_cutoff") == column(own, "low_cutoff")
+    # Scans that are likely to need another one are outvoted.
+    assert "cutoff" not in "".join(column(out, "doubts").values())
+    # The terminal, the record, the page, the report and its methods
+    assert f"cutoff  4, sure: {SENTENCE}" in done.stdout.splitlines()
+    assert "estimated from 5 scans" in done.stderr
+    summary = json.loads((out / "batch.json").read_text())["summary"]
+    assert summary["common_cutoff"] == {"low": 4, "certainty": "sure", "sentence": SENTENCE}
+    page = page_of(out)
+    assert f"4, sure: {SENTENCE}" in page.text
+    cutoff = json.loads((out / "b2/b2_report.json").read_text())["cutoff"]
+    assert (cutoff["rule"], cutoff["certainty"], cutoff["reason"]) == ("common", "sure", SENTENCE)
+    for is_short in (True, False):
+        report = Report.from_json(json.loads((out / "b2/b2_report.json").read_text()))
+        assert SENTENCE in methods_paragraph(report, is_short)[0]
+    # Without pictures the page has the singular values and the cutoffs of the scans
+    assert values(page, "Own cutoff") == ["4", "4", "9", "4", "8"]
+    assert values(page, "Repeatability") == []
+    assert [svg["aria-label"] for svg in page.all("svg")] == [f"Singular values of b{k}.h5" for k in range(5)]
+    # The filtered stacks are those of the number
+    given = tmp_path / "given"
+    assert cli("run", blocks / "b2.h5", "-o", given, "--method", "svd", "--low-cutoff", 4).exit_code == 0
+    stacks = [usdenoise.load(path).iq for path in (given / "b2_denoised.h5", out / "stacks/b2.h5")]
+    np.testing.assert_array_equal(*stacks)
+
+
+def test_a_common_cutoff_is_the_same_when_a_batch_resumes(blocks: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    flags = (blocks, "-o", out, *LOCALISATION, "--low-cutoff", "common")
+    assert cli("batch", *flags, "--jobs", 2).exit_code == 0
+    # One scan, and one of those from which the cutoff follows, are lost
+    shutil.rmtree(out / "b1")
+    shutil.rmtree(out / "cutoffs/b0")
+    before = {path: path.read_bytes() for path in out.rglob("*_report.json")}
+    again = cli("batch", *flags, "--jobs", 1)
+    assert again.exit_code == 0, again.stderr
+    assert all(path.read_bytes() == content for path, content in before.items())
+    assert set(column(out, "low_cutoff").values()) == {4}
+    plan = cli("batch", *flags, "--dry-run").stdout.splitlines()
+    assert [line.split()[0] for line in plan] == ["skip"] * 5
+
+
+def test_a_common_cutoff_that_is_unsure_is_a_doubt_without_pictures_too(blocks: Path, tmp_path: Path) -> None:
+    """A single scan of three is sure."""
+    paths = [blocks / f"b{seed}.h5" for seed in (0, 2, 4)]
+    done = cli("batch", *paths, "-o", tmp_path / "out", *LOCALISATION, "--low-cutoff", "common")
+    assert done.exit_code == 0
+    assert set(column(tmp_path / "out", "cutoff_certainty").values()) == {"unsure"}
+    assert all("cutoff-unsure" in doubts for doubts in column(tmp_path / "out", "doubts").values())
+    assert "cutoff  4, unsure: " in done.stdout
+    assert done.stdout.count("cutoff-unsure") == 3
+    assert "cutoff    4, unsure: " in done.stderr
+    assert "3 to check" in page_of(tmp_path / "out").text
+
+
 def test_an_unsure_cutoff_of_a_scan_is_a_doubt_without_pictures_too(tmp_path: Path) -> None:
     """One component is too few to find clutter."""
     simulate_to_file(tmp_path / "x.h5", PhantomSettings(shape=(16, 12, 40)))
@@ -411,6 +491,12 @@ def test_an_unsure_cutoff_of_a_scan_is_a_doubt_without_pictures_too(tmp_path: Pa
         done = cli("batch", tmp_path / "x.h5", "-o", tmp_path / method, *flags)
         assert "check  x.h5: cutoff-unsure" in done.stdout
         assert column(tmp_path / method, "remark") == {"x.h5": "cutoff unsure"}
+
+
+def test_a_folder_whose_scans_all_fail_has_no_common_cutoff(scans: Path, tmp_path: Path) -> None:
+    report = run_batch(scans / "scan3.h5", tmp_path, common_cutoff=True)
+    assert [str(row.status) for row in report.rows] == ["failed"]
+    assert report.summary["common_cutoff"] is None
 
 
 def test_the_flat_folder_has_copies_if_links_fail(

@@ -94,7 +94,9 @@ def test_several_paths_are_mirrored_below_their_common_folder(tmp_path: Path) ->
 
 
 def test_no_two_scans_share_a_folder(tmp_path: Path) -> None:
-    touch(tmp_path, "s/a.h5", "s/a.mat", "s/A.hdf5", "s/a-mat.h5", "s/batch.csv.h5", "s/b/a.h5")
+    touch(
+        tmp_path, "s/a.h5", "s/a.mat", "s/A.hdf5", "s/a-mat.h5", "s/batch.csv.h5", "s/b/a.h5", "s/cutoffs.h5"
+    )
     places = found(tmp_path, "s")
     assert places == {
         "a.h5": "a",
@@ -103,6 +105,7 @@ def test_no_two_scans_share_a_folder(tmp_path: Path) -> None:
         "a-mat.h5": "a-mat",
         "b/a.h5": "b/a",
         "batch.csv.h5": "batch.csv-h5",
+        "cutoffs.h5": "cutoffs-h5",
     }
 
 

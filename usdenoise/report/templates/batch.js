@@ -5,7 +5,7 @@
   const rows = [...body.rows];
   const heads = [...document.querySelectorAll("#scans th[data-column]")];
   const words = find("words"), status = find("status"), order = find("order"), down = find("down");
-  const numeric = new Set(["0", "3", "4", "5", "6", "7"]);
+  const text = new Set(["1", "2"]);
   order.add(new Option("Failed first", ""));
   for (const head of heads) {
     order.add(new Option(head.textContent.trim(), head.dataset.column));
@@ -19,7 +19,7 @@
       const a = value(one, column), b = value(other, column);
       // Unknown values come last in either order.
       if ((a === "") !== (b === "")) return a === "" ? 1 : -1;
-      const difference = numeric.has(column) ? Number(a) - Number(b) : a.localeCompare(b);
+      const difference = text.has(column) ? a.localeCompare(b) : Number(a) - Number(b);
       return sign * difference || one.dataset.place - other.dataset.place;
     };
   }
