@@ -1,5 +1,6 @@
 """Vessels, thin ones and capillaries: widths, levels, speeds, and the blood that they hold."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -157,6 +158,15 @@ def test_the_true_velocity_is_the_mean_of_the_blood_in_the_pixel(shape: tuple[in
             power, flow = power + inside.sum(), flow + inside @ axial
         assert found[tuple(pixel)] == pytest.approx(flow / power, abs=0.02 * float(np.abs(found).max()))
     assert not found[~mask].any()
+
+
+def test_the_true_velocity_of_hundreds_of_vessels_takes_no_minute() -> None:
+    """Only the pixels near a vessel are looked at."""
+    settings = PhantomSettings((96, 80, 10), thin_vessels=150)
+    with ThreadExecutor() as executor:
+        began = time.process_time()
+        Phantom(settings, executor)
+        assert time.process_time() - began < 8
 
 
 @pytest.mark.parametrize("seed", [1])
