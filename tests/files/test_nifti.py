@@ -214,6 +214,13 @@ def test_recordings_are_judged_in_the_table_of_fusiqc(tmp_path: Path) -> None:
     judge_recordings(tmp_path, images, 40, ["the cutoff is unsure"])
     assert table()["qc_status"].tolist() == ["pending", "bad", "good"]
     assert table()["qc_notes"].tolist()[:2] == ["the cutoff is unsure", "moved"]
+    # A person rejects one that was good, and leaves the notes of the software.
+    judge_recordings(tmp_path, images[:1], 40, [])
+    rejected = table()
+    rejected.loc[str(images[0]), "qc_status"] = "bad"
+    rejected.to_csv(table_path, sep="\t", index=False)
+    judge_recordings(tmp_path, images[:1], 40, [])
+    assert table()["qc_status"].tolist() == ["bad", "bad", "good"]
     table_path.write_text("mine\n")
     with pytest.raises(OutputError, match="is not a table of fusiqc; move or correct it"):
         judge_recordings(tmp_path, images, 40, [])

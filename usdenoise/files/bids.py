@@ -401,8 +401,9 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
             label = image.name.removesuffix("_pwd.nii.gz")
             entities = dict(pair.split("-", 1) for pair in label.split("_"))
             before = rows.get(str(image.absolute()), {})
-            is_decided = (
-                before.get("qc_status") in ("good", "bad") and before.get("qc_notes") != _NOT_DOUBTFUL
+            # Only a good one may be of the software itself.
+            is_decided = before.get("qc_status") == "bad" or (
+                before.get("qc_status") == "good" and before.get("qc_notes") != _NOT_DOUBTFUL
             )
             decision = before if is_decided else {"qc_status": status, "qc_notes": notes}
             rows[str(image.absolute())] = {
