@@ -233,7 +233,7 @@ def test_a_block_whose_tissue_moves_unlike_the_others_is_filtered_without_it(
         iq.dtype
     )
     found = session(replace(made.stack, iq=iq), LENGTH)
-    assert np.flatnonzero(found.bad).tolist() == [] if is_mended else [5]
+    assert np.flatnonzero(found.bad).tolist() == ([] if is_mended else [5])
     own = [record.n_own for record in found.block_records]
     assert own == [n_components * is_mended * (number == 5) for number in range(N_BLOCKS)]
     if is_mended:
