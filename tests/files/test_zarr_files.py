@@ -34,6 +34,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "version 3": {},
     "version 2": {"zarr_format": 2},
     "shards": {"shards": (6, 2, 2)},
+    "dots": {"chunk_key_encoding": {"name": "default", "separator": "."}},
     "all frames in a chunk": {"chunks": (N_FRAMES, 2, 2)},
 }
 
@@ -51,7 +52,7 @@ def test_a_sector_image_whose_corners_were_not_written_is_read(
     assert stack.assumptions == ()
 
 
-@pytest.mark.parametrize("layout", ["version 3", "version 2", "shards"])
+@pytest.mark.parametrize("layout", ["version 3", "version 2", "shards", "dots"])
 def test_frames_that_were_never_written_are_excluded(layout: str, tmp_path: Path) -> None:
     values = IQ[:STOP] * SECTOR
     path = written(tmp_path / "x.zarr", values, (2 * N_FRAMES, *IQ.shape[1:]), **LAYOUTS[layout])
@@ -84,3 +85,11 @@ def test_packed_numbers_and_times_are_unpacked(tmp_path: Path) -> None:
     assert stack.frame_rate_hz == pytest.approx(500)
     assert stack.coordinates["t"].values[0] == pytest.approx(3)
     assert not {"scale_factor", "add_offset"} & stack.attributes.keys()
+
+
+@pytest.mark.parametrize(("attribute", "factor"), [([0.5], 0.5), ([0.5, 0.1], 1), (None, 1), ({"z": 0.5}, 1)])
+def test_a_factor_that_is_not_a_number_is_ignored(attribute: Any, factor: float, tmp_path: Path) -> None:
+    """JSON has lists: one of several numbers is no factor of all values."""
+    path = written(tmp_path / "x.zarr", IQ)
+    zarr.open_group(path)["iq"].attrs.update({"scale_factor": attribute, "_FillValue": [0, 1]})
+    np.testing.assert_array_equal(load(path).iq, factor * IQ)

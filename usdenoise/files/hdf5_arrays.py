@@ -369,11 +369,4 @@ def _packing(dataset: h5py.Dataset) -> dict[str, object]:
                 packing[name] = np.asarray(dataset.attrs[name])
     except UNREADABLE:
         return {}
-    numbers: dict[str, object] = {}
-    for name, value in packing.items():
-        order = member_order(value.dtype)
-        parts = [value[part] for part in order] if order else [value]
-        if all(part.size == 1 for part in parts):
-            parts = [part.reshape(-1)[0] for part in parts]
-            numbers[name] = complex(*parts) if order else parts[0]
-    return numbers
+    return packing

@@ -329,9 +329,11 @@ def unpacked(array: StoredArray, packing: Mapping[str, object]) -> StoredArray:
         return array
     numbers: dict[str, NDArray[Any]] = {}
     for name, value in packing.items():
-        # Some programs write text.
+        # Some programs write text, lists of one number, or lists of several for another purpose.
         with suppress(ValueError):
-            numbers[name] = np.asarray(float(value) if isinstance(value, str | bytes) else value)
+            number: Any
+            (number,) = of_pairs(np.asarray(value)).flat
+            numbers[name] = np.asarray(float(number) if isinstance(number, str | bytes) else number)
     scale, offset = (
         float(value) if value.dtype.kind in "fiu" and np.isfinite(value) else default
         for value, default in (

@@ -147,7 +147,9 @@ def _chunk_numbers(path: Path, array: "ZarrArray") -> NDArray[np.intp]:
     folder, numbers = path / array.path, []
     # The files are listed, because the header may claim millions of chunks.
     for file in folder.rglob("*"):
-        parts = re.split(r"[/.]", file.relative_to(folder).as_posix().removeprefix("c/"))
+        # Such as 0.1.2, or with the prefix and separator of version 3 c/0/1/2 or c.0.1.2
+        name = re.sub("^c[/.]", "", file.relative_to(folder).as_posix())
+        parts = re.split("[/.]", name)
         if len(parts) == len(array.shape) and all(part.isdecimal() for part in parts) and file.is_file():
             numbers.append([int(part) for part in parts])
     n_chunks = grid_of(array.shape, array.shards or array.chunks)
