@@ -423,6 +423,13 @@ def test_what_is_compressed_beyond_reason_is_not_decompressed(
         tracemalloc.stop()
 
 
+def test_a_large_empty_array_beside_the_stack_is_no_fault(tmp_path: Path) -> None:
+    """Such as one that a script has reserved for its results, of 72 MB."""
+    iq = np.random.default_rng(0).standard_normal((40, 30, 40)).astype(np.complex64)
+    path = v5_compressed(PDI=np.zeros((1100, 8192)), IQ=iq)(tmp_path)
+    np.testing.assert_array_equal(load(path, dataset="IQ").iq, iq)
+
+
 def test_thousands_of_other_arrays_in_a_file_take_a_few_seconds(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "x.h5", "w", libver="latest") as file:
         for number in range(3000):
