@@ -115,7 +115,8 @@ def test_regions_go_by_the_names_of_the_axes(files: Path, made: Scan, tmp_path: 
     for name in regions:
         np.testing.assert_allclose(turned.regions[name], wanted.regions[name], rtol=1e-4)
     np.testing.assert_array_equal(turned.regions["left"], turned.regions["drawn"])
-    named = xr.DataArray(wide.T, dims=("i", "j"))
+    # As xarray.where makes it
+    named = xr.DataArray(np.where(wide.T, 1.0, np.nan), dims=("i", "j"))
     by_name = session(
         xr.DataArray(square[:, None], dims=("time", "k", "j", "i")),
         LENGTH,

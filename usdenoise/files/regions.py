@@ -225,4 +225,4 @@ def read_mask(path: str | Path, shape: tuple[int, ...], axes: str) -> NDArray[np
             f"the mask {path} has shape {image.shape} and the images {wanted} ({order}); "
             "draw it over an image of that shape"
         )
-    return in_axes(np.asarray(image != 0), order, axes)
+    return in_axes(np.nan_to_num(image) != 0, order, axes)

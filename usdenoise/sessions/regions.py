@@ -94,7 +94,8 @@ def region_masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str,
     shape = geometry.shape_in(geometry.spatial_axes)
     masks = {WHOLE_IMAGE: np.ones(shape, bool)}
     for name, region in regions.items():
-        mask = np.asarray(region(geometry) if callable(region) else region, bool)
+        # NaN in a mask is no pixel of it: xarray puts it where a condition is false.
+        mask = np.nan_to_num(region(geometry) if callable(region) else region).astype(bool)
         if mask.shape != shape:
             raise OptionError(
                 f"region '{name}' has {shape_text(mask.shape)} pixels, and the image {shape_text(shape)}"
