@@ -39,6 +39,12 @@ def test_without_a_folder_for_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lag_of_ones() == 3
 
 
+def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with NUMBA_DISABLE_JIT=1, by which loops can be debugged."""
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
+    assert lag_of_ones() == 3
+
+
 def test_with_a_full_disk_and_with_code_that_was_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

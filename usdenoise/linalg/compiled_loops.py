@@ -37,9 +37,10 @@ def compiled(fastmath: frozenset[str] = frozenset()) -> Callable[[Callable[..., 
         except RuntimeError:
             compiled_loop = numba.njit(loop, nogil=True, fastmath=set(fastmath))
         # The full disk of a home folder, and code that was written in part, would end the job. Numba guards against errors
-        # of files only on Windows.
+        # of files only on Windows. With NUMBA_DISABLE_JIT nothing is compiled.
         errors = (OSError, EOFError, UnpicklingError)
-        compiled_loop._cache._guard_against_spurious_io_errors = partial(suppress, *errors)
+        with suppress(AttributeError):
+            compiled_loop._cache._guard_against_spurious_io_errors = partial(suppress, *errors)
         return compiled_loop
 
     return compile_loop
