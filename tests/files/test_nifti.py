@@ -218,9 +218,14 @@ def test_recordings_are_judged_in_the_table_of_fusiqc(tmp_path: Path) -> None:
     judge_recordings(tmp_path, images[:1], 40, [])
     rejected = table()
     rejected.loc[str(images[0]), "qc_status"] = "bad"
+    # Notes are quoted, as pandas and fusiqc read them, and other columns stay.
+    rejected.loc[str(images[1]), "qc_notes"], rejected["rater"] = '"moved', "me"
     rejected.to_csv(table_path, sep="\t", index=False)
-    judge_recordings(tmp_path, images[:1], 40, [])
-    assert table()["qc_status"].tolist() == ["bad", "bad", "good"]
+    for _ in range(2):
+        judge_recordings(tmp_path, images[:1], 40, [])
+        assert table()["qc_status"].tolist() == ["bad", "bad", "good"]
+        assert table()["qc_notes"].tolist()[1] == '"moved'
+        assert table()["rater"].tolist() == ["me"] * 3
     table_path.write_text("mine\n")
     with pytest.raises(OutputError, match="is not a table of fusiqc; move or correct it"):
         judge_recordings(tmp_path, images, 40, [])

@@ -385,6 +385,7 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
     """
     status, notes = ("pending", "; ".join(doubts)) if doubts else ("good", _NOT_DOUBTFUL)
     path, rows = root / _QUALITY, dict[str, dict[str, str]]()
+    columns = dict.fromkeys(_QUALITY_COLUMNS)
     # Other recordings may join the table at the same time.
     with locked(root, _QUALITY, _TABLE_WAIT_S):
         try:
@@ -393,6 +394,8 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
                 if "pwd_path" not in (table.fieldnames or ()):
                     raise ValueError("there is no column pwd_path")
                 rows |= {row["pwd_path"]: row for row in table}
+                # A person may have added some.
+                columns |= dict.fromkeys(table.fieldnames or ())
         except FileNotFoundError:
             pass
         except (OSError, ValueError, csv.Error) as error:
@@ -406,7 +409,7 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
                 before.get("qc_status") == "good" and before.get("qc_notes") != _NOT_DOUBTFUL
             )
             decision = before if is_decided else {"qc_status": status, "qc_notes": notes}
-            rows[str(image.absolute())] = {
+            rows[str(image.absolute())] = before | {
                 "pwd_path": str(image.absolute()),
                 "session_label": label,
                 **{name: entities.get(name[:3], "") for name in ("subject", "session", "run")},
@@ -414,9 +417,11 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
                 "n_timepoints": str(n_times),
                 **{name: decision[name] for name in ("qc_status", "qc_notes")},
             }
-        columns = {
-            name: np.array([row.get(name) or "" for row in rows.values()]) for name in _QUALITY_COLUMNS
-        }
+        # Other than in tables of BIDS, a quotation mark at the beginning of a note must be quoted.
+        text = io.StringIO()
+        written = csv.writer(text, delimiter="\t", lineterminator="\n")
+        written.writerow(columns)
+        written.writerows([_tsv_cell(row.get(name) or "") for name in columns] for row in rows.values())
         with OutputFolder(root, overwrite=True) as outputs:
-            outputs.reserve(_QUALITY).write_text(tsv_text(columns), encoding="utf-8")
+            outputs.reserve(_QUALITY).write_text(text.getvalue(), encoding="utf-8")
             outputs.commit()
