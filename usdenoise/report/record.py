@@ -343,6 +343,17 @@ class SequenceRecord:
         return [*sentences, *([f"{more} more"] if more > 0 else [])]
 
     @property
+    def own_sentence(self) -> str:
+        """The blocks that were filtered without components of their own, in words; empty if there are none."""
+        own = [block.n_own for block in self.blocks if block.n_own]
+        if not own:
+            return ""
+        return (
+            f"{len(own)} block{'s were' if len(own) > 1 else ' was'} filtered without up to {max(own)} further temporal "
+            "components, of tissue that moved unlike in the other blocks"
+        )
+
+    @property
     def answers(self) -> list[str]:
         """What was asked of the session, in words: the active pixels of each type of event, and the regions."""
         activation = [f"activation by {each.name}: {each.sentence}" for each in self.activation]
@@ -673,13 +684,8 @@ def _alignment(series: ResultSeries) -> str:
     if deformed:
         turned = max((np.nanmax(np.abs(one)) for one in series.rotations.values()), default=0.0)
         sentences.append(
-            f"after the filter {len(deformed)} blocks were turned and deformed back, by up to {max(deformed):.2f} pixels "
+            f"{len(deformed)} blocks were turned and deformed back after the filter, by up to {max(deformed):.2f} pixels "
             f"and {turned:.2f} degrees"
-        )
-    own = [block.n_own for block in blocks if block.n_own]
-    if own:
-        sentences.append(
-            f"in {len(own)} blocks up to {max(own)} more temporal components were removed: their tissue moved otherwise"
         )
     if series.n_still:
         sentences.append(

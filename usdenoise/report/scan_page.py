@@ -138,6 +138,8 @@ def scan_page(
     doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
     if report.sequence is not None and report.sequence.alignment:
         remarked = [f"alignment: {report.sequence.alignment}", *remarked]
+    if report.sequence is not None and report.sequence.own_sentence:
+        remarked = [report.sequence.own_sentence, *remarked]
     sentences = [
         part
         for part in report.sentences
