@@ -87,7 +87,9 @@ def test_packed_numbers_and_times_are_unpacked(tmp_path: Path) -> None:
     assert not {"scale_factor", "add_offset"} & stack.attributes.keys()
 
 
-@pytest.mark.parametrize(("attribute", "factor"), [([0.5], 0.5), ([0.5, 0.1], 1), (None, 1), ({"z": 0.5}, 1)])
+@pytest.mark.parametrize(
+    ("attribute", "factor"), [([0.5], 0.5), ([0.5, 0.1], 1), ([[1], 2], 1), (None, 1), ({"z": 0.5}, 1)]
+)
 def test_a_factor_that_is_not_a_number_is_ignored(attribute: Any, factor: float, tmp_path: Path) -> None:
     """JSON has lists: one of several numbers is no factor of all values."""
     path = written(tmp_path / "x.zarr", IQ)

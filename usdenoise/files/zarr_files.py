@@ -234,11 +234,13 @@ def _labels(
 
 
 def _attributes(owner: "ZarrArray | zarr.Group") -> dict[str, object]:
-    """Return the attributes of an array or group, with lists as arrays."""
-    return {
-        key: np.asarray(value) if isinstance(value, list) else value
-        for key, value in dict(owner.attrs).items()
-    }
+    """Return the attributes of an array or group, with lists as arrays, but those of lists of several lengths."""
+    attributes: dict[str, object] = dict(owner.attrs)
+    for key, value in attributes.items():
+        if isinstance(value, list):
+            with suppress(ValueError):
+                attributes[key] = np.asarray(value)
+    return attributes
 
 
 def is_our_group(folder: Path) -> bool:
