@@ -157,12 +157,14 @@ def test_names_of_bids(tmp_path: Path) -> None:
         assert back.attrs["Description"] == own["Description"]
         assert back.coords["time"].values.tolist() == own["VolumeTiming"]
         assert back.coords["time"].attrs["volume_acquisition_duration"] == own["FrameAcquisitionDuration"]
-    # A second recording joins the data set, and leaves its description alone.
+    # A second recording joins the data set, and leaves its description alone, and a table of another form.
     (tmp_path / "out/dataset_description.json").write_text("mine")
+    (tmp_path / "out/quality-control.tsv").write_text("a,b\n")
     (tmp_path / "x.zarr").rename(tmp_path / "sub-02_task-rest_iq.zarr")
     again = run(tmp_path / "sub-02_task-rest_iq.zarr", bids="auto")
     assert again["nifti"] == tmp_path / "out/sub-02/fusi/sub-02_task-rest_desc-doppler_pwd.nii.gz"
     assert (tmp_path / "out/dataset_description.json").read_text() == "mine"
+    assert (tmp_path / "out/quality-control.tsv").read_text() == "a,b\n"
     assert not list((tmp_path / "out").glob("..*"))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.clutter.clutter_cutoff import CommonCutoff
-from usdenoise.errors import OptionError, check_path
+from usdenoise.errors import OptionError, OutputError, check_path
 from usdenoise.files.bids import bids_name, describe_derivative, judge_recordings
 from usdenoise.files.layout import scratch_array
 from usdenoise.files.open_input import open_input
@@ -293,7 +293,11 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
         describe_derivative(job.root, report.software["usdenoise"])
         images = [Path(path) for path in report.output.values() if path.endswith("_pwd.nii.gz")]
         doubts = [doubt.sentence for doubt in report.doubts]
-        judge_recordings(job.root, images, len(series.time), doubts)
+        # The results are whole by now.
+        try:
+            judge_recordings(job.root, images, len(series.time), doubts)
+        except OutputError as error:
+            logger.warning("%s", error)
     return written
 
 
