@@ -688,7 +688,10 @@ def test_events_and_blocks_whose_times_are_not_sure_are_doubts(made: Scan, tmp_p
     ("text", "sentence"),
     [
         ("onset\tduration\nx\t1\n", "line 2: onset and duration must be numbers"),
-        ("onset\tduration\n900\t1\n", "the event 'event' at 900 s begins after the session of 0.799 s"),
+        (
+            "onset\tduration\n900\t1\n",
+            "the event 'event' at 900 s begins after the session of 0.799 s; .*--block-interval",
+        ),
         ("onset\tduration\ttrial_type\n0\t.4\ta\n.2\t.4\tb\n", "overlap"),
     ],
 )

@@ -390,7 +390,8 @@ def check_design(
             problem = "begins after" if event.onset > end else f"lasts {event.duration:g} s, longer than"
             raise InputError(
                 f"{what} {problem} the session of {end:.4g} s",
-                remedy="give times in s from the first frame (are these in ms?), and omit events after the last block",
+                remedy="give times in s from the first frame (are these in ms?), give {block_interval_s} if there were "
+                "pauses between blocks of which the files say nothing, and omit events after the last block",
             )
     if not any(is_within(event, end) for event in events):
         raise InputError("no event is within the session", remedy="give the onsets in s from the first frame")
