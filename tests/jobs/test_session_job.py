@@ -100,6 +100,30 @@ def filtered_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # ---------------------------------------------------------------- the series
 
 
+def test_some_blocks_of_files_and_of_one_long_file_are_filtered_alone(
+    files: Path, long: Path, tmp_path: Path
+) -> None:
+    for path, window in ((files, ()), (long, ("--window", LENGTH))):
+        command = (
+            "session",
+            path,
+            *window,
+            "-o",
+            tmp_path / path.stem,
+            "--blocks",
+            "1:6:2",
+            "--low-cutoff",
+            4,
+        )
+        done = cli(*command, "--json", "-q")
+        report = json.loads(done.stdout)
+        assert len(report["sequence"]["blocks"]) == 3
+        with h5py.File(report["output"]["sequence"]) as file:
+            assert file["blood_power"].shape[0] == 3
+            provenance = json.loads(file.attrs["usdenoise_provenance"])
+        assert provenance["parameters"]["blocks"] == [1, 6, 2]
+
+
 def test_files_and_one_long_file_have_one_series(files: Path, long: Path, tmp_path: Path) -> None:
     of_files = run(files, out=tmp_path / "a")
     of_long = run(long, out=tmp_path / "b", session_options=SessionOptions(window=LENGTH))

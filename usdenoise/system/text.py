@@ -188,7 +188,7 @@ def software() -> Mapping[str, str]:
 
 
 def to_json(value: object, indent: int | None = None) -> str:
-    """Return a value as JSON text, with null for NaN and infinities, which JSON does not have."""
+    """Return a value as JSON text, with null for NaN and infinities and a list for a slice, which JSON does not have."""
     return json.dumps(_finite(value), indent=indent, allow_nan=False)
 
 
@@ -197,6 +197,8 @@ def _finite(value: object) -> object:
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
+    if isinstance(value, slice):
+        return [value.start, value.stop, value.step]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -222,9 +224,7 @@ def _plain_value(value: object) -> object:
         return {str(key): _plain_value(item) for key, item in value.items() if key not in _RESOURCES}
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain_value(item) for item in value]
-    if isinstance(value, slice):
-        return [value.start, value.stop, value.step]
-    return _finite(value) if isinstance(value, str | int | float | None) else str(value)
+    return _finite(value) if isinstance(value, slice | str | int | float | None) else str(value)
 
 
 def record(
