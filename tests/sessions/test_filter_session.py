@@ -240,3 +240,12 @@ def test_a_block_whose_tissue_moves_unlike_the_others_is_filtered_without_it(
         error = found.blood_power[5] - wanted.blood_power[5]
         others = wanted.blood_power[5] - wanted.blood_power.mean(axis=0)
         assert np.sqrt(np.mean(error**2)) < 0.5 * np.std(others)
+
+
+def test_two_positions_with_as_many_blocks_are_a_doubt(sound: tuple[Scan, SessionResult]) -> None:
+    """The image of the session is a mixture of both, and which one is meant is not known."""
+    (made, wanted), sentence = sound, "no block is like the image of the session"
+    iq = np.concatenate([made.iq[: 8 * LENGTH], scan(8, seed=7).iq])
+    found = session(replace(made.stack, iq=iq), LENGTH)
+    assert any(doubt.sentence.startswith(sentence) for doubt in found.doubts)
+    assert not any(doubt.sentence.startswith(sentence) for doubt in wanted.doubts)

@@ -26,6 +26,11 @@ from usdenoise.system.text import distinct_names, plain_name
 MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
 """Displacement and gain of a block, against most blocks, from which a doubt reports that they were not corrected."""
 
+LIKE_NOTHING, LIKE_NONE = 0.3, 0.8
+"""Likeness of the block that is most like the image of the session, between which several images may be mixed in it. Of two
+positions with as many blocks it was 0.72. In sessions of one position, of eight kinds, it was 0.94 to 1, also where it
+left the image plane or jittered. Images of noise alone have about 0."""
+
 MOST_BAD, MOST_WEAKER = 0.4, 0.2
 """Shares of the blocks with data that may be bad, and bad with less power than usual, without a doubt."""
 
@@ -432,6 +437,13 @@ def block_doubts(blocks: Sequence[BlockRecord]) -> list[Doubt]:
         sentences.append(f"the gain of {n_uneven} blocks changes with depth")
     if moved:
         sentences.append(f"the image of {len(moved)} blocks is displaced, by up to {max(moved):.2f} pixels")
+    # The image of the session is then that of none of its blocks; images without a pattern are like no other one.
+    likeness = max((block.likeness or 0.0 for block in good), default=0.0)
+    if LIKE_NOTHING < likeness < LIKE_NONE:
+        sentences.append(
+            f"no block is like the image of the session (likeness up to {likeness:.2f}), as if the blocks were of several "
+            "positions, each of which needs a session"
+        )
     if changed:
         sentences.append(f"the gain of {len(changed)} blocks differs, by up to {max(changed):.1f} dB")
     doubts = [Doubt("uncorrected", f"{sentence}; this was not corrected") for sentence in sentences]
