@@ -102,6 +102,10 @@ def test_a_session_has_the_blocks_of_the_recording(tmp_path: Path) -> None:
     series, wanted = usdenoise.session(path, **how), usdenoise.session(files, **how)
     np.testing.assert_allclose(series.time, wanted.time)
     np.testing.assert_allclose(series.power_doppler, wanted.power_doppler, rtol=1e-5)
+    # Windows that cut the blocks keep their times.
+    halves = usdenoise.session(path, window=N_FRAMES // 2, **how)
+    np.testing.assert_allclose(halves.time[::2], wanted.time - N_FRAMES / 4 / RATE)
+    np.testing.assert_allclose(halves.time[1::2], wanted.time + N_FRAMES / 4 / RATE)
     # Without an interval, blocks follow each other; no window has frames of two blocks.
     blocks = usdenoise.session(path, window=16, low_cutoff=2, reading={"frames": slice(10, None)}).blocks
     assert blocks["first_frame"] == [0, 16, 30, 46, 62, 70, 86, 102]

@@ -68,6 +68,8 @@ class BlockFile:
         Frames of the file from one selected frame to the next.
     windows : sequence of Window
         The frames of its blocks; a file that is not read has one without frames.
+    block_frames : float or None
+        Frames of each block of a recording of several blocks, in units of the frame step; None (the default) for any other.
     problem : str
         Why it is not read, in words; empty (the default) if it is.
     has_slot : bool
@@ -82,6 +84,7 @@ class BlockFile:
     n_frames: int = 0
     frame_step: float = 1.0
     windows: Sequence[Window] = (Window(0, 0, False),)
+    block_frames: float | None = None
     problem: str = ""
     has_slot: bool = True
 
@@ -255,6 +258,7 @@ def _read_headers(
                     n_frames=source.n_frames,
                     frame_step=float(source.frames.step),
                     windows=_windows(source, options),
+                    block_frames=source.stack.block_frames and source.stack.block_frames / source.frames.step,
                 )
         except (InputError, OptionError) as error:
             file = _skipped(path, error, options, len(paths))
@@ -313,25 +317,34 @@ def _cut_into_blocks(
     length = float(np.median([file.time.duration for file in files if file.time]))
     has_windows = len(files) == 1 or any(len(file.windows) > 1 for file in files)
     step = (options.stride or options.window or length) if has_windows else length
+    if files[0].block_frames is not None:
+        step = files[0].block_frames
     check_interval(interval, recording.geometry.frame_rate_hz, step)
     blocks: list[Block] = []
     for number, (file, begin) in enumerate(zip(files, starts.tolist(), strict=True)):
         for window in file.windows:
             since = middle if file.time is None else file.time.offset + window.start
-            is_at_interval = interval is not None and has_windows
+            start_s = begin + since * frame_time
+            if interval is not None and file.block_frames is not None:
+                # The interval is that of the blocks of the recording, and windows may cut them
+                before, inside = divmod(since, file.block_frames)
+                start_s = begin + before * interval + inside * frame_time
+            elif interval is not None and has_windows:
+                start_s = len(blocks) * interval
             chunks = []
             if file.stored_file is not None:
                 frames = FileFrames(file.stored_file, window.start, window.stop, recording.dtype)
                 chunks = [Chunk(0, frames)]
-            block = Block(
-                chunks=chunks,
-                window=window,
-                start_s=len(blocks) * (interval or 0.0) if is_at_interval else begin + since * frame_time,
-                name=file.path.name,
-                file=number,
-                problem=file.problem,
+            blocks.append(
+                Block(
+                    chunks=chunks,
+                    window=window,
+                    start_s=start_s,
+                    name=file.path.name,
+                    file=number,
+                    problem=file.problem,
+                )
             )
-            blocks.append(block)
     return blocks
 
 
