@@ -194,7 +194,9 @@ def test_the_site_has_every_option_and_every_public_name(tmp_path: Path) -> None
     for name, section in zip(COMMANDS, re.split(r'id="usdenoise-\w+"', page)[1:], strict=True):
         text = html.unescape(re.sub(r"<[^>]+>", "", section))
         for parameter in main.get_command(context, name).params:
-            flags = [flag for flag in parameter.opts if flag.startswith("-")]
+            # A hidden one is for processes that a command starts.
+            is_shown = not getattr(parameter, "hidden", False)
+            flags = [flag for flag in parameter.opts if flag.startswith("-") and is_shown]
             assert [flag for flag in flags if not re.search(rf"{flag}\b", text)] == []
     # These two are neither functions nor classes: a sentence describes them.
     headed = set(usdenoise.__all__) - {"METHODS", "__version__"}
