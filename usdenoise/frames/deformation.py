@@ -170,7 +170,7 @@ def find_field(
         for half, before in zip((counted & is_even, counted & ~is_even), held, strict=True):
             own = fit(moving, fixed, half, before)
             other = counted & ~half
-            ahead, back = _displaced(moving, own), _displaced(moving, 2 * before - own)
+            ahead, back = _image_at(moving, own), _image_at(moving, 2 * before - own)
             gain = (fixed - (ahead + back) / 2) ** 2 - (fixed - ahead) ** 2
             gains += np.bincount(tiles[other], gain[other], len(gains))
             fitted.append(own)
@@ -191,7 +191,7 @@ def _levelled(image: NDArray[np.floating], counted: NDArray[np.bool_]) -> NDArra
     return around.everywhere(values / np.maximum(levels, TINY_SINGLE) - 1).reshape(image.shape)
 
 
-def _displaced(moving: NDArray[np.float64], field: NDArray[np.float64]) -> NDArray[np.float64]:
+def _image_at(moving: NDArray[np.float64], field: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return an image, given by the coefficients of its cubic spline, at the places of a field."""
     from scipy.ndimage import map_coordinates
 
@@ -207,7 +207,7 @@ def _differences(
     field: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the difference of the images at a field, (n_pixels,), and the mean gradients of both, (n_axes, n_pixels)."""
-    moved = _displaced(moving, field)
+    moved = _image_at(moving, field)
     # With the gradient of one image, its noise would make the field small.
     slopes = np.stack([np.gradient((fixed + moved) / 2, axis=axis) for axis in range(moving.ndim)]) * counted
     return ((fixed - moved) * counted).ravel(), slopes.reshape(len(slopes), -1)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.noise import TINY
 from usdenoise.errors import InputError
 from usdenoise.linalg.array_library import (
     Array,
@@ -25,7 +24,7 @@ from usdenoise.linalg.array_library import (
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
 from usdenoise.linalg.low_rank import fit_gapped_rows
-from usdenoise.linalg.tall_matrices import column_squared_norms, slices_of
+from usdenoise.linalg.tall_matrices import column_squared_norms, covered_shares, slices_of
 from usdenoise.pipeline.measures import Clutter, Measures, OwnComponents
 from usdenoise.pipeline.recording import Chunk, Here, map_chunks
 from usdenoise.stack.arrays import pack
@@ -407,8 +406,7 @@ def _temporal(
     powers = energies / y.size
     n_own = min(int(np.count_nonzero(powers > OWN_RATIO * usual)), len(powers) - 1)
     own = vectors[:, len(powers) - n_own :]
-    squares = np.abs(own.conj().T @ y) ** 2
-    areas = squares.sum(axis=1) ** 2 / np.maximum((squares**2).sum(axis=1), TINY) / len(pixels)
+    areas = covered_shares(np.abs(own.conj().T @ y) ** 2)
     found = OwnComponents(n_own, float(areas.min(initial=1)), float(powers[-1 - n_own]))
     return np.concatenate([leading, own], axis=1), found
 

@@ -200,7 +200,8 @@ class OwnComponents:
     number : int
         How many were removed; by default none.
     area : float
-        Least part of the pixels that one of them covers, (sum |w|^2)^2 / sum |w|^4; 1 (the default) without any.
+        Least part of the pixels that one of them covers, from :func:`usdenoise.linalg.tall_matrices.covered_shares`; 1 (the
+        default) without any.
     next_power : float
         Mean power of the strongest component that is left; 0 (the default) where it was not looked for.
     """

@@ -5,9 +5,9 @@ combination of their measures.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ from usdenoise.sessions.session_estimate import (
     session_clutter,
 )
 from usdenoise.sessions.session_sample import SAMPLED_FRAMES, draw_sample
-from usdenoise.sessions.unusual_blocks import TRIED_BLOCKS
+from usdenoise.sessions.unusual_blocks import LOCAL_AREA, TRIED_BLOCKS
 from usdenoise.stack.sampling import spread_rows
 from usdenoise.system.resources import (
     available_bytes,
@@ -58,11 +58,41 @@ HELD_ENTRIES = 1 << 26
 """Entries of the blocks that are filtered side by side, one on each thread, about."""
 
 
-FRAMES_AN_OWN, OWN_AREA = 12, 0.2
-"""Least frames of a block for each component of its own, and least part of the pixels that one covers, as tissue does. With
-more components its blood would be removed, too. In sessions whose tissue turned at random from block to block, blocks of 104
-to 120 frames with far more power than usual had 3 to 8, and three blocks with bursts of motion 48 to 70. Clipped pixels had
-components of .01 to .2 of the pixels, bursts of motion of .22 to .48."""
+FRAMES_AN_OWN = 12
+"""Least frames of a block for each component of its own: with more components its blood would be removed, too. In sessions
+whose tissue turned at random from block to block, blocks of 104 to 120 frames with far more power than usual had 3 to 8, and
+three blocks with bursts of motion 48 to 70."""
+
+
+@dataclass(frozen=True)
+class JudgedBlocks:
+    """The blocks of a session, compared with each other.
+
+    Attributes
+    ----------
+    findings : list of BlockFindings
+        The findings on each.
+    powers : list of arrays or None
+        Their powers, (n_signal,); None without data.
+    why, leftover : list of str, and (n_blocks,) array
+        Why each is bad, and how much more power is left, from :func:`usdenoise.sessions.bad_blocks.find_bad_blocks`.
+    """
+
+    findings: list[BlockFindings]
+    powers: list[NDArray[np.floating] | None]
+    why: list[str]
+    leftover: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, store: BlockStore, n_blocks: int) -> Self:
+        """Compare the blocks of a store."""
+        findings = [store.findings(number) for number in range(n_blocks)]
+        powers = [
+            store.array(number, "power") if found.frames is not None else None
+            for number, found in enumerate(findings)
+        ]
+        levels = [found.level(power) for found, power in zip(findings, powers, strict=True)]
+        return cls(findings, powers, *find_bad_blocks(levels))
 
 
 class FrameSink(Protocol):
@@ -160,12 +190,16 @@ def filter_session(
             store.put(number, block)
             progress.blocks(number + 1, len(recording.blocks))
         # Blocks in which more is left than usual, without components of their own
-        for number, block in _without_own(blocks, clutter, how, session, store, mapper):
+        judged, n_mended = JudgedBlocks.of(store, len(recording.blocks)), 0
+        for number, block in _without_own(blocks, judged, clutter, how, session, mapper):
             if sink is not None and block.frames is not None:
                 sink.write(number, block.frames)
             store.put(number, block)
+            n_mended += 1
+        if n_mended:
+            judged = JudgedBlocks.of(store, len(recording.blocks))
         # The series of the good ones
-        series = filtered_session(recording, session, clutter, fit, store, options, threads)
+        series = filtered_session(recording, session, clutter, fit, store, judged, options, threads)
         still = None if reference is None else reference.still
         n_still = 0 if still is None else int(still.sum())
         return replace(series, n_unusual=n_unusual, n_near=n_near, n_still=n_still)
@@ -173,10 +207,10 @@ def filter_session(
 
 def _without_own(
     recording: Recording,
+    judged: JudgedBlocks,
     clutter: Clutter,
     how: BlockFilter,
     session: SessionOptions,
-    store: BlockStore,
     executor: Executor,
 ) -> Iterator[tuple[int, MeasuredBlock]]:
     """Yield the blocks that are bad as more power remains than usual, measured without temporal components of their own.
@@ -184,10 +218,12 @@ def _without_own(
     These are far stronger than the strongest component of a usual block: tissue that moved unlike that of other blocks. The
     usual one is looked for here, in a few good blocks, as most sessions need it in none.
     """
-    findings, powers = _stored(store, len(recording.blocks))
-    why, _ = find_bad_blocks([found.level(power) for found, power in zip(findings, powers, strict=True)])
-    moved = [number for number, reason in enumerate(why) if reason == MOTION]
-    good = [number for number, reason in enumerate(why) if not (reason or findings[number].own.number)]
+    moved = [number for number, why in enumerate(judged.why) if why == MOTION]
+    good = [
+        number
+        for number, (why, found) in enumerate(zip(judged.why, judged.findings, strict=True))
+        if not (why or found.own.number)
+    ]
     if not moved or not good or not clutter.keeps_residual:
         return
     usual = [good[at] for at in spread_rows(len(good), TRIED_BLOCKS).tolist()]
@@ -199,20 +235,8 @@ def _without_own(
         measured = measure_blocks(recording, moved, clutter, how, session, executor)
         for number, block in zip(moved, measured, strict=True):
             own = block.findings.own
-            if 0 < own.number <= recording.blocks[number].n_frames / FRAMES_AN_OWN and own.area >= OWN_AREA:
+            if 0 < own.number <= recording.blocks[number].n_frames / FRAMES_AN_OWN and own.area >= LOCAL_AREA:
                 yield number, block
-
-
-def _stored(
-    store: BlockStore, n_blocks: int
-) -> tuple[list[BlockFindings], list[NDArray[np.floating] | None]]:
-    """Return the findings on the blocks of a session, and their powers; None without data."""
-    findings = [store.findings(number) for number in range(n_blocks)]
-    powers = [
-        store.array(number, "power") if found.frames is not None else None
-        for number, found in enumerate(findings)
-    ]
-    return findings, powers
 
 
 def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
@@ -252,6 +276,7 @@ def filtered_session(
     clutter: Clutter,
     fit: FitResult,
     store: BlockStore,
+    judged: JudgedBlocks,
     options: DenoiseOptions,
     threads: ThreadExecutor,
 ) -> ResultSeries:
@@ -260,12 +285,9 @@ def filtered_session(
     If a single block counts, its map is the map of a scan.
     """
     n_blocks = len(recording.blocks)
-    findings, powers = _stored(store, n_blocks)
+    findings, powers, why = judged.findings, judged.powers, judged.why
     has_data = [found.frames is not None for found in findings]
     known = np.flatnonzero(has_data).tolist()
-    why, leftover = find_bad_blocks(
-        [found.level(power) for found, power in zip(findings, powers, strict=True)]
-    )
     is_bad = np.array([bool(reason) for reason in why], bool)
     if is_bad.all():
         doubts = "".join(f"; {sentence}" for _, sentence in fit.stack_doubts)
@@ -326,7 +348,9 @@ def filtered_session(
         means=means,
         attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
         block_records=tuple(
-            _block_record(recording, number, findings[number], why[number], float(leftover[number]), low)
+            _block_record(
+                recording, number, findings[number], why[number], float(judged.leftover[number]), low
+            )
             for number in range(n_blocks)
         ),
         options=session,

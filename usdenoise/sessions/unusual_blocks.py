@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.linalg.tall_matrices import row_squared_norms
+from usdenoise.linalg.tall_matrices import covered_shares, row_squared_norms
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate
 from usdenoise.sessions.bad_blocks import (
     FEWEST_BLOCKS,
@@ -180,8 +180,7 @@ def _in_some_pixels(found: ClutterEstimate, parts: Sequence[Numbers]) -> tuple[N
 def _local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
     """Return the mean power in each block, (n_blocks, k), of the components in few pixels."""
     # All components: an artefact disturbs the cutoff, too.
-    shares = np.abs(found.model.left) ** 2
-    areas = shares.sum(axis=0) ** 2 / np.maximum((shares**2).sum(axis=0), TINY) / len(shares)
+    areas = covered_shares(np.abs(found.model.left.T) ** 2)
     right = np.abs(found.model.right[:, areas < LOCAL_AREA]).astype(np.float64) ** 2
     return np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
 
