@@ -392,7 +392,7 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
             with path.open(newline="", encoding="utf-8") as file:
                 table = csv.DictReader(file, delimiter="\t")
                 if "pwd_path" not in (table.fieldnames or ()):
-                    raise ValueError("there is no column pwd_path")
+                    raise ValueError("no column is pwd_path")
                 rows |= {row["pwd_path"]: row for row in table}
                 # A person may have added some.
                 columns |= dict.fromkeys(table.fieldnames or ())
