@@ -10,6 +10,7 @@ from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import TINY
 from usdenoise.linalg.array_library import Array, Numbers, namespace, to_host
 from usdenoise.linalg.lag_sums import column_lag_sums
+from usdenoise.linalg.tall_matrices import CACHED_COLUMNS, slices_of
 
 PIXEL, LINE = 10.0, 5.0
 """Power of a pixel over both neighbours along an axis, and median of it over a line, from which they stand out. A vessel is
@@ -102,15 +103,21 @@ def part_extremes(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         by_pixel = abs(x.strides[0]) < abs(x.strides[1])
         values = x.T if by_pixel else x
         values = values if values.strides[1] == values.itemsize else np.ascontiguousarray(values)
-        parts, n_pixels = values.view(values.real.dtype), x.shape[1]
-        extremes = (np.fmax.reduce, np.fmin.reduce)
-        of_parts = [extreme(parts, axis=1 if by_pixel else 0).reshape(n_pixels, -1) for extreme in extremes]
-        found = [extreme(each, axis=1) for extreme, each in zip(extremes, of_parts, strict=True)]
+        parts, axis = values.view(values.real.dtype), int(by_pixel)
+        extremes, of_blocks = (np.fmax.reduce, np.fmin.reduce), []
+        for at in slices_of(parts.shape[1 - axis], CACHED_COLUMNS):
+            block = parts[at] if by_pixel else parts[:, at]
+            of_blocks.append([extreme(block, axis=axis) for extreme in extremes])
+        found = [np.concatenate(values) for values in zip(*of_blocks, strict=True)]
+        if np.iscomplexobj(x) and not by_pixel:
+            # A reduction over pairs would take as long as that over all frames
+            pairs = zip((np.fmax, np.fmin), found, strict=True)
+            found = [extreme(values[::2], values[1::2]) for extreme, values in pairs]
     else:
         finite = xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1]))
         is_complex = xp.isdtype(x.dtype, "complex floating")
-        both = [xp.real(finite), xp.imag(finite)] if is_complex else [finite]
-        of_parts = [xp.stack([extreme(part, axis=0) for part in both]) for extreme in (xp.max, xp.min)]
+        real_parts = [xp.real(finite), xp.imag(finite)] if is_complex else [finite]
+        of_parts = [xp.stack([extreme(part, axis=0) for part in real_parts]) for extreme in (xp.max, xp.min)]
         found = [to_host(xp.max(of_parts[0], axis=0)), to_host(xp.min(of_parts[1], axis=0))]
     highest, lowest = (np.where(np.isfinite(values), values, 0).astype(np.float64) for values in found)
     return highest, lowest

@@ -18,9 +18,9 @@ _LEAST_ROWS, _MOST_ROWS = 16, 1024
 _FEWEST_PARTS, _ROWS_WORTH_A_PART = 8, 64
 """Parts of a small matrix, so that threads finish at about the same time, and least number of their rows."""
 
-_SQUARED_ENTRIES, _SQUARED_ROWS = 1 << 18, (16, 128)
-"""Entries whose squares are summed together, about, and least and largest number of their rows: they stay in the cache for
-both sums, and are few enough to be summed in the precision of the matrix."""
+_SQUARED_ROWS, CACHED_COLUMNS = 256, 1024
+"""Rows and columns whose squares are summed together: they stay in the cache for both sums, and are few enough to be summed
+in the precision of the matrix. Extremes over the columns are found for as many together."""
 
 
 def slices_of(n: int, length: int) -> Iterator[slice]:
@@ -88,38 +88,39 @@ def squared_norms(values: Array) -> tuple[NDArray[np.float64], NDArray[np.float6
     Returns
     -------
     of_rows : (n_rows,) float64 array
-        Each is summed in the precision of the matrix along memory.
+        Parts of at most 1024 terms are summed in the precision of the matrix, and added up in double precision.
     of_columns : (n_columns,) float64 array
-        Parts of at most 128 terms are summed in the precision of the matrix, and added up in double precision.
+        Parts of at most 256 terms are summed in the precision of the matrix, and added up in double precision.
     """
     if not isinstance(values, np.ndarray):
         return _norms(values, 1), _norms(values, 0)
     if values.strides[0] < values.strides[1]:
         of_columns, of_rows = squared_norms(values.T)
         return of_rows, of_columns
-    of_rows, sums = np.empty(len(values)), np.zeros(values.shape[1] * (2 if np.iscomplexobj(values) else 1))
-    together = int(np.clip(_SQUARED_ENTRIES // values.shape[1], *_SQUARED_ROWS))
-    for rows in slices_of(len(values), together):
-        part = values[rows]
-        if part.strides[1] != part.itemsize:
-            part = np.ascontiguousarray(part)
-        of_rows[rows] = row_squared_norms(part)
-        real = part.view(part.real.dtype)
-        sums += np.einsum("ij,ij->j", real, real)
-    return of_rows, sums.reshape(values.shape[1], -1).sum(axis=1)
+    of_rows, of_columns = np.zeros(len(values)), np.zeros(values.shape[1])
+    for rows in slices_of(len(values), _SQUARED_ROWS):
+        for columns in slices_of(values.shape[1], CACHED_COLUMNS):
+            part = values[rows, columns]
+            if part.strides[1] != part.itemsize:
+                part = np.ascontiguousarray(part)
+            of_rows[rows] += row_squared_norms(part)
+            real = part.view(part.real.dtype)
+            sums = np.einsum("ij,ij->j", real, real)
+            of_columns[columns] += sums[::2] + sums[1::2] if np.iscomplexobj(part) else sums
+    return of_rows, of_columns
 
 
 def column_squared_norms(values: Array) -> NDArray[np.float64]:
     """Return the sum of |x|^2 along each column of a matrix, (n_columns,).
 
-    Parts of at most 128 terms are summed in the precision of the matrix, and added up in double precision.
+    Parts of at most 256 terms are summed in the precision of the matrix, and added up in double precision.
     """
     if not isinstance(values, np.ndarray):
         return _norms(values, 0)
     values = np.ascontiguousarray(values)
     real = values.view(values.real.dtype)
     sums = np.zeros(real.shape[1])
-    for rows in slices_of(len(real), _SQUARED_ROWS[1]):
+    for rows in slices_of(len(real), _SQUARED_ROWS):
         sums += np.einsum("ij,ij->j", real[rows], real[rows])
     norms: NDArray[np.float64] = sums.reshape(values.shape[1], -1).sum(axis=1)
     return norms
