@@ -21,7 +21,7 @@ from usdenoise.linalg.array_library import (
     to_host,
     to_library,
 )
-from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
 from usdenoise.linalg.low_rank import fit_gapped_rows
 from usdenoise.linalg.tall_matrices import column_squared_norms, covered_shares, slices_of
@@ -32,6 +32,12 @@ from usdenoise.stack.arrays import pack
 TILE_ENTRIES = 40_000
 """Entries of a tile of pixels: with its copies it stays in a cache of 1 MB. With 65,000 the tiles of a block of
 128 x 128 x 300 took a fifth longer, with 20,000 as long."""
+
+PIXELS_A_THREAD = 2048
+"""Pixels that a thread filters before it takes the next ones."""
+
+FRAMES_A_THREAD = 40
+"""Frames of which a thread makes the coefficients before it takes the next ones."""
 
 DEVICE_TILE_ENTRIES = 1 << 25
 """Entries of a tile on a device: its copies and spectra take up to 2.5 GB in complex64. A usual block is one tile."""
@@ -57,6 +63,7 @@ def filter_chunk(
     usual: float | None = None,
     out: Numbers | None = None,
     is_kept: bool = False,
+    threads: ThreadExecutor | None = None,
 ) -> Measures:
     """Filter a chunk, and measure the filtered frames.
 
@@ -84,6 +91,8 @@ def filter_chunk(
         Gets the filtered frames; it may be `x`. By default it is not needed.
     is_kept : bool
         Whether the measures contain the filtered frames, in the library of the chunk; by default not.
+    threads : ThreadExecutor, optional
+        Filters the pixels of a chunk of NumPy side by side; by default they are filtered one tile after the other.
 
     Returns
     -------
@@ -99,41 +108,57 @@ def filter_chunk(
     (n, n_pixels), xp, is_on_host = x.shape, namespace(x), isinstance(x, np.ndarray)
     zero = xp.zeros_like(x[:1, :1])
     first, n_frames = place or (0, n)
-    x, coefficients, bits, observed = _coefficients(x, clutter, excluded, slice(first, first + n), mask)
+    x, coefficients, bits, observed = _coefficients(
+        x, clutter, excluded, slice(first, first + n), mask, threads
+    )
     temporal, own = _temporal(x, coefficients[:, : clutter.low], clutter, excluded, observed, usual)
     a, v, used = (to_library(values, x) for values in (coefficients, temporal, ~excluded[:, None]))
     is_observed = None if observed is None else to_library(observed, x)
 
-    # The filter, by tiles of pixels: what is measured has 0 for entries that do not count, and what is kept is filled there
-    tiles = filtered_tiles(x, clutter.components(x).removed, a[:, : clutter.low], v, is_observed)
-    if observed is not None or excluded.any() or clutter.has_gaps or not clutter.keeps_residual:
-        tiles = _filled_tiles(tiles, clutter, a, used, is_observed)
-
-    # The lags of what it leaves, the first of which is the power, by parts (first frame, stop, half); and the first and last
-    # frames, for products across two chunks
+    # What is measured: the lags of what the filter leaves, the first of which is the power, by parts (first frame, stop,
+    # half); and the first and last frames, for products across two chunks
     n_lags, n_halves, parts = max(clutter.n_lags, 1), 1, [(0, n, 0)]
-    n_ends, wide = 0, np.result_type(dtype_of(x), np.float64)
+    n_ends, wide, is_block = 0, np.result_type(dtype_of(x), np.float64), n == n_frames
     if place is not None:
-        n_halves, parts, n_ends = 2, half_parts(n_frames, first, first + n), min(n_lags - 1, n)
+        n_halves, parts, n_ends = (
+            2,
+            half_parts(n_frames, first, first + n),
+            0 if is_block else min(n_lags - 1, n),
+        )
     lags = _Columns(np.empty((n_halves, n_pixels, n_lags), wide) if is_on_host else None)
     kept = _Columns((np.empty_like(x) if out is None and is_kept else out) if is_on_host else None)
     counts = np.empty((n_halves, n_pixels, n_lags)) if clutter.has_gaps or observed is not None else None
     ends, seen = (np.zeros((2, n_pixels, n_ends), kind) for kind in (dtype_of(x), np.float32))
     filled_power = None if observed is None and clutter.keeps_residual else np.empty(n_pixels)
-    for tile in tiles:
-        at, measured = tile.pixels, tile.measured
-        lags.put(at, column_lag_sums(measured, n_lags, parts, n_halves, clutter.is_compiled))
-        if is_kept or out is not None:
-            kept.put(at, tile.kept)
-        if filled_power is not None:
-            filled_power[at] = column_squared_norms(xp.where(used, tile.kept, zero))
-        if n_ends:
-            ends[:, at] = to_host(measured[:n_ends, :]).T, to_host(measured[n - n_ends :, :]).T
-        if counts is not None:
-            weights = xp.astype(xp.broadcast_to(tile.counted, measured.shape), xp.float32)
-            of_tile = column_lag_sums(weights, n_lags, parts, n_halves, clutter.is_compiled)
-            counts[:, at] = np.rint(to_host(of_tile))
-            seen[:, at] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
+    first_power = np.empty(n_pixels) if place is not None and is_block else None
+
+    def measure(pixels: slice) -> None:
+        # The filter, by tiles: what is measured has 0 for entries that do not count, and what is kept is filled there
+        tiles = filtered_tiles(x, clutter.components(x).removed, a[:, : clutter.low], v, is_observed, pixels)
+        if observed is not None or excluded.any() or clutter.has_gaps or not clutter.keeps_residual:
+            tiles = _filled_tiles(tiles, clutter, a, used, is_observed)
+        for tile in tiles:
+            at, measured = tile.pixels, tile.measured
+            lags.put(at, column_lag_sums(measured, n_lags, parts, n_halves, clutter.is_compiled))
+            if is_kept or out is not None:
+                kept.put(at, tile.kept)
+            if filled_power is not None:
+                filled_power[at] = column_squared_norms(xp.where(used, tile.kept, zero))
+            if first_power is not None:
+                first_power[at] = column_squared_norms(measured[: n // 2, :])
+            if n_ends:
+                ends[:, at] = to_host(measured[:n_ends, :]).T, to_host(measured[n - n_ends :, :]).T
+            if counts is not None:
+                weights = xp.astype(xp.broadcast_to(tile.counted, measured.shape), xp.float32)
+                of_tile = column_lag_sums(weights, n_lags, parts, n_halves, clutter.is_compiled)
+                counts[:, at] = np.rint(to_host(of_tile))
+                seen[:, at] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
+
+    if threads is None or not is_on_host:
+        measure(slice(0, n_pixels))
+    else:
+        for _ in threads.map(measure, slices_of(n_pixels, PIXELS_A_THREAD)):
+            pass
 
     # After: 0 in masked pixels. The sums of several chunks are added up in double precision.
     sums = np.ascontiguousarray(to_host(lags.joined()), None if place is None else wide)
@@ -141,8 +166,9 @@ def filter_chunk(
     if not mask.all():
         for values in (*sums, *ends):
             values[~mask] = 0
-        if filled_power is not None:
-            filled_power[~mask] = 0
+        for values in (filled_power, first_power):
+            if values is not None:
+                values[~mask] = 0
         if filtered is not None and is_on_host:
             filtered[:, ~mask] = 0
         elif filtered is not None:
@@ -169,6 +195,8 @@ def filter_chunk(
         ends_seen=(seen[0], seen[1]),
         observed=bits,
         n_unobserved=0 if observed is None else int(np.count_nonzero(~observed[~excluded])),
+        first_power=first_power,
+        n_first=0 if first_power is None else int(np.count_nonzero(~excluded[: n // 2])),
         alignment=alignment,
         filtered=filtered if is_kept else None,
     )
@@ -194,7 +222,9 @@ class FilteredTile:
     counted: Array = None
 
 
-def filtered_tiles(x: Array, u: Array, a: Array, v: Array, observed: Array = None) -> Iterator[FilteredTile]:
+def filtered_tiles(
+    x: Array, u: Array, a: Array, v: Array, observed: Array = None, within: slice | None = None
+) -> Iterator[FilteredTile]:
     """Yield Y = (I - V V^H) (X - A U^T) by tiles of pixels: the filter, which needs no other chunk.
 
     Parameters
@@ -207,6 +237,8 @@ def filtered_tiles(x: Array, u: Array, a: Array, v: Array, observed: Array = Non
         Their coefficients A, and orthonormal temporal components V.
     observed : (n, n_pixels) boolean array, optional
         Observed entries, outside of which X - A U^T is set to 0 before V; by default all are observed.
+    within : slice, optional
+        The pixels; by default all.
     """
     xp, zero = namespace(x), namespace(x).zeros_like(x[:1, :1])
     v_h, both = xp.conj(v).T, xp.concat([a, v], axis=1)
@@ -215,7 +247,9 @@ def filtered_tiles(x: Array, u: Array, a: Array, v: Array, observed: Array = Non
     is_copied, width = isinstance(x, np.ndarray), max(DEVICE_TILE_ENTRIES // x.shape[0], 1)
     if is_copied:
         width = min(max(TILE_ENTRIES // len(x), 32), 512)
-    for pixels in slices_of(x.shape[1], width):
+    start, stop = (0, x.shape[1]) if within is None else (within.start, within.stop)
+    for part in slices_of(stop - start, width):
+        pixels = slice(start + part.start, start + part.stop)
         y, tile_u = x[:, pixels], u[:, pixels]
         if is_copied:
             y = y.copy()
@@ -270,7 +304,12 @@ class _Columns:
 
 
 def filter_frames(
-    chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_], target: Here[Numbers], is_kept: bool
+    chunk: Chunk,
+    clutter: Clutter,
+    excluded: NDArray[np.bool_],
+    target: Here[Numbers],
+    is_kept: bool,
+    threads: ThreadExecutor | None = None,
 ) -> Measures:
     """Read and filter a chunk of a block. The filtered frames go to the target, or into the measures if they are kept.
 
@@ -286,10 +325,14 @@ def filter_frames(
         Where the filtered frames of the block go, (n_frames, n_pixels).
     is_kept : bool
         Whether the measures contain the filtered frames if no target is given.
+    threads : ThreadExecutor, optional
+        As for :func:`filter_chunk`.
     """
     x, frames = chunk.read(), slice(chunk.first, chunk.stop)
     place, out = (chunk.first, len(excluded)), None if target.value is None else target.value[frames]
-    return filter_chunk(x, clutter, excluded[frames], place, out=out, is_kept=is_kept and out is None)
+    return filter_chunk(
+        x, clutter, excluded[frames], place, out=out, is_kept=is_kept and out is None, threads=threads
+    )
 
 
 def filtered_frames(chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_]) -> Numbers:
@@ -325,7 +368,10 @@ def filter_chunks(
         Whether the measures contain the filtered frames, in the library of the chunks; by default not.
     """
     total: Measures | None = None
-    kept, is_needed = [], is_kept or target is not None
+    kept, is_needed, chunks = [], is_kept or target is not None, list(chunks)
+    if len(chunks) == 1 and executor.local is executor:
+        # All frames at once: threads share its pixels
+        return filter_frames(chunks[0], clutter, excluded, Here(target), is_needed, executor.local)
     for measures in map_chunks(filter_frames, chunks, executor, clutter, excluded, Here(target), is_needed):
         if measures.filtered is not None:
             first = 0 if total is None else total.n_frames
@@ -345,7 +391,12 @@ def filter_chunks(
 
 
 def _coefficients(
-    x: Array, clutter: Clutter, excluded: NDArray[np.bool_], frames: slice, mask: NDArray[np.bool_]
+    x: Array,
+    clutter: Clutter,
+    excluded: NDArray[np.bool_],
+    frames: slice,
+    mask: NDArray[np.bool_],
+    threads: ThreadExecutor | None,
 ) -> tuple[Array, Numbers, NDArray[np.uint8] | None, NDArray[np.bool_] | None]:
     """Return frames with 0 for entries that are not finite, their coefficients, and which entries are finite and observed.
 
@@ -358,8 +409,13 @@ def _coefficients(
     # An entry that is not finite shows in the coefficients of its frame.
     shows, a = u.left.shape[1] > 0 and not (guess is not None and clutter.is_given), guess
     with np.errstate(invalid="ignore", over="ignore"):
-        if a is None or not clutter.is_given:
+        if a is not None and clutter.is_given:
+            pass
+        elif threads is None or not isinstance(x, np.ndarray):
             a = to_host(x @ u.conjugate)
+        else:
+            parts = slices_of(len(x), FRAMES_A_THREAD)
+            a = np.concatenate(list(threads.map(lambda part: x[part] @ u.conjugate, parts)))
     if not (np.isfinite(a).all() if shows else xp.all(xp.isfinite(x))):
         finite, zero = xp.isfinite(x), xp.zeros_like(x[:1, :1])
         x, finite = xp.where(finite, x, zero), to_host(finite)

@@ -302,7 +302,8 @@ def filtered_session(
         # The only block has the maps of a scan, which has its deformation.
         frames = _in_reference(recording, middle, findings, clutter)
         own, geometry = own_options(options, recording.blocks[middle]), recording.geometry
-        scan = Recording.of_chunks(geometry.of_frames(frames.n_frames), recording.dtype, frames.chunks())
+        own_geometry = geometry.of_frames(frames.n_frames)
+        scan = Recording.of_chunks(own_geometry, recording.dtype, frames.chunks(), frames)
         alone = map_scan(scan, own, threads, clutter.grid)
     model = series.model(clutter, threads, alone)
     quality = model.maps.quality

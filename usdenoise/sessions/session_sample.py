@@ -114,7 +114,7 @@ class Sample:
         frames = ArrayFrames(self.values, "tz", dtype, geometry.name)
         edges = np.linspace(0, n_frames, max(1, round(n_frames / JOINED_FRAMES)) + 1).astype(int).tolist()
         chunks = [Chunk(first, frames.cut(first, stop)) for first, stop in pairwise(edges)]
-        return Recording.of_chunks(geometry, dtype, chunks)
+        return Recording.of_chunks(geometry, dtype, chunks, frames)
 
 
 def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
