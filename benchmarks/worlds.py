@@ -227,11 +227,17 @@ RULES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
         (
             blood_map,
             "remaining_tissue",
-            lambda average, noise, *_: RemainingTissue(np.zeros(len(average)), np.zeros(average.shape[1])),
+            lambda along, direction, *_: RemainingTissue(np.zeros(len(along)), np.zeros(len(direction))),
         ),
     ),
     "compensation": ((ClutterProjection, "power_before", lambda _, lags: lags[..., 0].real),),
-    "leaked tissue": ((series, "leaked_tissue", lambda above, *_: np.zeros_like(above)),),
+    "leaked tissue": (
+        (
+            series,
+            "leaked_tissue",
+            lambda lags, *_: (np.zeros(len(lags)), np.zeros(lags.shape[1], lags.dtype)),
+        ),
+    ),
     "raised cutoff": (
         (scan_clutter, "MOST_SCAN_LEAK", np.inf),
         (session_estimate, "MOST_SESSION_LEAK", np.inf),

@@ -86,7 +86,7 @@ def test_averages_at_nodes_are_those_of_all_pixels(shape, masked):
     mask = rng.random(shape) > 0.3 if masked else np.ones(shape, bool)
     grid, step = Neighbourhood(mask), 3
     values = rng.standard_normal((grid.n_pixels, 2))
-    averages, nodes = grid.average_at_nodes(values, 2.0, step)
+    averages, nodes = grid.average_at_nodes(values.__getitem__, 2.0, step)
     everywhere = grid.everywhere(grid.average(values, 2.0)).reshape(*shape, 2)
     for pixel, node in zip(np.argwhere(mask), nodes, strict=True):
         # The middle of three pixels; the pixels that are left at the edge belong to the last ones.

@@ -96,7 +96,7 @@ def slow_series(
     own = [kept_by(clutter.projection.followed_by(one).white) for one in removed]
     spectra = [spectrum(block) / kept for block in lags]
     halves = [np.mean([lags[number] for number in good[part::2]], axis=0) for part in (0, 1)]
-    noise = noise_map(np.stack(halves), projection, clutter.grid)
+    noise = noise_map(lambda half, pixels: halves[half][pixels], projection, clutter.grid)
     mean = np.mean([spectra[number] for number in good], axis=0)
     white = spectrum(projection.white[None])[0] / kept
     blood = averaged((mean - noise[:, None] * white).reshape(*SIZE, -1))

@@ -1,20 +1,19 @@
 """The blood map: blood power without the noise, compensated for the part that the clutter filter removed."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection
-from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.neighbourhood import Neighbourhood, Slab
 from usdenoise.blood.noise import (
     CELL_SIGMA,
     HALVES,
     NEGLIGIBLE,
     PIXELS_TOGETHER,
     TINY,
-    NoiseLevels,
-    RemainingTissue,
     measure_noise,
     remaining_tissue,
     to_channels,
@@ -87,61 +86,63 @@ def map_blood(
     with_halves : bool
         Whether the maps of two halves are made and compared; by default True.
     """
-    is_complex = lag_sums.is_complex
+    is_complex, slabs = lag_sums.is_complex, grid.slabs(CELL_SIGMA)
     noise = measure_noise(lag_sums, projection, grid, executor)
     white = projection.white if is_complex else projection.white.real
+    channels = to_channels(projection.remaining_tissue, is_complex)
+    length = float(np.linalg.norm(channels))
+    direction = channels / length if length > 0 else channels
 
-    def channels(halves: slice) -> NDArray[np.float64]:
-        lags = lag_sums.mean(halves, projection.n_frames) - noise.power[:, None] * white
-        return to_channels(lags, is_complex)
+    def cells(slab: Slab, halves: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        # Channels of the pixels without the mean noise, and their averages over neighbours
+        lags = lag_sums.mean(halves, projection.n_frames, slab.rows) - noise.power[slab.rows, None] * white
+        pixel = to_channels(lags, is_complex)
+        return pixel[slab.inner], slab.grid.average(pixel, CELL_SIGMA)[slab.inner]
 
-    pixel = channels(_ALL)
-    average = grid.average(pixel, CELL_SIGMA)
-    least = max(NEGLIGIBLE * float(np.mean(pixel**2)), TINY)
+    def first_look(slab: Slab) -> tuple[NDArray[np.float64], float, Any]:
+        pixel, average = cells(slab, _ALL)
+        # They are made again where memory would not hold them
+        kept = (pixel, average) if len(slabs) == 1 else None
+        return (average @ direction) ** 2, float(np.vdot(pixel, pixel)), kept
+
+    along, squares, kept = zip(*executor.map(first_look, slabs), strict=True)
+    least = max(NEGLIGIBLE * sum(squares) / (grid.n_pixels * len(direction)), TINY)
     noise = replace(noise, pixel=np.maximum(noise.pixel, least), average=np.maximum(noise.average, least))
-    tissue = remaining_tissue(average, noise, to_channels(projection.remaining_tissue, is_complex), grid)
+    tissue = remaining_tissue(np.concatenate(along), direction, noise, grid)
 
     # No power is negative, so a pixel has at most its average over the pixel's weight in it.
     most = (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2)
-
-    def estimate(halves: slice) -> tuple[NDArray[np.float64], ...]:
-        if halves == _ALL:
-            return _pixel_estimate(pixel, average, noise, tissue, projection, most)
-        half = channels(halves)
-        # The noise of half of the frames has twice the variance.
-        of_half = replace(noise, pixel=2 * noise.pixel, average=2 * noise.average)
-        return _pixel_estimate(half, grid.average(half, CELL_SIGMA), of_half, tissue, projection, most)
-
-    (power, evidence, kept_share), *halves = executor.map(estimate, (_ALL, *(HALVES if with_halves else ())))
-    agreement = correlation_of(*(half[0] for half in halves)) if with_halves else None
-    return BloodMap(power, noise.power, evidence, kept_share, agreement)
-
-
-def _pixel_estimate(
-    pixel: NDArray[np.float64],
-    average: NDArray[np.float64],
-    noise: NoiseLevels,
-    tissue: RemainingTissue,
-    projection: ClutterProjection,
-    most: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the fields blood_power, evidence and kept_share of :class:`BloodMap`; no ratio is above `most`."""
-    units = to_lags(np.eye(average.shape[1]), average.shape[1] > projection.n_lags)
+    units = to_lags(np.eye(len(direction)), is_complex)
     before, after_filter = projection.power_before(units), units[:, 0].real
 
-    def of_pixels(rows: slice) -> NDArray[np.float64]:
-        around = average[rows]
-        power = np.maximum(around @ before, 0)
-        evidence = _evidence(tissue.whitened(around, noise.average[rows], rows), noise.average[rows])
-        total = np.maximum(np.vecdot(around, around), np.maximum(NEGLIGIBLE * noise.pixel[rows], TINY))
-        ratio = np.clip(np.vecdot(pixel[rows], around) / total, 0, most)
-        after = np.maximum(around @ after_filter, 0)
-        kept_share = after / np.maximum(np.maximum(power, after), TINY)
-        return np.stack([ratio * power * evidence, evidence, kept_share])
+    def estimate(part: tuple[Slab, slice]) -> NDArray[np.float64]:
+        slab, halves = part
+        pixel, average = kept[0] if halves == _ALL and kept[0] is not None else cells(slab, halves)
+        # The noise of half of the frames has twice the variance.
+        variance = 1 if halves == _ALL else 2
+        estimates = np.empty((3, len(pixel)))
+        for rows in slices_of(len(pixel), PIXELS_TOGETHER):
+            at = slice(slab.own.start + rows.start, slab.own.start + rows.stop)
+            around, of_average = average[rows], variance * noise.average[at]
+            power = np.maximum(around @ before, 0)
+            evidence = _evidence(tissue.whitened(around, of_average, at), of_average)
+            negligible = np.maximum(NEGLIGIBLE * variance * noise.pixel[at], TINY)
+            total = np.maximum(np.vecdot(around, around), negligible)
+            ratio = np.clip(np.vecdot(pixel[rows], around) / total, 0, most)
+            after = np.maximum(around @ after_filter, 0)
+            kept_share = after / np.maximum(np.maximum(power, after), TINY)
+            estimates[:, rows] = ratio * power * evidence, evidence, kept_share
+        return estimates
 
-    parts = [of_pixels(rows) for rows in slices_of(len(pixel), PIXELS_TOGETHER)]
-    blood_power, evidence, kept_share = np.concatenate(parts, axis=1)
-    return blood_power, evidence, kept_share
+    parts = [_ALL, *(HALVES if with_halves else ())]
+    found = list(executor.map(estimate, [(slab, halves) for halves in parts for slab in slabs]))
+    of_parts = [
+        np.concatenate(found[first : first + len(slabs)], axis=1)
+        for first in range(0, len(found), len(slabs))
+    ]
+    power, evidence, kept_share = of_parts[0]
+    agreement = correlation_of(*(half[0] for half in of_parts[1:])) if with_halves else None
+    return BloodMap(power, noise.power, evidence, kept_share, agreement)
 
 
 def _evidence(average: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,12 +1,14 @@
 """What a pixel has without blood: the power of its noise, and the variance of the noise in its autocorrelation."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection
-from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.neighbourhood import Neighbourhood, Slab
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
@@ -59,6 +61,9 @@ phantoms changed by more than 0.0002 of its correlation with the true blood powe
 _N_QUIET = N_FREQUENCIES // 2
 """Frequencies with the least blood and tissue."""
 
+ROUNDING = 1e-9
+"""Relative difference of two powers up to which they are equal but for rounding, with sums in double precision."""
+
 SURROUNDINGS_SIGMA, SURROUNDINGS_STEP = 6.0, 3
 """The spectrum of an average over this standard deviation in pixels shows where there is no blood. The average is made at
 every third pixel. With 3 instead of 1 the noise of no pixel of 36 phantoms changed by more than 1 %, and the blood maps
@@ -73,7 +78,12 @@ def median_of_chi_square(freedom: float) -> float:
     return (1 - 2 / (9 * max(freedom, 1.0))) ** 3
 
 
-def noise_map(halves: Numbers, projection: ClutterProjection, grid: Neighbourhood) -> NDArray[np.float64]:
+def noise_map(
+    lags: Callable[[int, slice], Numbers],
+    projection: ClutterProjection,
+    grid: Neighbourhood,
+    executor: Executor | None = None,
+) -> NDArray[np.float64]:
     """Return the noise power before the clutter filter for each pixel.
 
     Noise is white over frames: its spectrum is N times the known share h of white noise that the filter keeps. In
@@ -87,13 +97,15 @@ def noise_map(halves: Numbers, projection: ClutterProjection, grid: Neighbourhoo
 
     Parameters
     ----------
-    halves : (2, n_pixels, L + 1) complex or real array
-        Lags r_l of two parts of the filtered data, whose noise is independent: two halves of the frames, or means
-        over two sets of blocks.
+    lags : callable
+        Returns the lags r_l, (n, L + 1), of one of two parts of the filtered data, 0 or 1, in a slice of the pixels. Their
+        noise is independent: two halves of the frames, or means over two sets of blocks.
     projection : ClutterProjection
         The clutter filter.
     grid : Neighbourhood
         Shape of the image.
+    executor : Executor, optional
+        Works on both parts at the same time; by default one after the other.
 
     Returns
     -------
@@ -103,25 +115,40 @@ def noise_map(halves: Numbers, projection: ClutterProjection, grid: Neighbourhoo
     frequencies = np.arange(N_FREQUENCIES) / N_FREQUENCIES
     taper = (1 - np.arange(n_lags) / n_lags) * np.where(np.arange(n_lags) == 0, 1, 2)
     transform = (np.exp(-2j * np.pi * frequencies[:, None] * np.arange(n_lags)) * taper).T
-    # The real spectrum of lags is a real product with their real and imaginary parts.
-    spectrum = np.concatenate([transform.real, -transform.imag])
-    kept = np.concatenate([projection.white.real, projection.white.imag]) @ spectrum
-    if np.iscomplexobj(halves):
-        parts = np.concatenate([halves.real, halves.imag], axis=-1)
-    else:
-        parts, spectrum = halves, transform.real
-    power = np.empty(parts.shape[:2])
-    for chosen_in, measured_in in ((0, 1), (1, 0)):
-        surroundings, nodes = grid.average_at_nodes(parts[chosen_in], SURROUNDINGS_SIGMA, SURROUNDINGS_STEP)
-        around = (surroundings @ spectrum) / kept
-        last_quiet = np.partition(around, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
-        quiet = (around <= last_quiet).astype(np.float64)
-        weights = (quiet @ spectrum.T) / (quiet @ kept)[:, None]
-        for rows in slices_of(len(nodes), PIXELS_TOGETHER):
-            power[measured_in, rows] = np.vecdot(weights[nodes[rows]], parts[measured_in, rows])
-    level = grid.wide_median(power.mean(axis=0))
+    kept = (projection.white @ transform).real
+    # The real spectrum of lags is a real product with their real and imaginary parts, which are in turn in memory
+    in_turn = np.stack([transform.real, -transform.imag], axis=1).reshape(-1, N_FREQUENCIES)
+
+    def parts(part: int, pixels: slice) -> NDArray[np.floating]:
+        values = np.ascontiguousarray(lags(part, pixels))
+        return values.view(values.real.dtype)
+
+    def weights(part: int) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+        # The frequencies with least power at the nodes; the weights of the lags that measure it, and the node of each pixel
+        around, nodes = grid.average_at_nodes(partial(parts, part), SURROUNDINGS_SIGMA, SURROUNDINGS_STEP)
+        spectrum = in_turn if around.shape[1] == len(in_turn) else transform.real
+        power = (around @ spectrum) / kept
+        last_quiet = np.partition(power, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
+        # Both frequencies of a pair that differs by rounding: a real stack has as much power at f and -f
+        quiet = (power <= last_quiet + ROUNDING * np.abs(last_quiet)).astype(np.float64)
+        return (quiet @ spectrum.T) / (quiet @ kept)[:, None], nodes
+
+    def power_of(part: int) -> NDArray[np.float64]:
+        of_lags, nodes = chosen[1 - part]
+        power = np.empty(grid.n_pixels)
+        for slab in grid.slabs():
+            values, own = parts(part, slab.own), slab.own
+            for rows in slices_of(len(values), PIXELS_TOGETHER):
+                at = slice(own.start + rows.start, own.start + rows.stop)
+                power[at] = np.vecdot(of_lags[nodes[at]], values[rows])
+        return power
+
+    mapped = map if executor is None else executor.map
+    chosen = list(mapped(weights, (0, 1)))
+    first, second = mapped(power_of, (0, 1))
+    level = grid.wide_median((first + second) / 2)
     # The squared standard error of a pixel's power, relative to the power.
-    difference = (power[0] - power[1])[level > 0] / level[level > 0]
+    difference = (first - second)[level > 0] / level[level > 0]
     variance = float(np.median(difference**2)) / (4 * MEDIAN_OF_SQUARE) if len(difference) else 0.0
     return level / median_of_chi_square(2 / max(variance, 1e-9))
 
@@ -176,19 +203,21 @@ def measure_noise(
         Measures both at the same time.
     """
 
-    def power() -> tuple[NDArray[np.float64], ...]:
-        halves = np.stack([lag_sums.mean(half, projection.n_frames) for half in HALVES])
-        return (noise_map(halves, projection, grid),)
+    def of_half(half: int, pixels: slice) -> Numbers:
+        return lag_sums.mean(HALVES[half], projection.n_frames, pixels)
 
-    def variances() -> tuple[NDArray[np.float64], ...]:
-        difference = to_channels(lag_sums.difference(projection.n_frames), lag_sums.is_complex)
-        freedom = difference.shape[1] - 1
-        middle = freedom * median_of_chi_square(freedom)
-        both = (difference, grid.average(difference, CELL_SIGMA))
-        return tuple(grid.wide_median(np.vecdot(one[:, 1:], one[:, 1:])) / middle for one in both)
+    power = noise_map(of_half, projection, grid, executor)
 
-    (of_power, of_variances) = executor.map(lambda task: task(), (power, variances))
-    return NoiseLevels(*of_power, *of_variances)
+    def energies(slab: Slab) -> NDArray[np.float64]:
+        difference = to_channels(lag_sums.difference(projection.n_frames, slab.rows), lag_sums.is_complex)
+        both = (difference, slab.grid.average(difference, CELL_SIGMA))
+        return np.stack([np.vecdot(one[slab.inner, 1:], one[slab.inner, 1:]) for one in both])
+
+    pixel, average = np.concatenate(list(executor.map(energies, grid.slabs(CELL_SIGMA))), axis=1)
+    n_channels = 2 * (projection.n_lags - 1) if lag_sums.is_complex else projection.n_lags - 1
+    middle = n_channels * median_of_chi_square(n_channels)
+    pixel, average = executor.map(grid.wide_median, (pixel, average))
+    return NoiseLevels(power, pixel / middle, average / middle)
 
 
 @dataclass(frozen=True)
@@ -207,30 +236,28 @@ class RemainingTissue:
     direction: NDArray[np.float64]
 
     def whitened(
-        self, average: NDArray[np.float64], noise: NDArray[np.float64], rows: slice
+        self, average: NDArray[np.float64], noise: NDArray[np.float64], pixels: slice
     ) -> NDArray[np.float64]:
         """Return averages of some pixels in which the tissue has the variance of the noise, as every other direction has."""
-        shrink = np.sqrt(noise / (noise + self.energy[rows])) - 1
+        shrink = np.sqrt(noise / (noise + self.energy[pixels])) - 1
         return average + (shrink * (average @ self.direction))[:, None] * self.direction
 
 
 def remaining_tissue(
-    average: NDArray[np.float64], noise: NoiseLevels, channels: NDArray[np.float64], grid: Neighbourhood
+    along: NDArray[np.float64], direction: NDArray[np.float64], noise: NoiseLevels, grid: Neighbourhood
 ) -> RemainingTissue:
     """Measure remaining tissue as the median over a wide window at the depth of each pixel.
 
     Parameters
     ----------
-    average : (n_pixels, C) array
-        Channels of the averages over neighbours, after subtraction of the mean noise.
+    along : (n_pixels,) array
+        Squares of the averages over neighbours, after subtraction of the mean noise, along the direction.
+    direction : (C,) array
+        Unit vector of the channels of remaining tissue; zeros where nothing was removed.
     noise : NoiseLevels
         The noise.
-    channels : (C,) array
-        Channels of remaining tissue; zeros where nothing was removed.
     grid : Neighbourhood
         Shape of the image.
     """
-    length = float(np.linalg.norm(channels))
-    direction = channels / length if length > 0 else channels
-    along = grid.wide_median((average @ direction) ** 2) / MEDIAN_OF_SQUARE
-    return RemainingTissue(np.maximum(along - noise.average, 0), direction)
+    energy = grid.wide_median(along) / MEDIAN_OF_SQUARE
+    return RemainingTissue(np.maximum(energy - noise.average, 0), direction)

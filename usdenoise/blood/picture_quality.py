@@ -61,8 +61,13 @@ def removed_energy(left: Numbers, singular_values: NDArray[np.float64], low: int
     return energy
 
 
-def leaked_tissue(lags: Numbers, speckle: NDArray[np.float64], grid: Neighbourhood) -> Numbers:
-    """Return the lags of leaked tissue, (n_signal, L): an image of tissue times a factor for each lag.
+def leaked_tissue(
+    lags: Numbers,
+    noise_lags: tuple[NDArray[np.float64], Numbers],
+    speckle: NDArray[np.float64],
+    grid: Neighbourhood,
+) -> tuple[NDArray[np.float64], Numbers]:
+    """Return the lags of leaked tissue: an image of tissue, (n_signal,), and a factor for each lag, (L,).
 
     Blood is uncorrelated with the speckle of tissue. A regression of the products on the speckle of weak clutter
     components gives the factors. Both are high-pass filtered in space. Leaked tissue is beyond these components, and less
@@ -72,40 +77,45 @@ def leaked_tissue(lags: Numbers, speckle: NDArray[np.float64], grid: Neighbourho
     Parameters
     ----------
     lags : (n_signal, L) array
-        Lagged products after the filter, from which the noise is subtracted.
+        Lagged products after the filter.
+    noise_lags : (n_signal,) and (L,) arrays
+        Power of the noise before the filter, and lags of noise with unit power after it.
     speckle : (2, n_signal) array
         Speckle of the tissue, from :func:`weak_speckle`.
     grid : Neighbourhood
         Shape of the image, and the pixels that have a signal.
     """
-    first, second = speckle[:, :, None]
+    (first, second), (noise, white) = speckle, noise_lags
+    power = lags[:, 0].real - noise * white[0].real
+    nothing = np.zeros(len(lags)), np.zeros(lags.shape[1], lags.dtype)
     if not (first.any() and second.any()):
-        return np.zeros_like(lags)
-    parts = lags.view(np.float64)
+        return nothing
     tissue = first + second
-    wide_first, wide_second, *wide = grid.average(np.hstack([first, second, parts]), WIDE).T
-    around, narrow = (wide_first + wide_second)[:, None], parts - np.stack(wide, axis=1)
-    energy = grid.average(narrow[:, :1] ** 2, WIDE)[:, 0]
+    wide_first, wide_second, wide = grid.average(np.stack([first, second, power], axis=1), WIDE).T
+    around = wide_first + wide_second
+    energy = grid.average((power - wide) ** 2, WIDE)
     weights = 1 / np.maximum(energy, max(1e-6 * float(energy.max()), TINY))
 
-    def slope(of: NDArray[np.float64], on: NDArray[np.float64]) -> NDArray[np.float64]:
-        along = weights * on[:, 0]
-        total = float(along @ on[:, 0])
-        return along @ of / (total if total > TINY else np.inf)
+    def shares(on: NDArray[np.float64]) -> NDArray[np.float64]:
+        # The slope of values on an image is their sum with these weights
+        along = weights * on
+        total = float(along @ on)
+        return along / (total if total > TINY else np.inf)
 
-    factors = slope(narrow, tissue - around)
-    likeness = float(slope(second - wide_second[:, None], first - wide_first[:, None])[0])
+    # What is spread from a pixel takes the averages of all lags off
+    of_tissue = shares(tissue - around)
+    narrow = of_tissue - grid.spread(of_tissue, WIDE)
+    factors = narrow @ lags - (narrow @ noise) * white
+    likeness = float(shares(first - wide_first) @ (second - wide_second))
     likeness *= float(first.mean() / second.mean())
-    if factors[0] <= 0:
-        return np.zeros_like(lags)
+    if factors[0].real <= 0:
+        return nothing
     image = tissue + (1 / np.clip(likeness, LEAST_KNOWN_SHARE, 1) - 1) * around
-    leak: Numbers = (image * factors).view(lags.dtype)
     # If too many components are removed, the weak ones are blood. It is not everywhere, and leaked tissue is.
-    power = lags[:, 0].real
     quiet = power <= np.median(power)
-    quiet_power, quiet_leak = float(power[quiet].sum()), float(leak[quiet, 0].real.sum())
+    quiet_power, quiet_leak = float(power[quiet].sum()), float(image[quiet].sum() * factors[0].real)
     most = max(quiet_power, 0.0) / max(QUIET_LEAK * quiet_leak, TINY)
-    return leak * min(most, 1.0)
+    return image * min(most, 1.0), factors.astype(lags.dtype)
 
 
 def share_above_noise(

@@ -253,7 +253,8 @@ def _local(
     for _ in range(n_steps):
         difference, slopes = _differences(moving, fixed, counted, field)
         products = [slopes[a] * slopes[b] for a, b in pairs] + [slope * difference for slope in slopes]
-        averages = around.average_at_nodes(np.stack(products, axis=1), WINDOW_SIGMA, NODE_STEP)[0]
+        values = np.stack(products, axis=1)
+        averages, _ = around.average_at_nodes(values.__getitem__, WINDOW_SIGMA, NODE_STEP)
         curvature = np.empty((len(averages), n_axes, n_axes))
         for at, (a, b) in enumerate(pairs):
             curvature[:, a, b] = curvature[:, b, a] = averages[:, at]

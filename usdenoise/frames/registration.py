@@ -107,7 +107,7 @@ class Shift(NamedTuple):
 
 def filled(image: NDArray[np.floating], still: NDArray[np.bool_]) -> NDArray[np.float32]:
     """Return an image whose pixels of a still pattern are averages of others around them: beside an edge a shift rings."""
-    around = Neighbourhood(~still).average_at_nodes(image[~still].astype(np.float64), FILL_SIGMA, 1)[0]
+    around, _ = Neighbourhood(~still).average_at_nodes(image[~still].__getitem__, FILL_SIGMA, 1)
     return np.where(still, around.reshape(image.shape), image).astype(np.float32)
 
 

@@ -4,7 +4,7 @@
 pairs of columns in two neighbouring chunks. Together they cover all pairs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Self
 
@@ -194,10 +194,13 @@ class LagSums:
         Sum of f[t + l] conj(f[t]) over the pairs of frames of a half in which both entries are observed.
     counts : (n_halves, n_pixels, L + 1) or (n_halves, 1, L + 1) array
         Number of these pairs; one row where it is the same in all pixels.
+    leak : (n_pixels,) and (L + 1,) arrays, or None
+        Image of what is subtracted from the mean products, and its factors for each lag; None (the default) for nothing.
     """
 
     sums: Numbers
     counts: NDArray[np.float64]
+    leak: tuple[NDArray[np.float64], Numbers] | None = None
 
     @classmethod
     def of_matrix(cls, matrix: Numbers, n_lags: int) -> Self:
@@ -210,21 +213,28 @@ class LagSums:
         """Whether the stack is complex."""
         return np.iscomplexobj(self.sums)
 
-    def mean(self, halves: slice, n_frames: int) -> Numbers:
-        """Return the lags r_l = (1 - l/n) times the mean product over the given halves; 0 without pairs.
+    def mean(self, halves: slice, n_frames: int, pixels: slice = slice(None)) -> Numbers:
+        """Return the lags r_l = (1 - l/n) times the mean product over the given halves, without the leak; 0 without pairs.
 
-        The means have the type of the sums.
+        The means, of all pixels by default, have the type of the sums.
         """
-        chosen = self.sums[halves]
+        chosen = self.sums[halves, pixels]
+        counts = self.counts[halves, pixels if self.counts.shape[1] > 1 else slice(None)].sum(axis=0)
         fade = 1 - np.arange(chosen.shape[-1]) / n_frames
-        scale = (fade / np.maximum(self.counts[halves].sum(axis=0), 1)).astype(chosen.real.dtype)
-        means: Numbers = chosen[0].copy() if len(chosen) == 1 else chosen.sum(axis=0)
-        means *= scale.astype(means.dtype)
+        scale = (fade / np.maximum(counts, 1)).astype(chosen.dtype)
+        means: Numbers = chosen[0] * scale if len(chosen) == 1 else np.add(*chosen)
+        if len(chosen) > 1:
+            means *= scale
+        if self.leak is not None:
+            image, factors = self.leak
+            means -= np.where(counts > 0, image[pixels, None] * factors, 0)
         return means
 
-    def difference(self, n_frames: int) -> Numbers:
-        """Return the scaled difference of the halves, whose noise has the same variance as in the mean."""
-        a, b = self.counts
-        difference = self.mean(slice(0, 1), n_frames) - self.mean(slice(1, 2), n_frames)
+    def difference(self, n_frames: int, pixels: slice = slice(None)) -> Numbers:
+        """Return the difference of the halves, scaled to the noise of the mean; the leak, which both have, is not in it."""
+        a, b = self.counts[:, pixels if self.counts.shape[1] > 1 else slice(None)]
+        whole = replace(self, leak=None)
+        first, second = (whole.mean(slice(half, half + 1), n_frames, pixels) for half in (0, 1))
+        difference: Numbers = np.subtract(first, second, out=first)
         difference *= (np.sqrt(a * b) / np.maximum(a + b, 1)).astype(difference.dtype)
         return difference

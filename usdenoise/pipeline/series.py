@@ -140,11 +140,17 @@ class Leak(NamedTuple):
 
 @dataclass(frozen=True)
 class _Mean:
-    """Mean lags, (n_signal, L), their noise power, (n_signal,), and the part of them that leaked tissue has."""
+    """Mean lags, (n_signal, L), their noise power, (n_signal,), and image and factors of the leaked tissue in them."""
 
     lags: Numbers
     noise: NDArray[np.float64]
-    leak: Numbers
+    leak: tuple[NDArray[np.float64], Numbers]
+
+    @property
+    def leaked_power(self) -> NDArray[np.float64]:
+        """Power of leaked tissue, (n_signal,)."""
+        image, factors = self.leak
+        return image * float(factors[0].real)
 
 
 @dataclass(frozen=True)
@@ -378,11 +384,10 @@ class Series:
             Makes the maps of all blocks and of both halves side by side.
         """
         clutter = self.filtered_by(clutter)
-        projection, mean, sums = _projection_of(clutter), self._mean(clutter), self._halves(clutter)
+        projection, sums = _projection_of(clutter), self._halves(clutter)
+        mean = self._mean(clutter, sums, executor)
         # Blood is what remains without the leaked tissue
-        fade = 1 - np.arange(projection.n_lags) / projection.n_frames
-        blood_sums = LagSums(sums.sums - sums.counts / fade * mean.leak, sums.counts)
-        blood = map_blood(blood_sums, projection, clutter.grid, executor)
+        blood = map_blood(replace(sums, leak=mean.leak), projection, clutter.grid, executor)
         power, is_single, n_frames = mean.lags[:, 0].real, False, self.frames_a_block * self.n_blocks
         steadiness = None
         if self.n_blocks == 1 and self.last is not None:
@@ -390,7 +395,7 @@ class Series:
             if self.last.halves is not None:
                 # The power of the first and the second half of the frames, where there is blood
                 steadiness = correlation_of(*(blood.evidence * (self.last.halves - blood.noise_power)))
-        share = share_above_noise(mean.leak[:, 0].real, power, mean.noise * projection.white[0].real)
+        share = share_above_noise(mean.leaked_power, power, mean.noise * projection.white[0].real)
         quality = judge_picture(blood, round(n_frames), clutter.power, share)
         floor = clutter.grid.floor_of_depth(power, FLOOR_QUANTILE)
         quality = replace(
@@ -421,23 +426,38 @@ class Series:
     def leak(self, clutter: Clutter) -> Leak:
         """Return how much leaked tissue the blocks show."""
         clutter = self.filtered_by(clutter)
-        mean, white = self._mean(clutter), _projection_of(clutter).white
+        mean, white = self._mean(clutter, self._halves(clutter)), _projection_of(clutter).white
         power = mean.lags[:, 0].real
-        share = share_above_noise(mean.leak[:, 0].real, power, mean.noise * white[0].real)
+        share = share_above_noise(mean.leaked_power, power, mean.noise * white[0].real)
         floor = clutter.grid.floor_of_depth(power, FLOOR_QUANTILE)
         return Leak(share, quiet_correlation(mean.lags, white, floor))
 
-    def _mean(self, clutter: Clutter, noise: NDArray[np.float64] | None = None) -> _Mean:
-        """Return the mean of the blocks; its noise is by default from both halves."""
-        sums, n_frames = self._halves(clutter), _projection_of(clutter).n_frames
+    def _mean(
+        self,
+        clutter: Clutter,
+        sums: LagSums,
+        executor: Executor | None = None,
+        noise: NDArray[np.float64] | None = None,
+    ) -> _Mean:
+        """Return the mean of the blocks, from the sums of both halves; its noise is by default from them, too."""
+        n_frames = _projection_of(clutter).n_frames
         lags = sums.mean(slice(None), n_frames)
-        if noise is None:
+
+        def of_half(half: int, pixels: slice) -> Numbers:
+            mean = sums.mean(HALVES[half], n_frames, pixels)
             # A pixel that only one half has counts in both.
-            halves = [np.where(sums.counts[half] > 0, sums.mean(half, n_frames), lags) for half in HALVES]
-            noise = noise_map(np.concatenate(halves), _projection_of(clutter), clutter.grid)
-        above = lags - noise[:, None] * Spectra(clutter).white_lags
+            return (
+                mean
+                if sums.counts.shape[1] == 1
+                else np.where(sums.counts[half, pixels] > 0, mean, lags[pixels])
+            )
+
+        if noise is None:
+            noise = noise_map(of_half, _projection_of(clutter), clutter.grid, executor)
         speckle = np.stack([clutter.grid.at_signal(half) for half in clutter.speckle])
-        return _Mean(lags, noise, leaked_tissue(above, speckle, clutter.grid))
+        return _Mean(
+            lags, noise, leaked_tissue(lags, (noise, Spectra(clutter).white_lags), speckle, clutter.grid)
+        )
 
     def model(self, clutter: Clutter, executor: Executor, maps: SeriesMaps | None = None) -> "SeriesModel":
         """Return what turns the lags of a block into its blood power.
@@ -458,8 +478,10 @@ class Series:
         """
         maps, clutter = maps or self.maps(clutter, executor), self.filtered_by(clutter)
         spectra, grid = Spectra(clutter), clutter.grid
-        of_mean = maps.mean or self._mean(clutter, maps.noise_power)
-        noise, leaked, mean = of_mean.noise, spectra.of(of_mean.leak), spectra.of(of_mean.lags)
+        of_mean = maps.mean or self._mean(clutter, self._halves(clutter), noise=maps.noise_power)
+        image, factors = of_mean.leak
+        noise, mean = of_mean.noise, spectra.of(of_mean.lags)
+        leaked = image[:, None] * spectra.of(factors[None])
         above = mean - spectra.of(noise[:, None] * spectra.white_lags) - leaked
         blood = np.maximum(grid.average(above, SMOOTHING), 0)
         variance = (blood + noise[:, None]) ** 2
