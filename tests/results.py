@@ -10,23 +10,34 @@ import scipy.io
 import zarr
 
 
-def differences(one: Path, other: Path) -> list[str]:
-    """What differs between two folders of results: names of files, bytes of pictures, and arrays."""
+def differences(one: Path, other: Path, near: float = 0.0) -> list[str]:
+    """What differs between two folders of results: names of files, bytes of pictures, and arrays.
+
+    Arrays differ if they do by more than `near` of the largest value; if that is not 0, pictures may differ too.
+    """
     names = [_names(folder) for folder in (one, other)]
     found = [f"{name} is in one folder only" for name in sorted(names[0] ^ names[1])]
     found += [
         f"the bytes of {name} differ"
         for name in sorted(names[0] & names[1])
-        if name.endswith((".png", ".tif")) and (one / name).read_bytes() != (other / name).read_bytes()
+        if not near
+        and name.endswith((".png", ".tif"))
+        and (one / name).read_bytes() != (other / name).read_bytes()
     ]
     a, b = dict(_arrays(one)), dict(_arrays(other))
     found += [f"{name} is in one folder only" for name in sorted(set(a) ^ set(b))]
     found += [
         f"the numbers of {name} differ"
         for name in sorted(set(a) & set(b))
-        if a[name].dtype != b[name].dtype or a[name].tobytes() != b[name].tobytes()
+        if a[name].dtype != b[name].dtype
+        or (a[name].tobytes() != b[name].tobytes() and not (near and _are_near(a[name], b[name], near)))
     ]
     return found
+
+
+def _are_near(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any], near: float) -> bool:
+    """Whether two arrays differ by at most `near` of the largest value."""
+    return one.shape == other.shape and bool(np.abs(one - other).max() <= near * np.abs(one).max())
 
 
 def _names(folder: Path) -> set[str]:

@@ -84,7 +84,8 @@ def test_results_equal_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Pa
     # One pass for the digest. Values are read once, or in each pass: to inspect and to filter, as the sample has all pixels.
     assert [reports[name]["input"]["passes_over_file"] for name in ("memory", "disk")] == [2, 3]
     assert reports["disk"]["requested"] == reports["memory"]["requested"]
-    assert differences(tmp_path / "memory", tmp_path / "disk") == []
+    # Sums over frames are grouped by chunks on disk; rounding is relative to the tissue, 40 dB above what is left
+    assert differences(tmp_path / "memory", tmp_path / "disk", 2e-5) == []
 
 
 @pytest.mark.slow

@@ -237,8 +237,15 @@ class FileFrames:
             yield source
 
 
-def file_recording(source: Input) -> Recording:
+def file_recording(source: Input, most_entries: float = 0) -> Recording:
     """Return the recording of an open file, which each pass reads again; no storage chunk is in two chunks.
+
+    Parameters
+    ----------
+    source : Input
+        The file.
+    most_entries : float
+        As for :func:`usdenoise.pipeline.recording.chunk_edges`; by default no chunk is longer for the sake of its frames.
 
     Examples
     --------
@@ -253,7 +260,7 @@ def file_recording(source: Input) -> Recording:
     starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
     # The first selected frame of each storage chunk.
     firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))
-    edges = chunk_edges(n_frames, source.geometry.n_pixels, firsts[firsts < n_frames])
+    edges = chunk_edges(n_frames, source.geometry.n_pixels, firsts[firsts < n_frames], most_entries)
     chunks = [
         Chunk(first, FileFrames(stored_file, first, stop, source.dtype, Here(source)))
         for first, stop in pairwise(edges.tolist())

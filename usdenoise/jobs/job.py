@@ -178,13 +178,16 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
     int
         Bytes; for an unreadable file, the bytes of a job on an empty file.
     """
-    stack = 0
+    stack = pixels = 0
     # What is wrong with the file is reported when it is read.
     with suppress(UsdenoiseError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if (chosen := describe(path, **reading).chosen) is not None:
+        file = describe(path, **reading)
+        if (chosen := file.chosen) is not None:
             stack = _array_bytes(chosen.shape, np.dtype(chosen.dtype), precision)
-    return int(PROCESS_BYTES + held_bytes(stack=stack))
+            if "t" in (axes := str(file.metadata.values.get("axes", ""))):
+                pixels = math.prod(chosen.shape) // max(chosen.shape[axes.index("t")], 1)
+    return int(PROCESS_BYTES + held_bytes(stack=stack, pixels=pixels))
 
 
 def _array_bytes(shape: Sequence[int], stored: np.dtype[np.generic], precision: str) -> int:
@@ -214,10 +217,10 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
     OptionError
         If it does not fit and the method needs all of it in memory.
     """
-    most = available_bytes() if job.memory is None else job.memory
+    most, pixels = _most_bytes(job), source.geometry.n_pixels
     stored, precision = source.stack.array, job.options.precision
     stack = _array_bytes(stored.shape, stored.dtype, precision)
-    if PROCESS_BYTES + held_bytes(stack=stack) <= most:
+    if PROCESS_BYTES + held_bytes(stack=stack, pixels=pixels) <= most:
         return None
     too_large = f"{source.path} does not fit into {most / 2**20:.0f} MiB"
     if source.is_read_whole:
@@ -226,7 +229,7 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
             remedy="save it as HDF5, MATLAB 7.3 or Zarr, or raise {memory}",
         )
     chunk = _array_bytes(stored.chunks, stored.dtype, precision) if stored.chunks else 0
-    needed = LEAST_BYTES + held_bytes(chunk=chunk)
+    needed = LEAST_BYTES + held_bytes(chunk=chunk, pixels=pixels)
     if job.dask is None and job.memory is not None and held_bytes(chunk=chunk) <= most < needed:
         raise OptionError(
             f"of {most / 2**20:.0f} MiB is too small: the process and a part of the stack take {needed / 2**20:.0f} MiB",
@@ -245,6 +248,24 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
             remedy="choose another method, or raise {memory}",
         )
     return job.folder
+
+
+def _most_bytes(job: Job) -> float:
+    return available_bytes() if job.memory is None else job.memory
+
+
+def chunk_entries(source: Input, job: Job) -> float:
+    """Return how many entries a chunk of a file may have in the memory that a job may use.
+
+    Parameters
+    ----------
+    source, job
+        As for :func:`scratch_folder`.
+    """
+    if job.dask is not None:
+        return 0
+    free = _most_bytes(job) - LEAST_BYTES - held_bytes(pixels=source.geometry.n_pixels)
+    return max(free, 0.0) / (HELD_CHUNKS * source.dtype.itemsize)
 
 
 REPORT, PAGE = "report", "report_html"

@@ -19,7 +19,7 @@ from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import file_recording, lines_recording
 from usdenoise.files.results import write_result
-from usdenoise.jobs.job import Job, Results, StageClock, scratch_folder
+from usdenoise.jobs.job import Job, Results, StageClock, chunk_entries, scratch_folder
 from usdenoise.jobs.products import (
     PRODUCTS,
     activations_on_page,
@@ -77,7 +77,8 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
         target: NDArray[Any] | None
         with clock.stage("load"):
             if is_read_in_chunks:
-                recording, shape = file_recording(source), (source.n_frames, source.geometry.n_pixels)
+                recording = file_recording(source, chunk_entries(source, job))
+                shape = (source.n_frames, source.geometry.n_pixels)
                 target = (
                     np.empty(shape, source.dtype)
                     if scratch is None

@@ -110,6 +110,14 @@ above twice the stack; a Dask worker without chunks takes 250 MiB."""
 HELD_STACK = 2.0
 """Bytes in memory for each byte of a stack that is filtered in memory."""
 
+HELD_PIXEL, HELD_PIXEL_IN_CHUNKS = 1200, 1700
+"""Bytes in memory for each pixel of a scan besides the frames: lags of both halves in double precision, and maps; and those
+of a scan that is read in chunks, of which each has lags. Volumes of 10^6 voxels with 60 and 160 frames took 820 to 1180.
+The memory of a process contains those of USUAL_PIXELS."""
+
+USUAL_PIXELS = 1 << 16
+"""Pixels of an image, at most, whose maps the memory of a process contains."""
+
 HELD_CHUNKS = 4
 """Storage chunks in memory at once while a file is read in chunks. With one chunk of 94 MiB the peak was 370 MiB."""
 
@@ -154,7 +162,13 @@ def available_bytes(root: Path = Path("/")) -> float:
 
 
 def held_bytes(
-    *, stack: float = 0, chunk: float = 0, block: float = 0, sample: float = 0, live_block: float = 0
+    *,
+    stack: float = 0,
+    pixels: int = 0,
+    chunk: float = 0,
+    block: float = 0,
+    sample: float = 0,
+    live_block: float = 0,
 ) -> float:
     """Return the bytes that work on arrays needs, without the process itself.
 
@@ -164,9 +178,12 @@ def held_bytes(
         Bytes of a stack in memory, of a storage chunk of a file that is read in chunks, of a block of a session, of the
         frames that are sampled from a session, and of the first block of a live session, each in the type in which it is
         filtered; 0 by default.
+    pixels : int
+        Pixels of a scan: of a stack in memory, or of a file that is read in chunks; 0 by default.
     """
+    of_pixels = (HELD_PIXEL if stack else HELD_PIXEL_IN_CHUNKS) * max(pixels - USUAL_PIXELS, 0)
     return (
-        HELD_STACK * stack
+        max(HELD_STACK * stack, stack + of_pixels)
         + HELD_CHUNKS * chunk
         + HELD_BLOCK * block
         + HELD_SAMPLE * sample
