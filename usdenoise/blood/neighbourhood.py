@@ -22,6 +22,9 @@ of 41 pixels a vessel of 30 of 64 columns was the median everywhere; with 21 no 
 COARSE = 3
 """The wide median is taken at every third of a window, and interpolated: it is smoothed over two pixels afterwards."""
 
+MEDIAN_ENTRIES = 1 << 19
+"""Entries of the windows whose medians are found together: 4 MB."""
+
 SMOOTHING_SIGMAS = (2.0, 6.0, 6.0)
 """Standard deviations in pixels, in depth and across it, by which wide medians are smoothed."""
 
@@ -249,11 +252,12 @@ class Neighbourhood:
         for last, size in zip(np.subtract(self.shape, sizes), sizes, strict=True):
             n_steps = math.ceil(last / max(size // COARSE, 1))
             centres.append(np.unique(np.linspace(0, last, n_steps + 1).round()).astype(np.int64))
-        # One depth of windows at a time: all of a volume are hundreds of its pixels
+        # Some depths of windows at a time: all windows of a volume are hundreds of megabytes
         lengths = [len(centre) for centre in centres]
-        coarse = np.empty(lengths)
-        for number, depth in enumerate(centres[0].tolist()):
-            coarse[number] = _medians(windows[np.ix_([depth], *centres[1:])].reshape(*lengths[1:], -1))
+        coarse, of_depth = np.empty(lengths), math.prod((*lengths[1:], *sizes))
+        for depths in slices_of(lengths[0], max(MEDIAN_ENTRIES // of_depth, 1)):
+            chosen = windows[np.ix_(centres[0][depths], *centres[1:])]
+            coarse[depths] = _medians(chosen.reshape(*chosen.shape[: len(sizes)], -1))
         # A window without any value gets the median of the nearest window
         known = ~np.isnan(coarse)
         coarse = Neighbourhood(known).filled(coarse[known]).reshape(coarse.shape)
@@ -280,7 +284,10 @@ class Neighbourhood:
         """
         n_depths, mask = len(self.mask), self.mask.reshape(len(self.mask), -1)
         image, depths = self.everywhere(values).reshape(mask.shape), np.flatnonzero(mask.any(axis=1))
-        floors = np.array([np.quantile(image[depth, mask[depth]], quantile) for depth in depths])
+        if self.is_whole:
+            floors = np.quantile(image, quantile, axis=1)
+        else:
+            floors = np.array([np.quantile(image[depth, mask[depth]], quantile) for depth in depths])
         log = np.log(np.maximum(floors, LEAST_MEDIAN * max(float(floors.max()), np.finfo(float).tiny)))
         log = _averaged_along(log, SMOOTHING_SIGMAS[0], 0)
         floors = np.interp(np.arange(n_depths), depths, np.exp(_without_rises(log, depths, n_depths, 0)))

@@ -486,6 +486,7 @@ def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
 
 def _unlikeness_at(x: Numbers, lag: int) -> float:
     """Return the unlikeness of frames, (n, n_pixels), that are some frames apart, as in :func:`unlikeness_and_rank`."""
-    together = np.abs(np.sum(x[lag:] * x[:-lag].conj(), axis=0)).sum()
-    energy = (np.sum(np.abs(x[lag:]) ** 2) + np.sum(np.abs(x[:-lag]) ** 2)) / 2
+    before, after = x[:-lag], x[lag:]
+    together = np.abs(np.vecdot(before.T, after.T)).sum()
+    energy = (np.vdot(after, after) + np.vdot(before, before)).real / 2
     return 1 - float(together / max(float(energy), TINY))

@@ -87,16 +87,19 @@ def find_flicker(
     found, most = None, FLICKERS
     for axis, places in enumerate(np.unravel_index(pixels, shape)):
         counts = np.bincount(places, minlength=shape[axis])
-        known = np.flatnonzero(counts >= FEWEST_LINE_PIXELS)
-        if len(known) < FEWEST_LINES:
+        known = counts >= FEWEST_LINE_PIXELS
+        if np.count_nonzero(known) < FEWEST_LINES:
             continue
-        of_line = (places == known[:, None]).astype(values.real.dtype)
-        total = of_line @ energy
+        # Sums over the pixels of a line, which follow each other in this order
+        order = np.argsort(places, kind="stable")[known[np.sort(places)]]
+        starts = np.append(0, np.cumsum(counts[known])[:-1])
+        total = np.add.reduceat(energy[order], starts)
         if not total.min() > 0:
             continue
-        gains = (of_line @ product) / total
+        gains = np.add.reduceat(product[order], starts) / total
         # What noise and blood add to a gain, and to the differences
-        of_others = of_line @ (energy * np.asarray(fast)[:, None]) / total.astype(np.float64) ** 2
+        of_others = np.add.reduceat(energy[order] * np.asarray(fast)[order, None], starts)
+        of_others /= total.astype(np.float64) ** 2
         explained = of_others.mean(axis=1)
         explained = (explained[:-2] + 4 * explained[1:-1] + explained[2:]) / 6
         differences = np.diff(np.diff(gains, 3, axis=1), 2, axis=0)
