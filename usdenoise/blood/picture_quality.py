@@ -10,6 +10,7 @@ from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import NEGLIGIBLE, TINY
 from usdenoise.linalg.array_library import Numbers
+from usdenoise.linalg.tall_matrices import weighted_squares
 
 WEAK_PARTS = (0.4, 0.65, 0.9)
 """Components, as parts of the cutoff, that show where tissue leaks through the filter: weak ones, which are like the
@@ -41,8 +42,9 @@ def weak_speckle(left: Numbers, low: int) -> NDArray[np.float64]:
         The low cutoff.
     """
     edges = [round(part * low) for part in WEAK_PARTS]
-    squares = np.abs(left[:, : edges[-1]].astype(np.result_type(left, np.float64))) ** 2
-    return np.stack([squares[:, first:last].sum(axis=1) for first, last in pairwise(edges)])
+    components = np.arange(left.shape[1])
+    halves = [(first <= components) & (components < last) for first, last in pairwise(edges)]
+    return np.ascontiguousarray(weighted_squares(left, np.stack(halves, axis=1)).T)
 
 
 def removed_energy(left: Numbers, singular_values: NDArray[np.float64], low: int) -> NDArray[np.float64]:
@@ -57,8 +59,9 @@ def removed_energy(left: Numbers, singular_values: NDArray[np.float64], low: int
     low : int
         The low cutoff.
     """
-    energy: NDArray[np.float64] = np.abs(left[:, :low]).astype(np.float64) ** 2 @ singular_values[:low] ** 2
-    return energy
+    weights = np.zeros(left.shape[1])
+    weights[:low] = singular_values[:low] ** 2
+    return weighted_squares(left, weights)
 
 
 def leaked_tissue(

@@ -110,6 +110,30 @@ def squared_norms(values: Array) -> tuple[NDArray[np.float64], NDArray[np.float6
     return of_rows, of_columns
 
 
+def weighted_squares(values: Numbers, weights: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return sum_k w_k |x_k|^2 of each row x, in double precision.
+
+    Parameters
+    ----------
+    values : (n, k) array
+        A tall matrix, contiguous along the rows.
+    weights : (k,) or (k, m) array
+        One set of weights, or several.
+
+    Returns
+    -------
+    (n,) or (n, m) float64 array
+    """
+    real = values.view(values.real.dtype)
+    of_parts = np.repeat(weights, 2 if np.iscomplexobj(values) else 1, axis=0).astype(np.float64)
+    sums = np.empty((len(values), *of_parts.shape[1:]))
+    for rows in slices_of(len(values), _ROWS_AT_ONCE):
+        squares = real[rows].astype(np.float64)
+        np.multiply(squares, squares, out=squares)
+        sums[rows] = squares @ of_parts
+    return sums
+
+
 def column_squared_norms(values: Array) -> NDArray[np.float64]:
     """Return the sum of |x|^2 along each column of a matrix, (n_columns,).
 

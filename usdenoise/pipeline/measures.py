@@ -13,6 +13,7 @@ from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.alignment import Alignment, Reference
 from usdenoise.linalg.array_library import Array, Entry, Numbers, library_of, to_library
 from usdenoise.linalg.lag_sums import LagSums, boundary_products, half_parts, pair_counts
+from usdenoise.linalg.tall_matrices import weighted_squares
 from usdenoise.stack.arrays import unpack
 
 COMPILED_ENTRIES = 60_000_000
@@ -181,7 +182,7 @@ class Clutter:
     @cached_property
     def kept_share(self) -> NDArray[np.float64]:
         """Share of white noise that the filter keeps in a pixel, (n_signal,): 1 - sum_k |u_k|^2."""
-        taken = np.sum(np.abs(self.left[:, : self.low].astype(np.complex128)) ** 2, axis=1)
+        taken = weighted_squares(self.left, (np.arange(self.left.shape[1]) < self.low).astype(np.float64))
         kept: NDArray[np.float64] = np.maximum(1 - self.grid.at_signal(taken), 0.1)
         return kept
 
