@@ -7,7 +7,7 @@ import pytest
 
 import usdenoise
 from tests.conftest import all_frames
-from usdenoise.blood import blood_map, noise
+from usdenoise.blood import blood_map, neighbourhood, noise
 from usdenoise.blood.metrics import correlation, detection_auc
 from usdenoise.phantom import PhantomSettings
 from usdenoise.phantom.motion_and_noise import NoiseField
@@ -167,6 +167,26 @@ def test_the_map_is_the_same_for_any_size_of_its_blocks(noisy, monkeypatch):
     again = usdenoise.denoise(stack_of(terms), axes="zxt")
     np.testing.assert_allclose(again.noise_power, result.noise_power, rtol=1e-5)
     np.testing.assert_allclose(again.blood_power, result.blood_power, atol=1e-5 * result.blood_power.max())
+
+
+@pytest.mark.parametrize("is_real", [False, True])
+def test_the_map_of_a_volume_is_the_same_by_slabs(is_real, monkeypatch):
+    rng = np.random.default_rng(4)
+    shape, n = (60, 9, 8), 90
+    noise = rng.standard_normal((*shape, n)) + 1j * rng.standard_normal((*shape, n))
+    tissue = 60 * rng.standard_normal((*shape, 1)) * np.exp(0.03j * np.arange(n))
+    blood = np.zeros((*shape, n), complex)
+    course = np.cumsum(rng.standard_normal((2, n)), axis=1)
+    blood[10:30, 2:5, 3:6] = (course[0] + 1j * course[1]) * np.exp(0.6j * np.arange(n))
+    stack = tissue + noise + blood
+    call = {"axes": "zxyt", "precision": "double", "low_cutoff": 2}
+    whole = usdenoise.denoise(stack.real if is_real else stack, **call)
+    monkeypatch.setattr(neighbourhood, "SLAB_PIXELS", 600)
+    assert len(neighbourhood.Neighbourhood.whole(shape).slabs(0.85)) > 1
+    found = usdenoise.denoise(stack.real if is_real else stack, **call)
+    for name in ("blood_power", "noise_power"):
+        np.testing.assert_allclose(getattr(found, name), getattr(whole, name), rtol=1e-5)
+    assert found.picture_quality.missing_share == pytest.approx(whole.picture_quality.missing_share, abs=1e-9)
 
 
 def test_pixels_without_any_signal_have_no_blood():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from usdenoise.blood import neighbourhood
 from usdenoise.blood.neighbourhood import Neighbourhood
 
 
@@ -94,6 +95,33 @@ def test_averages_at_nodes_are_those_of_all_pixels(shape, masked):
         if mask[tuple(place)]:
             np.testing.assert_allclose(averages[node], everywhere[tuple(place)], atol=1e-12)
         assert np.isfinite(averages[node]).all()
+
+
+@pytest.mark.parametrize("shape", [(23,), (20, 31), (9, 8, 11)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_is_spread_is_the_transpose_of_the_average(shape, masked):
+    rng = np.random.default_rng(len(shape))
+    grid = Neighbourhood(rng.random(shape) > 0.3 if masked else np.ones(shape, bool))
+    weights, images = rng.standard_normal(grid.n_pixels), rng.standard_normal((grid.n_pixels, 3))
+    wanted = weights @ grid.average(images, 1.5)
+    np.testing.assert_allclose(grid.spread(weights, 1.5) @ images, wanted, rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(60, 31), (60, 8, 11)])
+@pytest.mark.parametrize("masked", [False, True])
+def test_averages_within_slabs_are_those_of_the_image(shape, masked, monkeypatch):
+    rng = np.random.default_rng(len(shape))
+    grid = Neighbourhood(rng.random(shape) > 0.3 if masked else np.ones(shape, bool))
+    values = rng.standard_normal((grid.n_pixels, 2))
+    (one,) = grid.slabs(0.8)
+    assert one.rows == one.own == one.inner == slice(0, grid.n_pixels)
+    wanted, at_nodes = grid.average(values, 0.8), grid.average_at_nodes(values.__getitem__, 2.0, 3)[0]
+    monkeypatch.setattr(neighbourhood, "SLAB_PIXELS", 100)
+    slabs = grid.slabs(0.8)
+    assert len(slabs) > 1
+    found = [slab.grid.average(values[slab.rows], 0.8)[slab.inner] for slab in slabs]
+    np.testing.assert_allclose(np.concatenate(found), wanted, atol=1e-12)
+    np.testing.assert_allclose(grid.average_at_nodes(values.__getitem__, 2.0, 3)[0], at_nodes, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from usdenoise.linalg.tall_matrices import (
     squared_norm,
     squared_norms,
     tall_qr,
+    weighted_squares,
 )
 
 
@@ -62,6 +63,21 @@ def test_energies_along_both_axes_are_the_sums_of_squares_in_any_memory_order(dt
         np.testing.assert_allclose(of_columns, squares.sum(axis=0), rtol=1e-6)
         of_columns = column_squared_norms(np.ascontiguousarray(matrix))
         np.testing.assert_allclose(of_columns, squares.sum(axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_weighted_squares_are_those_of_a_loop(dtype, scale, monkeypatch):
+    monkeypatch.setattr(tall_matrices, "_ROWS_AT_ONCE", 7)
+    matrix, weights = scale * example(dtype, (20, 5)), np.arange(10.0).reshape(5, 2)
+    matrix = matrix.astype(dtype)
+    wanted = [
+        [sum(w * abs(complex(x)) ** 2 for w, x in zip(of, row, strict=True)) for of in weights.T]
+        for row in matrix
+    ]
+    np.testing.assert_allclose(weighted_squares(matrix, weights), wanted, rtol=1e-6)
+    np.testing.assert_allclose(weighted_squares(matrix, weights[:, 1]), np.array(wanted)[:, 1], rtol=1e-6)
+    assert weighted_squares(matrix[:, :0], np.zeros(0)).tolist() == [0] * 20
 
 
 SHAPE = (2500, 40)

@@ -89,6 +89,10 @@ FEWEST_SATURATED, MOST_SATURATED = 3, 0.5
 """Fewest pixels at an extreme that are clipped, and largest share of the image: more are a stack of few levels."""
 
 
+EXTREME_FRAMES = 64
+"""Frames whose extremes are found together."""
+
+
 def part_extremes(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the largest and the smallest value of the real and the imaginary parts of each pixel, (n_pixels,).
 
@@ -103,15 +107,21 @@ def part_extremes(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         by_pixel = abs(x.strides[0]) < abs(x.strides[1])
         values = x.T if by_pixel else x
         values = values if values.strides[1] == values.itemsize else np.ascontiguousarray(values)
-        parts, axis = values.view(values.real.dtype), int(by_pixel)
-        extremes, of_blocks = (np.fmax.reduce, np.fmin.reduce), []
-        for at in slices_of(parts.shape[1 - axis], CACHED_COLUMNS):
-            block = parts[at] if by_pixel else parts[:, at]
-            of_blocks.append([extreme(block, axis=axis) for extreme in extremes])
-        found = [np.concatenate(values) for values in zip(*of_blocks, strict=True)]
+        parts, extremes = values.view(values.real.dtype), (np.fmax, np.fmin)
+        if by_pixel:
+            blocks = [parts[rows] for rows in slices_of(len(parts), CACHED_COLUMNS)]
+            of_blocks = [[extreme.reduce(block, axis=1) for extreme in extremes] for block in blocks]
+            found = [np.concatenate(values) for values in zip(*of_blocks, strict=True)]
+        else:
+            found = [np.full(parts.shape[1], np.nan, parts.dtype) for _ in extremes]
+            # Frames of a file are read in their order
+            for rows in slices_of(len(parts), EXTREME_FRAMES):
+                for at in slices_of(parts.shape[1], CACHED_COLUMNS):
+                    for extreme, so_far in zip(extremes, found, strict=True):
+                        extreme(so_far[at], extreme.reduce(parts[rows, at], axis=0), out=so_far[at])
         if np.iscomplexobj(x) and not by_pixel:
             # A reduction over pairs would take as long as that over all frames
-            pairs = zip((np.fmax, np.fmin), found, strict=True)
+            pairs = zip(extremes, found, strict=True)
             found = [extreme(values[::2], values[1::2]) for extreme, values in pairs]
     else:
         finite = xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1]))

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OutputError
 from usdenoise.files.hdf5_writing import create_file
+from usdenoise.files.layout import scratch_array
 from usdenoise.files.output_folder import OutputFolder, remove
+from usdenoise.linalg.array_library import Numbers
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 from usdenoise.system.text import from_plain, plain, to_json
@@ -52,6 +54,10 @@ class SpectraStore:
         folder.mkdir(parents=True)
         # A truncated key is the key of no session, and the folder is emptied.
         (folder / _KEY).write_text(key)
+
+    def on_disk(self, shape: tuple[int, int], dtype: np.dtype[np.inexact]) -> Numbers:
+        """Return an array in a temporary file of the folder."""
+        return scratch_array(self.folder, shape, dtype)
 
     def put(self, number: int, block: MeasuredBlock) -> None:
         """Store the findings and the arrays of a block, whole or not at all.

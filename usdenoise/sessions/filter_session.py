@@ -31,6 +31,7 @@ from usdenoise.sessions.measured_block import (
     BlockFilter,
     BlockFindings,
     BlockStore,
+    Empty,
     MeasuredBlock,
     measure_blocks,
     own_options,
@@ -43,7 +44,7 @@ from usdenoise.sessions.session_estimate import (
     raise_cutoff,
     session_clutter,
 )
-from usdenoise.sessions.session_sample import SAMPLED_FRAMES, draw_sample
+from usdenoise.sessions.session_sample import JOINED_FRAMES, SAMPLED_FRAMES, draw_sample
 from usdenoise.sessions.unusual_blocks import LOCAL_AREA, TRIED_BLOCKS
 from usdenoise.stack.sampling import spread_rows
 from usdenoise.system.resources import (
@@ -148,15 +149,16 @@ def filter_session(
     how = BlockFilter(
         options=options, geometry=recording.geometry, products=products, keeps_frames=sink is not None
     )
-    n_threads = options.threads or available_threads()
+    n_threads, empty = options.threads or available_threads(), None
     if executor is None:
-        n_threads = min(n_threads, _most_blocks(recording, options))
+        most, empty = _most_blocks(recording, options, store)
+        n_threads = min(n_threads, most)
     with ThreadExecutor(n_threads) as threads, device_memory(options.device):
         mapper = executor or threads
         # Some frames of all blocks. From now on the blocks are read without flicker, and those that cannot be read have the
         # reason. Where workers filter the blocks, the device is theirs, and this process may have none.
         of_sample = options if executor is None else replace(options, device=HOST)
-        recording, sample = draw_sample(recording, of_sample, session, mapper)
+        recording, sample = draw_sample(recording, of_sample, session, mapper, empty or np.empty)
         # The clutter that the blocks have in common: the sample is registered, and unusual blocks are left out
         estimate = estimate_session(
             sample, recording.geometry, options, session, threads, on_iteration=progress.iteration
@@ -239,13 +241,17 @@ def _without_own(
                 yield number, block
 
 
-def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
-    """Return the largest number of blocks that are filtered side by side, for their memory.
+def _most_blocks(
+    recording: Recording, options: DenoiseOptions, store: BlockStore
+) -> tuple[int, Empty | None]:
+    """Return the largest number of blocks that are filtered side by side, and what makes the array of the sampled frames.
+
+    These go into a temporary file of the store if memory does not hold them: None if it does.
 
     Raises
     ------
     InputError
-        If the sampled frames and one block do not fit into the free memory.
+        If a block and the sampled frames, or a part of them, do not fit into the free memory.
     """
     n_frames, n_pixels = [block.n_frames for block in recording.blocks], recording.geometry.n_pixels
     entries, entry = max(n_frames) * n_pixels, recording.dtype.itemsize
@@ -253,7 +259,10 @@ def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
     # A live session may have run in this process.
     release_freed_memory()
     free, of_block = available_bytes(), held_bytes(block=entries * entry)
-    needed = of_block + held_bytes(sample=sample * entry)
+    needed, empty = of_block + held_bytes(sample=sample * entry), None
+    if needed > free and store.on_disk is not None:
+        # Chunks of it are in memory
+        needed, empty = of_block + held_bytes(sample=2 * JOINED_FRAMES * n_pixels * entry), store.on_disk
     most = most_side_by_side(free, needed, of_block, 1 + HELD_ENTRIES // entries)
     if not most:
         raise InputError(
@@ -262,9 +271,9 @@ def _most_blocks(recording: Recording, options: DenoiseOptions) -> int:
             remedy="cut the files into shorter blocks with {window}",
         )
     if options.device == HOST:
-        return most
+        return most, empty
     on_device = most_blocks(options.device, recording.dtype, entries)
-    return int(min(most_side_by_side(free, of_block, of_block), on_device))
+    return int(min(most_side_by_side(free, of_block, of_block), on_device)), empty
 
 
 TSNR = "mean over standard deviation of blood_power in the good blocks"

@@ -1,6 +1,6 @@
 """The measurements of one block of a session, on a local thread or on a worker."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -99,6 +99,10 @@ class MeasuredBlock:
     frames: Numbers | None = None
 
 
+Empty = Callable[[tuple[int, int], np.dtype[np.inexact]], Numbers]
+"""Makes an array of a shape and a type."""
+
+
 class BlockStore(Protocol):
     """Store of the measurements of the blocks of a session."""
 
@@ -117,9 +121,15 @@ class BlockStore(Protocol):
     def findings(self, number: int) -> BlockFindings:
         """Return the findings of a stored block."""
 
+    @property
+    def on_disk(self) -> Empty | None:
+        """What makes an array in a temporary file, for a sample that memory does not hold; None for a store in memory."""
+
 
 class BlocksInMemory:
     """A store in memory: about a twentieth of the memory of blocks of 300 frames."""
+
+    on_disk: Empty | None = None
 
     def __init__(self) -> None:
         self._blocks: dict[int, MeasuredBlock] = {}

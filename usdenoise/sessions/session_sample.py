@@ -26,7 +26,7 @@ from usdenoise.pipeline.inspection import MAGNITUDES, dead_pixels, largest_part
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
 from usdenoise.sessions.bad_blocks import WEAK_DB
 from usdenoise.sessions.blocks import why_missing
-from usdenoise.sessions.measured_block import own_options
+from usdenoise.sessions.measured_block import Empty, own_options
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import RandomStream
 
@@ -60,6 +60,8 @@ class Sample:
         Entries that are filled in and do not count: NaN after the blocks are aligned.
     consecutive : ConsecutiveFrames
         What the frames of one of the blocks show.
+    empty : callable
+        Makes an array of a shape and a type, for the values: in memory (the default), or in a temporary file.
     """
 
     blocks: list[Block]
@@ -68,6 +70,7 @@ class Sample:
     values: Numbers
     missing: NDArray[np.bool_]
     consecutive: ConsecutiveFrames
+    empty: Empty = np.empty
 
     @property
     def edges(self) -> NDArray[np.intp]:
@@ -88,12 +91,15 @@ class Sample:
         if chosen.all():
             return self
         kept, frames = np.flatnonzero(chosen).tolist(), np.repeat(chosen, np.diff(self.edges))
+        values = self.empty((int(np.count_nonzero(frames)), self.values.shape[1]), self.values.dtype)
+        for place, frame in enumerate(np.flatnonzero(frames).tolist()):
+            values[place] = self.values[frame]
         return replace(
             self,
             blocks=[self.blocks[k] for k in kept],
             numbers=[self.numbers[k] for k in kept],
             frames=[self.frames[k] for k in kept],
-            values=self.values[frames],
+            values=values,
             missing=self.missing[frames],
         )
 
@@ -114,7 +120,8 @@ class Sample:
         frames = ArrayFrames(self.values, "tz", dtype, geometry.name)
         edges = np.linspace(0, n_frames, max(1, round(n_frames / JOINED_FRAMES)) + 1).astype(int).tolist()
         chunks = [Chunk(first, frames.cut(first, stop)) for first, stop in pairwise(edges)]
-        return Recording.of_chunks(geometry, dtype, chunks, frames)
+        # Some pixels of all frames are far apart in a file
+        return Recording.of_chunks(geometry, dtype, chunks, frames if self.empty is np.empty else None)
 
 
 def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
@@ -142,7 +149,11 @@ def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
 
 
 def draw_sample(
-    recording: Recording, options: DenoiseOptions, session: SessionOptions, executor: Executor
+    recording: Recording,
+    options: DenoiseOptions,
+    session: SessionOptions,
+    executor: Executor,
+    empty: Empty = np.empty,
 ) -> tuple[Recording, Sample]:
     """Read some frames of each block of a session.
 
@@ -156,6 +167,8 @@ def draw_sample(
         Whether a block that cannot be read is missing.
     executor : Executor
         Maps over the blocks.
+    empty : callable
+        Makes the array of the sampled frames, by its shape and type; by default in memory.
 
     Returns
     -------
@@ -178,7 +191,7 @@ def draw_sample(
         chosen[number] = frames if isinstance(bad, str) else np.setdiff1d(frames, bad)
     chosen = {number: frames for number, frames in chosen.items() if len(frames)}
     # All in one array: a frame is in memory once
-    values = np.empty((sum(map(len, chosen.values())), recording.geometry.n_pixels), recording.dtype)
+    values = empty((sum(map(len, chosen.values())), recording.geometry.n_pixels), recording.dtype)
     missing, n_read = np.zeros(values.shape, bool), 0
     items = [(blocks[number], frames) for number, frames in chosen.items()]
     for number, part in zip([*chosen], map_chunks(picked_frames, items, executor), strict=True):
@@ -197,6 +210,7 @@ def draw_sample(
         values=values[:n_read],
         missing=missing[:n_read],
         consecutive=consecutive,
+        empty=empty,
     )
     return replace(recording, blocks=blocks), sample
 
@@ -332,10 +346,13 @@ def aligned_sample(
             break
         # The median of all blocks is weaker than those with tissue.
         sample = sample.only(has_tissue)
-    items = zip(sample.parts, alignments, sample.parts_of(sample.missing), strict=True)
+    items, outside = (
+        zip(sample.parts, alignments, sample.parts_of(sample.missing), strict=True),
+        ~reference.mask.ravel(),
+    )
     for part, aligned in executor.local.map(lambda item: (item[0], reference.apply(*item)), items):
         part[:] = aligned
-    sample.values[:, ~reference.mask.ravel()] = 0
+        part[:, outside] = 0
     return sample, reference
 
 
