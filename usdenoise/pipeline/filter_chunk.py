@@ -117,14 +117,11 @@ def filter_chunk(
 
     # What is measured: the lags of what the filter leaves, the first of which is the power, by parts (first frame, stop,
     # half); and the first and last frames, for products across two chunks
-    n_lags, n_halves, parts = max(clutter.n_lags, 1), 1, [(0, n, 0)]
-    n_ends, wide, is_block = 0, np.result_type(dtype_of(x), np.float64), n == n_frames
+    n_lags, wide, is_block = max(clutter.n_lags, 1), np.result_type(dtype_of(x), np.float64), n == n_frames
+    n_halves, parts, n_ends = 1, [(0, n, 0)], 0
     if place is not None:
-        n_halves, parts, n_ends = (
-            2,
-            half_parts(n_frames, first, first + n),
-            0 if is_block else min(n_lags - 1, n),
-        )
+        n_halves, parts = 2, half_parts(n_frames, first, first + n)
+        n_ends = 0 if is_block else min(n_lags - 1, n)
     lags = _Columns(np.empty((n_halves, n_pixels, n_lags), wide) if is_on_host else None)
     kept = _Columns((np.empty_like(x) if out is None and is_kept else out) if is_on_host else None)
     counts = np.empty((n_halves, n_pixels, n_lags)) if clutter.has_gaps or observed is not None else None
@@ -414,6 +411,7 @@ def _coefficients(
         elif threads is None or not isinstance(x, np.ndarray):
             a = to_host(x @ u.conjugate)
         else:
+            # Frames side by side
             parts = slices_of(len(x), FRAMES_A_THREAD)
             a = np.concatenate(list(threads.map(lambda part: x[part] @ u.conjugate, parts)))
     if not (np.isfinite(a).all() if shows else xp.all(xp.isfinite(x))):
