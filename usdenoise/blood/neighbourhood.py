@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
@@ -21,6 +21,9 @@ of 41 pixels a vessel of 30 of 64 columns was the median everywhere; with 21 no 
 
 COARSE = 3
 """The wide median is taken at every third of a window, and interpolated: it is smoothed over two pixels afterwards."""
+
+KEPT_MATRICES = 16
+"""Matrices that interpolate medians which are kept: the maps of an image need one for each axis, six times."""
 
 MEDIAN_ENTRIES = 1 << 19
 """Entries of the windows whose medians are found together: 4 MB."""
@@ -40,9 +43,10 @@ LEAST_MEDIAN = 1e-12
 GAUSSIAN_REACH = 4
 """Standard deviations beyond which a Gaussian weight is 0."""
 
-AVERAGED_TOGETHER = 32
-"""Pixels along an axis that are averaged in one matrix product, from those within their reach. Importing the filters of
-scipy.ndimage takes 0.17 s of processor time, more than all averages of a block of 128 x 128 pixels."""
+AVERAGED_TOGETHER = (8, 32)
+"""Least and largest number of pixels along an axis that are averaged in one matrix product, from those within their reach;
+between them twice the reach. Importing the filters of scipy.ndimage takes 0.17 s of processor time, more than all averages
+of a block of 128 x 128 pixels."""
 
 
 SLAB_PIXELS, REACHES = 1 << 16, 6
@@ -268,7 +272,7 @@ class Neighbourhood:
         for axis, (n, centre) in enumerate(zip(self.shape, centres, strict=True)):
             image = _without_rises(image, centre, n, axis)
         for axis, (n, size, centre) in enumerate(zip(self.shape, sizes, centres, strict=True)):
-            matrix = _continued(n, centre + (size - 1) / 2, axis)
+            matrix = _continued(n, tuple((centre + (size - 1) / 2).tolist()), axis)
             image = np.moveaxis(np.tensordot(matrix, image, (1, axis)), 0, axis)
         return self.at_signal(largest * np.exp(image).reshape(-1))
 
@@ -353,12 +357,13 @@ def _without_rises(
     return np.moveaxis(without.reshape(lines.shape), 0, axis)
 
 
-def _continued(n: int, nodes: NDArray[np.floating | np.integer], axis: int) -> NDArray[np.float64]:
+@lru_cache(KEPT_MATRICES)
+def _continued(n: int, places: tuple[float, ...], axis: int) -> NDArray[np.float64]:
     """Return the (n, nodes) matrix of interpolation to 0..n-1 and smoothing along an axis.
 
     Beyond the nodes, values in depth have the slope of those near the edge, and values along other axes are constant.
     """
-    sigma = SMOOTHING_SIGMAS[axis]
+    sigma, nodes = SMOOTHING_SIGMAS[axis], np.array(places)
     margin = math.ceil(GAUSSIAN_REACH * sigma)
     positions = np.arange(-margin, n + margin)
     # Linear interpolation from nodes to positions, constant beyond the nodes
@@ -385,7 +390,7 @@ def _averaged_along(
     places = np.arange(n) if places is None else places
     lines = image.reshape(math.prod(image.shape[:axis]), n, -1)
     averages = np.empty((len(lines), len(places), lines.shape[2]))
-    for part in slices_of(len(places), AVERAGED_TOGETHER):
+    for part in slices_of(len(places), int(np.clip(2 * reach, *AVERAGED_TOGETHER))):
         near = np.arange(max(places[part][0] - reach, 0), min(places[part][-1] + 1 + reach, n))
         offsets = np.abs(places[part][:, None] - near)
         weights = np.where(offsets <= reach, np.exp(-0.5 * (offsets / sigma) ** 2), 0.0)

@@ -46,9 +46,9 @@ the cutoff is chosen by the components on both sides of it."""
 _FILL_ROUNDS = 3
 """How often the subset's own model fills its unobserved entries, after interpolation over time."""
 
-_PRODUCT_PARTS, _MOST_IN_PART = 8, 1536
-"""Parts of a matrix product that threads share, and most frames of one, whose copies in double precision take memory. The
-numbers are fixed, so that the result depends on no machine."""
+_PRODUCT_PARTS, _IN_PART = 8, (128, 1536)
+"""Parts of a matrix product that threads share, and least and most frames of one, whose copies in double precision take
+memory. The numbers are fixed, so that the result depends on no machine."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _spectrum(rows: Numbers, executor: Executor) -> tuple[Numbers, NDArray[np.fl
     1e-8 of the largest, which is far below the resolution of single-precision data.
     """
     is_tall, length = rows.shape[0] > rows.shape[1], max(rows.shape)
-    parts = list(slices_of(length, min(-(-length // _PRODUCT_PARTS), _MOST_IN_PART)))
+    parts = list(slices_of(length, int(np.clip(-(-length // _PRODUCT_PARTS), *_IN_PART))))
 
     def adjoint(part: slice) -> Numbers:
         entries = rows[part] if is_tall else rows[:, part].conj().T

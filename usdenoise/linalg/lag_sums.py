@@ -227,7 +227,10 @@ class LagSums:
             means *= scale
         if self.leak is not None:
             image, factors = self.leak
-            means -= np.where(counts > 0, image[pixels, None] * factors, 0)
+            leak: Numbers = image[pixels, None] * factors
+            if not counts.all():
+                leak = np.where(counts > 0, leak, 0)
+            np.subtract(means, leak, out=means, casting="same_kind")
         return means
 
     def difference(self, n_frames: int, pixels: slice = slice(None)) -> Numbers:

@@ -149,9 +149,10 @@ def filter_session(
     how = BlockFilter(
         options=options, geometry=recording.geometry, products=products, keeps_frames=sink is not None
     )
-    n_threads, empty = options.threads or available_threads(), None
+    n_threads = options.threads or available_threads()
+    # Workers have memory of their own for the blocks
+    most, empty = _most_blocks(recording, options, store, executor is None)
     if executor is None:
-        most, empty = _most_blocks(recording, options, store)
         n_threads = min(n_threads, most)
     with ThreadExecutor(n_threads) as threads, device_memory(options.device):
         mapper = executor or threads
@@ -242,11 +243,12 @@ def _without_own(
 
 
 def _most_blocks(
-    recording: Recording, options: DenoiseOptions, store: BlockStore
+    recording: Recording, options: DenoiseOptions, store: BlockStore, holds_blocks: bool
 ) -> tuple[int, Empty | None]:
     """Return the largest number of blocks that are filtered side by side, and what makes the array of the sampled frames.
 
-    These go into a temporary file of the store if memory does not hold them: None if it does.
+    These go into a temporary file of the store if memory does not hold them: None if it does. This process may filter no
+    block.
 
     Raises
     ------
@@ -258,19 +260,19 @@ def _most_blocks(
     sample = min(sum(n_frames), SAMPLED_FRAMES) * n_pixels
     # A live session may have run in this process.
     release_freed_memory()
-    free, of_block = available_bytes(), held_bytes(block=entries * entry)
+    free, of_block = available_bytes(), held_bytes(block=entries * entry * holds_blocks)
     needed, empty = of_block + held_bytes(sample=sample * entry), None
     if needed > free and store.on_disk is not None:
         # Chunks of it are in memory
         needed, empty = of_block + held_bytes(sample=2 * JOINED_FRAMES * n_pixels * entry), store.on_disk
-    most = most_side_by_side(free, needed, of_block, 1 + HELD_ENTRIES // entries)
+    most = most_side_by_side(free, needed, max(of_block, 1), 1 + HELD_ENTRIES // entries)
     if not most:
         raise InputError(
             f"a block of {max(n_frames)} frames and a sample of the session need about {needed / 2**20:.0f} MiB of memory, "
             f"and {free / 2**20:.0f} MiB are free",
             remedy="cut the files into shorter blocks with {window}",
         )
-    if options.device == HOST:
+    if options.device == HOST or not holds_blocks:
         return most, empty
     on_device = most_blocks(options.device, recording.dtype, entries)
     return int(min(most_side_by_side(free, of_block, of_block), on_device)), empty
