@@ -11,7 +11,7 @@ import usdenoise
 from tests.cli.shared import cli
 from tests.conftest import all_frames
 from tests.stacks import write_stack
-from usdenoise.frames.data_checks import value_step
+from usdenoise.frames.data_checks import order_doubts, value_step
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
 
@@ -137,3 +137,12 @@ def test_the_step_of_values_is_found() -> None:
     # Values of floating-point numbers are multiples of a step that does not count
     assert value_step(random.standard_normal(400).astype(np.float32)) < 1e-6
     assert value_step(np.full(9, 3.0)) == value_step(np.full(9, np.nan)) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_of_a_frame_are_as_alike_as_they_can_be(seed):
+    rng = np.random.default_rng(seed)
+    frame = rng.standard_normal((24, 20)) + 1j * rng.standard_normal((24, 20))
+    # Rounding decides on which side of 0 their unlikeness is
+    doubts = order_doubts(np.repeat(frame[None], 60, axis=0).reshape(60, -1), "tzx", (24, 20))
+    assert "periodic" not in {code for code, _ in doubts}

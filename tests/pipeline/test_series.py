@@ -14,6 +14,7 @@ from usdenoise.blood.clutter_projection import removed_by
 from usdenoise.blood.noise import noise_map
 from usdenoise.blood.picture_quality import WIDE
 from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.series import (
@@ -303,3 +304,20 @@ def test_a_cutoff_above_the_tissue_takes_no_blood_for_leaked_tissue() -> None:
     assert found.images["noise_power"].mean() == pytest.approx(1, abs=0.08)
     truth = made.blood_power.mean(axis=0)
     assert np.corrcoef(found.mean_blood_power.ravel(), truth.ravel())[0, 1] > 0.96
+
+
+def test_counts_of_all_pixels_are_those_of_each(measured: tuple[list[BlockLags], Clutter]) -> None:
+    blocks, clutter = measured
+    lags = blocks[0].lags.astype(np.complex128)
+    # With leaked tissue
+    speckle = clutter.grid.at_signal(clutter.speckle.sum(axis=0))
+    lags += (3 * lags[:, 0].real.mean() / speckle.mean() * speckle)[:, None] * 0.9 ** np.arange(lags.shape[1])
+    # The second half of the frames has no pairs
+    counts = np.stack([np.full((1, lags.shape[1]), 50.0), np.zeros((1, lags.shape[1]))])
+    sums = np.stack([50 * lags, 0 * lags])
+    found = []
+    for of_pixels in (counts, np.repeat(counts, len(lags), axis=1)):
+        block = replace(blocks[0], sums=LagSums(sums, of_pixels))
+        found.append(Series().added(block, clutter).leak(clutter))
+    assert tuple(found[0]) == pytest.approx(tuple(found[1]), rel=1e-9)
+    assert found[0].share != 0

@@ -489,4 +489,5 @@ def _unlikeness_at(x: Numbers, lag: int) -> float:
     before, after = x[:-lag], x[lag:]
     together = np.abs(np.vecdot(before.T, after.T)).sum()
     energy = (np.vdot(after, after) + np.vdot(before, before)).real / 2
-    return 1 - float(together / max(float(energy), TINY))
+    # Of copies it would be a rounding error on either side of 0
+    return max(1 - float(together / max(float(energy), TINY)), 0.0)

@@ -24,7 +24,13 @@ from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
-from usdenoise.system.resources import HELD_CHUNKS, PROCESS_BYTES, available_bytes, held_bytes
+from usdenoise.system.resources import (
+    HELD_CHUNKS,
+    PROCESS_BYTES,
+    available_bytes,
+    available_threads,
+    held_bytes,
+)
 from usdenoise.system.text import short_stem, to_json
 
 
@@ -229,7 +235,7 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
             remedy="save it as HDF5, MATLAB 7.3 or Zarr, or raise {memory}",
         )
     chunk = _array_bytes(stored.chunks, stored.dtype, precision) if stored.chunks else 0
-    needed = LEAST_BYTES + held_bytes(chunk=chunk, pixels=pixels)
+    needed = LEAST_BYTES + held_bytes(chunk=chunk, pixels=pixels, threads=_threads(job))
     if job.dask is None and job.memory is not None and held_bytes(chunk=chunk) <= most < needed:
         raise OptionError(
             f"of {most / 2**20:.0f} MiB is too small: the process and a part of the stack take {needed / 2**20:.0f} MiB",
@@ -254,6 +260,10 @@ def _most_bytes(job: Job) -> float:
     return available_bytes() if job.memory is None else job.memory
 
 
+def _threads(job: Job) -> int:
+    return job.options.threads or available_threads()
+
+
 def chunk_entries(source: Input, job: Job) -> float:
     """Return how many entries a chunk of a file may have in the memory that a job may use.
 
@@ -264,8 +274,10 @@ def chunk_entries(source: Input, job: Job) -> float:
     """
     if job.dask is not None:
         return 0
-    free = _most_bytes(job) - LEAST_BYTES - held_bytes(pixels=source.geometry.n_pixels)
-    return max(free, 0.0) / (HELD_CHUNKS * source.dtype.itemsize)
+    threads = _threads(job)
+    free = _most_bytes(job) - LEAST_BYTES - held_bytes(pixels=source.geometry.n_pixels, threads=threads)
+    # A chunk for each thread, and its results, which wait for others
+    return max(free, 0.0) / (max(HELD_CHUNKS, 2 * threads) * source.dtype.itemsize)
 
 
 REPORT, PAGE = "report", "report_html"

@@ -116,7 +116,7 @@ def weighted_squares(values: Numbers, weights: NDArray[np.floating]) -> NDArray[
     Parameters
     ----------
     values : (n, k) array
-        A tall matrix, contiguous along the rows.
+        A tall matrix; a copy is made of one that is not contiguous along the rows.
     weights : (k,) or (k, m) array
         One set of weights, or several.
 
@@ -124,6 +124,7 @@ def weighted_squares(values: Numbers, weights: NDArray[np.floating]) -> NDArray[
     -------
     (n,) or (n, m) float64 array
     """
+    values = values if values.strides[1] == values.itemsize else np.ascontiguousarray(values)
     real = values.view(values.real.dtype)
     of_parts = np.repeat(weights, 2 if np.iscomplexobj(values) else 1, axis=0).astype(np.float64)
     sums = np.empty((len(values), *of_parts.shape[1:]))

@@ -195,6 +195,9 @@ def denoise_frames(
         if not is_lazy:
             recording = on_device(recording, options.device, threads.threads if executor is None else None)
         mapper = executor or threads
+        if executor is not None and executor.local is not executor:
+            # Workers share chunks of some frames
+            recording = replace(recording, whole=None)
         # The spatial subspace, the noise level and the bad frames; and the recording without the flicker of its lines
         found = estimate_clutter(recording, options, mapper, start, follow, lambda: report_step("solve", 1))
         recording = found.recording

@@ -308,8 +308,8 @@ class Recording:
     frame_time : float
         Time from one frame to the next, in s, or in frames of the file if the frame rate is not known; by default 1.
     whole : ArrayFrames or None
-        All frames of the only block, if they are an array of NumPy: a chunk of all frames costs nothing then. None (the
-        default) if they are not.
+        All frames of the only block, if they are an array of NumPy in memory, of which threads filter pixels: a chunk of
+        all frames costs nothing then. None (the default) if they are not.
     """
 
     geometry: Geometry
@@ -463,7 +463,9 @@ def array_recording(
         return Recording.of_chunks(stack.geometry, dtype, frames.chunks()), None
     own: Numbers = as_frames(stack.iq, stack.axes)
     is_view = stack.iq.dtype == dtype and np.may_share_memory(own, stack.iq)
-    whole = frames if is_view and not np.ma.isMaskedArray(stack.iq) else None
+    # Some pixels of all frames are far apart in a file
+    is_in_memory = is_view and not isinstance(stack.iq, np.memmap | np.ma.MaskedArray)
+    whole = frames if is_in_memory else None
     recording = Recording.of_chunks(stack.geometry, dtype, frames.chunks(), whole)
     if not (in_place and is_view and stack.iq.flags.writeable):
         is_by_pixel = own.strides[0] < own.strides[1]

@@ -78,8 +78,8 @@ class BlockLags:
     sums : LagSums or None
         The lags by halves of the frames; None (the default) if they were not kept.
     halves : (2, n_signal) array or None
-        Mean power of the residual over the first and over the second half of the frames of a scan of several chunks; None
-        (the default) if it is not known.
+        Mean power of the residual over the first and over the second half of the frames of a scan; None (the default) if it
+        is not known.
     """
 
     lags: Numbers
@@ -445,12 +445,9 @@ class Series:
 
         def of_half(half: int, pixels: slice) -> Numbers:
             mean = sums.mean(HALVES[half], n_frames, pixels)
+            counts = sums.counts[half, pixels if sums.counts.shape[1] > 1 else slice(None)]
             # A pixel that only one half has counts in both.
-            return (
-                mean
-                if sums.counts.shape[1] == 1
-                else np.where(sums.counts[half, pixels] > 0, mean, lags[pixels])
-            )
+            return mean if counts.all() else np.where(counts > 0, mean, lags[pixels])
 
         if noise is None:
             noise = noise_map(of_half, _projection_of(clutter), clutter.grid, executor)

@@ -266,7 +266,7 @@ def _most_blocks(
         # Chunks of it are in memory
         needed, empty = of_block + held_bytes(sample=2 * JOINED_FRAMES * n_pixels * entry), store.on_disk
     most = most_side_by_side(free, needed, max(of_block, 1), 1 + HELD_ENTRIES // entries)
-    if not most:
+    if not most and holds_blocks:
         raise InputError(
             f"a block of {max(n_frames)} frames and a sample of the session need about {needed / 2**20:.0f} MiB of memory, "
             f"and {free / 2**20:.0f} MiB are free",

@@ -261,7 +261,8 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     place = (0, x.shape[0]) if how.by_halves else None
     measures = filter_chunk(x, clutter, search.excluded, place, how.usual, is_kept=is_kept)
     out = None if measures.filtered is None else to_host(measures.filtered)
-    lags = BlockLags.of(measures, clutter)
+    # The halves of a scan in time; those of a session are blocks
+    lags = replace(BlockLags.of(measures, clutter), halves=None)
     power = lags.lags[:, 0].real * clutter.kept_share
     if not clutter.keeps_residual:
         power = clutter.grid.at_signal(measures.kept_power) / measures.n_used_frames

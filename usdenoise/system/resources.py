@@ -110,10 +110,10 @@ above twice the stack; a Dask worker without chunks takes 250 MiB."""
 HELD_STACK = 2.0
 """Bytes in memory for each byte of a stack that is filtered in memory."""
 
-HELD_PIXEL, HELD_PIXEL_IN_CHUNKS = 1200, 1700
+HELD_PIXEL, HELD_PIXEL_A_THREAD = 1200, 350
 """Bytes in memory for each pixel of a scan besides the frames: lags of both halves in double precision, and maps; and those
-of a scan that is read in chunks, of which each has lags. Volumes of 10^6 voxels with 60 and 160 frames took 820 to 1180.
-The memory of a process contains those of USUAL_PIXELS."""
+of lags for each thread that filters a chunk of a scan, if that is read in chunks. Volumes of 10^6 voxels with 60 and 160
+frames took 820 to 1180, and one in chunks 1550 on two threads. The memory of a process contains those of USUAL_PIXELS."""
 
 USUAL_PIXELS = 1 << 16
 """Pixels of an image, at most, whose maps the memory of a process contains."""
@@ -165,6 +165,7 @@ def held_bytes(
     *,
     stack: float = 0,
     pixels: int = 0,
+    threads: int = 0,
     chunk: float = 0,
     block: float = 0,
     sample: float = 0,
@@ -179,9 +180,11 @@ def held_bytes(
         frames that are sampled from a session, and of the first block of a live session, each in the type in which it is
         filtered; 0 by default.
     pixels : int
-        Pixels of a scan: of a stack in memory, or of a file that is read in chunks; 0 by default.
+        Pixels of a scan; 0 by default.
+    threads : int
+        Threads that filter chunks of a scan that is read in chunks; 0 (the default) for one in memory.
     """
-    of_pixels = (HELD_PIXEL if stack else HELD_PIXEL_IN_CHUNKS) * max(pixels - USUAL_PIXELS, 0)
+    of_pixels = (HELD_PIXEL + HELD_PIXEL_A_THREAD * threads) * max(pixels - USUAL_PIXELS, 0)
     return (
         max(HELD_STACK * stack, stack + of_pixels)
         + HELD_CHUNKS * chunk
