@@ -51,7 +51,7 @@ of a block of 128 x 128 pixels."""
 
 SLAB_PIXELS, REACHES = 1 << 16, 6
 """Pixels of a slab of depths, about, and its least depth in reaches of the neighbours that its values need: the margins are
-then a third of a slab. The channels of a slab of 65,536 pixels are 13 MB; those of a volume of 10^6 voxels are 200 MB."""
+then a third of a slab. In double precision 25 channels take 13 MB in a slab of 65,536 pixels, and 200 MB in 10^6 voxels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,13 +61,13 @@ class Slab:
     Attributes
     ----------
     grid : Neighbourhood
-        Its image, with the margins.
+        The depths and the margins, as an image.
     rows : slice
-        The signal pixels of its image among those of the whole one.
+        Signal pixels of this image, by their numbers in the whole image.
     own : slice
-        Those of its depths alone.
+        Signal pixels of the depths without the margins, by their numbers in the whole image.
     inner : slice
-        Its own signal pixels among those of its image.
+        The same pixels, by their numbers in this image.
     """
 
     grid: "Neighbourhood"
@@ -164,7 +164,7 @@ class Neighbourhood:
         return self.at_signal(averages.reshape(-1, *values.shape[1:]))
 
     def spread(self, values: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
-        """Return the transpose of :meth:`average`: each pixel gives its value to those of which its average is made.
+        """Return the transpose of :meth:`average`: each pixel gives its value to the pixels that its average is made of.
 
         The sum over pixels of a value times an average is the sum of what is spread times the averaged values, so that
         many images need not be averaged for such a sum.

@@ -61,8 +61,8 @@ phantoms changed by more than 0.0002 of its correlation with the true blood powe
 _N_QUIET = N_FREQUENCIES // 2
 """Frequencies with the least blood and tissue."""
 
-ROUNDING = 1e-9
-"""Relative difference of two powers up to which they are equal but for rounding, with sums in double precision."""
+TIE = 1e-9
+"""Relative difference up to which two powers that are summed in double precision are equal but for rounding."""
 
 SURROUNDINGS_SIGMA, SURROUNDINGS_STEP = 6.0, 3
 """The spectrum of an average over this standard deviation in pixels shows where there is no blood. The average is made at
@@ -130,7 +130,7 @@ def noise_map(
         power = (around @ spectrum) / kept
         last_quiet = np.partition(power, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
         # Both frequencies of a pair that differs by rounding: a real stack has as much power at f and -f
-        quiet = (power <= last_quiet + ROUNDING * np.abs(last_quiet)).astype(np.float64)
+        quiet = (power <= last_quiet + TIE * np.abs(last_quiet)).astype(np.float64)
         return (quiet @ spectrum.T) / (quiet @ kept)[:, None], nodes
 
     def power_of(part: int) -> NDArray[np.float64]:

@@ -213,13 +213,17 @@ class LagSums:
         """Whether the stack is complex."""
         return np.iscomplexobj(self.sums)
 
+    def counts_of(self, pixels: slice) -> NDArray[np.float64]:
+        """Return the numbers of pairs of some pixels; one row where all pixels have the same."""
+        return self.counts[:, pixels if self.counts.shape[1] > 1 else slice(None)]
+
     def mean(self, halves: slice, n_frames: int, pixels: slice = slice(None)) -> Numbers:
         """Return the lags r_l = (1 - l/n) times the mean product over the given halves, without the leak; 0 without pairs.
 
         The means, of all pixels by default, have the type of the sums.
         """
         chosen = self.sums[halves, pixels]
-        counts = self.counts[halves, pixels if self.counts.shape[1] > 1 else slice(None)].sum(axis=0)
+        counts = self.counts_of(pixels)[halves].sum(axis=0)
         fade = 1 - np.arange(chosen.shape[-1]) / n_frames
         scale = (fade / np.maximum(counts, 1)).astype(chosen.dtype)
         means: Numbers = chosen[0] * scale if len(chosen) == 1 else np.add(*chosen)
@@ -235,7 +239,7 @@ class LagSums:
 
     def difference(self, n_frames: int, pixels: slice = slice(None)) -> Numbers:
         """Return the difference of the halves, scaled to the noise of the mean; the leak, which both have, is not in it."""
-        a, b = self.counts[:, pixels if self.counts.shape[1] > 1 else slice(None)]
+        a, b = self.counts_of(pixels)
         whole = replace(self, leak=None)
         first, second = (whole.mean(slice(half, half + 1), n_frames, pixels) for half in (0, 1))
         difference: Numbers = np.subtract(first, second, out=first)

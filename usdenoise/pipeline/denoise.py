@@ -207,8 +207,7 @@ def denoise_frames(
         report_step("filter", n_steps - 1)
         # All frames without the clutter, their power and autocorrelation
         is_kept = stack is not None and not is_lazy
-        chunks = recording.at_once(not found.inspection.missing.any())
-        measures = filter_chunks(chunks, clutter, found.excluded, mapper, target, is_kept)
+        measures = filter_chunks(found.chunks, clutter, found.excluded, mapper, target, is_kept)
         # Blood and noise without the leaked tissue. Where much of it looks like noise, the middle chunk tells noise from
         # flow that is faster than the frames, of which neighbouring pixels are correlated.
         maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
@@ -247,8 +246,7 @@ def map_scan(
     """Return the maps of a scan, a recording of one block, in the signal pixels of a grid; no frames are kept."""
     found = estimate_clutter(recording, options, executor)
     found, clutter = scan_clutter(recording, found, options, executor)
-    chunks = found.recording.at_once(not found.inspection.missing.any())
-    measures = filter_chunks(chunks, clutter, found.excluded, executor)
+    measures = filter_chunks(found.chunks, clutter, found.excluded, executor)
     maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, executor.local)
     return replace(
         maps,

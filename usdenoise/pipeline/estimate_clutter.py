@@ -4,7 +4,7 @@ Every command estimates with :func:`estimate_clutter`: `run` from all frames of 
 the frames of its blocks. scan_clutter.py has the rule by which the cutoff of both is raised.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -165,6 +165,12 @@ class ClutterEstimate:
     def has_gaps(self) -> bool:
         """Whether entries of signal pixels are unobserved in frames that are not excluded."""
         return has_gaps(self.inspection, self.grid, self.excluded)
+
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        """Chunks in which the recording is filtered: one if all values are finite and in memory, where it costs nothing."""
+        whole = self.recording.whole
+        return self.recording.chunks if whole is None or self.inspection.missing.any() else [Chunk(0, whole)]
 
     @property
     def energy(self) -> float:

@@ -406,14 +406,13 @@ def _coefficients(
     # An entry that is not finite shows in the coefficients of its frame.
     shows, a = u.left.shape[1] > 0 and not (guess is not None and clutter.is_given), guess
     with np.errstate(invalid="ignore", over="ignore"):
-        if a is not None and clutter.is_given:
-            pass
-        elif threads is None or not isinstance(x, np.ndarray):
-            a = to_host(x @ u.conjugate)
-        else:
-            # Frames side by side
-            parts = slices_of(len(x), FRAMES_A_THREAD)
-            a = np.concatenate(list(threads.map(lambda part: x[part] @ u.conjugate, parts)))
+        if a is None or not clutter.is_given:
+            if threads is None or not isinstance(x, np.ndarray):
+                a = to_host(x @ u.conjugate)
+            else:
+                # Frames side by side
+                parts = slices_of(len(x), FRAMES_A_THREAD)
+                a = np.concatenate(list(threads.map(lambda part: x[part] @ u.conjugate, parts)))
     if not (np.isfinite(a).all() if shows else xp.all(xp.isfinite(x))):
         finite, zero = xp.isfinite(x), xp.zeros_like(x[:1, :1])
         x, finite = xp.where(finite, x, zero), to_host(finite)

@@ -36,7 +36,7 @@ Value = TypeVar("Value")
 CHUNK_ENTRIES = 1 << 22
 """Entries of a chunk of a long block, about: 32 MB in complex64."""
 
-CHUNK_FRAMES = 32
+LEAST_CHUNK_FRAMES = 32
 """Frames of a chunk, about, at least, if memory allows: with 8 frames of a volume of 10^6 voxels, products of lags across
 the borders of the chunks and the sums over chunks took half of the time of all, with 40 frames a tenth."""
 
@@ -45,7 +45,7 @@ STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
 """Type of the entries by precision, and by whether the stack is complex."""
 
 
-PIXELS = 4096
+PIXELS_A_CHUNK = 4096
 """Pixels of a chunk of pixels over all frames."""
 
 
@@ -361,17 +361,13 @@ class Recording:
         (block,) = self.blocks
         return block.chunks
 
-    def at_once(self, is_finite: bool) -> Sequence[Chunk]:
-        """Return the chunks of the only block: one where this costs nothing, as all its values are finite and in memory."""
-        return self.chunks if self.whole is None or not is_finite else [Chunk(0, self.whole)]
-
     def by_pixels(self) -> list[Chunk]:
-        """Return `whole` as chunks of PIXELS pixels over all frames."""
+        """Return `whole` as chunks of PIXELS_A_CHUNK pixels over all frames."""
         assert self.whole is not None
         x, frames = self.whole.read(), self.whole
         return [
             Chunk(0, replace(frames, values=x[:, pixels], axes="tz"))
-            for pixels in slices_of(x.shape[1], PIXELS)
+            for pixels in slices_of(x.shape[1], PIXELS_A_CHUNK)
         ]
 
 
@@ -417,7 +413,7 @@ def chunk_edges(
     """Return the first frame of each chunk of a block, and the number of frames.
 
     There is an even number of chunks of about one size, unless there are too few frames. They have CHUNK_ENTRIES entries, or
-    CHUNK_FRAMES frames, about, whichever is more.
+    LEAST_CHUNK_FRAMES frames, about, whichever is more.
 
     Parameters
     ----------
@@ -426,7 +422,7 @@ def chunk_edges(
     firsts : (n,) array of int, optional
         Frames at which a chunk can begin, increasing from 0; by default all.
     most_entries : float
-        Entries that a chunk may have for the sake of CHUNK_FRAMES; unlimited by default.
+        Entries that a chunk may have for the sake of LEAST_CHUNK_FRAMES; unlimited by default.
 
     Examples
     --------
@@ -435,7 +431,7 @@ def chunk_edges(
     """
     if firsts is None:
         firsts = np.arange(n_frames)
-    entries = max(CHUNK_ENTRIES, min(CHUNK_FRAMES * n_pixels, most_entries))
+    entries = max(CHUNK_ENTRIES, min(LEAST_CHUNK_FRAMES * n_pixels, most_entries))
     count = min(2 * max(1, round(n_frames * n_pixels / (2 * entries))), len(firsts))
     chosen = np.linspace(0, len(firsts), count + 1).astype(np.intp)[:-1]
     return np.append(firsts[chosen], n_frames)

@@ -445,7 +445,7 @@ class Series:
 
         def of_half(half: int, pixels: slice) -> Numbers:
             mean = sums.mean(HALVES[half], n_frames, pixels)
-            counts = sums.counts[half, pixels if sums.counts.shape[1] > 1 else slice(None)]
+            counts = sums.counts_of(pixels)[half]
             # A pixel that only one half has counts in both.
             return mean if counts.all() else np.where(counts > 0, mean, lags[pixels])
 
