@@ -32,6 +32,8 @@ class LiveBlock:
         Files that are there and not yet filtered.
     seconds : float
         Seconds from when the file of the block had changed for the last time until it was shown.
+    frames_a_second : float
+        Frames that were filtered in a second, while there were blocks to filter.
     remarks : sequence of str
         Sentences on the files and maps so far.
     """
@@ -44,6 +46,7 @@ class LiveBlock:
     unsteadiness: float | None
     n_waiting: int
     seconds: float
+    frames_a_second: float
     remarks: Sequence[str]
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -277,6 +278,27 @@ def test_files_are_filtered_when_they_are_complete(made: Scan, tmp_path: Path) -
     (remark,) = blocks.remarks
     assert remark.startswith("block 4.h5 is skipped: block 4.h5 differs from the session in its pixels")
     assert blocks.n_waiting == 0
+
+
+@pytest.mark.usefixtures("fast")
+def test_the_speed_is_that_of_the_filter_whatever_the_pause_between_blocks(
+    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish, least = Session.finish, 0.25
+
+    def slow(self: Session, begun: Any) -> SessionUpdate:
+        time.sleep(least)
+        return finish(self, begun)
+
+    monkeypatch.setattr(Session, "finish", slow)
+    steps = [partial(drop, tmp_path, number, made.blocks[number]) for number in range(4)]
+    began = time.monotonic()
+    with Writer(*steps, pause=1.0):
+        found, blocks = follow(tmp_path, idle=2.0)
+    whole = time.monotonic() - began
+    assert len(found) == 4
+    assert 4 * LENGTH / whole < 0.7 * blocks.frames_a_second
+    assert blocks.frames_a_second <= LENGTH / least
 
 
 @pytest.mark.usefixtures("fast")

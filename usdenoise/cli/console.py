@@ -361,6 +361,7 @@ class JobView(Progress):
         parts = [
             f"{block.n_waiting} waiting",
             f"{block.seconds:.1f} s",
+            f"{block.frames_a_second:.{0 if block.frames_a_second >= 10 else 1}f} frames/s",
             "no blood" if blood is None else f"blood {blood:.1f} dB",
             f"moved {block.motion:.2f} pixels",
             "" if steady is None else f"varies by {100 * steady:.1f} %",

@@ -1,5 +1,6 @@
 """A live session: the files of a folder as they become whole, pictures while they come, and the final session."""
 
+import math
 import os
 import signal
 import time
@@ -29,7 +30,7 @@ from usdenoise.report.panels import load_libraries
 from usdenoise.report.pictures import activation_picture, power_doppler_picture, shown_levels
 from usdenoise.report.scan_page import Picture
 from usdenoise.sessions.blocks import FileTime
-from usdenoise.sessions.live_state import BlockAtWork, SessionUpdate
+from usdenoise.sessions.live_state import REMEMBERED, BlockAtWork, SessionUpdate
 from usdenoise.sessions.online_session import OnlineSession
 from usdenoise.sessions.regions import region_columns
 from usdenoise.sessions.result_series import activation_contents
@@ -93,6 +94,7 @@ def follow(blocks: "LiveBlocks", stem: str, folder: Path, display: Display, watc
                     unsteadiness=update.unsteadiness,
                     n_waiting=blocks.n_waiting,
                     seconds=blocks.seconds,
+                    frames_a_second=blocks.frames_a_second,
                     remarks=blocks.remarks,
                 )
             )
@@ -188,7 +190,9 @@ class LivePages:
             )
         drawn = {name: self._activation(update, name, t) for name, t in update.activation.items()}
         self._remarks, final_page = blocks.remarks, None if is_running else f"{self._stem}_report.html"
-        page = live_page_of(self._stem, update, pictures, drawn, blocks.n_waiting, blocks.seconds)
+        page = live_page_of(
+            self._stem, update, pictures, drawn, blocks.n_waiting, blocks.seconds, blocks.frames_a_second
+        )
         self._page = partial(page, final_page=final_page)
         with OutputFolder(self._folder, overwrite=True) as outputs:
             outputs.reserve(LIVE_PAGE).write_text(self._page(remarks=self._remarks), encoding="utf-8")
@@ -376,12 +380,19 @@ class LiveBlocks:
         self._events_problem, self._doubts = "", tuple[Doubt, ...]()
         self.passed_over: dict[Path, str] = {}
         self.filtered: list[Path] = []
-        self.seconds = 0.0
+        self.seconds, self._finished = 0.0, -math.inf
+        self._speeds: deque[tuple[int, float]] = deque(maxlen=REMEMBERED)
 
     @property
     def n_waiting(self) -> int:
         """Files that are there and not yet filtered."""
         return sum(path not in self.passed_over for path in self._candidates) + len(self._at_work)
+
+    @property
+    def frames_a_second(self) -> float:
+        """Frames that were filtered in a second of the time in which there were blocks to filter, over the latest blocks."""
+        frames, seconds = (sum(values) for values in zip(*self._speeds, strict=True))
+        return frames / seconds if seconds else math.inf
 
     @property
     def remarks(self) -> list[str]:
@@ -523,5 +534,9 @@ class LiveBlocks:
         self.filtered.append(candidate.path)
         update = self._session.finish(block)
         self._events_problem, self._doubts = update.events_problem, update.doubts
-        self.seconds = time.monotonic() - candidate.since
+        now = time.monotonic()
+        self.seconds = now - candidate.since
+        # Blocks side by side share their time
+        self._speeds.append((block.sample.block.n_frames, now - max(candidate.tried, self._finished)))
+        self._finished = now
         return update

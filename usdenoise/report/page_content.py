@@ -194,6 +194,7 @@ def live_page_of(
     activations: Mapping[str, bytes],
     n_waiting: int,
     delay_s: float,
+    frames_a_second: float,
 ) -> Callable[..., str]:
     """Return the page of a live session, without what changes when it ends: the other arguments of :func:`live_page`.
 
@@ -211,6 +212,8 @@ def live_page_of(
         Number of files that wait for the filter.
     delay_s : float
         Seconds from the file of the last block to its picture.
+    frames_a_second : float
+        Frames that are filtered in a second.
     """
     steady, blood = update.unsteadiness, update.blood_to_noise_db
     variation = "unknown" if steady is None else f"{100 * steady:.1f} %"
@@ -219,6 +222,11 @@ def live_page_of(
         ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
         ("Waiting", str(n_waiting), "files that wait for the filter"),
         ("Delay", f"{delay_s:.1f} s", "from the file to its picture"),
+        (
+            "Speed",
+            f"{frames_a_second:.{0 if frames_a_second >= 10 else 1}f} frames/s",
+            "while there are blocks to filter",
+        ),
         (
             "Blood over noise",
             "none found" if blood is None else f"{blood:.1f} dB",
