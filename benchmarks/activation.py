@@ -25,7 +25,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import blood_rise
 from usdenoise.sessions import activation
-from usdenoise.sessions.activation import activation_maps, fit_series
+from usdenoise.sessions.activation import BlockSeries, activation_maps, fit_series
 from usdenoise.sessions.design import Design, Event, design_of, locked_correlation
 from usdenoise.sessions.session_activation import LOCKED_ERRORS, MATERIAL, MOST_LOCKED, motion_measures
 
@@ -135,7 +135,8 @@ def measure(found: Mapping[str, Any]) -> dict[str, Any]:
     for name in ("motion", "none"):
         confounds = {one: motions[one] for one in ("motion", "framewise_displacement") if name == "motion"}
         design = design_of(events, times, durations, is_bad, confounds)
-        one = activation_maps(found["blood"], in_vessels, design)[0]["on"]
+        series = BlockSeries(found["blood"], in_vessels, design, times, durations)
+        one = activation_maps([series])[0][0]["on"]
         assert one.t is not None
         t = one.t[in_vessels & np.isfinite(one.t)]
         measures[name] = {

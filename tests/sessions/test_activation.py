@@ -34,6 +34,8 @@ from usdenoise.report.record import Report
 from usdenoise.sessions import activation
 from usdenoise.sessions.activation import (
     ActivationMap,
+    ActivationMaps,
+    BlockSeries,
     activation_maps,
     common_delay,
     fit_series,
@@ -67,7 +69,18 @@ def design(bad: NDArray[np.bool_] = NONE_BAD, events: Any = EVENTS, **more: Any)
 
 def found_in(series: NDArray[np.float64], rule: str = "fdr:0.05", **more: Any) -> ActivationMap:
     everywhere = np.ones(series.shape[1:], bool)
-    return activation_maps(series, everywhere, design(**more), rule)[0]["on"]
+    return maps_of(series, everywhere, design(**more), rule)[0]["on"]
+
+
+def maps_of(
+    series: NDArray[np.float64], pixels: NDArray[np.bool_], model: Design, rule: str = "fdr:0.05"
+) -> ActivationMaps:
+    n = len(series)
+    return activation_maps([BlockSeries(series, pixels, model, TIMES[:n], BLOCK_S[:n])], rule)[0]
+
+
+def delay_of(series: NDArray[np.float64], pixels: NDArray[np.bool_], events: Any = EVENTS) -> float | None:
+    return common_delay([BlockSeries(series, pixels, design(), TIMES, BLOCK_S)], events)
 
 
 def textbook(
@@ -193,7 +206,7 @@ def test_the_common_delay_is_that_of_the_response(late: float) -> None:
     series = noise(30, (24, 24))
     response = design(events=delayed(EVENTS, late)).expected["on"]
     series[:, :, ::3] += 0.15 * response[:, None, None]
-    found = common_delay(series, np.ones((24, 24), bool), design(), EVENTS, TIMES, BLOCK_S)
+    found = delay_of(series, np.ones((24, 24), bool))
     assert found == pytest.approx(late, abs=0.16)
 
 
@@ -201,24 +214,19 @@ def test_a_delay_is_found_from_rows_that_are_there_twice_and_not_beyond_the_rang
     series, everywhere = noise(31, (24, 24)), np.ones((24, 24), bool)
     series[:, :, ::3] += 0.15 * design(events=delayed(EVENTS, 0.9)).expected["on"][:, None, None]
     more = [*EVENTS, *EVENTS, *(Event(event.onset - 1.0, 0.5, "on", 0.0) for event in EVENTS)]
-    assert common_delay(series, everywhere, design(), more, TIMES, BLOCK_S) == pytest.approx(0.9, abs=0.16)
+    assert delay_of(series, everywhere, more) == pytest.approx(0.9, abs=0.16)
     # Without vessels in one half of the tiles nothing is known.
-    assert (
-        common_delay(
-            series, everywhere & (np.indices((24, 24)).max(axis=0) < 8), design(), EVENTS, TIMES, BLOCK_S
-        )
-        is None
-    )
+    assert delay_of(series, everywhere & (np.indices((24, 24)).max(axis=0) < 8)) is None
     late = noise(32, (24, 24))
     late[:, :, ::3] += 0.15 * design(events=delayed(EVENTS, 1.5)).expected["on"][:, None, None]
-    assert common_delay(late, everywhere, design(), EVENTS, TIMES, BLOCK_S) is None
+    assert delay_of(late, everywhere) is None
 
 
 def test_noise_has_no_common_delay_or_one_that_finds_nothing() -> None:
     n_found = 0
     for seed in range(8):
         series, everywhere = noise(40 + seed, (24, 24)), np.ones((24, 24), bool)
-        found = common_delay(series, everywhere, design(), EVENTS, TIMES, BLOCK_S)
+        found = delay_of(series, everywhere)
         n_found += found is not None
         shifted = found_in(series, events=delayed(EVENTS, found or 0.0))
         assert shifted.active.sum() <= 2
@@ -249,7 +257,7 @@ def test_pixels_outside_the_vessels_have_no_change_and_those_without_a_series_no
     series[:, 0] = 3.0
     vessels = np.ones(series.shape[1:], bool)
     vessels[8:] = False
-    found = activation_maps(series, vessels, design())[0]["on"]
+    found = maps_of(series, vessels, design())[0]["on"]
     assert np.isnan(found.t[0]).all()
     assert np.isfinite(found.t[1:]).all()
     assert np.isnan(found.change[[0, *range(8, 16)]]).all()
@@ -314,7 +322,7 @@ def test_the_f_of_several_types_finds_responses_of_any() -> None:
     series = noise(22)
     series[:, :4] += 0.2 * of_type["a"][:, None, None]
     series[:, 4:8] -= 0.2 * of_type["b"][:, None, None]
-    maps, overall = activation_maps(series, np.ones((16, 12), bool), design(events=types))
+    maps, overall = maps_of(series, np.ones((16, 12), bool), design(events=types))
     assert overall is not None
     assert (overall.t, overall.change, overall.letter) == (None, None, "F")
     assert overall.active[:8].mean() > 0.8
@@ -322,7 +330,7 @@ def test_the_f_of_several_types_finds_responses_of_any() -> None:
     assert maps["a"].active[:4].mean() > 0.8
     assert maps["a"].active[4:].mean() < 0.05
     assert maps["b"].change[4:8].mean() == pytest.approx(-20, abs=3)
-    assert activation_maps(series, np.ones((16, 12), bool), design())[1] is None
+    assert maps_of(series, np.ones((16, 12), bool), design())[1] is None
 
 
 def test_a_free_response_reads_each_delay() -> None:
@@ -331,7 +339,7 @@ def test_a_free_response_reads_each_delay() -> None:
     for event in EVENTS:
         first = round(event.onset / 0.6)
         series[first : first + 4, :, :6] += response[:, None, None]
-    found = activation_maps(series, np.ones((16, 12), bool), design(hrf="fir:4"))[0]["on"]
+    found = maps_of(series, np.ones((16, 12), bool), design(hrf="fir:4"))[0]["on"]
     assert found.t is None
     np.testing.assert_allclose(found.change[:, :, :6].mean(axis=(1, 2)), 100 * response, atol=2)
     assert found.active[:, :6].mean() > 0.95

@@ -18,8 +18,15 @@ from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
 from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.errors import InputError
-from usdenoise.sessions.activation import activation_maps
-from usdenoise.sessions.design import Event, check_design, design_of, locked_correlation, recorded_time
+from usdenoise.sessions.activation import ActivationMaps, BlockSeries, activation_maps
+from usdenoise.sessions.design import (
+    Design,
+    Event,
+    check_design,
+    design_of,
+    locked_correlation,
+    recorded_time,
+)
 
 N, BLOCK_S = 60, 0.5
 TIMES = BLOCK_S * (np.arange(N) + 0.5)
@@ -214,6 +221,11 @@ def test_events_outside_the_session_do_not_change_the_drift() -> None:
         assert design_of([Event(far, 10, "on"), *inside], times, durations, none_bad).names == names
 
 
+def maps_of(series: NDArray[np.float64], pixels: NDArray[np.bool_], model: Design) -> ActivationMaps:
+    times = np.arange(float(len(series)))
+    return activation_maps([BlockSeries(series, pixels, model, times, np.ones(len(series)))])[0]
+
+
 def test_a_baseline_whose_blocks_are_bad_is_none() -> None:
     """Noise alone: without the check, the singular design made every pixel active."""
     events = [*every(0, 10, 4, "left"), *every(4.5, 10, 4, "right")]
@@ -224,7 +236,7 @@ def test_a_baseline_whose_blocks_are_bad_is_none() -> None:
     for confounds in ({}, {"motion": np.random.default_rng(1).random(N)}):
         design = design_of(events, TIMES, DURATIONS, outside, confounds)
         assert "depend on each other" in design.problem[0]
-        maps, overall = activation_maps(series, everywhere, design)
+        maps, overall = maps_of(series, everywhere, design)
         assert overall is not None
         for one in (*maps.values(), overall):
             assert not one.active.any()
@@ -232,7 +244,7 @@ def test_a_baseline_whose_blocks_are_bad_is_none() -> None:
     some = outside & (np.arange(N) > 20)
     design = design_of(events, TIMES, DURATIONS, some)
     assert design.problem == ("", "")
-    assert activation_maps(series, everywhere, design)[0]["left"].active.mean() < 0.01
+    assert maps_of(series, everywhere, design)[0]["left"].active.mean() < 0.01
 
 
 @pytest.mark.parametrize("hrf", ["boxcar", "glover"])
@@ -248,7 +260,7 @@ def test_a_type_that_only_bad_blocks_show_has_no_map_and_leaves_f_to_the_other(h
     design = design_of(events, TIMES, DURATIONS, bad, hrf=hrf)
     assert list(design.problems) == [lost]
     series = 100 + np.random.default_rng(0).standard_normal((N, 9, 9))
-    maps, overall = activation_maps(series, np.ones((9, 9), bool), design)
+    maps, overall = maps_of(series, np.ones((9, 9), bool), design)
     other = next(name for name in maps if name != lost)
     assert np.isnan(maps[lost].t).all()
     assert overall is not None
@@ -258,7 +270,7 @@ def test_a_type_that_only_bad_blocks_show_has_no_map_and_leaves_f_to_the_other(h
 def test_measures_and_designs_without_good_blocks_are_no_error() -> None:
     assert locked_correlation(np.full(N, np.nan), TIMES, DURATIONS, ON) == (0.0, 0.0)
     design = design_of(ON, TIMES, DURATIONS, ~NONE_BAD)
-    found = activation_maps(np.ones((N, 4, 4)), np.ones((4, 4), bool), design)[0]["on"]
+    found = maps_of(np.ones((N, 4, 4)), np.ones((4, 4), bool), design)[0]["on"]
     assert np.isnan(found.t).all()
     names = design_of(
         [*ON, *every(2, 10, 1, "constant"), *every(0, 10, 1, "constant_")], TIMES, DURATIONS, NONE_BAD
@@ -272,7 +284,7 @@ def test_a_delay_that_no_good_block_has_is_named() -> None:
     assert "no good block is at one of the delays" in design.problems["on"]
     assert design_of(ON, TIMES, DURATIONS, NONE_BAD, hrf="fir:3").problems == {}
     series = 100 + np.random.default_rng(0).standard_normal((N, 4, 4))
-    found = activation_maps(series, np.ones((4, 4), bool), design)[0]["on"]
+    found = maps_of(series, np.ones((4, 4), bool), design)[0]["on"]
     assert np.isnan(found.f).all()
     assert found.change.shape == (3, 4, 4)
 

@@ -345,7 +345,7 @@ def filter_series(
         images |= {name: interpolated_series(images[name], series.time, series.bad) for name in POWER_NAMES}
     regions_found = region_series(images["blood_power"], masks)
     # The model has a column for each bad block, and so does not depend on its values.
-    series = with_activation(replace(series, event_doubts=doubts, region_series=regions_found), events)
+    (series,) = with_activation([replace(series, event_doubts=doubts, region_series=regions_found)], events)
     return replace(series, images=images)
 
 

@@ -137,6 +137,29 @@ class ActivationMap:
 
 
 @dataclass(frozen=True)
+class BlockSeries:
+    """The blood power of the blocks of a session, or of one position of its probe, and their model.
+
+    Attributes
+    ----------
+    images : sequence of (spatial) arrays
+        Blood power of each block; NaN without data.
+    in_vessels : (spatial) boolean array
+        Pixels that are tested.
+    design : Design
+        The design, from :func:`usdenoise.sessions.design.design_of`.
+    times, durations : (n_blocks,) arrays
+        Middle and duration of each block, in s.
+    """
+
+    images: Images
+    in_vessels: NDArray[np.bool_]
+    design: Design
+    times: NDArray[np.float64]
+    durations: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class FittedSeries:
     """A linear model that is fitted to the series of all pixels; NaN where a pixel cannot be fitted.
 
@@ -302,14 +325,7 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
     )
 
 
-def common_delay(
-    images: Images,
-    in_vessels: NDArray[np.bool_],
-    design: Design,
-    events: Sequence[Event],
-    times: NDArray[np.float64],
-    durations: NDArray[np.float64],
-) -> float | None:
+def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> float | None:
     """Return the delay in s with which the model explains most of the series of the vessels.
 
     The likelihood of the model of white noise is summed over the pixels, once over each half of the image, cut into tiles as
@@ -318,16 +334,10 @@ def common_delay(
 
     Parameters
     ----------
-    images : sequence of (spatial) arrays
-        Blood power of each block; NaN without data.
-    in_vessels : (spatial) boolean array
-        Pixels that are tested.
-    design : Design
-        The design of the session, with any delay.
+    all_series : sequence of BlockSeries
+        The series, of one or several positions of the probe, whose designs may have any delay.
     events : sequence of Event
         The events.
-    times, durations : (n_blocks,) arrays
-        Middle and duration of each block, in s.
 
     Returns
     -------
@@ -335,6 +345,7 @@ def common_delay(
         None if the halves have no delay in common, it is not within the range that is tried, or one of them has no vessels;
         for free responses, too.
     """
+    design = all_series[0].design
     types = {
         name: joined_events([event for event in events if event.modulation]).get(name, [])
         for name in design.responses
@@ -343,37 +354,13 @@ def common_delay(
         np.diff([event.onset for event in of_type]).min() for of_type in types.values() if len(of_type) > 1
     ]
     # In a periodic design a rise that is late by more than a quarter of the period is a fall that is early
-    step = float(np.median(np.diff(times)))
+    step = float(np.median(np.diff(all_series[0].times)))
     number = math.floor(4 * min(LONGEST_DELAY_S, min(pauses, default=0.0) / 4) / step)
     if number < 1 or design.is_free:
         return None
     delays = np.arange(-number, number + 1) * step / 4
-    others = column_basis(design.matrix[:, design.n_responses :])
-
-    def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        left: NDArray[np.float64] = values - others @ (others.T @ values)
-        return left
-
-    bases = []
-    for delay in delays.tolist():
-        columns = [
-            response_of(delayed(of_type, delay), times, durations, design.hrf) for of_type in types.values()
-        ]
-        bases.append(column_basis(own(np.hstack(columns))))
-    pixels = np.flatnonzero(in_vessels)
-    halves = (np.indices(in_vessels.shape) // DELAY_TILE).sum(axis=0).ravel()[pixels] % 2
-    gains, n_known = np.zeros((2, len(delays))), np.zeros(2)
-    tile = max(1, SERIES_TILE_ENTRIES // len(images))
-    for first in range(0, len(pixels), tile):
-        of_tile = slice(first, first + tile)
-        series = np.stack([image.reshape(-1)[pixels[of_tile]] for image in images]).astype(np.float64)
-        known = np.isfinite(series[~design.is_bad]).all(axis=0)
-        left, half = (own(np.where(np.isfinite(series), series, 0)[:, known]), halves[of_tile][known])
-        energies = np.maximum(np.sum(left**2, axis=0), TINY)
-        n_known += np.bincount(half, minlength=2)
-        for at, basis in enumerate(bases):
-            explained = np.minimum(np.sum((basis.T @ left) ** 2, axis=0) / energies, 1 - ROUNDING)
-            gains[:, at] += np.bincount(half, -np.log1p(-explained), 2)
+    found = [_delay_gains(series, list(types.values()), delays) for series in all_series]
+    gains, n_known = (np.sum(values, axis=0) for values in zip(*found, strict=True))
     # Blocks with pauses between them do not tell some delays apart: none, or else their mean
     gains = np.vstack([gains, gains.sum(axis=0)])
     are_best = gains >= ALIKE_GAIN * gains.max(axis=1, keepdims=True)
@@ -384,82 +371,149 @@ def common_delay(
     return 0.0 if are_best[2, number] else float(common)
 
 
-def activation_maps(
-    images: Images, in_vessels: NDArray[np.bool_], design: Design, rule: str = "fdr:0.05"
-) -> tuple[dict[str, ActivationMap], ActivationMap | None]:
-    """Fit a linear model to the series of a session, and return a map for each type of event, and one for any type.
+def _delay_gains(
+    series: BlockSeries, types: Sequence[Sequence[Event]], delays: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the gain of the likelihood by each delay, (2, n_delays), and the number of pixels, by halves of the image."""
+    images, design = series.images, series.design
+    others = column_basis(design.matrix[:, design.n_responses :])
+
+    def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        left: NDArray[np.float64] = values - others @ (others.T @ values)
+        return left
+
+    bases = []
+    for delay in delays.tolist():
+        columns = [
+            response_of(delayed(of_type, delay), series.times, series.durations, design.hrf)
+            for of_type in types
+        ]
+        bases.append(column_basis(own(np.hstack(columns))))
+    pixels = np.flatnonzero(series.in_vessels)
+    halves = (np.indices(series.in_vessels.shape) // DELAY_TILE).sum(axis=0).ravel()[pixels] % 2
+    gains, n_known = np.zeros((2, len(delays))), np.zeros(2)
+    tile = max(1, SERIES_TILE_ENTRIES // len(images))
+    for first in range(0, len(pixels), tile):
+        of_tile = slice(first, first + tile)
+        powers = np.stack([image.reshape(-1)[pixels[of_tile]] for image in images]).astype(np.float64)
+        known = np.isfinite(powers[~design.is_bad]).all(axis=0)
+        left, half = (own(np.where(np.isfinite(powers), powers, 0)[:, known]), halves[of_tile][known])
+        energies = np.maximum(np.sum(left**2, axis=0), TINY)
+        n_known += np.bincount(half, minlength=2)
+        for at, basis in enumerate(bases):
+            explained = np.minimum(np.sum((basis.T @ left) ** 2, axis=0) / energies, 1 - ROUNDING)
+            gains[:, at] += np.bincount(half, -np.log1p(-explained), 2)
+    return gains, n_known
+
+
+ActivationMaps = tuple[dict[str, ActivationMap], ActivationMap | None]
+"""Type of event -> its map; the map for any type, None for a single one."""
+
+
+def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -> list[ActivationMaps]:
+    """Fit a linear model to each series of a session, and return a map for each type of event, and one for any type.
 
     Parameters
     ----------
-    images : sequence of (spatial) arrays
-        Blood power of each block; NaN without data.
-    in_vessels : (spatial) boolean array
-        Pixels that are tested.
-    design : Design
-        The design of the session, from :func:`usdenoise.sessions.design.design_of`.
+    all_series : sequence of BlockSeries
+        The series of a session: one, or one for each position of its probe. A response is significant among the tested
+        pixels of all of them.
     rule : str
         From where on a response is significant: "fdr:Q" (false discovery rate), "bonferroni:P" (family-wise error), or "t:X"
         (F of several columns: the same p as of this t); by default "fdr:0.05".
 
     Returns
     -------
-    dict, and ActivationMap or None
-        Type of event -> its map; the map for any type, None for a single one. A map is NaN for a type that no good block
-        sees, and all are if the noise has fewer than LEAST_FREE degrees of freedom.
+    list of (dict, ActivationMap or None)
+        For each series: type of event -> its map; the map for any type, None for a single one. A map is NaN for a type that
+        no good block sees, and all are if the noise has fewer than LEAST_FREE degrees of freedom.
 
     References
     ----------
     Friston et al., "Statistical parametric maps in functional imaging: a general linear approach", Human Brain Mapping 2,
     1995. Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57, 1995.
     """
-    n_free = design.n_free
-    fitted = fit_series(images, design)
-    tested = in_vessels & np.isfinite(fitted.baseline)
+    fits = [fit_series(series.images, series.design) for series in all_series]
+    tested = [
+        series.in_vessels & np.isfinite(fitted.baseline)
+        for series, fitted in zip(all_series, fits, strict=True)
+    ]
+    expected = all_series[0].design.expected
+    names = [*expected, ""] if len(expected) > 1 else [*expected]
+    active = {name: _active_pixels(name, all_series, fits, tested, rule) for name in names}
+    found = list[ActivationMaps]()
+    for number, (series, fitted, in_series) in enumerate(zip(all_series, fits, tested, strict=True)):
+        maps = {name: _map_of(name, series, fitted, in_series, active[name][number], rule) for name in names}
+        overall = maps.pop("", None)
+        found.append((maps, overall))
+    return found
+
+
+def _active_pixels(
+    name: str,
+    all_series: Sequence[BlockSeries],
+    fits: Sequence[FittedSeries],
+    tested: Sequence[NDArray[np.bool_]],
+    rule: str,
+) -> list[NDArray[np.bool_]]:
+    """Return the pixels of each series whose response to a type of event, or ("") to any type, is significant among all."""
+    active = [np.zeros(pixels.shape, bool) for pixels in tested]
+    numbers = [number for number, fitted in enumerate(fits) if name in fitted.p]
+    if not numbers:
+        return active
+    p = np.concatenate([fits[number].p[name][tested[number]] for number in numbers])
+    n_tested = [int(tested[number].sum()) for number in numbers]
+    n_free = np.repeat([all_series[number].design.n_free for number in numbers], n_tested)
+    t = None
+    if name and not all_series[0].design.is_free:
+        t = np.concatenate([fits[number].statistics[name][tested[number]] for number in numbers])
+    parts = np.split(significant(p, rule, n_free, t), np.cumsum(n_tested)[:-1])
+    for number, part in zip(numbers, parts, strict=True):
+        active[number][tested[number]] = part
+    return active
+
+
+def _map_of(
+    name: str,
+    series: BlockSeries,
+    fitted: FittedSeries,
+    tested: NDArray[np.bool_],
+    active: NDArray[np.bool_],
+    rule: str,
+) -> ActivationMap:
+    """Return the map of a type of event, or ("") of any type, from its active pixels."""
+    design, missing, change = series.design, np.full(tested.shape, np.nan, np.float32), None
     rho = fitted.autocorrelation[tested]
-    model = LinearModel(
-        n_responses=design.n_responses,
-        condition_number=min(design.condition_number, 1e16),
-        n_free=n_free,
-        autocorrelation=float(np.median(rho)) if rho.size else None,
+    if name:
+        baseline = np.where(tested & (fitted.baseline > 0), fitted.baseline, np.nan)
+        columns = design.responses.get(name)
+        effects = [missing] * design.columns_a_type if columns is None else fitted.effects[columns]
+        change = (100 * np.asarray(effects) / baseline).astype(np.float32)
+        change = change if design.is_free else change[0]
+    values = fitted.statistics.get(name, missing).astype(np.float32)
+    is_t = name != "" and not design.is_free
+    course = mean_course(np.stack([image[active] for image in series.images]))
+    return ActivationMap(
+        t=values if is_t else None,
+        f=None if is_t else values,
+        change=change,
+        active=active,
+        threshold=float(np.abs(values[active]).min()) if active.any() else None,
+        rule=rule,
+        expected=design.expected[name] if name else np.sum(list(design.expected.values()), axis=0),
+        course=100 * course / np.nanmean(course[~design.is_bad]) if active.any() else course,
+        columns=design.names,
+        model=LinearModel(
+            n_responses=design.n_responses,
+            condition_number=min(design.condition_number, 1e16),
+            n_free=design.n_free,
+            autocorrelation=float(np.median(rho)) if rho.size else None,
+        ),
     )
-    baseline = np.where(tested & (fitted.baseline > 0), fitted.baseline, np.nan)
-    missing = np.full(in_vessels.shape, np.nan, np.float32)
-
-    def map_of(name: str, expected: NDArray[np.float64]) -> ActivationMap:
-        change = None
-        if name:
-            columns = design.responses.get(name)
-            effects = [missing] * design.columns_a_type if columns is None else fitted.effects[columns]
-            change = (100 * np.asarray(effects) / baseline).astype(np.float32)
-            change = change if design.is_free else change[0]
-        values = fitted.statistics.get(name, missing).astype(np.float32)
-        is_t = name != "" and not design.is_free
-        active = np.zeros(in_vessels.shape, bool)
-        if name in fitted.p:
-            active[tested] = significant(
-                fitted.p[name][tested], rule, n_free, values[tested] if is_t else None
-            )
-        course = mean_course(np.stack([image[active] for image in images]))
-        return ActivationMap(
-            t=values if is_t else None,
-            f=None if is_t else values,
-            change=change,
-            active=active,
-            threshold=float(np.abs(values[active]).min()) if active.any() else None,
-            rule=rule,
-            expected=expected,
-            course=100 * course / np.nanmean(course[~design.is_bad]) if active.any() else course,
-            columns=design.names,
-            model=model,
-        )
-
-    maps = {name: map_of(name, expected) for name, expected in design.expected.items()}
-    overall = None if len(maps) < 2 else map_of("", np.sum(list(design.expected.values()), axis=0))
-    return maps, overall
 
 
 def significant(
-    p: NDArray[np.float64], rule: str, n_free: int, t: NDArray[np.floating] | None = None
+    p: NDArray[np.float64], rule: str, n_free: NDArray[np.intp] | int, t: NDArray[np.floating] | None = None
 ) -> NDArray[np.bool_]:
     """Return which of some tests are significant.
 
@@ -469,7 +523,7 @@ def significant(
         p of each.
     rule : str
         As for :func:`activation_maps`.
-    n_free : int
+    n_free : int or (n,) array of int
         Degrees of freedom, for the p of a t.
     t : (n,) array, optional
         t of each, for a rule on t; by default the p of this t counts.

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,8 @@ from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
 from usdenoise.sessions.activation import (
     ActivationMap,
+    ActivationMaps,
+    BlockSeries,
     activation_maps,
     common_delay,
     fit_series,
@@ -112,54 +116,110 @@ def check_activation(
             )
 
 
-def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeries:
+@dataclass(frozen=True)
+class _Modelled:
+    """The series of a session with its model, for any delay of the response.
+
+    Attributes
+    ----------
+    series : ResultSeries
+        The series.
+    events : sequence of Event
+        The events.
+    motions : mapping
+        How the tissue moves, from :func:`motion_measures`.
+    confounds : mapping
+        The columns of the motion.
+    in_vessels : (spatial) boolean array
+        Pixels that are tested.
+    """
+
+    series: ResultSeries
+    events: Sequence[Event]
+    motions: Mapping[str, NDArray[np.float64]]
+    confounds: Mapping[str, NDArray[np.float64]]
+    in_vessels: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, series: ResultSeries, events: Sequence[Event]) -> Self:
+        """Return the series with the confounds that its options ask for."""
+        blocks, shifts = series.block_records, series.shifts
+        motions = motion_measures(
+            np.array([block.frames.moves_pixels for block in blocks]),
+            shifts,
+            np.array([np.nan if block.gain_db is None else block.gain_db for block in blocks]),
+            ~series.bad,
+        )
+        confounds = {}
+        if series.options.confounds != "none":
+            confounds["motion"] = motions["motion"]
+            if shifts is not None:
+                moved = displacement_columns(shifts, series.geometry)[1]
+                confounds["framewise_displacement"] = moved["framewise_displacement"]
+        in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"], NOISE_ERROR)
+        return cls(series, events, motions, confounds, in_vessels)
+
+    @property
+    def durations(self) -> NDArray[np.float64]:
+        """Duration of each block in s."""
+        n_frames = np.array([block.n_frames for block in self.series.block_records])
+        return n_frames / (self.series.geometry.frame_rate_hz or 1.0)
+
+    def at(self, delay: float, smoothing_mm: float | None = None) -> BlockSeries:
+        """Return the series and its design for a delay of the response, and another smoothing than that of the options."""
+        series, late = self.series, delayed(self.events, delay)
+        width = series.options.smoothing_mm if smoothing_mm is None else smoothing_mm
+        design = design_of(late, series.time, self.durations, series.bad, self.confounds, series.options.hrf)
+        return BlockSeries(_smoothed(series, width), self.in_vessels, design, series.time, self.durations)
+
+
+def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event]) -> list[ResultSeries]:
     """Return the series of a session with the activation map, and the responses of the regions, of each type of event.
 
     Parameters
     ----------
-    series : ResultSeries
-        The series, and in its options the response, the confounds, the threshold and the smoothing.
+    all_series : sequence of ResultSeries
+        The series, of one or several positions of the probe, and in their options the response, the confounds, the threshold
+        and the smoothing. The delay and the significance are common to all positions.
     events : sequence of Event
-        The events, which :func:`check_activation` accepts; none leave the series as it is.
+        The events, which :func:`check_activation` accepts; none leave the series as they are.
     """
     if not events:
-        return series
-    geometry, blocks = series.geometry, series.block_records
-    durations = np.array([block.n_frames for block in blocks]) / (geometry.frame_rate_hz or 1.0)
-    types = joined_events(events)
-    # The linear model: responses, confounds and drift
-    motions = motion_measures(
-        np.array([block.frames.moves_pixels for block in blocks]),
-        series.shifts,
-        np.array([np.nan if block.gain_db is None else block.gain_db for block in blocks]),
-        ~series.bad,
-    )
-    confounds = {}
-    if series.options.confounds != "none":
-        confounds["motion"] = motions["motion"]
-        if series.shifts is not None:
-            moved = displacement_columns(series.shifts, geometry)[1]
-            confounds["framewise_displacement"] = moved["framewise_displacement"]
+        return [*all_series]
+    types, options = joined_events(events), all_series[0].options
+    modelled = [_Modelled.of(series, events) for series in all_series]
+    # The linear models: responses with one delay for all pixels, confounds and drift
+    given = options.delay
+    common = common_delay([each.at(0.0) for each in modelled], events)
+    delay = (common or 0.0) if isinstance(given, str) else given
 
-    def design_at(delay: float) -> Design:
-        late = delayed(events, delay)
-        return design_of(late, series.time, durations, series.bad, confounds, series.options.hrf)
+    def maps_at(delay: float, smoothing_mm: float | None = None) -> list[ActivationMaps]:
+        return activation_maps([each.at(delay, smoothing_mm) for each in modelled], options.threshold)
 
-    # Its maps, with one delay for all pixels, and how the tissue moves with the events
-    in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"], NOISE_ERROR)
-    images = _smoothed(series, series.options.smoothing_mm)
-    given, rule = series.options.delay, series.options.threshold
-    common = common_delay(images, in_vessels, design_at(0.0), events, series.time, durations)
-    series = replace(series, delay_s=(common or 0.0) if isinstance(given, str) else given)
-    design = design_at(series.delay_s)
-    maps, overall = activation_maps(images, in_vessels, design, rule)
-    timing = _delay_doubts(
-        series, common, maps, lambda delay: activation_maps(images, in_vessels, design_at(delay), rule)[0]
-    )
-    maps = _with_proposal(series, maps, in_vessels, design)
-    locked = list[Doubt]()
+    # Their maps, and how the tissue moves with the events
+    found = maps_at(delay)
+    timing = _delay_doubts(all_series[0], delay, common, found, maps_at)
+    proposed = _with_proposals(all_series, found, partial(maps_at, delay))
+    return [
+        _with_maps(each, delay, types, maps, overall, timing)
+        for each, maps, (_, overall) in zip(modelled, proposed, found, strict=True)
+    ]
+
+
+def _with_maps(
+    modelled: _Modelled,
+    delay: float,
+    types: Mapping[str, Sequence[Event]],
+    maps: Mapping[str, ActivationMap],
+    overall: ActivationMap | None,
+    timing: Sequence[Doubt],
+) -> ResultSeries:
+    """Return a series with its maps, the responses of its regions, and the doubts about them."""
+    series, durations, events = replace(modelled.series, delay_s=delay), modelled.durations, modelled.events
+    design = modelled.at(delay).design
+    maps, locked = dict(maps), list[Doubt]()
     for name, found in maps.items():
-        correlations, doubts = _motion_with_events(name, types[name], motions, series, durations)
+        correlations, doubts = _motion_with_events(name, types[name], modelled.motions, series, durations)
         maps[name] = replace(found, correlations=correlations)
         locked += doubts
     end = float((series.time + durations / 2).max())
@@ -182,22 +242,31 @@ def with_activation(series: ResultSeries, events: Sequence[Event]) -> ResultSeri
     )
 
 
+def _n_active(found: Sequence[ActivationMaps], trial_type: str | None = None) -> int:
+    """Return the number of active pixels of all series, by default of all types."""
+    return sum(
+        int(of_type.active.sum())
+        for maps, _ in found
+        for name, of_type in maps.items()
+        if trial_type in (None, name)
+    )
+
+
 def _delay_doubts(
     series: ResultSeries,
+    given: float,
     common: float | None,
-    maps: Mapping[str, ActivationMap],
-    maps_at: Callable[[float], Mapping[str, ActivationMap]],
+    found: Sequence[ActivationMaps],
+    maps_at: Callable[[float], list[ActivationMaps]],
 ) -> list[Doubt]:
     """Return the doubt that no delay was found, or that the given one is not that of both halves of the vessels."""
     if isinstance(series.options.delay, str):
         sentence = "no delay within the range that was tried is common to both halves of the vessels: the response has none"
         return [Doubt("delay", sentence)] if common is None else []
-    given, step = series.delay_s, float(np.median(np.diff(series.time)))
+    step = float(np.median(np.diff(series.time)))
     if common is None or abs(common - given) <= step / 2:
         return []
-    as_given, shifted = (
-        sum(int(found.active.sum()) for found in of_delay.values()) for of_delay in (maps, maps_at(common))
-    )
+    as_given, shifted = _n_active(found), _n_active(maps_at(common))
     if shifted < max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
         return []
     sentence = (
@@ -217,20 +286,28 @@ def _smoothed(series: ResultSeries, width_mm: float) -> NDArray[np.floating]:
     )
 
 
-def _with_proposal(
-    series: ResultSeries, maps: Mapping[str, ActivationMap], in_vessels: NDArray[np.bool_], design: Design
-) -> dict[str, ActivationMap]:
-    """Return the activation maps with the smoothing that would show far more, if there is none and the pitches are known."""
-    spacing, found = series.geometry.spacing_mm, dict(maps)
-    if series.options.smoothing_mm or not set(series.geometry.spatial_axes) <= set(spacing):
-        return found
-    width = float(f"{PROPOSED_PIXELS * max(spacing[letter] for letter in series.geometry.spatial_axes):.2g}")
-    with_width = activation_maps(_smoothed(series, width), in_vessels, design, series.options.threshold)[0]
-    for name, plain in maps.items():
-        n_smoothed = int(with_width[name].active.sum())
-        if n_smoothed >= max(MORE_ACTIVE * int(plain.active.sum()), LEAST_ACTIVE):
-            found[name] = replace(plain, smoothing_mm=width, n_active_smoothed=n_smoothed)
-    return found
+def _with_proposals(
+    all_series: Sequence[ResultSeries],
+    found: Sequence[ActivationMaps],
+    maps_with: Callable[[float], list[ActivationMaps]],
+) -> list[dict[str, ActivationMap]]:
+    """Return the maps by type with the smoothing that would show far more, if there is none and the pitches are known.
+
+    The function returns the maps with a smoothing in mm.
+    """
+    geometry, maps = all_series[0].geometry, [dict(of_series) for of_series, _ in found]
+    spacing = geometry.spacing_mm
+    if all_series[0].options.smoothing_mm or not set(geometry.spatial_axes) <= set(spacing):
+        return maps
+    width = float(f"{PROPOSED_PIXELS * max(spacing[letter] for letter in geometry.spatial_axes):.2g}")
+    with_width = maps_with(width)
+    for name in maps[0]:
+        if _n_active(with_width, name) < max(MORE_ACTIVE * _n_active(found, name), LEAST_ACTIVE):
+            continue
+        for of_series, (smoothed, _) in zip(maps, with_width, strict=True):
+            n_active = int(smoothed[name].active.sum())
+            of_series[name] = replace(of_series[name], smoothing_mm=width, n_active_smoothed=n_active)
+    return maps
 
 
 def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[str, RegionResponse]:
