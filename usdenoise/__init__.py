@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from usdenoise.jobs.compare import compare as compare
     from usdenoise.jobs.products import save as save
     from usdenoise.jobs.run_job import run as run
+    from usdenoise.jobs.session_call import PosesResult as PosesResult
     from usdenoise.jobs.session_call import Session as Session
     from usdenoise.jobs.session_call import SessionResult as SessionResult
     from usdenoise.jobs.session_call import session as session
@@ -55,6 +56,7 @@ _HOMES = {
     "run": "usdenoise.jobs.run_job",
     "run_batch": "usdenoise.jobs.batch",
     "save": "usdenoise.jobs.products",
+    "PosesResult": "usdenoise.jobs.session_call",
     "Session": "usdenoise.jobs.session_call",
     "SessionUpdate": "usdenoise.sessions.live_state",
     "SessionResult": "usdenoise.jobs.session_call",

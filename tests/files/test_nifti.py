@@ -80,7 +80,9 @@ def test_planes_along_any_two_axes_are_slices(tmp_path: Path) -> None:
     power = np.arange(60, dtype=np.float32).reshape(3, 5, 4)
     for axes, shape in (("tyx", (4, 1, 5)), ("tzx", (4, 5, 1)), ("tzy", (1, 5, 4))):
         stack = Acquisition(power, axes=axes, spacing_mm=dict.fromkeys(axes[1:], 0.1))
-        fields = write_nifti(tmp_path / "x.nii.gz", power, stack, np.arange(3), "frames", 20, 20, [block] * 3)
+        fields = write_nifti(
+            tmp_path / "x.nii.gz", power, stack, [0.0, 1.0, 2.0], "frames", 20, 20, [block] * 3
+        )
         image = nibabel.load(tmp_path / "x.nii.gz")
         assert image.shape == (*shape, 3)
         np.testing.assert_array_equal(np.asarray(image.dataobj)[..., 2].max(), 59)
@@ -287,10 +289,9 @@ def test_entities_in_the_order_of_bids(entities: str) -> None:
 
 def test_a_short_first_block_does_not_change_the_time_step(tmp_path: Path) -> None:
     stack = Acquisition(np.zeros((3, 4, 5), np.complex64), "zxt", frame_rate_hz=100.0)
-    lengths, starts = np.array([20, 100, 100, 60]), 0.6 * np.arange(4)
+    lengths, starts = np.array([20, 100, 100, 60]), [0.0, 0.6, 1.2, 1.8]
     blocks = [{"low_cutoff": 1, "complete": True, "n_frames": int(length)} for length in lengths]
-    middles = starts + (lengths - 1) / 200
-    write_nifti(tmp_path / "x.nii.gz", np.ones((4, 3, 4), np.float32), stack, middles, "s", 100, 100, blocks)
+    write_nifti(tmp_path / "x.nii.gz", np.ones((4, 3, 4), np.float32), stack, starts, "s", 100, 100, blocks)
     image = nibabel.load(tmp_path / "x.nii.gz")
     assert image.header.get_zooms()[3] == pytest.approx(0.6)
     assert float(image.header["toffset"]) == pytest.approx(0.0)

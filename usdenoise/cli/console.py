@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -212,6 +212,31 @@ def show_summary(console: Console, report: Mapping[str, object]) -> None:
     for sentence in warnings:
         console.warn(sentence)
     console.show(report, lambda: two_columns(summary_rows(record, warnings)))
+
+
+def show_poses(console: Console, report: Mapping[str, Any]) -> None:
+    """Print the warnings about a session of several positions of the probe, and its summary."""
+    for doubt in report["doubts"]:
+        console.warn(doubt["sentence"])
+    poses, source = report["poses"], report["input"]
+    rows = [("input", f"{source['path']} ({source['dataset']})"), ("result", report["verdict"])]
+    rows.append(("poses", f"{len(poses)} in {report['n_sweeps']} sweeps"))
+    for pose in poses:
+        place = "" if pose["position_mm"] is None else f" at {pose['position_mm']:g} mm"
+        blood = pose["blood_to_noise_db"]
+        words = [
+            f"{pose['low_cutoff']} components removed, {pose['certainty']}",
+            "no blood" if blood is None else f"blood {blood:.1f} dB over noise",
+            f"{pose['n_bad']} of {pose['n_blocks']} blocks bad",
+            *(f"{count} pixels active by {name}" for name, count in pose["n_active"].items()),
+        ]
+        rows.append((f"pose {pose['name']}", f"{'; '.join(words)}{place}"))
+    rows += [("time", f"{report['timings_s']['total']:.2f} s")]
+    rows += [("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak")]
+    rows += [("wrote", path) for key, path in report["output"].items() if key != "report_html"]
+    if (page := report["output"].get("report_html")) is not None:
+        rows.append(("page", page))
+    console.show(report, lambda: two_columns(rows))
 
 
 def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str]]:

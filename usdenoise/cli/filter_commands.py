@@ -18,6 +18,7 @@ from usdenoise.cli.console import (
     JobView,
     print_json,
     print_line,
+    show_poses,
     show_summary,
     two_columns,
     typed_command,
@@ -103,6 +104,10 @@ def run(acquisition: Path, output: Path | None, console: Console, **values: obje
         ("usdenoise session blocks -o out", "One time series from the files of a folder, each a block"),
         ("usdenoise session long.h5 --window 300 -o out", "The same from a long file, 300 frames a block"),
         (
+            "usdenoise session blocks --poses 5 --pose-step 0.4 -o out",
+            "Blocks of five positions of the probe in turn, 0.4 mm apart",
+        ),
+        (
             "usdenoise session blocks -o out --live --until-idle 30",
             "Show pictures while the files arrive, until none arrives for 30 s",
         ),
@@ -150,6 +155,9 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
         command=typed_command(),
         watcher=JobView(console, arguments["options"].iterations),
     )
+    if "poses" in report:
+        show_poses(console, report)
+        return
     if "sequence" in report:
         show_summary(console, report)
         return

@@ -115,6 +115,26 @@ def read_events(path: Path) -> tuple[list[Event], list[str]]:
     return events_of_rows(rows, str(path), "line", 2)
 
 
+def read_poses(path: Path) -> list[dict[str, str]]:
+    """Read a table of the positions of the probe: pose, block or file, and position_mm, with tabs or commas between them.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a column is missing.
+    """
+    try:
+        with readable(path):
+            text = decoded(path.read_bytes())
+        rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in text else ","))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    columns = set(rows[0] if rows else ())
+    if "pose" not in columns or not columns & {"block", "file"}:
+        raise InputError(f"{path} has no column pose, or neither a column block nor a column file")
+    return [{name: (value or "").strip() for name, value in row.items() if name} for row in rows]
+
+
 def events_of_rows(
     rows: Sequence[Mapping[str, Any]], name: str, unit: str, first: int
 ) -> tuple[list[Event], list[str]]:

@@ -99,7 +99,7 @@ def write_nifti(
     path: Path,
     power: NDArray[np.float32],
     stack: GriddedStack,
-    times: NDArray[np.float64],
+    starts: Sequence[float],
     unit: str,
     window: int,
     stride: int,
@@ -120,14 +120,14 @@ def write_nifti(
         Stack with the axes and scales of `power`. If the pixel pitch of an axis is not known, the file counts voxels
         instead of mm. The slice of a 2-D stack gets 1 mm if its thickness is not known. The sidecar lists these axes
         under PixelPitchUnknown.
-    times : (n_windows,) array
-        Middle of each window, in `unit`.
+    starts : sequence of float
+        Time of the first frame of each window, in `unit`.
     unit : str
         "s" or "frames".
     window, stride : int
         Frames per window, and frames from the start of one window to the start of the next.
     blocks : sequence of mappings
-        Record of each window in order, with the keys low_cutoff, complete and n_frames.
+        Record of each window in order, with the keys low_cutoff and complete.
 
     Returns
     -------
@@ -141,13 +141,11 @@ def write_nifti(
     """
     spatial = stack.spatial_axes
     rate = stack.frame_rate_hz if unit == "s" else None
-    # Each window begins half of its frames before its middle.
-    halves = [(block["n_frames"] - 1) / 2 / (rate or 1.0) for block in blocks]
-    starts = [round(float(middle) - half, 9) for middle, half in zip(times, halves, strict=True)]
-    with_time = len(times) > 1 or rate is not None
+    starts = [round(float(start), 9) for start in starts]
+    with_time = len(starts) > 1 or rate is not None
     image, in_mm = _nifti_image(power if with_time else power[0], stack, with_time)
     if with_time:
-        step = float(np.median(np.diff(starts))) if len(times) > 1 else window / (rate or 1.0)
+        step = float(np.median(np.diff(starts))) if len(starts) > 1 else window / (rate or 1.0)
         image.header.set_zooms((*image.header.get_zooms()[:3], step))
         image.header["toffset"] = starts[0]
     image.header.set_xyzt_units("mm" if in_mm else "unknown", "sec" if unit == "s" else "unknown")

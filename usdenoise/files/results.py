@@ -18,7 +18,14 @@ from usdenoise.files.stored import Dtype
 from usdenoise.files.zarr_files import import_zarr
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray
-from usdenoise.stack.data_arrays import DIMENSIONS, confusius_scales, grid_attributes, grid_labels, with_slice
+from usdenoise.stack.data_arrays import (
+    DIMENSIONS,
+    SLICE_TIME,
+    confusius_scales,
+    grid_attributes,
+    grid_labels,
+    with_slice,
+)
 from usdenoise.stack.geometry import FREE_NAME, Geometry
 from usdenoise.stack.labels import WORLD
 from usdenoise.system.processes import uninterrupted
@@ -272,11 +279,12 @@ def _write_array(root: "zarr.Group", content: ResultFile, array: NamedArray, is_
         dimensions = tuple(DIMENSIONS[letter] for letter in letters)
         if letters != array.axes:
             values = values[(*map(slice, values.shape[: letters.index("y")]), None)]
-        if letters != "t":
+        if len(letters.replace("t", "")) > 1:
             labels = grid_labels(content.stack, letters)
-            # xarray takes them as the positions in the world.
-            coordinates = " ".join(name for name in WORLD.values() if name in labels)
-            attributes |= {**_json(grid_attributes(content.stack)), "coordinates": coordinates}
+            # xarray takes them as the positions in the world, and the times of planes.
+            named = [name for name in WORLD.values() if name in labels]
+            named += [SLICE_TIME for one in content.arrays if one.name == SLICE_TIME and "t" in letters]
+            attributes |= {**_json(grid_attributes(content.stack)), "coordinates": " ".join(named)}
     stored = root.create_array(
         array.name,
         shape=values.shape,

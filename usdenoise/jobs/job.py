@@ -22,6 +22,7 @@ from usdenoise.files.recordings import describe
 from usdenoise.files.zarr_files import import_zarr
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
+from usdenoise.report.pose_report import PosesReport
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
 from usdenoise.system.resources import (
@@ -65,6 +66,8 @@ class Job:
         none.
     session : SessionOptions or None
         Options of a session of several blocks; None (the default) for one acquisition.
+    groups : tuple of tuples of Path
+        The files of each position of the probe, if each has its own; empty (the default) otherwise.
     regions : mapping
         Name of each region of a session -> the region in words; none by default.
     notes : tuple of str
@@ -87,6 +90,7 @@ class Job:
     memory: int | None = None
     dask: str | None = None
     session: SessionOptions | None = None
+    groups: tuple[tuple[Path, ...], ...] = ()
     regions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     was_live: bool = False
@@ -138,6 +142,30 @@ class Job:
             import_nibabel()
         elif self.bids is not None:
             raise OptionError("requires NIfTI files", option="bids", remedy="add {nifti}")
+
+
+POSES_FOLDER = "poses"
+"""Folder of the results of each position of the probe, in the folder of the session."""
+
+
+def pose_job(job: Job, number: int, name: str) -> Job:
+    """Return the job of one position: in BIDS beside the session with the entity pose, otherwise in POSES_FOLDER."""
+    session = replace(job.session_options, poses=None, pose_step_mm=None)
+    bids, root = job.bids, job.root
+    if bids is None:
+        root = job.root / POSES_FOLDER
+    else:
+        bids = replace(bids, entities=f"{bids.entities}_pose-{number}")
+    return replace(
+        job,
+        name=f"{job.name}_pose-{name}",
+        root=root,
+        bids=bids,
+        session=session,
+        groups=(),
+        regions={},
+        notes=(),
+    )
 
 
 class StageClock:
@@ -343,12 +371,12 @@ class Results:
         """Key -> final path of each file, as the report has them."""
         return {key: str(final) for key, final in zip(self._places, self._folder.finals, strict=True)}
 
-    def commit(self, report: Report, page: str | None) -> dict[str, Any]:
+    def commit(self, report: Report | PosesReport, page: str | None) -> dict[str, Any]:
         """Write the page, if there is one, and the report, and give all files their final names.
 
         Parameters
         ----------
-        report : Report
+        report : Report or PosesReport
             The report.
         page : str or None
             The page; None without one.

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from usdenoise.errors import OptionError, OutputError, check_path
 from usdenoise.files.bids import read_events
 from usdenoise.files.images import tiff, write_nifti, write_stat_map
@@ -32,6 +34,7 @@ from usdenoise.report.pictures import (
 from usdenoise.report.record import InputRecord
 from usdenoise.report.tables import block_table, frame_table, region_response_table, region_table
 from usdenoise.sessions.design import FIR
+from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import (
     POWER_NAMES,
     BlockRecord,
@@ -119,7 +122,8 @@ _DESCRIPTIONS = {"power_doppler": "Power Doppler", "blood_power": "Blood power w
 def _power_files(name: str, job: Job) -> dict[str, str]:
     prefix, movie = _PREFIXES[name], job.session_options.movie
     files = {f"{name}_tif": f"{name}.tif"}
-    if movie is not None:
+    # A film shows one plane
+    if movie is not None and job.session_options.poses is None:
         files[f"{prefix}movie"] = f"{name}.{movie}"
     if job.output.nifti:
         ending = (_NIFTI_ENDINGS if job.bids is None else _BIDS_ENDINGS)[name]
@@ -131,7 +135,7 @@ def _write_power_files(name: str, series: ResultSeries, results: Results) -> Non
     prefix, stack, job = _PREFIXES[name], series.geometry, results.job
     encoded_mean = tiff(series.means[name], stack.spatial_axes, stack.spacing_mm)
     results.path_of(f"{name}_tif").write_bytes(encoded_mean)
-    if job.session_options.movie is not None:
+    if results.has(f"{prefix}movie"):
         results.path_of(f"{prefix}movie").write_bytes(film(name, series, job.name, job.display))
     if job.output.nifti:
         task = None if job.bids is None else job.bids.task
@@ -147,16 +151,42 @@ def _write_power_nifti(
         path,
         series.images[name],
         series.geometry,
-        series.time,
+        series.starts.tolist(),
         series.time_unit,
         series.window,
         series.options.stride or series.window,
         [vars(block) for block in series.block_records],
     )
-    if series.interpolated is not None:
+    if isinstance(series, PoseSeries):
+        fields |= _slice_fields(series)
+    elif series.interpolated is not None:
         fields["InterpolatedBlocks"] = series.interpolated.tolist()
     description = _DESCRIPTIONS[name] + " in blocks of frames" * (len(series.block_records) > 1)
     sidecar_path.write_text(to_json({**named, "Description": description, **fields}, indent=2) + "\n")
+
+
+SAME_TIMING = 0.01
+"""Part of a block by which the times of planes in their sweep may differ from sweep to sweep, and be given once."""
+
+
+def _slice_fields(series: PoseSeries) -> dict[str, object]:
+    """Return the fields of a sidecar that differ for a series of several positions: the times of its planes, as slices."""
+    cutoffs = [of_pose.low_cutoff for of_pose in series.poses]
+    fields: dict[str, object] = {
+        "ClutterFilters": [
+            f"low-rank, {min(cutoffs)} to {max(cutoffs)} leading components removed in each block, by position"
+        ],
+        "Poses": list(series.names),
+        "BadBlocks": series.bad_blocks.tolist(),
+    }
+    if series.time_unit != "s":
+        return fields
+    begins = series.block_starts
+    timing = begins - series.starts[:, None]
+    fields["FrameAcquisitionDuration"] = series.sweep_duration
+    if np.ptp(timing, axis=0).max() <= SAME_TIMING * series.block_duration:
+        fields |= {"SliceTiming": np.median(timing, axis=0).round(9).tolist(), "SliceEncodingDirection": "k"}
+    return fields | {"BlockTiming": begins.round(9).tolist()}
 
 
 def _picture_formats(job: Job) -> tuple[str, ...]:
@@ -194,6 +224,7 @@ def _write_activation(series: ResultSeries, results: Results) -> None:
                 spacing_mm=stack.spacing_mm,
                 title=activation_title(trial_type, activation),
                 letter=activation.letter,
+                planes=series.planes,
             )
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:

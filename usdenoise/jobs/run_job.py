@@ -1,6 +1,7 @@
 """Run a job: an acquisition file in, a folder of results out, in which all files appear at once."""
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import file_recording, lines_recording
 from usdenoise.files.results import write_result
-from usdenoise.jobs.job import Job, Results, StageClock, chunk_entries, scratch_folder
+from usdenoise.jobs.job import Job, Results, StageClock, chunk_entries, pose_job, scratch_folder
 from usdenoise.jobs.products import (
     PRODUCTS,
     activations_on_page,
@@ -36,7 +37,10 @@ from usdenoise.pipeline.recording import array_recording
 from usdenoise.progress import Progress
 from usdenoise.report.page_content import page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.record import InputRecord, input_record, report_of
+from usdenoise.report.pose_page import pose_page
+from usdenoise.report.pose_report import PosesReport, pose_report_of
+from usdenoise.report.record import InputRecord, Report, input_record, report_of
+from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import ResultSeries, series_of_stack
 from usdenoise.system.processes import locked
 from usdenoise.system.resources import memory_watched, release_freed_memory
@@ -271,20 +275,7 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
                 product.result()
 
         # Report, and the page that shows it
-        report = report_of(
-            series,
-            source,
-            results.names | stack_files(job, series.block_records),
-            results.notes,
-            clock.timings_s,
-            job.command,
-            requested(**job.requested_options),
-        )
-        report = replace(report, memory_limit_bytes=job.memory)
-        page = None
-        if job.output.judges_blood:
-            shown, activations = pictures_on_page(results), activations_on_page(series, results)
-            page = page_of(job.name, series, report, shown, activations)
+        report, page = _reported(job, series, source, results, clock)
 
         # Commit: all files appear at once.
         written = results.commit(report, page)
@@ -300,6 +291,30 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
         except OutputError as error:
             logger.warning("%s", error)
     return written
+
+
+def _reported(
+    job: Job, series: ResultSeries, source: InputRecord, results: Results, clock: StageClock
+) -> tuple[Report | PosesReport, str | None]:
+    """Return the report of a job, and the page that shows it, if there is one."""
+    known = (source, results.names | stack_files(job, series.block_records), results.notes, clock.timings_s)
+    asked = (job.command, requested(**job.requested_options))
+    shown, activations = dict[str, bytes](), dict[str, bytes]()
+    if job.output.judges_blood:
+        shown, activations = pictures_on_page(results), activations_on_page(series, results)
+    if isinstance(series, PoseSeries):
+        joined = replace(pose_report_of(series, *known, *asked), memory_limit_bytes=job.memory)
+        pages = {
+            name: os.path.relpath(_page_of(pose_job(job, number, name)), job.folder)
+            for number, name in enumerate(series.names)
+        }
+        return joined, pose_page(job.name, series, joined, shown, activations, pages) if shown else None
+    report = replace(report_of(series, *known, *asked), memory_limit_bytes=job.memory)
+    return report, page_of(job.name, series, report, shown, activations) if shown else None
+
+
+def _page_of(job: Job) -> Path:
+    return job.folder / f"{job.stem}_report.html"
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from usdenoise.jobs.session_inputs import (
     events_of,
     events_so_far,
     only_folder,
+    position_files,
     with_own_window,
 )
 from usdenoise.jobs.session_job import filter_files, filter_series
@@ -44,9 +45,10 @@ from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.measured_block import BlocksInMemory
 from usdenoise.sessions.online_session import OnlineSession
+from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.data_arrays import series_to_dataset
+from usdenoise.stack.data_arrays import SLICE_TIME, series_to_dataset
 from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.given_stack import as_acquisition
 
@@ -153,7 +155,8 @@ class SessionResult(ResultSeries):
             If xarray is not installed.
         """
         contents = {array.name: array for array in self.contents()}
-        return series_to_dataset([contents[name] for name in POWER_IMAGES], contents["time"], self.geometry)
+        images = [contents[name] for name in POWER_IMAGES]
+        return series_to_dataset(images, contents["time"], self.geometry, contents.get(SLICE_TIME))
 
     def save(self, path: str | Path, *, image: str = "blood_power", overwrite: bool = False) -> Path:
         """Write the series to a file, as :func:`usdenoise.save` does, and return its path."""
@@ -162,6 +165,38 @@ class SessionResult(ResultSeries):
     def plot(self, image: str = "blood_power", **settings: Any) -> Any:
         """Draw an image of the session, as :func:`usdenoise.plot` does, and return the axes."""
         return plot(self, image, **settings)
+
+
+@dataclass(frozen=True, repr=False)
+class PosesResult(SessionResult, PoseSeries):
+    """The time series of a session of several positions of the probe, with the axes (sweep, pose, ...).
+
+    Attributes
+    ----------
+    poses : tuple of SessionResult
+        The result of each position, as of a session of its own.
+    names : tuple of str
+        Name of each position.
+    block_times, bad_blocks : (n_sweeps, n_poses) arrays
+        Middle of each block, and whether it is bad or missing.
+    """
+
+    def __repr__(self) -> str:
+        """Describe the content in one line."""
+        n_sweeps, n_poses, *shape = self.images["blood_power"].shape
+        doubts = ", ".join(dict.fromkeys(doubt.code for doubt in self.doubts)) or "none"
+        return (
+            f"<PosesResult: {n_sweeps} sweeps over {n_poses} positions, {int(self.bad_blocks.sum())} blocks bad; "
+            f"{shape_text(tuple(shape))} pixels; doubts: {doubts}>"
+        )
+
+
+def _result(series: ResultSeries, is_labelled: bool = False) -> SessionResult:
+    """Return a series as a result in Python."""
+    if not isinstance(series, PoseSeries):
+        return SessionResult(**vars(series), is_labelled=is_labelled)
+    values = {**vars(series), "poses": tuple(_result(of_pose) for of_pose in series.poses)}
+    return PosesResult(**values, is_labelled=is_labelled)
 
 
 class _AllKeywords(SessionKeywords, total=False):
@@ -244,6 +279,12 @@ def session(  # noqa: PLR0913
         The blocks that are filtered, counted from 0, with their times; by default all.
     block_interval_s : float, optional
         Seconds from the start of one file to the next; by default from the files, or without pauses.
+    poses : int, str or Path, optional
+        Positions of the probe that the blocks show: a number of them in turn, "back-and-forth:N", the path of a table with
+        the columns pose, and block or file, or "paths", where each path of `source` is one. Each is filtered as a session of
+        its own, and the result is a :class:`PosesResult`. By default there is one.
+    pose_step_mm : float, optional
+        Distance from one position to the next; by default unknown, or by the table.
     skip_bad_files : bool
         Whether a file that cannot be read, or differs from other files, is a missing block, and one without a stack is
         ignored; by default an error.
@@ -332,9 +373,11 @@ def session(  # noqa: PLR0913
         # A session from files may be longer than memory.
         with tempfile.TemporaryDirectory() as folder_name:
             root = Path(folder_name)
-            paths = tuple(block_files(source, root))
+            groups = position_files(source, session_options, root)
+            paths = tuple(file for group in groups for file in group) or tuple(block_files(source, root))
             job = Job(
                 paths=paths,
+                groups=groups,
                 name="session",
                 root=root,
                 options=chosen,
@@ -346,7 +389,7 @@ def session(  # noqa: PLR0913
                 session=with_own_window(session_options, paths, read_options),
             )
             series = filter_files(job, known, region_definitions, log, StageClock(), notes)[0]
-        result = SessionResult(**vars(series))
+        result = _result(series)
     else:
         for name, value in {"dask": dask, "reading": reading}.items():
             if value:
@@ -358,7 +401,7 @@ def session(  # noqa: PLR0913
         series = filter_series(
             recording, session_options, chosen, store, known, region_definitions, progress=log
         )
-        result = SessionResult(**vars(series), is_labelled=stack.labels is not None)
+        result = _result(series, stack.labels is not None)
     logger.info("cutoff %d; %r", result.low_cutoff, result)
     for sentence in (*notes, *(doubt.sentence for doubt in result.doubts)):
         logger.warning("%s", sentence)

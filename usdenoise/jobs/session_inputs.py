@@ -1,7 +1,7 @@
 """The inputs of a session: which files, the recording of their blocks, and the events."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +22,7 @@ from usdenoise.files.input_files import (
 )
 from usdenoise.files.open_input import Input
 from usdenoise.files.recordings import FileFrames, StoredFile, last_file
-from usdenoise.options.job_options import SessionOptions
+from usdenoise.options.job_options import PATHS, SessionOptions
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
 from usdenoise.sessions.blocks import (
@@ -117,6 +117,15 @@ class SessionFiles:
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons to doubt the order of the blocks: no file has a start, and the files were written in another order."""
+        edges = np.cumsum([0, *self.recording.positions]).tolist()
+        for first, stop in pairwise(edges):
+            # Each position has an order of its own.
+            numbers = {block.file for block in self.recording.blocks[first:stop]}
+            files = tuple(self.files[number] for number in sorted(numbers))
+            if doubts := replace(self, recording=replace(self.recording, positions=()), files=files).doubts:
+                return doubts
+        if len(edges) > 1:
+            return ()
         read = [file for file in self.files if file.time is not None]
         has_starts = any(file.time is not None and file.time.start_s is not None for file in read)
         if has_starts or not is_against_times([file.state["mtime_ns"] for file in read]):
@@ -224,6 +233,60 @@ def open_session(
         yield SessionFiles(Recording(geometry, dtype, chosen_blocks(blocks, options), frame_time), files)
     finally:
         last_file.close()
+
+
+@contextmanager
+def open_positions(
+    groups: Sequence[Sequence[Path]],
+    reading: Reading,
+    precision: str,
+    options: SessionOptions,
+    notes: Sequence[str] = (),
+) -> Iterator[SessionFiles]:
+    """Yield the blocks of several positions of the probe, each with files of its own, one position after the other.
+
+    Parameters
+    ----------
+    groups : sequence of sequences of Path
+        The files of each position, in the order of time.
+    reading, precision, options, notes
+        As for :func:`open_session`.
+
+    Raises
+    ------
+    InputError, OptionError
+        As for :func:`open_session`, also if positions differ in their pixels or scales.
+    """
+    with ExitStack() as opened:
+        found = [
+            opened.enter_context(open_session(group, reading, precision, options, notes)) for group in groups
+        ]
+        first, blocks, n_files = found[0].recording, list[Block](), 0
+        times = [position.files[0].time for position in found]
+        starts = [None if time is None else time.start_s for time in times]
+        known = [start for start in starts if start is not None]
+        # Starts that are the same, or that one lacks, are those of each position on its own.
+        has_clock = len(known) == len(found) and len({*known}) > 1
+        for position, group, start in zip(found, groups, starts, strict=True):
+            check_alike(position.recording.geometry, first.geometry, group[0])
+            later = (start or 0.0) - min(known) if has_clock else 0.0
+            blocks += [
+                replace(block, file=block.file + n_files, start_s=block.start_s + later)
+                for block in position.recording.blocks
+            ]
+            n_files += len(position.files)
+        assumptions = first.geometry.assumptions
+        if not has_clock:
+            assumptions = (*assumptions, "the first frame of each position is taken to be at 0 s")
+        yield SessionFiles(
+            replace(
+                first,
+                geometry=replace(first.geometry, assumptions=assumptions),
+                blocks=blocks,
+                positions=tuple(len(position.recording.blocks) for position in found),
+            ),
+            tuple(file for position in found for file in position.files),
+        )
 
 
 def _read_headers(
@@ -381,6 +444,19 @@ def _notes(files: Sequence[BlockFile], usual: Geometry, options: SessionOptions)
         notes += [NO_STARTS] if len(files) == 1 and frames_a_block(files[0].path) else []
         notes += time_notes([file.time for file in files if file.time is not None], usual)
     return notes
+
+
+def position_files(
+    paths: str | Path | Sequence[str | Path],
+    options: SessionOptions,
+    output: Path,
+    patterns: Sequence[str] = (),
+) -> tuple[tuple[Path, ...], ...]:
+    """Return the files of each path, if each is a position of the probe; otherwise none. See :func:`block_files`."""
+    if options.poses != PATHS:
+        return ()
+    each = [paths] if isinstance(paths, str | Path) else paths
+    return tuple(tuple(block_files(path, output, patterns)) for path in each)
 
 
 def block_files(

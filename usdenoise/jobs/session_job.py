@@ -23,6 +23,7 @@ from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks, LivePages, follow
+from usdenoise.jobs.poses_job import filter_positions, write_poses
 from usdenoise.jobs.products import block_file_name, check_stack_names, write_block
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_inputs import (
@@ -32,7 +33,9 @@ from usdenoise.jobs.session_inputs import (
     check_apart,
     events_so_far,
     only_folder,
+    open_positions,
     open_session,
+    position_files,
     with_own_window,
 )
 from usdenoise.jobs.workers import dask_executor
@@ -41,14 +44,14 @@ from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
 from usdenoise.progress import Progress
 from usdenoise.report.record import InputRecord, input_record
-from usdenoise.sessions.bad_blocks import interpolated_series
 from usdenoise.sessions.blocks import NO_STARTS
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockStore
 from usdenoise.sessions.online_session import OnlineSession
+from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.regions import Region, region_masks, region_series
-from usdenoise.sessions.result_series import POWER_NAMES, ResultSeries
+from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import check_activation, with_activation
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.processes import locked
@@ -128,11 +131,18 @@ def run_session(  # noqa: PLR0913
         # Files that are not blocks are missing blocks, and are reported.
         session = replace(session, live=False, until_idle_s=None, skip_bad_files=True)
     # Find: the files of the blocks, from which the results have their name
-    files = block_files(paths, job.root, patterns)
+    groups = position_files(paths, session, job.root, patterns)
+    files = [file for group in groups for file in group] or block_files(paths, job.root, patterns)
+    folder_of_all = Path(os.path.commonpath([file.absolute().parent for file in files]))
     job = replace(
         job,
         paths=tuple(files),
-        name=files[0].stem if len(files) == 1 else files[0].absolute().parent.name,
+        name=files[0].stem
+        if len(files) == 1
+        else folder_of_all.name
+        if groups
+        else files[0].absolute().parent.name,
+        groups=groups,
         bids=None if bids is None else bids_name(bids, files[0]),
         dask=dask,
         session=with_own_window(session, files, job.reading),
@@ -218,6 +228,9 @@ def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[Resul
     known, notes = ([], []) if events is None else read_events(Path(events))
     digest = run_in_background(lambda: sha256(job.path)) if len(job.paths) == 1 else None
     series, source = filter_files(job, known, drawn_regions(job.regions), watcher, clock, notes)
+    if isinstance(series, PoseSeries):
+        with clock.stage("write"):
+            write_poses(job, series, source)
     # The filtered blocks, which were written one by one, join the results.
     if job.session_options.stacks:
         with OutputFolder(job.folder, overwrite=True) as outputs:
@@ -265,9 +278,10 @@ def filter_files(
     with ExitStack() as opened:
         # Headers of the files, and their blocks
         with clock.stage("load"):
-            files = opened.enter_context(
-                open_session(job.paths, job.reading, options.precision, session, notes)
-            )
+            opening = open_session(job.paths, job.reading, options.precision, session, notes)
+            if job.groups:
+                opening = open_positions(job.groups, job.reading, options.precision, session, notes)
+            files = opened.enter_context(opening)
         # Times without starts are no note, but a doubt, if there are events.
         assumptions = files.recording.geometry.assumptions
         watcher.assumed([note for note in assumptions if not (events and note == NO_STARTS)])
@@ -336,13 +350,13 @@ def filter_series(
     UsdenoiseError
         For anything that the user can mend.
     """
+    if session.poses is not None:
+        return filter_positions(recording, session, options, store, events, regions, doubts, **how)
     # Events and regions that do not fit are an error before an hour of filtering.
     check_activation(recording, events, session, is_planned)
     masks = region_masks(regions, recording.geometry) if regions else {}
     series = filter_session(recording, session, options, store, **how)
-    images = dict(series.images)
-    if session.bad_blocks == "interpolate":
-        images |= {name: interpolated_series(images[name], series.time, series.bad) for name in POWER_NAMES}
+    images = series.filled().images
     regions_found = region_series(images["blood_power"], masks)
     # The model has a column for each bad block, and so does not depend on its values.
     (series,) = with_activation([replace(series, event_doubts=doubts, region_series=regions_found)], events)

@@ -1,7 +1,7 @@
 """Simulate a phantom: settings in, a file with the stack and its truth out, or a file for each block of a session."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import power_doppler
+from usdenoise.errors import OptionError
 from usdenoise.files.hdf5_writing import write_phantom
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.linalg.executor import ThreadExecutor
@@ -18,6 +19,9 @@ from usdenoise.system.text import record, to_json
 
 FRAMES_A_PART = 32
 """Frames that are simulated and written together: 25 MB of complex64 at 200 x 130 pixels, with their terms."""
+
+SEEDS_APART = 1_000_003
+"""Distance of the seeds of the positions of the probe."""
 
 ONE_FILE = (".h5", ".hdf5")
 """Suffixes of a path to which a session is written as one long file."""
@@ -73,10 +77,21 @@ def simulate_to_file(
     else:
         folder = path
         files = {f"block_{block:0{digits}}.h5": range(block, block + 1) for block in blocks}
+    if settings.poses is not None and len(files) < len(blocks):
+        raise OptionError(
+            f"requires a file for each block, and {path} is one file",
+            option="poses",
+            remedy="give a folder as OUT",
+        )
     with OutputFolder(folder, overwrite) as outputs, ThreadExecutor(threads) as executor:
         output_paths = [(outputs.reserve(name), held) for name, held in files.items()]
-        phantom = Phantom(settings, executor)
+        # Each position has an anatomy of its own.
+        phantoms = [
+            Phantom(replace(settings, seed=settings.seed + SEEDS_APART * pose), executor)
+            for pose in range(settings.poses or 1)
+        ]
         for output_path, held in output_paths:
+            phantom = phantoms[settings.sweep_and_pose(held[0])[1]]
             truth = _truth(phantom, held)
             write_phantom(
                 output_path,
@@ -87,7 +102,7 @@ def simulate_to_file(
                 to_json(record(command, asdict(settings), None)),
             )
         outputs.commit()
-    return {"path": str(path), **asdict(settings), "vessel_fraction": float(np.mean(phantom.mask))}
+    return {"path": str(path), **asdict(settings), "vessel_fraction": float(np.mean(phantoms[0].mask))}
 
 
 def _truth(phantom: Phantom, blocks: Sequence[int]) -> Arrays:
@@ -103,6 +118,8 @@ def _truth(phantom: Phantom, blocks: Sequence[int]) -> Arrays:
     if settings.session is not None:
         truth["block_blood_power"] = np.zeros((len(blocks), *image), np.float32)
         truth["blood_rise"] = np.stack([blood_rise(settings, block) for block in blocks])
+        if settings.poses is not None:
+            truth["pose"] = np.array([settings.sweep_and_pose(block)[1] for block in blocks])
         truth["start_s"] = np.array([settings.seconds(block * length) for block in blocks])
         truth["is_burst"] = np.isin(blocks, settings.burst_blocks or ())
         truth["shift_pixels"] = np.stack([block_motion(settings, block) for block in blocks])

@@ -1,11 +1,13 @@
 """Options other than the denoiser's: output, pictures, sessions and single commands, and the signatures of Python."""
 
 import inspect
+import operator
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, get_args
+from typing import Any, SupportsIndex, TypedDict, TypeVar, get_args
 
 from usdenoise.errors import OptionError, check_names
 from usdenoise.options.declaration import (
@@ -17,8 +19,10 @@ from usdenoise.options.declaration import (
     NAMES,
     NUMBER,
     PATH,
+    SCALES,
     WHOLE,
     Group,
+    Kind,
     Options,
     option,
     tagged_number,
@@ -167,6 +171,33 @@ MOST_DELAYS = 100
 """Largest number of blocks in which a response is free."""
 
 
+BACK_AND_FORTH, PATHS = "back-and-forth", "paths"
+"""Words of the rules by which blocks show several positions of the probe."""
+
+MOST_POSES = 1000
+"""Most positions of the probe."""
+
+
+def _poses(value: SupportsIndex | str | os.PathLike[str]) -> str:
+    text = str(operator.index(value)) if isinstance(value, SupportsIndex) else os.fspath(value)
+    if not text or not isinstance(text, str):
+        raise ValueError
+    kind, _, number = text.rpartition(":")
+    if kind in ("", BACK_AND_FORTH) and number.isdecimal():
+        if not 2 <= int(number) <= MOST_POSES:
+            raise ValueError
+        return f"{kind}:{int(number)}" if kind else f"{int(number)}"
+    return text
+
+
+POSES = Kind(
+    "a number from 2 of positions, back-and-forth:N, the path of a table, or paths",
+    str,
+    _poses,
+    "N|FILE|RULE",
+)
+
+
 @dataclass(frozen=True)
 class SessionOptions(Options, group=Group.SESSION):
     """Options of a session of several blocks.
@@ -204,6 +235,20 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     block_interval_s: float | None = option(
         None, "Time from one block start to the next.", metavar="S", positive=True, shown="from the files"
+    )
+    poses: int | str | os.PathLike[str] | None = option(
+        None,
+        "Blocks show several positions of the probe (poses), each of which is a session of its own: N in turn, "
+        "back-and-forth:N, FILE (a table with the columns pose, and block or file), or paths (each PATH is one).",
+        kind=POSES,
+        shown="one position",
+    )
+    pose_step_mm: float | None = option(
+        None,
+        "Distance from one position of the probe to the next.",
+        metavar="MM",
+        bounds=SCALES,
+        shown="by the table, or unknown",
     )
     skip_bad_files: bool = option(
         False,
@@ -285,6 +330,15 @@ class SessionOptions(Options, group=Group.SESSION):
             raise OptionError(
                 "does not apply to a free response, which shows the delay", option="delay", remedy="omit it"
             )
+        if self.pose_step_mm is not None and self.poses is None:
+            raise OptionError("requires several positions", option="pose_step_mm", remedy="give {poses} too")
+        for name in ("live", "stacks") if self.poses is not None else ():
+            if getattr(self, name):
+                raise OptionError(
+                    "does not apply to several positions of the probe",
+                    option=name,
+                    remedy="omit it, or omit {poses}",
+                )
         if self.until_idle_s is not None and not self.live:
             raise OptionError("requires a live session", option="until_idle_s", remedy="give {live} too")
         if self.stride is None:
@@ -313,6 +367,8 @@ class SeriesKeywords(BlockKeywords, total=False):
     """The fields of :class:`usdenoise.options.SessionOptions` of a session from files or in memory."""
 
     blocks: slice | None
+    poses: int | str | os.PathLike[str] | None
+    pose_step_mm: float | None
     skip_bad_files: bool | None
     bad_blocks: str | None
     confounds: str | None

@@ -49,6 +49,7 @@ OF_SESSIONS = (
     "gain_step_db",
     "jump_pixels",
     "jitter_pixels",
+    "poses",
 )
 """Settings that need a session."""
 
@@ -216,6 +217,14 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         bounds=(0, MOST_MOTION),
     )
 
+    poses: int | None = _key(
+        None,
+        "Positions of the probe, which the blocks show in turn. The activation is in every second one. By default there is "
+        "one.",
+        bounds=(2, 100),
+    )
+    """The blood then rises in five of every ten sweeps over the positions."""
+
     terms: bool = _key(False, "Store tissue, blood and noise too, each as a stack.")
 
     def check(self) -> None:
@@ -267,6 +276,10 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     def n_blocks(self) -> int:
         """Number of blocks; 1 if it is not a session."""
         return self.session or 1
+
+    def sweep_and_pose(self, block: int) -> tuple[int, int]:
+        """Return the number of the sweep over the positions, and of the position, of a block."""
+        return divmod(block, self.poses or 1)
 
     @property
     def frames_a_block(self) -> int:

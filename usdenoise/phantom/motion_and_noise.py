@@ -29,7 +29,8 @@ BLOCKS_AT_REST = 5
 def blood_rise(settings: PhantomSettings, block: int) -> NDArray[np.float32]:
     """Return the relative rise of the blood power in a block, of the spatial shape: in the left half of the image."""
     shape = settings.shape[:-1]
-    is_active = block // BLOCKS_AT_REST % 2 == 1
+    sweep, pose = settings.sweep_and_pose(block)
+    is_active = sweep // BLOCKS_AT_REST % 2 == 1 and pose % 2 == 0
     rise = np.zeros(shape, np.float32)
     rise[:, : shape[1] // 2] = is_active * settings.activation / 100
     return rise

@@ -310,6 +310,9 @@ class Recording:
     whole : ArrayFrames or None
         All frames of the only block, if they are an array of NumPy in memory, of which threads filter pixels: a chunk of
         all frames costs nothing then. None (the default) if they are not.
+    positions : tuple of int
+        Number of the blocks of each position of the probe, if each has its own, one position after the other; empty (the
+        default) otherwise.
     """
 
     geometry: Geometry
@@ -317,6 +320,7 @@ class Recording:
     blocks: list[Block]
     frame_time: float = 1.0
     whole: ArrayFrames | None = None
+    positions: tuple[int, ...] = ()
 
     @classmethod
     def of_chunks(

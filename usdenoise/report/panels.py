@@ -1,6 +1,7 @@
 """What pictures share: colour scales, titles, encoding, and panels, which are views of an image or a volume in axes."""
 
 import io
+import math
 import sys
 import textwrap
 import warnings
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.options.job_options import COLOR_MAPS, DynamicRange
-from usdenoise.stack.geometry import canonical_axes, in_axes
+from usdenoise.stack.geometry import canonical_axes, in_axes, picture_axes
 from usdenoise.system.text import printable
 
 if TYPE_CHECKING:
@@ -252,6 +253,9 @@ _WIDEST, _HIGHEST, _LEAST = 4.6, 6.5, 0.45
 _GAP, _BAR_GAP, _BAR = 0.32, 0.12, 0.14
 """Inches between panels, between the panels and the colour bar, and of the colour bar."""
 
+_MOST_ACROSS, _WIDEST_PLANE, _WIDER = 8.6, 2.6, 1.6
+"""Inches of the planes of a volume together, and of one at most, and their width over their height."""
+
 _BAR_STEP = 0.85
 """Inches from one colour bar to the next: its ticks and its label."""
 
@@ -308,8 +312,10 @@ def front_view(image: Image, axes: str) -> Panel:
     return Panel(ordered if ordered.ndim == 2 else ordered.max(axis=2), order[0], order[1])
 
 
-def panels_of(image: Image, axes: str, weight: Image | None = None) -> list[Panel]:
-    """Return the panels of a picture: one for an image; front, side and top for a volume.
+def panels_of(
+    image: Image, axes: str, weight: Image | None = None, planes: Sequence[str] = ()
+) -> list[Panel]:
+    """Return the panels of a picture: one for an image; front, side and top for a volume, or its planes.
 
     Parameters
     ----------
@@ -319,9 +325,14 @@ def panels_of(image: Image, axes: str, weight: Image | None = None) -> list[Pane
         Axis letters of `image`, in its own order.
     weight : array of the same shape, optional
         A projection shows the value of the voxel with the largest weight; by default the largest value.
+    planes : sequence of str
+        Names of the planes of a volume that are shown side by side, one for each elevation; by default its projections are.
     """
     if image.ndim == 2:
         return [front_view(image, axes)]
+    if planes:
+        pages = in_axes(image, axes, picture_axes(axes))
+        return [Panel(page, "z", "x", name) for page, name in zip(pages, planes, strict=True)]
     volume = in_axes(image, axes, "zxy")
     heavy = volume if weight is None else in_axes(weight, axes, "zxy")
     projection = "maximum over" if weight is None else "strongest voxel over"
@@ -389,6 +400,35 @@ def label_colorbar(bar: "Colorbar", scale: ColorScale) -> None:
 Layer = tuple[Sequence[Panel], ColorScale]
 """The panels of an image or a volume, and their colours."""
 
+_Places = list[tuple[float, float, float, float]]
+"""Left, top, width and height of each panel, in inches."""
+
+
+def _projected(sizes: Sequence[tuple[float, float]]) -> _Places:
+    """Return the places of an image, or of the front, side and top of a volume, by their heights and widths."""
+    widths = [sizes[0][1], *(size[1] for size in sizes[1:2])]
+    heights = [sizes[0][0], *(size[0] for size in sizes[2:3])]
+    gaps = _GAP * (len(widths) - 1)
+    inches = min((_WIDEST - gaps) / sum(widths), (_HIGHEST - gaps) / sum(heights))
+    across = [max(width * inches, _LEAST) for width in widths]
+    down = [max(height * inches, _LEAST) for height in heights]
+    places = [(0.0, 0.0, across[0], down[0])]
+    if len(sizes) > 1:
+        places += [(across[0] + _GAP, 0.0, across[1], down[0]), (0.0, down[0] + _GAP, across[0], down[1])]
+    return places
+
+
+def _in_rows(sizes: Sequence[tuple[float, float]]) -> _Places:
+    """Return the places of planes of one height and width in rows, together about _WIDER times as wide as high."""
+    height, width = sizes[0]
+    n_columns = min(len(sizes), math.ceil(math.sqrt(_WIDER * len(sizes) * height / width)))
+    across = min((_MOST_ACROSS - _GAP * (n_columns - 1)) / n_columns, _WIDEST_PLANE)
+    down = max(across * height / width, _LEAST)
+    return [
+        (number % n_columns * (across + _GAP), number // n_columns * (down + _GAP), across, down)
+        for number in range(len(sizes))
+    ]
+
 
 def panel_figure(
     layers: Sequence[Layer],
@@ -397,14 +437,15 @@ def panel_figure(
     dots_per_inch: int = DPI,
     other_title: str = "",
 ) -> "Figure":
-    """Return a matplotlib figure of one panel, or of the front, side and top of a volume on one scale.
+    """Return a matplotlib figure of one panel, of the front, side and top of a volume, or of its planes, on one scale.
 
-    The side is drawn next to the front at the same depths, and the top below it at the same lateral positions.
+    The side is drawn next to the front at the same depths, and the top below it at the same lateral positions. Planes are
+    drawn in rows.
 
     Parameters
     ----------
     layers : sequence of Layer
-        One panel, or three from :func:`panels_of`, and the colours of all panels. Further layers are drawn over the first,
+        One panel, or those of :func:`panels_of`, and the colours of all panels. Further layers are drawn over the first,
         transparent where they are NaN, with a colour bar of their own.
     spacing_mm : mapping from axis letter to float
         Pixel pitch in mm, for the axes where it is known.
@@ -422,16 +463,11 @@ def panel_figure(
     """
     from matplotlib.figure import Figure
 
-    # Sizes in inches, without the room around the panels
+    # Places in inches, without the room around the panels: left, top, width, height
     panels = layers[0][0]
-    sizes = [panel.size(spacing_mm) for panel in panels]
-    widths = [sizes[0][1], *(size[1] for size in sizes[1:2])]
-    heights = [sizes[0][0], *(size[0] for size in sizes[2:3])]
-    gaps = _GAP * (len(widths) - 1)
-    inches = min((_WIDEST - gaps) / sum(widths), (_HIGHEST - gaps) / sum(heights))
-    across = [max(width * inches, _LEAST) for width in widths]
-    down = [max(height * inches, _LEAST) for height in heights]
-    width, height = sum(across) + gaps, sum(down) + gaps
+    are_planes = len(panels) > 1 and len({(panel.rows, panel.columns) for panel in panels}) == 1
+    rectangles = (_in_rows if are_planes else _projected)([panel.size(spacing_mm) for panel in panels])
+    width, height = (max(place[side] + place[side + 2] for place in rectangles) for side in (0, 1))
     page = np.array([width, height]) + 2 * _ROOM
     figure = Figure(figsize=tuple(page), dpi=dots_per_inch)
 
@@ -440,25 +476,24 @@ def panel_figure(
         return figure.add_axes((*(corner / page), *((wide, high) / page)))
 
     # Panels
-    rectangles = [(0.0, 0.0, across[0], down[0])]
-    if len(panels) == 3:
-        rectangles += [(across[0] + _GAP, 0.0, across[1], down[0]), (0.0, down[0] + _GAP, across[0], down[1])]
     for number, (panel, where) in enumerate(zip(panels, rectangles, strict=True)):
         subplot = add_axes(*where)
         drawn = [
             draw_panel(subplot, views[number], scale, spacing_mm, is_stretched=True)
             for views, scale in layers
         ]
-        is_front = number == 0 and len(panels) == 3
-        subplot.set_xlabel("" if is_front else axis_label(panel.columns, spacing_mm))
-        subplot.set_ylabel("" if number == 1 else axis_label(panel.rows, spacing_mm))
-        subplot.tick_params(labelbottom=not is_front, labelleft=number != 1)
+        # Beside and below others of the same axis, a panel needs no labels
+        is_first = where[0] == 0
+        is_last = not any(other[0] == where[0] and other[1] > where[1] for other in rectangles)
+        subplot.set_xlabel(axis_label(panel.columns, spacing_mm) if is_last else "")
+        subplot.set_ylabel(axis_label(panel.rows, spacing_mm) if is_first else "")
+        subplot.tick_params(labelbottom=is_last, labelleft=is_first)
         if panel.caption:
             letters = max(int(where[2] * _SMALL_LETTERS_AN_INCH), 12)
             subplot.set_title(textwrap.fill(panel.caption, letters), fontsize=7, loc="left", pad=3)
 
     # Colour bars
-    bar_height = max(down[0], min(_LEAST_BAR, height))
+    bar_height = max(rectangles[0][3], min(_LEAST_BAR, height))
     for number, (image, (_, scale)) in enumerate(zip(drawn, layers, strict=True)):
         bar = add_axes(width + _BAR_GAP + number * _BAR_STEP, 0.0, _BAR, bar_height)
         label_colorbar(figure.colorbar(image, cax=bar), scale)
@@ -469,7 +504,7 @@ def panel_figure(
     letters = max(int((width + 0.8) * _LETTERS_AN_INCH), 24)
     lines, others = (textwrap.wrap(printable(text), letters) for text in (title, other_title))
     if title:
-        gap = 0.12 if len(panels) == 1 else 0.34
+        gap = 0.34 if panels[0].caption else 0.12
         left, bottom = (_ROOM, _ROOM + height + gap) / page
         lines = [""] * (len(others) - len(lines)) + lines
         figure.text(left, bottom, "\n".join(lines), va="bottom", fontsize="medium", parse_math=False)

@@ -1,7 +1,7 @@
 """The pictures of a result: which there are, how the page names them, and how each is drawn; a picture in axes."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -119,19 +119,19 @@ PICTURES = {
 
 def result_layer(name: str, series: ResultSeries, display: Display) -> Layer:
     """Return the panels and colours of a picture of a result, by its name in PICTURES."""
-    means, axes = series.means, series.geometry.spatial_axes
+    means, axes, planes = series.means, series.geometry.spatial_axes, series.planes
     if name in QUANTITIES:
         levels = {image: shown_levels(means[image], display) for image in QUANTITIES}
         # Both power images have one range, so that they can be compared: the wider one.
         widest = max(map(suitable_range_db, levels.values()))
         limits = widest if display.dynamic_range is None else display.dynamic_range
-        return power_layer(levels[name], axes, limits, display.color_map, QUANTITIES[name])
+        return power_layer(levels[name], axes, limits, display.color_map, QUANTITIES[name], planes)
     if name == "tsnr":
         tsnr = decibels(np.maximum(means["tsnr"], 0) ** 2, display.db_factor, 1.0)
         finite = tsnr[np.isfinite(tsnr)]
         brightest = float(np.percentile(finite, BRIGHTEST_PERCENT)) if finite.size else 0.0
         highest = max(LEAST_TSNR_DB, TSNR_STEP_DB * math.ceil(brightest / TSNR_STEP_DB))
-        panels, scale = power_layer(tsnr, axes, (0.0, highest), display.color_map, "tSNR")
+        panels, scale = power_layer(tsnr, axes, (0.0, highest), display.color_map, "tSNR", planes)
         return panels, replace(scale, label="tSNR (dB)")
     if name == "velocity":
         blood, unit = means["blood_power"], series.attributes["axial_velocity"]["unit"]
@@ -165,13 +165,18 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     n_good = int((~series.bad).sum())
     removed, high = int(series.fit.options.low_cutoff), series.high_cutoff
     components = (
-        "no component" if removed == 0 else f"{removed} clutter component{'' if removed == 1 else 's'}"
+        "no component removed"
+        if removed == 0
+        else f"{removed} clutter component{'' if removed == 1 else 's'} removed"
     )
     mean = f"mean of {n_good} blocks, " if series.is_session else ""
     dropped = "" if high == "none" else f", those from number {int(high) + 1} on dropped"
+    if series.planes:
+        # Each position has components of its own.
+        mean, components, dropped = f"mean of {n_good} sweeps over {len(series.planes)} positions", "", ""
 
     def title(quantity: str) -> str:
-        return f"{shortened(stem, _STEM_LETTERS)}: {quantity}, {mean}{components} removed{dropped}"
+        return f"{shortened(stem, _STEM_LETTERS)}: {quantity}, {mean}{components}{dropped}"
 
     # Both power images have the size of the one with the longer title.
     shown_title = title(scale.label.partition(" (")[0])
@@ -254,12 +259,20 @@ def power_doppler_picture(
 
 
 def power_layer(
-    decibels: Image, axes: str, dynamic_range_db: DynamicRange, color_map: str, quantity: str
+    decibels: Image,
+    axes: str,
+    dynamic_range_db: DynamicRange,
+    color_map: str,
+    quantity: str,
+    planes: Sequence[str] = (),
 ) -> Layer:
-    """Return the panels and colours of a power image; the arguments are as for :func:`power_doppler_picture`."""
+    """Return the panels and colours of a power image; the arguments are as for :func:`power_doppler_picture`.
+
+    `planes` are as for :func:`usdenoise.report.panels.panels_of`.
+    """
     scale = power_scale(decibels, dynamic_range_db, color_map, quantity)
     # Pixels without power are at minus infinity, which has no colour.
-    return panels_of(np.clip(decibels, scale.lowest, scale.highest), axes), scale
+    return panels_of(np.clip(decibels, scale.lowest, scale.highest), axes, planes=planes), scale
 
 
 def directional_layer(
@@ -366,7 +379,7 @@ def activation_title(trial_type: str, activation: ActivationMap) -> str:
 
 
 @own_settings()
-def activation_picture(
+def activation_picture(  # noqa: PLR0913
     values: Image,
     active: NDArray[np.bool_],
     blood_power: Image,
@@ -376,6 +389,7 @@ def activation_picture(
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
     letter: str = "t",
+    planes: Sequence[str] = (),
 ) -> bytes:
     """Draw t or F of the active pixels in colour, over the blood map in grey.
 
@@ -394,25 +408,32 @@ def activation_picture(
         :func:`usdenoise.report.pictures.power_doppler_picture`.
     letter : str
         "t" (the default) or "F".
+    planes : sequence of str
+        As for :func:`usdenoise.report.panels.panels_of`; by default none.
 
     Returns
     -------
     bytes
         The encoded picture.
     """
-    layers = activation_layers(values, active, blood_power, axes, letter)
+    layers = activation_layers(values, active, blood_power, axes, letter, planes)
     return encoded(panel_figure(layers, spacing_mm or {}, title), kind)
 
 
 def activation_layers(
-    values: Image, active: NDArray[np.bool_], blood_power: Image, axes: str, letter: str = "t"
+    values: Image,
+    active: NDArray[np.bool_],
+    blood_power: Image,
+    axes: str,
+    letter: str = "t",
+    planes: Sequence[str] = (),
 ) -> list[Layer]:
     """Return the panels and colours of the blood map, and of t or F, if any pixel is active, NaN in the other pixels."""
     blood = np.maximum(decibels(blood_power), -BLOOD_RANGE_DB)
-    layers: list[Layer] = [(panels_of(blood, axes), BLOOD_SCALE)]
+    layers: list[Layer] = [(panels_of(blood, axes, planes=planes), BLOOD_SCALE)]
     if active.any():
         shown, weight = np.where(active, values, np.nan), np.where(active, np.abs(values), -1.0)
-        layers.append((panels_of(shown, axes, weight), statistic_scale(values[active], letter)))
+        layers.append((panels_of(shown, axes, weight, planes), statistic_scale(values[active], letter)))
     return layers
 
 

@@ -16,7 +16,7 @@ from usdenoise.report.charts import SCAN_PAGE, Carpet, Chart, template
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import conditional, methods_paragraph, remarks
 
-_PICTURE_BYTES = 2_000_000
+PICTURE_BYTES = 2_000_000
 """Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
 
 _LEAST_WIDTH = 600
@@ -157,7 +157,7 @@ def scan_page(
         answers=_answers_at_top(report),
         numbers=_numbers_at_top(report, codes),
         most_error=CLOSE,
-        pictures=[picture.within(_PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
+        pictures=[picture.within(PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
         estimate_charts=[*_error_charts(report), *charts],
         block_charts=block_charts,

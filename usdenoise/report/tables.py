@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.sessions.design import FIR, LEAST_SEEN, delayed, response_of
+from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.regions import region_columns, relative_change
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import displacement_columns
@@ -54,6 +55,8 @@ _FRAME_COLUMNS = {
 }
 
 _BLOCK_COLUMNS = {
+    "pose": ("Position of the probe", None),
+    "sweep": ("Sweep over the positions, counted from 0", None),
     "time": ("Middle of the block, from the first frame of the session", None),
     "components": ("Components that were removed as clutter", None),
     "motion": ("Largest displacement of the image from its median position in the block", "pixels"),
@@ -110,6 +113,22 @@ def frame_table(result: DenoiseResult) -> Table:
         columns[f"displacement_{letter}"] = curves.displacement[:, axis]
     columns["left_out"] = quality.excluded.astype(np.int64)
     return Table(columns, {name: _FRAME_COLUMNS[name] for name in columns})
+
+
+def _table_of_poses(series: PoseSeries) -> Table:
+    """Return the blocks of all positions as one table, with the columns that all of them have."""
+    tables = [block_table(of_pose) for of_pose in series.poses]
+    order = np.argsort(np.concatenate([table.columns["time"] for table in tables]), kind="stable")
+    names = [name for name in tables[0].columns if all(name in table.columns for table in tables)]
+    columns = {
+        "pose": np.repeat(series.names, [len(sweeps) for sweeps in series.sweeps]),
+        "sweep": np.concatenate(series.sweeps),
+        **{name: np.concatenate([table.columns[name] for table in tables]) for name in names},
+    }
+    described = {**tables[0].described, **{name: _BLOCK_COLUMNS[name] for name in ("pose", "sweep")}}
+    return Table(
+        {name: values[order] for name, values in columns.items()}, {name: described[name] for name in columns}
+    )
 
 
 def region_table(series: ResultSeries) -> Table:
@@ -187,7 +206,12 @@ def region_response_table(series: ResultSeries) -> Table:
 
 
 def block_table(series: ResultSeries) -> Table:
-    """Return the table of the blocks of a session, which a model of the series takes as confounds."""
+    """Return the table of the blocks of a session, which a model of the series takes as confounds.
+
+    Those of several positions of the probe are in the order of time.
+    """
+    if isinstance(series, PoseSeries):
+        return _table_of_poses(series)
     blocks = series.block_records
     copied = ("kept_share", "why", "file", "first_frame", "n_frames")
     columns = {name: np.array([getattr(block, name) for block in blocks]) for name in copied}

@@ -1,7 +1,7 @@
 """The result of a job: its images with time first, and the record of each block. A scan is a session of one block."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,10 @@ from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.sessions.activation import ActivationMap
-from usdenoise.sessions.bad_blocks import LOST
+from usdenoise.sessions.bad_blocks import LOST, interpolated_series
 from usdenoise.sessions.blocks import time_unit
 from usdenoise.sessions.design import Event
+from usdenoise.sessions.poses import proposed_rule
 from usdenoise.sessions.regions import RegionSeries
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import Geometry
@@ -269,6 +270,13 @@ class ResultSeries:
         return np.array([block.time for block in self.block_records])
 
     @property
+    def starts(self) -> NDArray[np.float64]:
+        """Time of the first frame of each block, in `time_unit`."""
+        halves = [(block.n_frames - 1) / 2 for block in self.block_records]
+        starts: NDArray[np.float64] = self.time - np.array(halves) / (self.geometry.frame_rate_hz or 1.0)
+        return starts
+
+    @property
     def time_unit(self) -> str:
         """Unit of the times: "s", or "frames" if the frame rate is not known."""
         return time_unit(self.geometry)
@@ -314,7 +322,7 @@ class ResultSeries:
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons not to trust the pictures; empty if there are none."""
         doubts = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
-        return (*doubts, *block_doubts(self.block_records), *self.event_doubts)
+        return (*doubts, *block_doubts(self.block_records, self.images["power_doppler"]), *self.event_doubts)
 
     @property
     def activations(self) -> dict[str, ActivationMap]:
@@ -332,6 +340,18 @@ class ResultSeries:
         """End of the components that were kept; "none" where the residual was kept as well."""
         options = self.fit.options
         return int(options.rank) if options.high_cutoff == "rank" else options.high_cutoff
+
+    @property
+    def planes(self) -> tuple[str, ...]:
+        """Names of the planes that pictures show side by side; empty for an image or a volume."""
+        return ()
+
+    def filled(self) -> "ResultSeries":
+        """Return the series with powers of bad blocks that are interpolated, if its options say so."""
+        if self.interpolated is None:
+            return self
+        filled = {name: interpolated_series(self.images[name], self.time, self.bad) for name in POWER_NAMES}
+        return replace(self, images={**self.images, **filled})
 
     def contents(self) -> list[NamedArray]:
         """Return the arrays of the result besides a filtered stack, as files and xarray have them."""
@@ -424,8 +444,11 @@ def series_of_stack(
     )
 
 
-def block_doubts(blocks: Sequence[BlockRecord]) -> list[Doubt]:
-    """Return the doubts about displacements and gains that were not corrected, and about many bad blocks."""
+def block_doubts(blocks: Sequence[BlockRecord], images: NDArray[np.float32]) -> list[Doubt]:
+    """Return the doubts about displacements and gains that were not corrected, and about many bad blocks.
+
+    The power Doppler images of the blocks, (n_blocks, spatial), say by which rule they are of several positions.
+    """
     good = [block for block in blocks if not block.is_bad]
     n_uneven = sum(block.is_gain_uneven for block in good)
     shifts = [max(map(abs, block.shift_pixels or (0.0,))) for block in good if not block.is_shifted]
@@ -440,9 +463,11 @@ def block_doubts(blocks: Sequence[BlockRecord]) -> list[Doubt]:
     # The image of the session is then that of none of its blocks; images without a pattern are like no other one.
     likeness = max((block.likeness or 0.0 for block in good), default=0.0)
     if LIKE_NOTHING < likeness < LIKE_NONE:
+        rule = proposed_rule(images)
+        as_rule = f" (poses {rule})" if rule else ""
         sentences.append(
             f"no block is like the image of the session (likeness up to {likeness:.2f}), as if the blocks were of several "
-            "positions, each of which needs a session"
+            f"positions{as_rule}, each of which needs a session"
         )
     if changed:
         sentences.append(f"the gain of {len(changed)} blocks differs, by up to {max(changed):.1f} dB")

@@ -26,6 +26,9 @@ IMAGE_NAMES = {
 }
 """Name of an image -> its name in words, as xarray shows it beside a plot."""
 
+SLICE_TIME = "slice_time"
+"""Name of the times of the planes of a volume in ConfUSIus."""
+
 DIMENSIONS = {"t": "time", **{letter: name for name, letter in VOXELS.items()}}
 """Axis letter -> dimension in ConfUSIus."""
 
@@ -203,7 +206,12 @@ def confusius_scales(stack: GriddedStack) -> dict[str, float]:
     return {name: value for name, value in scales.items() if value is not None}
 
 
-def series_to_dataset(images: Iterable[NamedArray], times: NamedArray, stack: GriddedStack) -> Any:
+def series_to_dataset(
+    images: Iterable[NamedArray],
+    times: NamedArray,
+    stack: GriddedStack,
+    plane_times: NamedArray | None = None,
+) -> Any:
     """Return images at several times as an xarray.Dataset, with the dimensions and positions of ConfUSIus 0.8.
 
     Parameters
@@ -214,10 +222,15 @@ def series_to_dataset(images: Iterable[NamedArray], times: NamedArray, stack: Gr
         Time of each image, with its unit.
     stack : Acquisition or Geometry
         Stack with the axes and scales of the images.
+    plane_times : NamedArray, optional
+        Time of each plane of each volume, (time, elevation); by default they have the time of the volume.
     """
     grid = with_slice(stack.spatial_axes)
     coordinates = _coordinates(stack, grid)
     time_attributes = {"units": times.attributes["unit"], "long_name": LONG_NAMES["t"], **times.attributes}
+    if plane_times is not None:
+        of_planes = {"units": plane_times.attributes["unit"], **plane_times.attributes}
+        coordinates[SLICE_TIME] = (("time", DIMENSIONS["y"]), plane_times.values, of_planes)
     variables = {}
     for image in images:
         values = image.values

@@ -1,0 +1,310 @@
+"""The series of several positions of the probe (poses), joined: images of (sweep, pose, z, x), maps of (pose, z, x)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.errors import InputError
+from usdenoise.pipeline.doubts import Doubt
+from usdenoise.sessions.activation import ActivationMap
+from usdenoise.sessions.design import delayed, design_of
+from usdenoise.sessions.poses import PosePlan
+from usdenoise.sessions.regions import RegionSeries, mean_course, region_series
+from usdenoise.sessions.result_series import BlockRecord, ResultSeries
+from usdenoise.sessions.session_activation import region_responses
+from usdenoise.stack.arrays import NamedArray
+from usdenoise.stack.data_arrays import SLICE_TIME
+from usdenoise.stack.geometry import Coordinate, Geometry, pitch
+
+POSE_AXIS = "y"
+"""Axis of the positions: elevation."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PoseSeries(ResultSeries):
+    """The series of several positions of the probe.
+
+    Images have the axes (sweep, pose, ...), maps (pose, ...). Each position was filtered as a session of its own, so fit and
+    quality are those of the one in the middle; those of each are in `poses`. A sweep is bad if all of its blocks are.
+
+    Attributes
+    ----------
+    poses : tuple of ResultSeries
+        The series of each position.
+    names : tuple of str
+        Name of each position.
+    sweeps : tuple of (n_blocks,) int arrays
+        Sweep of each block of each position.
+    block_times : (n_sweeps, n_poses) float64 array
+        Middle of each block, in `time_unit`; where a block is missing, when it would have been.
+    bad_blocks : (n_sweeps, n_poses) boolean array
+        Blocks that are bad or missing.
+    """
+
+    poses: tuple[ResultSeries, ...]
+    names: tuple[str, ...]
+    sweeps: tuple[NDArray[np.intp], ...]
+    block_times: NDArray[np.float64]
+    bad_blocks: NDArray[np.bool_]
+
+    @property
+    def planes(self) -> tuple[str, ...]:
+        """Each position in words, for pictures."""
+        places = self.geometry.coordinates.get(POSE_AXIS)
+        if places is None or places.unit != "mm":
+            return tuple(f"pose {name}" for name in self.names)
+        return tuple(
+            f"pose {name}, {place:g} mm" for name, place in zip(self.names, places.values, strict=True)
+        )
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """The doubts about each position, those that are common to several once."""
+        positions = dict[Doubt, list[str]]()
+        for name, series in zip(self.names, self.poses, strict=True):
+            for doubt in series.doubts:
+                positions.setdefault(doubt, []).append(name)
+        doubts = []
+        for doubt, names in positions.items():
+            if len(names) == len(self.poses):
+                doubts.append(doubt)
+            else:
+                of = f"pose{'s' * (len(names) > 1)} {', '.join(names)}"
+                doubts.append(replace(doubt, sentence=f"{of}: {doubt.sentence}"))
+        return tuple(doubts)
+
+    @property
+    def sweep_duration(self) -> float:
+        """Usual time from the first frame of a sweep to its last one, in `time_unit`."""
+        return float(np.median(np.ptp(self.block_times, axis=1))) + self.block_duration
+
+    @property
+    def block_duration(self) -> float:
+        """Duration of a usual block, in `time_unit`."""
+        return self.window / (self.geometry.frame_rate_hz or 1.0)
+
+    @property
+    def block_starts(self) -> NDArray[np.float64]:
+        """Time of the first frame of each block, in `time_unit`, as `block_times`."""
+        frame_time = 1 / (self.geometry.frame_rate_hz or 1.0)
+        starts: NDArray[np.float64] = self.block_times - (self.window - 1) / 2 * frame_time
+        return starts
+
+    @property
+    def starts(self) -> NDArray[np.float64]:
+        """Time of the first frame of each sweep, in `time_unit`."""
+        starts: NDArray[np.float64] = self.block_starts.min(axis=1)
+        return starts
+
+    def contents(self) -> list[NamedArray]:
+        """Return the arrays of the result, as files and xarray have them."""
+        of_sweeps = {"first_frame", "n_frames", "complete", "bad", "interpolated"}
+        arrays = [array for array in super().contents() if array.name not in of_sweeps]
+        (time,) = (array for array in arrays if array.name == "time")
+        of_time = {
+            **time.attributes,
+            "volume_acquisition_duration": self.sweep_duration,
+            "meaning": "middle of each sweep over the positions, from the first frame of the first file",
+        }
+        of_block = {
+            **time.attributes,
+            "volume_acquisition_duration": self.block_duration,
+            "meaning": "middle of the block of each position in each sweep",
+        }
+        both = f"t{POSE_AXIS}"
+        return [
+            *(replace(array, attributes=of_time) if array.name == "time" else array for array in arrays),
+            NamedArray(SLICE_TIME, self.block_times, both, of_block),
+            NamedArray(
+                "bad", self.bad_blocks, both, {"meaning": "1 if the block is bad or missing, and excluded"}
+            ),
+        ]
+
+
+def joined_poses(
+    poses: Sequence[ResultSeries], plan: PosePlan, geometry: Geometry, masks: Mapping[str, NDArray[np.bool_]]
+) -> PoseSeries:
+    """Return the series of several positions as one.
+
+    Parameters
+    ----------
+    poses : sequence of ResultSeries
+        The series of each position, with their activation.
+    plan : PosePlan
+        Which block shows which position.
+    geometry : Geometry
+        Axes and scales of the sweeps, from :func:`pose_geometry`.
+    masks : mapping
+        Name of each region -> its mask over all positions; none for no regions.
+    """
+    first, n_poses, n_sweeps = poses[0], len(poses), geometry.n_frames
+    sweeps = [plan.sweeps[plan.blocks_of(pose)] for pose in range(n_poses)]
+
+    def over_sweeps(values: Sequence[NDArray[np.generic]], missing: float) -> NDArray[np.float32]:
+        """Return values of each block, (n_blocks, ...) of each position, as (n_sweeps, n_poses, ...)."""
+        joined = np.full((n_sweeps, n_poses, *values[0].shape[1:]), missing, values[0].dtype)
+        for pose, of_pose in enumerate(values):
+            joined[sweeps[pose], pose] = of_pose
+        return joined
+
+    times = _completed(over_sweeps([series.time for series in poses], np.nan))
+    bad = over_sweeps([series.bad for series in poses], True)
+    middle = poses[n_poses // 2]
+    joined = PoseSeries(
+        fit=middle.fit,
+        picture_quality=middle.picture_quality,
+        geometry=geometry,
+        images={
+            name: over_sweeps([series.images[name] for series in poses], np.nan) for name in first.images
+        },
+        means={name: np.stack([series.means[name] for series in poses]) for name in first.means},
+        attributes=first.attributes,
+        block_records=tuple(
+            BlockRecord(
+                time=float(times[sweep].min() + times[sweep].max()) / 2,
+                n_frames=first.window,
+                complete=True,
+                low_cutoff=middle.low_cutoff,
+                is_bad=bool(bad[sweep].all()),
+            )
+            for sweep in range(n_sweeps)
+        ),
+        options=first.options,
+        events=first.events,
+        delay_s=first.delay_s,
+        poses=tuple(poses),
+        names=plan.names,
+        sweeps=tuple(sweeps),
+        block_times=times,
+        bad_blocks=np.asarray(bad, bool),
+    )
+    joined = replace(
+        joined,
+        activation={
+            name: _joined_map([series.activation[name] for series in poses], joined)
+            for name in first.activation
+        },
+    )
+    overall = [series.any_activation for series in poses if series.any_activation is not None]
+    return replace(
+        joined,
+        any_activation=_joined_map(overall, joined) if overall else None,
+        region_series=_regions(joined, masks),
+    )
+
+
+def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> Geometry:
+    """Return the geometry of a series of sweeps, whose elevation is the position of the probe.
+
+    Parameters
+    ----------
+    geometry : Geometry
+        Axes and scales of the blocks.
+    plan : PosePlan
+        Which block shows which position.
+    step_mm : float or None
+        Distance of the positions; None if it is not known, or the plan has their places.
+
+    Raises
+    ------
+    InputError
+        If the blocks are volumes.
+    """
+    n_sweeps = int(plan.sweeps.max()) + 1
+    if POSE_AXIS in geometry.axes:
+        raise InputError("several positions of a probe that images volumes cannot be joined")
+    spatial, n_poses = geometry.spatial_axes, len(plan.names)
+    spacing, coordinates = dict(geometry.spacing_mm), dict(geometry.coordinates)
+    coordinates.pop("t", None)
+    places = plan.positions_mm
+    if places is None and step_mm is not None:
+        places = tuple(step_mm * np.arange(n_poses))
+    if places is not None:
+        coordinates[POSE_AXIS] = Coordinate(np.array(places), unit="mm")
+        step = pitch(places, 1.0)
+        if step is not None:
+            spacing[POSE_AXIS] = step
+    # Where the input places its voxels, it does so for one plane.
+    placed = ("voxel_to_world", "voxel_to_world_units")
+    return replace(
+        geometry,
+        axes=f"t{POSE_AXIS}{spatial}",
+        shape=(n_sweeps, n_poses, *geometry.shape_in(spatial)),
+        spacing_mm=spacing,
+        coordinates=coordinates,
+        attributes={name: value for name, value in geometry.attributes.items() if name not in placed},
+        assumptions=(*geometry.assumptions, *plan.notes),
+        labels=None,
+    )
+
+
+def _regions(joined: PoseSeries, masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, RegionSeries]:
+    """Return the series of regions, and their responses by a model without motion at the times of their pixels."""
+    found = region_series(joined.images["blood_power"], masks)
+    if not joined.events:
+        return found
+    late = delayed(joined.events, joined.delay_s)
+    durations = np.full(len(joined.time), joined.block_duration)
+    for name, region in found.items():
+        weights = np.count_nonzero(region.mask.reshape(len(joined.poses), -1), axis=1)
+        times = joined.block_times @ weights / weights.sum()
+        design = design_of(late, times, durations, joined.bad, hrf=joined.options.hrf)
+        found[name] = replace(region, responses=region_responses(region.blood_power, design))
+    return found
+
+
+def _completed(times: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the times of blocks, (n_sweeps, n_poses), with those of missing ones between those of other sweeps."""
+    n_sweeps, n_poses = times.shape
+    later = (
+        np.nanmedian(times - times[:, :1], axis=0) if np.isfinite(times[:, 0]).any() else np.zeros(n_poses)
+    )
+    later = np.nan_to_num(later)
+    sweeps = np.arange(n_sweeps)
+    with np.errstate(invalid="ignore"):
+        starts = np.array([np.nanmedian(row - later) if np.isfinite(row).any() else np.nan for row in times])
+    known = np.isfinite(starts)
+    starts = np.interp(sweeps, sweeps[known], starts[known])
+    completed: NDArray[np.float64] = np.where(np.isfinite(times), times, starts[:, None] + later)
+    return completed
+
+
+def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> ActivationMap:
+    """Return the activation maps of all positions as one; its course is the mean over the active pixels of all."""
+    first, active = maps[0], np.stack([found.active for found in maps])
+
+    def stacked(name: str) -> NDArray[np.float32] | None:
+        values = [getattr(found, name) for found in maps]
+        if values[0] is None:
+            return None
+        # A response with free delays has them first.
+        return np.stack(values, axis=-first.active.ndim - 1)
+
+    # The response that the blocks of a sweep expect, on the mean, and the course of the pixels that are active
+    sums, counts = np.zeros((2, len(joined.block_records)))
+    for found, places in zip(maps, joined.sweeps, strict=True):
+        sums[places] += found.expected
+        counts[places] += 1
+    course = mean_course(joined.images["blood_power"][:, active])
+    if active.any():
+        course = 100 * course / np.nanmean(course[~joined.bad])
+    n_smoothed = [found.n_active_smoothed for found in maps if found.n_active_smoothed is not None]
+    thresholds = [found.threshold for found in maps if found.threshold is not None]
+    correlations: Mapping[str, float] = {
+        measure: max((found.correlations.get(measure, 0.0) for found in maps), key=abs)
+        for measure in first.correlations
+    }
+    return replace(
+        first,
+        t=stacked("t"),
+        f=stacked("f"),
+        change=stacked("change"),
+        active=active,
+        threshold=min(thresholds, default=None),
+        expected=np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0),
+        course=course,
+        correlations=correlations,
+        n_active_smoothed=sum(n_smoothed) if n_smoothed else None,
+    )
