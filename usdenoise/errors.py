@@ -57,10 +57,10 @@ class UsdenoiseError(Exception):
         remedy = "" if self.remedy is None else f"; {self.remedy.format_map(names)}"
         return f"{self._beginning(names)}{remedy}"
 
-    def at(self, input_name: str, alternative: str) -> Self:
-        """Return the error of one of several inputs: it begins with its name, and has one more remedy."""
-        remedies = [alternative] if self.remedy is None else [self.remedy, alternative]
-        error = type(self)(self.problem, option=self.option, remedy=", ".join(remedies))
+    def at(self, input_name: str, alternative: str | None = None) -> Self:
+        """Return the error of one of several inputs: it begins with its name, and may have one more remedy."""
+        remedies = [remedy for remedy in (self.remedy, alternative) if remedy is not None]
+        error = type(self)(self.problem, option=self.option, remedy=", ".join(remedies) or None)
         error._place = "" if input_name in self.cause else f"{input_name}: "
         return error
 

@@ -70,10 +70,8 @@ def filter_positions(
         watcher = _PartOfProgress(progress, n_done, sum(len(one.blocks) for one in recordings))
         try:
             series = filter_session(of_pose, alone, options, part, progress=watcher, **how)
-        except InputError as error:
-            if type(error) is not InputError:
-                raise
-            raise InputError(f"pose {plan.names[pose]}: {error.cause}", remedy=error.remedy) from error
+        except (InputError, OptionError) as error:
+            raise error.at(f"pose {plan.names[pose]}") from error
         poses.append(replace(series, event_doubts=doubts))
         n_done += len(of_pose.blocks)
     filled = [replace(series, images=series.filled().images) for series in with_activation(poses, events)]

@@ -461,9 +461,10 @@ def block_doubts(blocks: Sequence[BlockRecord], images: NDArray[np.float32]) -> 
     if moved:
         sentences.append(f"the image of {len(moved)} blocks is displaced, by up to {max(moved):.2f} pixels")
     # The image of the session is then that of none of its blocks; images without a pattern are like no other one.
-    likeness = max((block.likeness or 0.0 for block in good), default=0.0)
-    if LIKE_NOTHING < likeness < LIKE_NONE:
-        rule = proposed_rule(images)
+    likeness = max((block.likeness for block in good if block.likeness is not None), default=1.0)
+    # More positions than two leave it like nothing, as noise does, but the blocks like each other.
+    rule = proposed_rule(images) if likeness < LIKE_NONE else ""
+    if rule or LIKE_NOTHING < likeness < LIKE_NONE:
         as_rule = f" (poses {rule})" if rule else ""
         sentences.append(
             f"no block is like the image of the session (likeness up to {likeness:.2f}), as if the blocks were of several "

@@ -1,0 +1,218 @@
+"""``usdenoise session --poses``: files in, one series of all positions out, and the results of each position beside it."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import nibabel
+import nilearn.image
+import numpy as np
+import pytest
+import xarray
+from click.testing import CliRunner
+from numpy.typing import NDArray
+
+from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, scan
+from tests.stacks import write_stack
+from usdenoise import session
+from usdenoise.cli.main import main
+from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.jobs import products
+from usdenoise.jobs.session_job import run_session
+from usdenoise.options import DenoiseOptions, Output, SessionOptions
+from usdenoise.progress import Progress
+
+N_POSES, N_SWEEPS, INTERVAL_S, STEP_MM = 3, 12, 0.5, 0.4
+FOUR = DenoiseOptions(rank=12, low_cutoff=4)
+ABOUT = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
+
+
+@pytest.fixture(scope="module")
+def blocks() -> list[NDArray[np.complex64]]:
+    by_pose = [scan(N_SWEEPS, seed=30 + pose, blood=3.0, rise=1.0).blocks for pose in range(N_POSES)]
+    return [by_pose[pose][sweep] for sweep in range(N_SWEEPS) for pose in range(N_POSES)]
+
+
+@pytest.fixture
+def folder(blocks: Any, tmp_path: Path) -> Path:
+    for number, block in enumerate(blocks):
+        write_stack(tmp_path / f"mouse/b{number:02d}.h5", block, start_s=number * INTERVAL_S, **ABOUT)
+    return tmp_path / "mouse"
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "draw_picture", lambda *arguments, **settings: b"picture")
+
+
+def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str, Any]:
+    options = SessionOptions(poses=poses, pose_step_mm=STEP_MM, **more.pop("session", {}))
+    paths = more.pop("paths", [folder])
+    return run_session(paths, out, options=FOUR, session_options=options, overwrite=True, **more)
+
+
+def test_the_command_writes_one_series_and_a_page_for_each_position(folder: Path, tmp_path: Path) -> None:
+    events = tmp_path / "events.tsv"
+    sweep_s = N_POSES * INTERVAL_S
+    rows = [f"{first * sweep_s}\t{2 * sweep_s}\ton" for first in (3, 8)]
+    events.write_text("\n".join(["onset\tduration\ttrial_type", *rows]) + "\n")
+    out = tmp_path / "out"
+    arguments = [
+        "session",
+        folder,
+        "--poses",
+        N_POSES,
+        "--pose-step",
+        STEP_MM,
+        "--events",
+        events,
+        "--zarr",
+        "--nifti",
+    ]
+    done = CliRunner().invoke(main, [*map(str, arguments), "-o", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert [pose["name"] for pose in report["poses"]] == ["0", "1", "2"]
+    assert [pose["position_mm"] for pose in report["poses"]] == pytest.approx([0, STEP_MM, 2 * STEP_MM])
+    assert report["n_sweeps"] == N_SWEEPS
+    names = {path.name for path in out.iterdir()}
+    assert {
+        "mouse_sequence.h5",
+        "mouse_sequence.zarr",
+        "mouse_blood.nii.gz",
+        "mouse_report.html",
+        "poses",
+    } <= names
+    assert not any(name.endswith("_spectra") for name in names)
+    page = (out / "mouse_report.html").read_text()
+    for pose in range(N_POSES):
+        address = f"poses/mouse_pose-{pose}_report.html"
+        assert f'href="./{address}"' in page
+        assert (out / address).exists()
+        assert f"Blocks of pose {pose}, {pose * STEP_MM:g} mm" in page
+    with h5py.File(out / "mouse_sequence.h5") as file:
+        assert file["blood_power"].shape == (N_SWEEPS, N_POSES, *IMAGE)
+        assert file["activation/on/t"].shape == (N_POSES, *IMAGE)
+        assert file["bad"].shape == (N_SWEEPS, N_POSES)
+        starts = file["slice_time"][()] - (LENGTH - 1) / 2 / RATE_HZ
+        np.testing.assert_allclose(starts.ravel(), np.arange(N_SWEEPS * N_POSES) * INTERVAL_S)
+        with h5py.File(out / "poses/mouse_pose-1_sequence.h5") as one:
+            np.testing.assert_array_equal(file["blood_power"][:, 1], one["blood_power"])
+            np.testing.assert_array_equal(file["activation/on/t"][1], one["activation/on/t"])
+    with (out / "mouse_blocks.tsv").open() as file:
+        table = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["pose"] for row in table] == [str(number % N_POSES) for number in range(len(table))]
+    assert [row["sweep"] for row in table] == [str(number // N_POSES) for number in range(len(table))]
+    assert [row["file"] for row in table] == sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_nifti_and_xarray_have_the_planes_and_their_times(folder: Path, tmp_path: Path) -> None:
+    report = run(folder, tmp_path / "out", output=Output(nifti=True), session={"zarr": True})
+    with h5py.File(report["output"]["sequence"]) as file:
+        blood = file["blood_power"][()]
+    image = nibabel.load(report["output"]["blood_nifti"])
+    assert image.shape == (IMAGE[1], IMAGE[0], N_POSES, N_SWEEPS)
+    np.testing.assert_array_equal(image.get_fdata(dtype=np.float32), blood.transpose(3, 2, 1, 0))
+    np.testing.assert_allclose(image.affine, np.diag([0.2, 0.1, STEP_MM, 1.0]), rtol=1e-6)
+    assert image.header.get_zooms()[3] == pytest.approx(N_POSES * INTERVAL_S)
+    sidecar = json.loads(Path(report["output"]["blood_nifti_json"]).read_text())
+    np.testing.assert_allclose(sidecar["VolumeTiming"], np.arange(N_SWEEPS) * N_POSES * INTERVAL_S)
+    np.testing.assert_allclose(sidecar["SliceTiming"], np.arange(N_POSES) * INTERVAL_S)
+    assert sidecar["SliceEncodingDirection"] == "k"
+    duration = (N_POSES - 1) * INTERVAL_S + LENGTH / RATE_HZ
+    assert sidecar["FrameAcquisitionDuration"] == pytest.approx(duration)
+    assert nilearn.image.mean_img(report["output"]["blood_nifti"], copy_header=True).shape == image.shape[:3]
+    with xarray.open_zarr(report["output"]["zarr"]) as group:
+        assert group["blood_power"].dims == ("time", "k", "j", "i")
+        assert "slice_time" in group["blood_power"].coords
+        np.testing.assert_allclose(group["z"], STEP_MM * np.arange(N_POSES))
+    # In Python the same
+    found = session(folder, poses=N_POSES, pose_step_mm=STEP_MM, options=FOUR).to_xarray()
+    assert found["slice_time"].dims == ("time", "k")
+    np.testing.assert_array_equal(found["blood_power"].values, blood)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_in_bids_each_position_has_the_entity_pose(folder: Path, tmp_path: Path) -> None:
+    run(folder, tmp_path / "out", output=Output(nifti=True), bids="sub-01_task-rest")
+    images = {path.name for path in (tmp_path / "out/sub-01/fusi").glob("*_desc-blood_pwd.nii.gz")}
+    joined = "sub-01_task-rest_desc-blood_pwd.nii.gz"
+    assert images == {
+        joined,
+        *(f"sub-01_task-rest_pose-{pose}_desc-blood_pwd.nii.gz" for pose in range(N_POSES)),
+    }
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_folder_for_each_position(folder: Path, blocks: Any, tmp_path: Path) -> None:
+    wanted = session(folder, poses=N_POSES, options=FOUR)
+    paths = [tmp_path / f"scan/plane_{pose}" for pose in range(N_POSES)]
+    for number, path in enumerate(sorted(folder.iterdir())):
+        target = paths[number % N_POSES] / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+    found = session(paths, poses="paths", options=FOUR)
+    np.testing.assert_array_equal(found.blood_power, wanted.blood_power)
+    # The files have one clock.
+    np.testing.assert_allclose(found.block_times, wanted.block_times)
+    report = run(folder, tmp_path / "out", "paths", paths=paths)
+    assert Path(report["output"]["sequence"]).name == "scan_sequence.h5"
+    for path in (file for each in paths for file in each.iterdir()):
+        with h5py.File(path, "r+") as file:
+            del file["iq"].attrs["start_s"]
+    alone = session(paths, poses="paths", options=FOUR)
+    np.testing.assert_allclose(np.ptp(alone.block_times, axis=1), 0, atol=1e-9)
+    assert any("first frame of each position is taken" in note for note in alone.geometry.assumptions)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_stopped_session_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = run(folder, tmp_path / "whole")
+
+    class Stop(Progress):
+        def blocks(self, done: int, total: int) -> None:
+            assert total == N_POSES * N_SWEEPS
+            if done == N_SWEEPS + 4:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, tmp_path / "out", watcher=Stop())
+    stored = len(list((tmp_path / "out/mouse_spectra").glob("block_*")))
+    assert stored == N_SWEEPS + 4
+    again = run(folder, tmp_path / "out")
+    with h5py.File(wanted["output"]["sequence"]) as one, h5py.File(again["output"]["sequence"]) as other:
+        for name in ("blood_power", "mean_blood_power", "bad"):
+            np.testing.assert_array_equal(one[name], other[name])
+    assert not (tmp_path / "out/mouse_spectra").exists()
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_table_of_files(folder: Path, tmp_path: Path) -> None:
+    names = sorted(path.name for path in folder.iterdir())
+    table = tmp_path / "poses.csv"
+    lines = [
+        f"{name},{'abc'[number % N_POSES]},{-0.3 * (number % N_POSES)}" for number, name in enumerate(names)
+    ]
+    table.write_text("\n".join(["file,pose,position_mm", *lines]))
+    found = session(folder, poses=table, options=FOUR)
+    assert found.names == ("c", "b", "a")
+    np.testing.assert_allclose(found.geometry.coordinates["y"].values, [-0.6, -0.3, 0])
+    wanted = session(folder, poses=N_POSES, options=FOUR)
+    np.testing.assert_array_equal(found.blood_power, wanted.blood_power[:, ::-1])
+    table.write_text("file,plane\nb00.h5,1\n")
+    with pytest.raises(InputError, match="has no column pose"):
+        session(folder, poses=table, options=FOUR)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_an_error_in_a_position_names_it(folder: Path, tmp_path: Path) -> None:
+    for number in range(1, N_POSES * N_SWEEPS, N_POSES):
+        empty = np.full((LENGTH, *IMAGE), np.nan, np.complex64)
+        # No copy of another one
+        empty[0, 0, 0] = number
+        write_stack(folder / f"b{number:02d}.h5", empty, start_s=number * INTERVAL_S, **ABOUT)
+    with pytest.raises(UsdenoiseError, match="pose 1: "):
+        run(folder, tmp_path / "out", session={"skip_bad_files": True})

@@ -1,0 +1,253 @@
+"""Several positions of the probe in one session: which block shows which, and each as a session of its own."""
+
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, scan
+from usdenoise import Acquisition, PosesResult, session
+from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.linalg.executor import ThreadExecutor
+from usdenoise.options import DenoiseOptions, SessionOptions
+from usdenoise.sessions.blocks import stack_session
+from usdenoise.sessions.poses import PosePlan, cycle_of, plan_of, proposed_rule
+
+N_POSES, N_SWEEPS = 3, 15
+BLOCK_S = LENGTH / RATE_HZ
+ACTIVE = 1
+"""Position whose blood rises in sweeps 3 to 5 and 9 to 11, in the right half."""
+
+SWEEP_S = N_POSES * BLOCK_S
+EVENTS = [(3 * SWEEP_S, 3 * SWEEP_S, "on"), (9 * SWEEP_S, 3 * SWEEP_S, "on")]
+
+FOUR = DenoiseOptions(rank=12, low_cutoff=4)
+
+
+def stack_of(blocks: Any) -> Acquisition:
+    return Acquisition(np.concatenate(blocks), "tzx", frame_rate_hz=RATE_HZ, spacing_mm={"z": 0.1, "x": 0.2})
+
+
+@pytest.fixture(scope="module")
+def by_pose() -> list[list[NDArray[np.complex64]]]:
+    """Blocks of each position."""
+    rises = [2.0 * (pose == ACTIVE) for pose in range(N_POSES)]
+    return [scan(N_SWEEPS, rise=rise, seed=20 + pose, blood=3.0).blocks for pose, rise in enumerate(rises)]
+
+
+@pytest.fixture(scope="module")
+def in_turn(by_pose: list[list[NDArray[np.complex64]]]) -> list[NDArray[np.complex64]]:
+    return [by_pose[pose][sweep] for sweep in range(N_SWEEPS) for pose in range(N_POSES)]
+
+
+def plan(blocks: Any, rule: Any, table: Any = (), is_counted: bool = False) -> PosePlan:
+    recording = stack_session(stack_of(blocks), SessionOptions(window=LENGTH), "single")
+    with ThreadExecutor(1) as executor:
+        return plan_of(recording, str(rule), table, is_counted, executor)
+
+
+def rows(poses: Any) -> list[dict[str, str]]:
+    return [{"block": str(number), "pose": str(pose)} for number, pose in enumerate(poses)]
+
+
+def test_each_position_is_a_session_of_its_own(by_pose: Any, in_turn: Any) -> None:
+    found = session(stack_of(in_turn), LENGTH, poses=N_POSES, pose_step_mm=0.4, options=FOUR)
+    assert isinstance(found, PosesResult)
+    assert found.blood_power.shape == (N_SWEEPS, N_POSES, *IMAGE)
+    for pose, blocks in enumerate(by_pose):
+        alone = session(stack_of(blocks), LENGTH, options=FOUR)
+        for name, images in alone.images.items():
+            np.testing.assert_allclose(found.images[name][:, pose], images, rtol=1e-5)
+        for name, image in alone.means.items():
+            np.testing.assert_allclose(found.means[name][pose], image, rtol=1e-5)
+        np.testing.assert_array_equal(found.bad_blocks[:, pose], alone.bad)
+        assert found.poses[pose].low_cutoff == alone.low_cutoff
+    starts = np.arange(N_SWEEPS * N_POSES).reshape(N_SWEEPS, N_POSES) * BLOCK_S
+    np.testing.assert_allclose(found.block_times, starts + (LENGTH - 1) / 2 / RATE_HZ)
+    np.testing.assert_allclose(found.time, found.block_times.mean(axis=1))
+    assert found.geometry.spacing_mm["y"] == pytest.approx(0.4)
+    assert found.names == ("0", "1", "2")
+
+
+def test_the_activation_is_in_its_plane_at_the_times_of_its_blocks(by_pose: Any, in_turn: Any) -> None:
+    found = session(stack_of(in_turn), LENGTH, poses=N_POSES, events=EVENTS, options=FOUR)
+    active = found.activation["on"].active
+    assert active.shape == (N_POSES, *IMAGE)
+    counts = active.sum(axis=(1, 2))
+    assert counts[ACTIVE] > 20
+    assert counts.sum() - counts[ACTIVE] <= 0.1 * counts[ACTIVE]
+    assert active[ACTIVE, :, IMAGE[1] // 2 :].sum() > 0.9 * counts[ACTIVE]
+    # t of a session of this position alone, whose first block is later by those of the others before it
+    late = ACTIVE * BLOCK_S
+    alone = session(
+        stack_of(by_pose[ACTIVE]),
+        LENGTH,
+        block_interval_s=SWEEP_S,
+        events=[(onset - late, *more) for onset, *more in EVENTS],
+        options=FOUR,
+    )
+    np.testing.assert_allclose(
+        found.activation["on"].statistic[ACTIVE], alone.activation["on"].statistic, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_the_significance_is_among_the_pixels_of_all_positions(in_turn: Any) -> None:
+    how = {"poses": N_POSES, "events": EVENTS, "threshold": "bonferroni:0.05", "options": FOUR}
+    found = session(stack_of(in_turn), LENGTH, **how)
+    for pose, of_pose in enumerate(found.poses):
+        one = of_pose.activation["on"]
+        np.testing.assert_array_equal(found.activation["on"].active[pose], one.active)
+    tested = sum(int(np.isfinite(one.activation["on"].change).sum()) for one in found.poses)
+    # p of the weakest active pixel times the tested pixels of all positions is below the level.
+    from scipy.special import stdtr
+
+    one = found.poses[ACTIVE].activation["on"]
+    p = 2 * stdtr(one.model.n_free, -np.abs(one.t))
+    expected = (p * tested <= 0.05) & np.isfinite(one.change)
+    np.testing.assert_array_equal(one.active, expected)
+
+
+@pytest.mark.parametrize(("lost", "before"), [([10], 10), ([1], 1), ([4, 20], 4)])
+def test_a_lost_block_leaves_the_positions_of_the_others_right(
+    lost: list[int], before: int, in_turn: Any
+) -> None:
+    kept = [number for number in range(len(in_turn)) if number not in lost]
+    found = plan([in_turn[number] for number in kept], N_POSES)
+    np.testing.assert_array_equal(found.poses, np.array(kept) % N_POSES)
+    np.testing.assert_array_equal(found.sweeps, np.array(kept) // N_POSES)
+    assert found.notes[0].startswith(f"a block is missing before block {before},")
+    # Times that come from the number of the block have a place for the lost one.
+    counted = plan([in_turn[number] for number in kept], N_POSES, is_counted=True)
+    np.testing.assert_allclose(counted.start_s, np.array(kept) * BLOCK_S)
+
+
+def test_an_extra_block_is_not_used(in_turn: Any, by_pose: Any) -> None:
+    extra = scan(N_SWEEPS + 1, seed=21, blood=3.0).blocks[-1]
+    blocks = [*in_turn[:11], extra, *in_turn[11:]]
+    found = plan(blocks, N_POSES)
+    assert found.poses[11] == -1
+    used = found.poses >= 0
+    np.testing.assert_array_equal(found.poses[used], np.arange(len(in_turn)) % N_POSES)
+    np.testing.assert_array_equal(found.sweeps[used], np.arange(len(in_turn)) // N_POSES)
+    assert found.notes[0].startswith("block 11 shows the same position as the block before it")
+
+
+def test_back_and_forth_also_with_a_lost_block(by_pose: Any) -> None:
+    order = np.resize(cycle_of(f"back-and-forth:{N_POSES}"), N_SWEEPS * N_POSES)
+    blocks = [by_pose[pose][number // N_POSES] for number, pose in enumerate(order.tolist())]
+    found = plan(blocks, f"back-and-forth:{N_POSES}")
+    np.testing.assert_array_equal(found.poses, order)
+    # Of two blocks of one position at a turn, images do not say which is lost: this is neither.
+    for lost in (7, 16):
+        kept = np.delete(np.arange(len(order)), lost)
+        found = plan([blocks[number] for number in kept], f"back-and-forth:{N_POSES}")
+        np.testing.assert_array_equal(found.poses, order[kept])
+        np.testing.assert_array_equal(found.sweeps, kept // N_POSES)
+
+
+def test_images_that_contradict_the_rule_are_an_error_that_names_the_right_one(in_turn: Any) -> None:
+    with pytest.raises(InputError, match=f"position .* is expected; they are as with poses {N_POSES};"):
+        plan(in_turn, N_POSES + 1)
+    with pytest.raises(InputError, match="fewer than two sweeps"):
+        plan(in_turn[: 2 * N_POSES - 1], N_POSES)
+
+
+def test_images_that_do_not_tell_positions_apart_are_taken_as_given_with_a_note(by_pose: Any) -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((12, LENGTH, *IMAGE)) + 1j * rng.standard_normal((12, LENGTH, *IMAGE))
+    for blocks in (list(noise.astype(np.complex64)), by_pose[0][:8]):
+        found = plan(blocks, 2)
+        np.testing.assert_array_equal(found.poses, np.arange(len(blocks)) % 2)
+        assert "do not tell the positions apart" in found.notes[-1]
+    # Nor is a rule proposed.
+    assert proposed_rule(np.abs(noise).mean(axis=1)) == ""
+
+
+def test_a_table_names_the_positions_and_their_places(in_turn: Any) -> None:
+    names = np.resize(["left", "right", "middle"], len(in_turn)).tolist()
+    places = {"left": "-0.5", "right": "0.9", "middle": "0.1"}
+    table = [{**row, "position_mm": places[row["pose"]]} for row in rows(names)]
+    found = plan(in_turn, "poses.tsv", table)
+    # In the order of their places
+    assert found.names == ("left", "middle", "right")
+    assert found.positions_mm == (-0.5, 0.1, 0.9)
+    np.testing.assert_array_equal(found.poses, np.resize([0, 2, 1], len(in_turn)))
+    np.testing.assert_array_equal(found.sweeps, np.arange(len(in_turn)) // N_POSES)
+    table[5]["pose"] = "n/a"
+    found = plan(in_turn, "poses.tsv", table)
+    assert found.poses[5] == found.sweeps[5] == -1
+    np.testing.assert_array_equal(found.sweeps[6:], np.arange(6, len(in_turn)) // N_POSES)
+
+
+def test_a_table_that_contradicts_the_images_is_an_error_that_names_the_block(in_turn: Any) -> None:
+    poses = np.arange(len(in_turn)) % N_POSES
+    poses[[10, 11]] = poses[[11, 10]]
+    with pytest.raises(InputError, match=r"block 10 is of pose 2 by poses.tsv, .* so are those of 2 blocks"):
+        plan(in_turn, "poses.tsv", rows(poses))
+    # From one block on the next position: a lost block that the table does not know
+    kept = [number for number in range(len(in_turn)) if number != 12]
+    with pytest.raises(InputError, match="its image is like those of another pose"):
+        plan([in_turn[number] for number in kept], "poses.tsv", rows(np.arange(len(kept)) % N_POSES))
+    with pytest.raises(OptionError, match="has no row for block 26"):
+        plan(in_turn, "poses.tsv", rows(np.arange(26) % N_POSES))
+
+
+def test_a_session_without_the_option_names_it(in_turn: Any) -> None:
+    # The planes have other vessels.
+    blocks = [np.flip(block, axes) for block, axes in zip(in_turn, cycle([(), 1, 2]), strict=False)]
+    found = session(stack_of(blocks), LENGTH, options=FOUR)
+    (doubt,) = [doubt for doubt in found.doubts if "several positions" in doubt.sentence]
+    assert f"(poses {N_POSES})" in doubt.sentence
+
+
+def test_regions_are_masks_over_all_positions(in_turn: Any) -> None:
+    mask = np.zeros((N_POSES, *IMAGE), bool)
+    mask[ACTIVE, :, IMAGE[1] // 2 :] = True
+    other = np.roll(mask, 1, axis=0)
+    found = session(
+        stack_of(in_turn),
+        LENGTH,
+        poses=N_POSES,
+        options=FOUR,
+        events=EVENTS,
+        regions={"on": mask, "off": other},
+    )
+    blood = found.blood_power[:, mask]
+    np.testing.assert_allclose(found.regions["on"], blood[:, blood.any(axis=0)].mean(axis=1), rtol=0.02)
+    responses = {name: each.responses["on"] for name, each in found.region_series.items()}
+    assert responses["on"].change[0] > 50
+    assert abs(responses["off"].change[0]) < 20
+
+
+def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any) -> None:
+    blocks = [*in_turn[:-2]]
+    blocks[13] = np.full_like(blocks[13], np.nan)
+    found = session(stack_of(blocks), LENGTH, poses=N_POSES, options=FOUR)
+    expected = np.zeros((N_SWEEPS, N_POSES), bool)
+    expected[4, 1] = expected[-1, 1:] = True
+    np.testing.assert_array_equal(found.bad_blocks, expected)
+    np.testing.assert_array_equal(np.isnan(found.blood_power).any(axis=(2, 3)), expected)
+    assert np.isfinite(found.block_times).all()
+    steps = np.diff(found.block_times, axis=1)
+    np.testing.assert_allclose(steps, BLOCK_S, rtol=1e-6)
+    assert not found.bad.any()
+
+
+@pytest.mark.parametrize("poses", [1, "0", "back-and-forth:1", "", True, 2.5])
+def test_values_that_are_no_positions_are_an_error(poses: Any, in_turn: Any) -> None:
+    with pytest.raises(OptionError, match="poses"):
+        SessionOptions(poses=poses)
+
+
+def test_what_does_not_go_together_is_an_error(in_turn: Any, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="pose_step_mm requires several positions"):
+        SessionOptions(pose_step_mm=1.0)
+    with pytest.raises(OptionError, match="live does not apply to several positions"):
+        SessionOptions(poses=3, live=True)
+    with pytest.raises(UsdenoiseError, match="missing"):
+        session(stack_of(in_turn), LENGTH, poses=tmp_path / "missing.tsv")
+    with pytest.raises(OptionError, match="paths requires a path for each position"):
+        session(stack_of(in_turn), LENGTH, poses="paths")
