@@ -222,15 +222,16 @@ def show_poses(console: Console, report: Mapping[str, Any]) -> None:
     rows = [("input", f"{source['path']} ({source['dataset']})"), ("result", report["verdict"])]
     rows.append(("poses", f"{len(poses)} in {report['n_sweeps']} sweeps"))
     for pose in poses:
-        place = "" if pose["position_mm"] is None else f" at {pose['position_mm']:g} mm"
+        place = [] if pose["position_mm"] is None else [f"at {pose['position_mm']:g} mm"]
         blood = pose["blood_to_noise_db"]
         words = [
+            *place,
             f"{pose['low_cutoff']} components removed, {pose['certainty']}",
             "no blood" if blood is None else f"blood {blood:.1f} dB over noise",
             f"{pose['n_bad']} of {pose['n_blocks']} blocks bad",
             *(f"{count} pixels active by {name}" for name, count in pose["n_active"].items()),
         ]
-        rows.append((f"pose {pose['name']}", f"{'; '.join(words)}{place}"))
+        rows.append((f"pose {pose['name']}", "; ".join(words)))
     rows += [("time", f"{report['timings_s']['total']:.2f} s")]
     rows += [("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak")]
     rows += [("wrote", path) for key, path in report["output"].items() if key != "report_html"]

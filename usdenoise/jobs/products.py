@@ -213,18 +213,23 @@ def _activation_files(job: Job) -> dict[str, str]:
 def _write_activation(series: ResultSeries, results: Results) -> None:
     job, stack, names = results.job, series.geometry, activation_names(series.events)
     for trial_type, activation in series.activations.items():
-        name = f"activation_{names[trial_type]}"
+        name, planes = f"activation_{names[trial_type]}", series.planes
+        images = activation.statistic, activation.active, series.means["blood_power"]
+        if planes:
+            # Those with most active pixels first
+            order = np.argsort(
+                [-np.count_nonzero(plane) for plane in activation.active], kind="stable"
+            ).tolist()
+            images, planes = tuple(image[order] for image in images), tuple(planes[at] for at in order)
         for kind in _picture_formats(job):
             drawn = activation_picture(
-                activation.statistic,
-                activation.active,
-                series.means["blood_power"],
+                *images,
                 stack.spatial_axes,
                 kind=kind,
                 spacing_mm=stack.spacing_mm,
                 title=activation_title(trial_type, activation),
                 letter=activation.letter,
-                planes=series.planes,
+                planes=planes,
             )
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:

@@ -29,6 +29,9 @@ _LEAST_SPANS = {"mean power (dB)": 1.0, "rms, units of the file": 0.0, "pixels":
 
 _SIGNED_IMAGES = ("axial_velocity", "signed_power")
 
+BLOOD_COURSE, BLOCK_MOTION = "Blood power over the vessels", "Motion in each block"
+"""Titles of two of the curves over the blocks, which a page of several positions shows of each."""
+
 _Curve = tuple[str, Sequence[float | None], float]
 """Unit, values and smallest range of a curve."""
 
@@ -133,14 +136,10 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
     lines: dict[str, _Curve] = {}
     if is_blood.any():
         change = 100 * (mean_course(blood[:, is_blood]) / mean[is_blood].mean(dtype=np.float64) - 1)
-        lines["Blood power over the vessels"] = "% from the mean", _known(change), 5.0
+        lines[BLOOD_COURSE] = "% from the mean", _known(change), 5.0
     left = [block.leftover for block in series.block_records]
     lines["Remaining power, against the other blocks"] = "robust standard deviations", left, 8.0
-    lines["Motion in each block"] = (
-        "pixels",
-        [block.frames.moves_pixels for block in series.block_records],
-        0.2,
-    )
+    lines[BLOCK_MOTION] = ("pixels", [block.frames.moves_pixels for block in series.block_records], 0.2)
     if series.shifts is not None and any(block.is_shifted for block in series.block_records):
         for letter, shift in zip(series.geometry.pixel_axes, series.shifts.T, strict=False):
             lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2

@@ -3,12 +3,11 @@
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from usdenoise.report.charts import POSES_PAGE, Carpet, Chart, template
-from usdenoise.report.page_content import block_charts, described_image
+from usdenoise.report.charts import POSES_PAGE, template
+from usdenoise.report.page_content import BLOCK_MOTION, BLOOD_COURSE, block_charts, described_image
 from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
 from usdenoise.report.pose_report import PosesReport
 from usdenoise.report.scan_page import PICTURE_BYTES, Picture
@@ -66,8 +65,8 @@ def pose_page(
         shown.append(
             Picture(text.title, png, f"{text.title}: {words}", f"Mean of the good blocks. {text.caption}")
         )
-    charts: list[tuple[str, list[Chart | Carpet]]] = [
-        (plane, block_charts(replace(of_pose, events=series.events)))
+    charts = [
+        (plane, [chart for chart in block_charts(of_pose) if chart.title in (BLOOD_COURSE, BLOCK_MOTION)])
         for plane, of_pose in zip(series.planes, series.poses, strict=True)
     ]
     most = PICTURE_BYTES // max(1, len(shown) + len(maps))

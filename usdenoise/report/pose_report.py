@@ -96,7 +96,10 @@ class PosesReport:
     @property
     def sentences(self) -> list[str]:
         """The answers of the session, in words: the active pixels of each type of event, and the regions."""
-        activation = [f"activation by {each.name}: {each.sentence}" for each in self.activation]
+        activation = [
+            "; ".join(filter(None, (f"activation by {each.name}: {each.sentence}", each.proposal)))
+            for each in self.activation
+        ]
         return [*activation, *(f"region {region.sentence}" for region in self.regions[1:])]
 
     def as_json(self) -> dict[str, Any]:
