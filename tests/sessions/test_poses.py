@@ -135,6 +135,17 @@ def test_an_extra_block_is_not_used(in_turn: Any, by_pose: Any) -> None:
     assert found.notes[0].startswith("block 11 shows the same position as the block before it")
 
 
+def test_blocks_out_of_order_are_not_used_and_named(in_turn: Any) -> None:
+    blocks = [*in_turn]
+    blocks[19], blocks[20] = blocks[20], blocks[19]
+    found = plan(blocks, N_POSES)
+    np.testing.assert_array_equal(np.flatnonzero(found.poses < 0), [19, 20])
+    np.testing.assert_array_equal(
+        np.delete(found.poses, [19, 20]), np.delete(np.arange(len(blocks)) % 3, [19, 20])
+    )
+    assert found.notes == ("the images of blocks 19, 20 are those of other positions: they are not used",)
+
+
 def test_back_and_forth_also_with_a_lost_block(by_pose: Any) -> None:
     order = np.resize(cycle_of(f"back-and-forth:{N_POSES}"), N_SWEEPS * N_POSES)
     blocks = [by_pose[pose][number // N_POSES] for number, pose in enumerate(order.tolist())]
@@ -149,7 +160,9 @@ def test_back_and_forth_also_with_a_lost_block(by_pose: Any) -> None:
 
 
 def test_images_that_contradict_the_rule_are_an_error_that_names_the_right_one(in_turn: Any) -> None:
-    with pytest.raises(InputError, match=f"position .* is expected; they are as with poses {N_POSES};"):
+    with pytest.raises(
+        InputError, match=f"not show the positions in this order.*; they do with poses {N_POSES};"
+    ):
         plan(in_turn, N_POSES + 1)
     with pytest.raises(InputError, match="fewer than two sweeps"):
         plan(in_turn[: 2 * N_POSES - 1], N_POSES)
@@ -161,7 +174,7 @@ def test_images_that_do_not_tell_positions_apart_are_taken_as_given_with_a_note(
     for blocks in (list(noise.astype(np.complex64)), by_pose[0][:8]):
         found = plan(blocks, 2)
         np.testing.assert_array_equal(found.poses, np.arange(len(blocks)) % 2)
-        assert "do not tell the positions apart" in found.notes[-1]
+        assert "do not confirm the positions" in found.notes[-1]
     # Nor is a rule proposed.
     assert proposed_rule(np.abs(noise).mean(axis=1)) == ""
 
