@@ -24,7 +24,7 @@ from usdenoise.jobs.session_job import run_session
 from usdenoise.options import DenoiseOptions, Output, SessionOptions
 from usdenoise.progress import Progress
 
-N_POSES, N_SWEEPS, INTERVAL_S, STEP_MM = 3, 12, 0.5, 0.4
+N_POSES, N_SWEEPS, INTERVAL_S, STEP_MM = 3, 8, 0.5, 0.4
 FOUR = DenoiseOptions(rank=12, low_cutoff=4)
 ABOUT = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
 
@@ -56,7 +56,7 @@ def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str,
 def test_the_command_writes_one_series_and_a_page_for_each_position(folder: Path, tmp_path: Path) -> None:
     events = tmp_path / "events.tsv"
     sweep_s = N_POSES * INTERVAL_S
-    rows = [f"{first * sweep_s}\t{2 * sweep_s}\ton" for first in (3, 8)]
+    rows = [f"{first * sweep_s}\t{sweep_s}\ton" for first in (2, 5)]
     events.write_text("\n".join(["onset\tduration\ttrial_type", *rows]) + "\n")
     out = tmp_path / "out"
     arguments = [
@@ -68,6 +68,8 @@ def test_the_command_writes_one_series_and_a_page_for_each_position(folder: Path
         STEP_MM,
         "--events",
         events,
+        "--confounds",
+        "none",
         "--zarr",
         "--nifti",
     ]

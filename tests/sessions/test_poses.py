@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
 
 from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, scan
 from usdenoise import Acquisition, PosesResult, session
@@ -14,6 +15,7 @@ from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.sessions.blocks import stack_session
+from usdenoise.sessions.pose_images import contradictions, likeness_of, slots_of_images, tells_apart
 from usdenoise.sessions.poses import PosePlan, cycle_of, plan_of, proposed_rule
 
 N_POSES, N_SWEEPS = 3, 15
@@ -206,6 +208,54 @@ def test_a_table_that_contradicts_the_images_is_an_error_that_names_the_block(in
         plan([in_turn[number] for number in kept], "poses.tsv", rows(np.arange(len(kept)) % N_POSES))
     with pytest.raises(OptionError, match="has no row for block 26"):
         plan(in_turn, "poses.tsv", rows(np.arange(26) % N_POSES))
+
+
+def drifting(seed: int, n_poses: int, likeness: float, drift: float) -> list[NDArray[np.float64]]:
+    """Images of blocks in turn of planes of which neighbours correlate; a fifth of them is displaced by up to a pixel.
+
+    Over the session each position drifts by a part of the distance of the planes.
+    """
+    rng, size, n_sweeps = np.random.default_rng(seed), (48, 48), 12
+
+    def texture() -> Any:
+        return 5 * gaussian_filter(rng.standard_normal(size), 1.5)
+
+    planes = [texture()]
+    for _ in range(n_poses + 2):
+        planes.append(likeness * planes[-1] + np.sqrt(1 - likeness**2) * texture())
+    images = []
+    for number in range(n_sweeps * n_poses):
+        sweep, pose = divmod(number, n_poses)
+        plane, part = divmod(pose + drift * sweep / n_sweeps, 1)
+        image = planes[int(plane)] * np.cos(np.pi / 2 * part) + planes[int(plane) + 1] * np.sin(
+            np.pi / 2 * part
+        )
+        if rng.uniform() < 0.2:
+            image = np.roll(image, rng.integers(-1, 2, 2), (0, 1))
+        images.append(np.exp(image / 2) * (1 + 0.3 * rng.standard_normal(size)))
+    return images
+
+
+@pytest.mark.parametrize("drift", [0.0, 1.0])
+@pytest.mark.parametrize(("n_poses", "alike"), [(2, 0.9), (5, 0.9), (12, 0.9), (5, 0.97)])
+def test_neighbouring_planes_that_are_alike_and_move(n_poses: int, alike: float, drift: float) -> None:
+    for seed in (10, 11, 12):
+        likeness = likeness_of(drifting(seed, n_poses, alike, drift))
+        n_blocks, order = len(likeness), cycle_of(str(n_poses))
+        shown = np.arange(n_blocks) % n_poses
+        np.testing.assert_array_equal(slots_of_images(likeness, order), np.arange(n_blocks))
+        assert tells_apart(shown, likeness)
+        assert not contradictions(shown, likeness).size
+        kept = np.delete(np.arange(n_blocks), n_blocks // 2 + seed % 3)
+        found = slots_of_images(likeness[np.ix_(kept, kept)], order)
+        np.testing.assert_array_equal(found, kept)
+
+
+def test_one_plane_is_not_several() -> None:
+    for seed in (10, 11, 12):
+        likeness = likeness_of(drifting(seed, 1, 1.0, 0.0) * 3)
+        np.testing.assert_array_equal(slots_of_images(likeness, [0, 1, 2]), np.arange(len(likeness)))
+        assert not tells_apart(np.arange(len(likeness)) % 3, likeness)
 
 
 def test_a_session_without_the_option_names_it(in_turn: Any) -> None:

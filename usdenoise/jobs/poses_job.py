@@ -25,7 +25,7 @@ from usdenoise.sessions.blocks import NO_STARTS
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockFindings, BlockStore, Empty, MeasuredBlock
-from usdenoise.sessions.pose_series import PoseSeries, joined_poses, pose_geometry
+from usdenoise.sessions.pose_series import POSE_AXIS, PoseSeries, joined_poses, pose_geometry
 from usdenoise.sessions.poses import PosePlan, is_table, plan_of, plan_of_paths
 from usdenoise.sessions.regions import Region, region_masks
 from usdenoise.sessions.result_series import ResultSeries
@@ -80,6 +80,10 @@ def filter_positions(
 
 def _plan(recording: Recording, session: SessionOptions, options: DenoiseOptions) -> PosePlan:
     """Return which block shows which position."""
+    if POSE_AXIS in recording.geometry.axes:
+        raise InputError(
+            "several positions of a probe that images volumes cannot be joined", remedy="omit {poses}"
+        )
     rule = str(session.poses)
     if rule == PATHS:
         if len(recording.positions) < 2:

@@ -17,13 +17,13 @@ FINE, COARSE = 1.5, 6.0
 """Standard deviations, in pixels, between which images are compared: displacements by less than the first change little, and
 the attenuation over depth, which all planes have, is wider than the second."""
 
-REACH = 2
+REACH = 1
 """Displacement of two images, in pixels along each axis, up to which their likeness does not depend on it."""
 
 RECENT = 3
 """Latest blocks of each position with which a block is compared: the tissue may move slowly."""
 
-APART_SIGMA, OTHER_SIGMA, JUMP_SIGMA = 1.0, 3.0, 5.0
+APART_SIGMA, OTHER_SIGMA, JUMP_SIGMA = 1.0, 5.0, 5.0
 """Standard deviations of the likeness of two blocks of one position. By the first, the latest blocks of its own position are
 more like a usual block than those of any other, if images tell positions apart. By the second, those of another one are, if
 a block is of that one. By the third, of the means, pairs before and after a jump must gain by it."""
@@ -88,25 +88,27 @@ def _structure(image: NDArray[np.floating]) -> NDArray[np.float32]:
     return structure.astype(np.float32)
 
 
-def _leads(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Return by how much the latest blocks of its own position are more like a block than those of others, and the spread.
+def _of_latest(
+    poses: NDArray[np.intp], likeness: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return how alike a block is to the latest ones of its position, to those of the likest other one, and the spread.
 
-    The first, (n_blocks,), is NaN where there are none before it. The spread is the robust standard deviation of the
-    likeness of a block and the latest ones of its position.
+    The first two, (n_blocks,), are NaN where there are none before it. The spread is the robust standard deviation of the
+    likeness of two blocks of one position.
     """
-    latest, leads, known = dict[int, list[int]](), np.full(len(poses), np.nan), _has_data(likeness)
-    own = list[NDArray[np.float64]]()
+    latest, known, pairs = dict[int, list[int]](), _has_data(likeness), list[NDArray[np.float64]]()
+    own, other = np.full((2, len(poses)), np.nan)
     for number, pose in enumerate(poses.tolist()):
         if pose < 0 or not known[number]:
             continue
-        means = {other: float(likeness[number, at].mean()) for other, at in latest.items()}
-        others = [mean for other, mean in means.items() if other != pose]
+        means = {name: float(likeness[number, at].mean()) for name, at in latest.items()}
+        others = [mean for name, mean in means.items() if name != pose]
         if pose in means and others:
-            leads[number] = means[pose] - max(others)
-            own.append(likeness[number, latest[pose]])
+            own[number], other[number] = means[pose], max(others)
+            pairs.append(likeness[number, latest[pose]])
         latest[pose] = [*latest.get(pose, []), number][-RECENT:]
-    values = np.concatenate(own) if own else np.zeros(1)
-    return leads, 1.4826 * float(np.median(np.abs(values - np.median(values))))
+    values = np.concatenate(pairs) if pairs else np.zeros(1)
+    return own, other, 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
 def _has_data(likeness: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -115,18 +117,23 @@ def _has_data(likeness: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def tells_apart(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> bool:
     """Return whether images tell positions apart, (n_blocks,), and show them as given; -1 for blocks that do not count."""
-    leads, spread = _leads(poses, likeness)
-    known = leads[np.isfinite(leads)]
-    return bool(known.size and np.median(known) > APART_SIGMA * spread)
+    own, other, spread = _of_latest(poses, likeness)
+    leads = (own - other)[np.isfinite(own)]
+    return bool(leads.size and np.median(leads) > APART_SIGMA * spread)
 
 
 def contradictions(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> NDArray[np.intp]:
     """Return the blocks whose image is like those of another position than the own one; none if that is not known."""
-    leads, spread = _leads(poses, likeness)
-    usual = np.nanmedian(leads) if np.isfinite(leads).any() else 0.0
+    own, other, spread = _of_latest(poses, likeness)
+    if not np.isfinite(own).any():
+        return np.zeros(0, np.intp)
+    lead, margin = float(np.nanmedian(own - other)), OTHER_SIGMA * spread
     # Where images tell nothing, a block may be like any other one.
-    is_known = usual > APART_SIGMA * spread or usual < -OTHER_SIGMA * spread
-    return np.flatnonzero(is_known & (leads < -OTHER_SIGMA * spread))
+    is_known = lead > APART_SIGMA * spread or lead < -margin
+    # A block that moved is like no block as usual ones are.
+    nearest = np.nan_to_num(likeness).max(axis=1)
+    is_usual = nearest > np.median(nearest[np.isfinite(own)]) - margin
+    return np.flatnonzero(is_known & is_usual & (own - other < -margin))
 
 
 def slots_of_images(likeness: NDArray[np.float64], cycle: Sequence[int]) -> NDArray[np.intp]:

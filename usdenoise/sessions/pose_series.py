@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError
 from usdenoise.pipeline.doubts import Doubt
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.design import delayed, design_of
@@ -207,14 +206,8 @@ def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> 
     step_mm : float or None
         Distance of the positions; None if it is not known, or the plan has their places.
 
-    Raises
-    ------
-    InputError
-        If the blocks are volumes.
     """
     n_sweeps = int(plan.sweeps.max()) + 1
-    if POSE_AXIS in geometry.axes:
-        raise InputError("several positions of a probe that images volumes cannot be joined")
     spatial, n_poses = geometry.spatial_axes, len(plan.names)
     spacing, coordinates = dict(geometry.spacing_mm), dict(geometry.coordinates)
     coordinates.pop("t", None)
