@@ -115,6 +115,23 @@ def test_a_sequence_is_a_time_series_of_confusius(n_slices: int, tmp_path: Path)
         np.testing.assert_allclose(power[coordinate], data[coordinate], atol=1e-9, rtol=0)
 
 
+@pytest.mark.filterwarnings("error")
+def test_planes_of_several_positions_have_their_times_in_confusius(tmp_path: Path) -> None:
+    path = saved(tmp_path, voxel_data(1))
+    how = {"poses": 2, "pose_step_mm": 0.3, "options": OPTIONS, "output": Output(nifti=True)}
+    output = run_in_windows(path, tmp_path / "out", 10, **how)["output"]
+    power = confusius.load(output["sequence"], variable="blood_power")
+    confusius.validation.validate_voxeldata(power)
+    assert confusius.multipose.correct_slice_timings(power).shape == power.shape
+    # What it makes of the slice timing of NIfTI lacks attributes that it validates
+    for data in (power, confusius.load(output["blood_nifti"])):
+        assert data.dims == ("time", "k", "j", "i")
+        assert data.sizes["k"] == data.sizes["time"] == 2
+        starts = data["slice_time"].values - data["slice_time"].values[0, 0]
+        np.testing.assert_allclose(starts, np.array([[0, 10], [20, 30]]) / 500, rtol=1e-3, atol=1e-6)
+        np.testing.assert_allclose(np.ptp(data["z"].values), 0.3, rtol=1e-5)
+
+
 def test_the_group_opens_in_xarray_with_positions_and_units(tmp_path: Path) -> None:
     data = voxel_data(1)
     data.values[3, 0, 2, 1] = np.nan
