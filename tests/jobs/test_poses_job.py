@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import h5py
 import nibabel
@@ -48,7 +49,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str, Any]:
-    options = SessionOptions(poses=poses, pose_step_mm=STEP_MM, **more.pop("session", {}))
+    options = SessionOptions(poses=poses, **{"pose_step_mm": STEP_MM, **more.pop("session", {})})
     paths = more.pop("paths", [folder])
     return run_session(paths, out, options=FOUR, session_options=options, overwrite=True, **more)
 
@@ -140,7 +141,7 @@ def test_nifti_and_xarray_have_the_planes_and_their_times(folder: Path, tmp_path
 @pytest.mark.usefixtures("no_pictures")
 def test_in_bids_each_position_has_the_entity_pose(folder: Path, tmp_path: Path) -> None:
     run(folder, tmp_path / "out", output=Output(nifti=True), bids="sub-01_task-rest")
-    images = {path.name for path in (tmp_path / "out/sub-01/fusi").glob("*_desc-blood_pwd.nii.gz")}
+    images = {path.name for path in (tmp_path / "out").rglob("*_desc-blood_pwd.nii.gz")}
     joined = "sub-01_task-rest_desc-blood_pwd.nii.gz"
     assert images == {
         joined,
@@ -218,3 +219,49 @@ def test_an_error_in_a_position_names_it(folder: Path, tmp_path: Path) -> None:
         write_stack(folder / f"b{number:02d}.h5", empty, start_s=number * INTERVAL_S, **ABOUT)
     with pytest.raises(UsdenoiseError, match="pose 1: "):
         run(folder, tmp_path / "out", session={"skip_bad_files": True})
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_chosen_blocks_keep_their_positions(folder: Path) -> None:
+    every = session(folder, poses=N_POSES, options=FOUR)
+    some = session(folder, poses=N_POSES, blocks=slice(4, None), options=FOUR)
+    np.testing.assert_allclose(some.block_times, every.block_times[1:])
+    missing = np.zeros_like(some.bad_blocks)
+    missing[0, 0] = True
+    np.testing.assert_array_equal(np.isnan(some.blood_power).any(axis=(2, 3)), missing)
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_positions_one_after_the_other_have_the_events_of_each(blocks: Any, tmp_path: Path) -> None:
+    paths = [tmp_path / f"plane{pose}.h5" for pose in range(2)]
+    for pose, path in enumerate(paths):
+        write_stack(path, np.concatenate(blocks[pose::N_POSES]), start_s=1000.0 * pose, **ABOUT)
+    seconds = LENGTH / RATE_HZ
+    how = {
+        "poses": "paths",
+        "events": [(2 * seconds, seconds, "on"), (5 * seconds, seconds, "on")],
+        "confounds": "none",
+    }
+    found = session(paths, LENGTH, options=FOUR, **how)
+    np.testing.assert_allclose(np.ptp(found.block_times, axis=1), 0, atol=1e-9)
+    alone = session(paths[1], LENGTH, options=FOUR, events=how["events"], confounds="none")
+    np.testing.assert_allclose(
+        found.activation["on"].statistic[1], alone.activation["on"].statistic, rtol=1e-5, atol=1e-6
+    )
+    with pytest.raises(UsdenoiseError, match="is in two positions"):
+        session([paths[0], paths[0]], LENGTH, poses="paths")
+    with pytest.raises(UsdenoiseError, match="requires a path for each position"):
+        session(paths[:1], LENGTH, poses="paths")
+
+
+def test_names_of_positions_that_are_no_names_of_files(folder: Path, tmp_path: Path) -> None:
+    names = ["a/b", r"$\bad$", "A/B"]
+    table = tmp_path / "poses.tsv"
+    lines = [f"{number}\t{names[number % N_POSES]}" for number in range(N_POSES * N_SWEEPS)]
+    table.write_text("\n".join(["block\tpose", *lines]))
+    report = run(folder, tmp_path / "out", table, session={"pose_step_mm": None})
+    assert [pose["name"] for pose in report["poses"]] == names
+    pages = sorted(path.name for path in (tmp_path / "out/poses").glob("*_report.html"))
+    assert len({name.lower() for name in pages}) == N_POSES
+    shown = (tmp_path / "out/mouse_report.html").read_text()
+    assert all(f"./poses/{quote(name)}" in shown for name in pages)

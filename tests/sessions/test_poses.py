@@ -1,5 +1,6 @@
 """Several positions of the probe in one session: which block shows which, and each as a session of its own."""
 
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,69 @@ def test_a_lost_block_leaves_the_positions_of_the_others_right(
     np.testing.assert_allclose(counted.start_s, np.array(kept) * BLOCK_S)
 
 
+def test_times_say_how_many_blocks_are_lost(in_turn: Any) -> None:
+    # By the images alone, two lost of three are an extra block.
+    kept = np.delete(np.arange(len(in_turn)), [16, 17])
+    recording = stack_session(
+        stack_of([in_turn[number] for number in kept]), SessionOptions(window=LENGTH), "single"
+    )
+    blocks = [
+        replace(block, start_s=at * BLOCK_S)
+        for block, at in zip(recording.blocks, kept.tolist(), strict=True)
+    ]
+    with ThreadExecutor(1) as executor:
+        found = plan_of(replace(recording, blocks=blocks), str(N_POSES), (), False, executor)
+        # Pauses between sweeps are no lost blocks.
+        pauses = [
+            replace(block, start_s=block.start_s + BLOCK_S * (at // N_POSES))
+            for at, block in enumerate(blocks)
+        ]
+        paused = plan_of(replace(recording, blocks=pauses[:15]), str(N_POSES), (), False, executor)
+    np.testing.assert_array_equal(found.poses, kept % N_POSES)
+    np.testing.assert_array_equal(found.sweeps, kept // N_POSES)
+    np.testing.assert_allclose(found.cell_starts.ravel(), np.arange(len(in_turn)) * BLOCK_S)
+    np.testing.assert_array_equal(paused.sweeps, np.arange(15) // N_POSES)
+
+
+@pytest.mark.parametrize("lost", [2, 3, 6])
+def test_back_and_forth_with_a_block_lost_at_a_turn(lost: int, by_pose: Any) -> None:
+    rule = f"back-and-forth:{N_POSES}"
+    order = np.resize(cycle_of(rule), N_SWEEPS * N_POSES)
+    kept = np.delete(np.arange(len(order)), lost)
+    found = plan([by_pose[order[number]][number // N_POSES] for number in kept], rule, is_counted=True)
+    np.testing.assert_array_equal(found.poses, order[kept])
+    # Times of missing blocks, too, are those of their place; which of two at a turn is lost is not known.
+    cells = np.empty((N_SWEEPS, N_POSES))
+    cells[np.arange(len(order)) // N_POSES, order] = np.arange(len(order)) * BLOCK_S
+    np.testing.assert_allclose(found.cell_starts, cells)
+
+
+def test_a_table_of_one_position_after_the_other(by_pose: Any) -> None:
+    blocks = [block for pose in range(N_POSES) for block in by_pose[pose][:4]]
+    found = plan(blocks, "poses.tsv", rows(np.repeat(["a", "b", "c"], 4)))
+    np.testing.assert_array_equal(found.sweeps, np.tile(np.arange(4), N_POSES))
+    np.testing.assert_allclose(found.cell_starts.T.ravel(), np.arange(12) * BLOCK_S)
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ({"position_mm": "nan"}, "is not a number"),
+        ({"position_mm": "1"}, "two values of position_mm"),
+        ({"position_mm": "0"}, "a position_mm of its own"),
+    ],
+)
+def test_places_that_are_none_are_an_error(cells: dict[str, str], message: str, in_turn: Any) -> None:
+    places = ["0", "0" if cells["position_mm"] == "0" else "0.5", "2"]
+    table = [
+        {**row, "position_mm": places[at % 3]} for at, row in enumerate(rows(np.arange(len(in_turn)) % 3))
+    ]
+    if cells["position_mm"] != "0":
+        table[4] |= cells
+    with pytest.raises(InputError, match=message):
+        plan(in_turn, "poses.tsv", table)
+
+
 def test_an_extra_block_is_not_used(in_turn: Any, by_pose: Any) -> None:
     extra = scan(N_SWEEPS + 1, seed=21, blood=3.0).blocks[-1]
     blocks = [*in_turn[:11], extra, *in_turn[11:]]
@@ -243,18 +307,21 @@ def test_neighbouring_planes_that_are_alike_and_move(n_poses: int, alike: float,
         likeness = likeness_of(drifting(seed, n_poses, alike, drift))
         n_blocks, order = len(likeness), cycle_of(str(n_poses))
         shown = np.arange(n_blocks) % n_poses
-        np.testing.assert_array_equal(slots_of_images(likeness, order), np.arange(n_blocks))
+        np.testing.assert_array_equal(
+            slots_of_images(likeness, order, np.arange(n_blocks)), np.arange(n_blocks)
+        )
         assert tells_apart(shown, likeness)
         assert not contradictions(shown, likeness).size
         kept = np.delete(np.arange(n_blocks), n_blocks // 2 + seed % 3)
-        found = slots_of_images(likeness[np.ix_(kept, kept)], order)
+        found = slots_of_images(likeness[np.ix_(kept, kept)], order, np.arange(n_blocks - 1))
         np.testing.assert_array_equal(found, kept)
 
 
 def test_one_plane_is_not_several() -> None:
     for seed in (10, 11, 12):
         likeness = likeness_of(drifting(seed, 1, 1.0, 0.0) * 3)
-        np.testing.assert_array_equal(slots_of_images(likeness, [0, 1, 2]), np.arange(len(likeness)))
+        expected = np.arange(len(likeness))
+        np.testing.assert_array_equal(slots_of_images(likeness, [0, 1, 2], expected), expected)
         assert not tells_apart(np.arange(len(likeness)) % 3, likeness)
 
 

@@ -129,10 +129,11 @@ def read_poses(path: Path) -> list[dict[str, str]]:
         rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in text else ","))
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
+    rows = [{name.strip(): (value or "").strip() for name, value in row.items() if name} for row in rows]
     columns = set(rows[0] if rows else ())
     if "pose" not in columns or not columns & {"block", "file"}:
         raise InputError(f"{path} has no column pose, or neither a column block nor a column file")
-    return [{name: (value or "").strip() for name, value in row.items() if name} for row in rows]
+    return rows
 
 
 def events_of_rows(

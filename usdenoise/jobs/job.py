@@ -32,7 +32,7 @@ from usdenoise.system.resources import (
     available_threads,
     held_bytes,
 )
-from usdenoise.system.text import short_stem, to_json
+from usdenoise.system.text import distinct_names, plain_name, short_stem, to_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,13 +148,15 @@ POSES_FOLDER = "poses"
 """Folder of the results of each position of the probe, in the folder of the session."""
 
 
-def pose_job(job: Job, number: int, name: str) -> Job:
-    """Return the job of one position: in BIDS beside the session with the entity pose, otherwise in POSES_FOLDER."""
+def pose_job(job: Job, number: int, names: Sequence[str]) -> Job:
+    """Return the job of one of several positions; in BIDS it has the entity pose, in a data set of its own.
+
+    Beside that of the session, its sidecars would describe the images of the positions, too.
+    """
     session = replace(job.session_options, poses=None, pose_step_mm=None)
-    bids, root = job.bids, job.root
-    if bids is None:
-        root = job.root / POSES_FOLDER
-    else:
+    bids, root = job.bids, job.root / POSES_FOLDER
+    name = distinct_names(names, plain_name)[names[number]]
+    if bids is not None:
         bids = replace(bids, entities=f"{bids.entities}_pose-{number}")
     return replace(
         job,

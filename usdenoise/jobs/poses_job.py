@@ -13,6 +13,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.files.bids import read_poses
 from usdenoise.jobs.job import Job, StageClock, pose_job
 from usdenoise.jobs.run_job import carry_out
+from usdenoise.jobs.session_inputs import ONE_PATH
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.job_options import PATHS
@@ -30,6 +31,10 @@ from usdenoise.sessions.poses import PosePlan, is_table, plan_of, plan_of_paths
 from usdenoise.sessions.regions import Region, region_masks
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import check_activation, with_activation
+from usdenoise.stack.geometry import Geometry
+
+LEAST_BLOCKS = 2
+"""Blocks of each position, at least."""
 
 
 def filter_positions(
@@ -55,20 +60,29 @@ def filter_positions(
     UsdenoiseError
         For anything that the user can mend.
     """
-    plan, progress = _plan(recording, session, options), how.pop("progress", None) or Progress()
+    progress = how.pop("progress", None) or Progress()
+    plan = _plan(recording, session, options)
     progress.assumed(plan.notes)
-    recordings = [plan.recording_of(recording, pose) for pose in range(len(plan.names))]
-    alone = replace(session, poses=None, pose_step_mm=None)
-    # Events and regions that do not fit are an error before an hour of filtering.
-    for of_pose in recordings:
-        check_activation(of_pose, events, alone)
     geometry = pose_geometry(recording.geometry, plan, session.pose_step_mm)
+    alone = replace(session, poses=None, pose_step_mm=None, blocks=None)
+    recordings = [_recording_of(recording, plan, geometry, pose) for pose in range(len(plan.names))]
+    # Events and regions that do not fit are an error before an hour of filtering. Each event must be within the session, and
+    # each position must show some.
+    used = sorted(
+        (block for of_pose in recordings for block in of_pose.blocks), key=lambda block: block.start_s
+    )
+    check_activation(replace(recording, blocks=used), events, alone)
     masks = region_masks(regions, geometry) if regions else {}
     n_done, poses = 0, list[ResultSeries]()
     for pose, of_pose in enumerate(recordings):
         part = _PartOfStore(store, plan.blocks_of(pose))
-        watcher = _PartOfProgress(progress, n_done, sum(len(one.blocks) for one in recordings))
+        watcher = _PartOfProgress(progress, n_done, len(used))
         try:
+            check_activation(of_pose, events, alone, is_planned=True)
+            if all(block.problem for block in of_pose.blocks):
+                raise InputError(
+                    f"none of its blocks can be read; the first one: {of_pose.blocks[0].problem}"
+                )
             series = filter_session(of_pose, alone, options, part, progress=watcher, **how)
         except (InputError, OptionError) as error:
             raise error.at(f"pose {plan.names[pose]}") from error
@@ -87,22 +101,51 @@ def _plan(recording: Recording, session: SessionOptions, options: DenoiseOptions
     rule = str(session.poses)
     if rule == PATHS:
         if len(recording.positions) < 2:
-            raise OptionError(
-                "paths requires a path for each position", option="poses", remedy="give several paths"
-            )
-        return plan_of_paths(recording.blocks, recording.positions)
-    table = read_poses(Path(rule)) if is_table(rule) else []
-    # The times of the blocks come from their number
-    is_counted = session.block_interval_s is not None or NO_STARTS in recording.geometry.assumptions
-    with ThreadExecutor(options.threads) as threads:
-        return plan_of(recording, rule, table, is_counted, threads)
+            raise OptionError(ONE_PATH, remedy="give several paths")
+        plan = plan_of_paths(recording.blocks, recording.positions)
+    else:
+        table = read_poses(Path(rule)) if is_table(rule) else []
+        # The times of the blocks come from their number
+        is_counted = session.block_interval_s is not None or NO_STARTS in recording.geometry.assumptions
+        with ThreadExecutor(options.threads) as threads:
+            plan = plan_of(recording, rule, table, is_counted, threads)
+    if session.pose_step_mm is not None and plan.positions_mm is not None:
+        raise OptionError(f"stands beside the places in {rule}", option="pose_step_mm", remedy="omit it")
+    if session.blocks is not None:
+        chosen = np.zeros(len(recording.blocks), bool)
+        chosen[session.blocks] = True
+        plan = plan.only(chosen)
+    few = [name for pose, name in enumerate(plan.names) if len(plan.blocks_of(pose)) < LEAST_BLOCKS]
+    if few:
+        raise InputError(
+            f"pose {few[0]} has fewer than {LEAST_BLOCKS} blocks, and a series requires more",
+            remedy="check {poses}",
+        )
+    return plan
+
+
+def _recording_of(recording: Recording, plan: PosePlan, geometry: Geometry, pose: int) -> Recording:
+    """Return the recording of a position, whose image is at its place."""
+    of_pose, places = plan.recording_of(recording, pose), geometry.coordinates.get(POSE_AXIS)
+    if places is None:
+        return of_pose
+    coordinates = {**of_pose.geometry.coordinates, POSE_AXIS: places[slice(pose, pose + 1)]}
+    return replace(of_pose, geometry=replace(of_pose.geometry, coordinates=coordinates), positions=())
 
 
 def write_poses(job: Job, series: PoseSeries, source: InputRecord) -> None:
     """Write the results of each position, as of a session of its own: its page, its report, its tables and its series."""
+    over_all = (
+        f"active pixels are significant among the pixels of all {len(series.poses)} positions of the probe"
+    )
     for number, of_pose in enumerate(series.poses):
-        result = of_pose, source
-        carry_out(pose_job(job, number, series.names[number]), partial(_given, result), True, Progress())
+        n_frames = sum(block.n_frames for block in of_pose.block_records)
+        shape = [
+            n_frames if letter == "t" else n for letter, n in zip(source.axes, source.shape, strict=True)
+        ]
+        result = of_pose, replace(source, shape=tuple(shape))
+        of_job = replace(pose_job(job, number, series.names), notes=(over_all,) if of_pose.activation else ())
+        carry_out(of_job, partial(_given, result), True, Progress())
 
 
 def _given(

@@ -179,6 +179,8 @@ def _slice_fields(series: PoseSeries) -> dict[str, object]:
         "Poses": list(series.names),
         "BadBlocks": series.bad_blocks.tolist(),
     }
+    if series.is_filled:
+        fields["InterpolatedBlocks"] = series.bad_blocks.tolist()
     if series.time_unit != "s":
         return fields
     begins = series.block_starts

@@ -305,7 +305,7 @@ def _reported(
     if isinstance(series, PoseSeries):
         joined = replace(pose_report_of(series, *known, *asked), memory_limit_bytes=job.memory)
         pages = {
-            name: os.path.relpath(_page_of(pose_job(job, number, name)), job.folder)
+            name: os.path.relpath(_page_of(pose_job(job, number, series.names)), job.folder)
             for number, name in enumerate(series.names)
         }
         return joined, pose_page(job.name, series, joined, shown, activations, pages) if shown else None

@@ -186,7 +186,7 @@ class PosesResult(SessionResult, PoseSeries):
         n_sweeps, n_poses, *shape = self.images["blood_power"].shape
         doubts = ", ".join(dict.fromkeys(doubt.code for doubt in self.doubts)) or "none"
         return (
-            f"<PosesResult: {n_sweeps} sweeps over {n_poses} positions, {int(self.bad_blocks.sum())} blocks bad; "
+            f"<PosesResult: {n_sweeps} sweeps over {n_poses} positions, {int(self.bad_blocks.sum())} blocks bad or missing; "
             f"{shape_text(tuple(shape))} pixels; doubts: {doubts}>"
         )
 

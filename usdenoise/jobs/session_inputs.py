@@ -235,6 +235,9 @@ def open_session(
         last_file.close()
 
 
+ONE_PATH = "poses paths requires a path for each position of the probe, and there is one"
+
+
 @contextmanager
 def open_positions(
     groups: Sequence[Sequence[Path]],
@@ -257,6 +260,12 @@ def open_positions(
     InputError, OptionError
         As for :func:`open_session`, also if positions differ in their pixels or scales.
     """
+    every = [path.absolute() for group in groups for path in group]
+    if len(groups) < 2:
+        raise OptionError(ONE_PATH, remedy="give several paths")
+    if len({*every}) < len(every):
+        twice = next(path for path in every if every.count(path) > 1)
+        raise InputError(f"{twice} is in two positions", remedy="name it once")
     with ExitStack() as opened:
         found = [
             opened.enter_context(open_session(group, reading, precision, options, notes)) for group in groups
@@ -265,8 +274,10 @@ def open_positions(
         times = [position.files[0].time for position in found]
         starts = [None if time is None else time.start_s for time in times]
         known = [start for start in starts if start is not None]
-        # Starts that are the same, or that one lacks, are those of each position on its own.
-        has_clock = len(known) == len(found) and len({*known}) > 1
+        # Starts that are the same, or that one lacks, are those of each position on its own. Of positions that were recorded
+        # one after the other, the events are those of each.
+        longest = max(position.recording.blocks[-1].start_s for position in found)
+        has_clock = len(known) == len(found) and 0 < max(known) - min(known) < longest
         for position, group, start in zip(found, groups, starts, strict=True):
             check_alike(position.recording.geometry, first.geometry, group[0])
             later = (start or 0.0) - min(known) if has_clock else 0.0

@@ -400,7 +400,10 @@ def _record_of_files(job: Job, files: SessionFiles) -> InputRecord:
     ]
     if len(job.paths) > 1:
         n_bytes = sum(state["bytes"] for state in states.values())
-        return replace(input_record(job.path.parent, first, shape), files=states, bytes=n_bytes)
+        folder = (
+            Path(os.path.commonpath([path.parent for path in job.paths])) if job.groups else job.path.parent
+        )
+        return replace(input_record(folder, first, shape), files=states, bytes=n_bytes)
     # How often workers read the file is not counted.
     passes = None
     if job.dask is None:

@@ -490,7 +490,13 @@ def panel_figure(
         subplot.tick_params(labelbottom=is_last, labelleft=is_first)
         if panel.caption:
             letters = max(int(where[2] * _SMALL_LETTERS_AN_INCH), 12)
-            subplot.set_title(textwrap.fill(panel.caption, letters), fontsize=7, loc="left", pad=3)
+            subplot.set_title(
+                textwrap.fill(printable(panel.caption), letters),
+                fontsize=7,
+                loc="left",
+                pad=3,
+                parse_math=False,
+            )
 
     # Colour bars
     bar_height = max(rectangles[0][3], min(_LEAST_BAR, height))

@@ -605,7 +605,8 @@ def plot(
     Raises
     ------
     OptionError
-        If the image is not known, shows flow and the stack is real, or the session has no such activation or no regions.
+        If the image is not known, shows flow and the stack is real, or the session has no such activation or no regions; and
+        for several positions of the probe, each of which has pictures of its own.
 
     Examples
     --------
@@ -638,6 +639,11 @@ def plot(
         for text in legend.get_texts():
             text.set_parse_math(False)
         return ax
+    if series.planes:
+        raise OptionError(
+            "several positions of the probe have no picture in common",
+            remedy="plot one of `poses` of the result",
+        )
     spatial, spacing = series.geometry.spatial_axes, series.geometry.spacing_mm
     if image == "activation":
         activation = _activation(series, trial_type)

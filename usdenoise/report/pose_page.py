@@ -62,9 +62,8 @@ def pose_page(
         words = described_image(
             text.image, series.means[text.image], series.geometry, series.attributes[text.image]["unit"]
         )
-        shown.append(
-            Picture(text.title, png, f"{text.title}: {words}", f"Mean of the good blocks. {text.caption}")
-        )
+        caption = text.caption if name == "tsnr" else f"Mean of the good blocks. {text.caption}"
+        shown.append(Picture(text.title, png, f"{text.title}: {words}", caption))
     charts = [
         (plane, [chart for chart in block_charts(of_pose) if chart.title in (BLOOD_COURSE, BLOCK_MOTION)])
         for plane, of_pose in zip(series.planes, series.poses, strict=True)

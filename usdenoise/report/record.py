@@ -173,7 +173,7 @@ class ActivationRecord:
     @property
     def proposal(self) -> str:
         """The smoothing that would show more, in words; empty if there is none."""
-        if self.smoothing_mm is None:
+        if self.smoothing_mm is None or not self.n_active_smoothed:
             return ""
         return f"with --smoothing {self.smoothing_mm:g}, {self.n_active_smoothed} pixels are active"
 

@@ -128,6 +128,9 @@ def chosen_blocks(blocks: Sequence[Block], options: SessionOptions) -> list[Bloc
     OptionError
         If there are none.
     """
+    if options.poses is not None:
+        # They are chosen when it is known which position each shows.
+        return [*blocks]
     chosen = [*blocks][options.blocks or slice(None)]
     if not chosen:
         raise OptionError(

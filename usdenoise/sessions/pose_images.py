@@ -136,11 +136,13 @@ def contradictions(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> ND
     return np.flatnonzero(is_known & is_usual & (own - other < -margin))
 
 
-def slots_of_images(likeness: NDArray[np.float64], cycle: Sequence[int]) -> NDArray[np.intp]:
+def slots_of_images(
+    likeness: NDArray[np.float64], cycle: Sequence[int], slots: NDArray[np.intp]
+) -> NDArray[np.intp]:
     """Return the place of each block in the endless order of positions, by the images.
 
-    They are one after the other, but for jumps, each of which makes the pairs of blocks before and after it that are of one
-    position more alike. One after the other the best jump is made.
+    Places as expected are corrected by jumps, one after the other: the one that makes pairs of blocks of one position most
+    alike, if it does so beyond chance.
 
     Parameters
     ----------
@@ -148,37 +150,59 @@ def slots_of_images(likeness: NDArray[np.float64], cycle: Sequence[int]) -> NDAr
         From :func:`likeness_of`.
     cycle : sequence of int
         The positions until they repeat.
+    slots : (n_blocks,) array of int
+        The expected places.
     """
-    n_blocks, order, reach = len(likeness), np.array(cycle), RECENT * (max(cycle) + 1)
-    slots, known = np.arange(n_blocks), np.isfinite(likeness)
-    values = np.where(known, likeness, 0)
-
-    def shown(at: slice, jump: int = 0) -> NDArray[np.intp]:
-        return order[(slots[at] + jump) % len(cycle)]
-
-    def alike(before: slice, after: slice, jump: int) -> tuple[float, float, int]:
-        """Return the sums of the likeness of pairs of one position, and of its square, and the number of pairs."""
-        same = (shown(before)[:, None] == shown(after, jump)) & known[before, after]
-        of_pairs = values[before, after][same]
-        return float(of_pairs.sum()), float((of_pairs**2).sum()), int(same.sum())
-
+    order, reach = np.array(cycle), 2 * RECENT * (max(cycle) + 1)
+    n_blocks = len(likeness)
+    # Pairs of a block and the next ones, (n_blocks, reach)
+    later = np.arange(n_blocks)[:, None] + np.arange(1, reach + 1)
+    values = likeness[np.arange(n_blocks)[:, None], np.minimum(later, n_blocks - 1)]
+    known = np.isfinite(values) & (later < n_blocks)
+    if not known.any():
+        return slots
+    later, values = np.minimum(later, n_blocks - 1), np.where(known, values, 0)
+    centred = np.where(known, values - values[known].mean(), 0)
+    slots = slots.copy()
     for _ in range(n_blocks):
-        # Of equal gains the smallest jump, and rather a lost block than an extra one
+        shown = order[slots % len(cycle)]
+        same = known & (shown[:, None] == shown[later])
         best = (0.0, (0, 0), 0, 0)
-        for number in range(1, n_blocks):
-            before, after = slice(max(0, number - reach), number), slice(number, number + reach)
-            usual, squares, n_usual = alike(before, after, 0)
-            for jump in JUMPS:
-                total, more, n_pairs = alike(before, after, jump)
-                if min(n_usual, n_pairs) < 2:
+        for jump in JUMPS:
+            moved = order[(slots + jump) % len(cycle)]
+            across = known & (shown[:, None] == moved[later])
+            # Pairs behind a jump may change, too, where the positions come back and forth.
+            behind = _changes(centred, same, known & (moved[:, None] == moved[later]))
+            behind = np.cumsum(behind[::-1], axis=0)[::-1]
+            for number in range(1, n_blocks):
+                near = slice(max(0, number - reach), number)
+                is_across = later[near] >= number
+                of_near = _changes(centred[near], same[near] & is_across, across[near] & is_across)
+                counts, sums, squares = of_near.sum(axis=0) + behind[number]
+                if counts.min() < 2:
                     continue
-                gain = total / n_pairs - usual / n_usual
-                variance = max(more / n_pairs - (total / n_pairs) ** 2, 0.0)
-                variance = variance / n_pairs + max(squares / n_usual - (usual / n_usual) ** 2, 0.0) / n_usual
-                if gain > JUMP_SIGMA * np.sqrt(variance):
-                    best = max(best, (gain, (-abs(jump), jump), number, jump))
+                means = sums / counts
+                variance = float(np.sum(np.maximum(squares / counts - means**2, 0) / counts))
+                if means[0] - means[1] > JUMP_SIGMA * np.sqrt(variance):
+                    # Of equal gains the smallest jump, and rather a lost block than an extra one
+                    best = max(best, (float(sums[0] - sums[1]), (-abs(jump), jump), number, jump))
         if not best[0]:
             break
         *_, number, jump = best
         slots[number:] += jump
     return slots
+
+
+def _changes(
+    values: NDArray[np.float64], before: NDArray[np.bool_], after: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the number, sum and sum of squares of the values that become pairs, and of those that cease, (n_rows, 3, 2)."""
+    changed = np.stack([after & ~before, before & ~after])
+    sums = [np.sum(changed, axis=2), np.sum(changed * values, axis=2), np.sum(changed * values**2, axis=2)]
+    return np.array(sums, np.float64).transpose(2, 0, 1)
+
+
+def agreement(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> float:
+    """Return by how much blocks are more like the latest ones of their position than of any other one, on the mean."""
+    own, other, _ = _of_latest(poses, likeness)
+    return float(np.nanmean(own - other)) if np.isfinite(own).any() else 0.0

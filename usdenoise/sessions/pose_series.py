@@ -75,6 +75,23 @@ class PoseSeries(ResultSeries):
         return tuple(doubts)
 
     @property
+    def is_filled(self) -> bool:
+        """Whether powers of bad blocks are interpolated."""
+        return self.options.bad_blocks == "interpolate"
+
+    @property
+    def counting(self) -> NDArray[np.float32]:
+        """Blood power in which bad blocks are NaN, unless they are interpolated: they do not count in courses."""
+        blood = self.images["blood_power"]
+        if self.is_filled:
+            return blood
+        spatial = (1,) * (blood.ndim - 2)
+        counting: NDArray[np.float32] = np.where(
+            self.bad_blocks.reshape(*self.bad_blocks.shape, *spatial), np.nan, blood
+        )
+        return counting.astype(np.float32)
+
+    @property
     def sweep_duration(self) -> float:
         """Usual time from the first frame of a sweep to its last one, in `time_unit`."""
         return float(np.median(np.ptp(self.block_times, axis=1))) + self.block_duration
@@ -112,12 +129,17 @@ class PoseSeries(ResultSeries):
             "volume_acquisition_duration": self.block_duration,
             "meaning": "middle of the block of each position in each sweep",
         }
-        both = f"t{POSE_AXIS}"
+        both, names = f"t{POSE_AXIS}", {"poses": ", ".join(self.names)}
+        bad = {"meaning": "1 if the block is bad or missing, and excluded", **names}
+        filled = {"meaning": "1 if the powers of the block are interpolated between good blocks", **names}
         return [
             *(replace(array, attributes=of_time) if array.name == "time" else array for array in arrays),
-            NamedArray(SLICE_TIME, self.block_times, both, of_block),
-            NamedArray(
-                "bad", self.bad_blocks, both, {"meaning": "1 if the block is bad or missing, and excluded"}
+            NamedArray(SLICE_TIME, self.block_times, both, {**of_block, **names}),
+            NamedArray("bad", self.bad_blocks, both, bad),
+            *(
+                []
+                if self.interpolated is None
+                else [NamedArray("interpolated", self.interpolated, both, filled)]
             ),
         ]
 
@@ -148,7 +170,9 @@ def joined_poses(
             joined[sweeps[pose], pose] = of_pose
         return joined
 
-    times = _completed(over_sweeps([series.time for series in poses], np.nan))
+    times = over_sweeps([series.time for series in poses], np.nan)
+    half = (first.window - 1) / 2 / (geometry.frame_rate_hz or 1.0)
+    block_times = np.where(np.isfinite(times), times, plan.cell_starts + half).astype(np.float64)
     bad = over_sweeps([series.bad for series in poses], True)
     middle = poses[n_poses // 2]
     joined = PoseSeries(
@@ -162,7 +186,7 @@ def joined_poses(
         attributes=first.attributes,
         block_records=tuple(
             BlockRecord(
-                time=float(times[sweep].min() + times[sweep].max()) / 2,
+                time=float(block_times[sweep].min() + block_times[sweep].max()) / 2,
                 n_frames=first.window,
                 complete=True,
                 low_cutoff=middle.low_cutoff,
@@ -176,7 +200,7 @@ def joined_poses(
         poses=tuple(poses),
         names=plan.names,
         sweeps=tuple(sweeps),
-        block_times=times,
+        block_times=block_times,
         bad_blocks=np.asarray(bad, bool),
     )
     joined = replace(
@@ -207,8 +231,7 @@ def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> 
         Distance of the positions; None if it is not known, or the plan has their places.
 
     """
-    n_sweeps = int(plan.sweeps.max()) + 1
-    spatial, n_poses = geometry.spatial_axes, len(plan.names)
+    spatial, (n_sweeps, n_poses) = geometry.spatial_axes, plan.cell_starts.shape
     spacing, coordinates = dict(geometry.spacing_mm), dict(geometry.coordinates)
     coordinates.pop("t", None)
     places = plan.positions_mm
@@ -235,7 +258,7 @@ def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> 
 
 def _regions(joined: PoseSeries, masks: Mapping[str, NDArray[np.bool_]]) -> dict[str, RegionSeries]:
     """Return the series of regions, and their responses by a model without motion at the times of their pixels."""
-    found = region_series(joined.images["blood_power"], masks)
+    found = region_series(joined.counting, masks)
     if not joined.events:
         return found
     late = delayed(joined.events, joined.delay_s)
@@ -246,22 +269,6 @@ def _regions(joined: PoseSeries, masks: Mapping[str, NDArray[np.bool_]]) -> dict
         design = design_of(late, times, durations, joined.bad, hrf=joined.options.hrf)
         found[name] = replace(region, responses=region_responses(region.blood_power, design))
     return found
-
-
-def _completed(times: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the times of blocks, (n_sweeps, n_poses), with those of missing ones between those of other sweeps."""
-    n_sweeps, n_poses = times.shape
-    later = (
-        np.nanmedian(times - times[:, :1], axis=0) if np.isfinite(times[:, 0]).any() else np.zeros(n_poses)
-    )
-    later = np.nan_to_num(later)
-    sweeps = np.arange(n_sweeps)
-    with np.errstate(invalid="ignore"):
-        starts = np.array([np.nanmedian(row - later) if np.isfinite(row).any() else np.nan for row in times])
-    known = np.isfinite(starts)
-    starts = np.interp(sweeps, sweeps[known], starts[known])
-    completed: NDArray[np.float64] = np.where(np.isfinite(times), times, starts[:, None] + later)
-    return completed
 
 
 def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> ActivationMap:
@@ -280,7 +287,7 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
     for found, places in zip(maps, joined.sweeps, strict=True):
         sums[places] += found.expected
         counts[places] += 1
-    course = mean_course(joined.images["blood_power"][:, active])
+    course = mean_course(joined.counting[:, active])
     if active.any():
         course = 100 * course / np.nanmean(course[~joined.bad])
     n_smoothed = [found.n_active_smoothed for found in maps if found.n_active_smoothed is not None]

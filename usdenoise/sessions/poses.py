@@ -4,6 +4,8 @@ A linear probe that a motor steps through positions shows one plane in each bloc
 which :func:`usdenoise.sessions.filter_session.filter_session` filters; :mod:`usdenoise.sessions.pose_series` joins them.
 """
 
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,10 +18,23 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.job_options import BACK_AND_FORTH, PATHS
 from usdenoise.pipeline.recording import Block, Recording
-from usdenoise.sessions.pose_images import contradictions, image_of, likeness_of, slots_of_images, tells_apart
+from usdenoise.sessions.pose_images import (
+    agreement,
+    contradictions,
+    image_of,
+    likeness_of,
+    slots_of_images,
+    tells_apart,
+)
 
-MOST_PROPOSED, TRIED_SWEEPS = 40, 4
-"""Positions that are proposed at most, and sweeps over as many by which they are found."""
+MOST_PROPOSED, TRIED_SWEEPS, LEAST_SWEEPS = 40, 4, 3
+"""Positions that are proposed at most, sweeps over as many by which they are found, and sweeps at least."""
+
+UNEVEN = 0.1
+"""Part of the interval of blocks by which their times may differ from multiples of it, and say that one is missing."""
+
+NO_POSE = "n/a"
+"""Pose of a block that is not used, and place that is not known."""
 
 MOST_LOST = 0.2
 """Share of the blocks that may be missing in between; with more the order is not that of the rule."""
@@ -37,6 +52,8 @@ class PosePlan:
         Name of each position.
     start_s : (n_blocks,) float64 array
         Time of the first frame of each block.
+    cell_starts : (n_sweeps, n_poses) float64 array
+        Time of the first frame of the block of each position in each sweep; of one that is missing, when it would have been.
     positions_mm : tuple of float or None
         Where each position is; None (the default) if it is not known.
     notes : tuple of str
@@ -47,6 +64,7 @@ class PosePlan:
     sweeps: NDArray[np.intp]
     names: tuple[str, ...]
     start_s: NDArray[np.float64]
+    cell_starts: NDArray[np.float64]
     positions_mm: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
 
@@ -56,6 +74,19 @@ class PosePlan:
             return self
         note = "the images of the blocks do not confirm the positions: which block shows which is as given"
         return replace(self, notes=(*self.notes, note))
+
+    def only(self, chosen: NDArray[np.bool_]) -> Self:
+        """Return the plan of some blocks; the first sweep is the first one with a block of these."""
+        is_used = chosen & (self.poses >= 0)
+        if not is_used.any():
+            return replace(self, poses=np.full_like(self.poses, -1))
+        first, last = int(self.sweeps[is_used].min()), int(self.sweeps[is_used].max())
+        return replace(
+            self,
+            poses=np.where(is_used, self.poses, -1),
+            sweeps=np.where(is_used, self.sweeps - first, -1),
+            cell_starts=self.cell_starts[first : last + 1],
+        )
 
     def blocks_of(self, pose: int) -> list[int]:
         """Return the numbers of the blocks of a position, in the order of time."""
@@ -109,14 +140,16 @@ def plan_of(
         raise InputError(
             f"{len(blocks)} blocks are fewer than two sweeps over {n_poses} positions", remedy="lower {poses}"
         )
-    slots, notes = np.arange(len(blocks)), tuple[str, ...]()
-    by_images = slots_of_images(likeness, cycle)
-    steps = np.diff(by_images)
-    # A block is missing or there twice: the images say which position each shows.
+    expected = np.arange(len(blocks))
+    if not is_counted:
+        expected = _slots_of_times(starts, np.array(cycle), likeness)
+    slots = slots_of_images(likeness, cycle, expected)
+    steps = np.diff(slots)
+    # A block is missing or there twice: the times and the images say which position each shows.
     is_order = (steps >= 0).all() and np.maximum(steps - 1, 0).sum() <= MOST_LOST * len(blocks)
-    if (steps != 1).any() and is_order and tells_apart(np.array(cycle)[by_images % len(cycle)], likeness):
-        slots, notes = by_images, _slot_notes(by_images, blocks)
-    shown = np.array(cycle)[slots % len(cycle)]
+    if not (is_order and ((steps == 1).all() or tells_apart(np.array(cycle)[slots % len(cycle)], likeness))):
+        slots = np.arange(len(blocks))
+    shown, notes = np.array(cycle)[slots % len(cycle)], _slot_notes(slots, blocks)
     against = contradictions(shown, likeness).tolist()
     names = [_name(number, blocks[number]) for number in against]
     if not tells_apart(shown, likeness) and (proposed := _rule_of(likeness)):
@@ -125,19 +158,49 @@ def plan_of(
             f"the images do not show the positions in this order{where}; they do with poses {proposed}",
             remedy="give {poses} another number, or a table with the pose of each block",
         )
-    if is_counted and notes:
-        starts = slots * float(np.median(np.diff(starts)))
+    if is_counted:
+        # A block that is not there has its time.
+        starts = starts + (slots - np.arange(len(blocks))) * float(np.median(np.diff(starts)))
     is_used = np.diff(slots, prepend=-1) > 0
     is_used[against] = False
     if names:
         notes += (f"the images of blocks {', '.join(names)} are those of other positions: they are not used",)
+    # The time of each place, also of blocks that are not there
+    places = np.arange((int(slots[-1]) // n_poses + 1) * n_poses)
+    times = _extrapolated(places, slots, starts)
+    cells = np.empty((len(places) // n_poses, n_poses))
+    cells[places // n_poses, np.array(cycle)[places % len(cycle)]] = times
     return PosePlan(
         poses=np.where(is_used, shown, -1),
         sweeps=np.where(is_used, slots // n_poses, -1),
         names=tuple(map(str, range(n_poses))),
         start_s=starts,
+        cell_starts=cells,
         notes=notes,
     ).checked(likeness)
+
+
+def _slots_of_times(
+    starts: NDArray[np.float64], cycle: NDArray[np.intp], likeness: NDArray[np.float64]
+) -> NDArray[np.intp]:
+    """Return the places of blocks by their times, if these are multiples of an interval and the images agree better."""
+    in_order, steps = np.arange(len(starts)), np.diff(starts)
+    ratios = steps / max(float(np.median(steps)), 1e-9)
+    if (ratios < 1 - UNEVEN).any() or (np.abs(ratios - np.rint(ratios)) > UNEVEN).any():
+        return in_order
+    by_times = np.concatenate([[0], np.cumsum(np.rint(ratios))]).astype(np.intp)
+    found = [agreement(cycle[slots % len(cycle)], likeness) for slots in (by_times, in_order)]
+    return by_times if found[0] > found[1] else in_order
+
+
+def _extrapolated(
+    places: NDArray[np.intp], slots: NDArray[np.intp], starts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return times between those of known places, and with the usual step behind the last one."""
+    step = float(np.median(np.diff(starts) / np.maximum(np.diff(slots), 1)))
+    times: NDArray[np.float64] = np.interp(places, slots, starts)
+    times += step * np.maximum(places - slots[-1], 0)
+    return times
 
 
 def _slot_notes(slots: NDArray[np.intp], blocks: Sequence[Block]) -> tuple[str, ...]:
@@ -155,12 +218,28 @@ def _slot_notes(slots: NDArray[np.intp], blocks: Sequence[Block]) -> tuple[str, 
 
 def plan_of_paths(blocks: Sequence[Block], counts: Sequence[int]) -> PosePlan:
     """Return the plan of blocks of which each position has its own, a number of them, one position after the other."""
-    return PosePlan(
-        poses=np.repeat(np.arange(len(counts)), counts),
-        sweeps=np.concatenate([np.arange(count) for count in counts]),
-        names=tuple(map(str, range(len(counts)))),
-        start_s=np.array([block.start_s for block in blocks]),
-    )
+    poses = np.repeat(np.arange(len(counts)), counts)
+    sweeps = np.concatenate([np.arange(count) for count in counts])
+    starts = np.array([block.start_s for block in blocks])
+    names = tuple(map(str, range(len(counts))))
+    return PosePlan(poses, sweeps, names, starts, _cells(poses, sweeps, starts))
+
+
+def _cells(
+    poses: NDArray[np.intp], sweeps: NDArray[np.intp], starts: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the times of blocks by sweep and position, (n_sweeps, n_poses); of missing ones by those of other sweeps."""
+    is_used = poses >= 0
+    cells = np.full((int(sweeps.max()) + 1, int(poses.max()) + 1), np.nan)
+    cells[sweeps[is_used], poses[is_used]] = starts[is_used]
+    numbers = np.arange(len(cells))
+    for column in cells.T:
+        known = np.flatnonzero(np.isfinite(column))
+        step = float(np.median(np.diff(column[known]) / np.diff(known))) if len(known) > 1 else 0.0
+        column[:] = np.interp(numbers, known, column[known]) + step * (
+            np.maximum(numbers - known[-1], 0) - np.maximum(known[0] - numbers, 0)
+        )
+    return cells
 
 
 def cycle_of(rule: str) -> list[int]:
@@ -196,7 +275,7 @@ def _rule_of(likeness: NDArray[np.float64]) -> str:
     """Return the rule by which the likeness of blocks is that of several positions; empty if there is none."""
     likeness = likeness[: MOST_PROPOSED * TRIED_SWEEPS, : MOST_PROPOSED * TRIED_SWEEPS]
     best, found, n_blocks = 0.0, "", len(likeness)
-    for n_poses in range(2, min(n_blocks // 2, MOST_PROPOSED) + 1):
+    for n_poses in range(2, min(n_blocks // LEAST_SWEEPS, MOST_PROPOSED) + 1):
         for rule in (str(n_poses), f"{BACK_AND_FORTH}:{n_poses}"):
             poses = np.resize(cycle_of(rule), n_blocks)
             same = poses[:, None] == poses
@@ -216,9 +295,11 @@ def _plan_of_table(
     """Return the plan of a table, which names each block by its number or its file."""
     named = dict[str, Mapping[str, str]]()
     for line, entry in enumerate(table, start=2):
-        key = entry.get("block") or entry.get("file") or ""
+        key = _block_key(entry)
         if not key or not entry.get("pose"):
             raise InputError(f"{path}: line {line} has no pose, or neither a block nor a file")
+        if key in named and named[key] != entry:
+            raise InputError(f"{path}: line {line} contradicts an earlier line on block {key}")
         named[key] = entry
     rows = [named.get(str(number), named.get(block.name)) for number, block in enumerate(blocks)]
     for number, (block, row) in enumerate(zip(blocks, rows, strict=True)):
@@ -229,21 +310,7 @@ def _plan_of_table(
                 remedy="add it, with the pose n/a if the block is not to be used",
             )
     labels = [row["pose"] for row in rows if row is not None]
-    names = [label for label in dict.fromkeys(labels) if label != "n/a"]
-    places = {row["pose"]: row.get("position_mm") or "n/a" for row in named.values()}
-    known = {name: places[name] for name in names if places[name] != "n/a"}
-    positions: tuple[float, ...] | None = None
-    try:
-        if len(known) == len(names):
-            # In the order of their places
-            names.sort(key=lambda name: float(known[name]))
-            positions = tuple(float(known[name]) for name in names)
-        elif all(name.isdecimal() for name in names):
-            names.sort(key=int)
-    except ValueError as error:
-        raise InputError(f"{path}: a position_mm is not a number") from error
-    if len(names) < 2:
-        raise InputError(f"{path} names fewer than two poses", remedy="omit {poses}")
+    names, positions = _positions([row for row in rows if row is not None], path)
     poses = np.array([names.index(label) if label in names else -1 for label in labels])
     contradicting = contradictions(poses, likeness)
     if contradicting.size:
@@ -253,17 +320,63 @@ def _plan_of_table(
             f"another pose; so are those of {len(contradicting)} blocks",
             remedy="correct the table",
         )
-    sweeps, seen, sweep = np.full(len(blocks), -1), set[int](), 0
-    for number, pose in enumerate(poses.tolist()):
-        if pose in seen:
-            # A position that comes again begins a sweep.
-            sweep, seen = sweep + 1, set()
-        if pose >= 0:
-            sweeps[number] = sweep
-            seen.add(pose)
+    sweeps = _sweeps(poses)
     n_unused = int(np.count_nonzero(poses < 0))
     notes = (f"{n_unused} blocks are of no pose by {path}, and are not used",) if n_unused else ()
-    return PosePlan(poses, sweeps, tuple(names), starts, positions, notes)
+    return PosePlan(poses, sweeps, tuple(names), starts, _cells(poses, sweeps, starts), positions, notes)
+
+
+def _block_key(entry: Mapping[str, str]) -> str:
+    """Return the number of the block of a row of a table, as a text, or the name of its file."""
+    number = entry.get("block", "")
+    try:
+        return str(int(float(number))) if number else os.path.basename(entry.get("file", ""))
+    except (ValueError, OverflowError):
+        return number
+
+
+def _positions(rows: Sequence[Mapping[str, str]], path: str) -> tuple[list[str], tuple[float, ...] | None]:
+    """Return the names of the positions of a table, and where they are, in the order of their places or numbers."""
+    places = dict[str, float | None]()
+    for row in rows:
+        name, place = row["pose"], row.get("position_mm") or NO_POSE
+        if name == NO_POSE:
+            continue
+        try:
+            known = None if place == NO_POSE else float(place)
+        except ValueError:
+            known = math.nan
+        if known is not None and not math.isfinite(known):
+            raise InputError(f"{path}: the position_mm {place} of pose {name} is not a number")
+        if places.setdefault(name, known) != known:
+            raise InputError(f"{path} has two values of position_mm for pose {name}")
+    names, known_places = [*places], [place for place in places.values() if place is not None]
+    if len(names) < 2:
+        raise InputError(f"{path} names fewer than two poses", remedy="omit {poses}")
+    if known_places and (len(known_places) < len(names) or len({*known_places}) < len(names)):
+        raise InputError(f"{path}: each pose needs a position_mm of its own, or none has one")
+    if known_places:
+        names.sort(key=lambda name: places[name] or 0.0)
+        return names, tuple(sorted(known_places))
+    if all(name.isdecimal() for name in names):
+        names.sort(key=int)
+    return names, None
+
+
+def _sweeps(poses: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the sweep of each block of a table: a position that comes again begins one.
+
+    Where positions are not visited in turn, a sweep is the number of the block in its position.
+    """
+    sweeps, own, seen, sweep = np.full(len(poses), -1), np.full(len(poses), -1), set[int](), 0
+    for number, pose in enumerate(poses.tolist()):
+        if pose in seen:
+            sweep, seen = sweep + 1, set()
+        if pose >= 0:
+            sweeps[number], own[number] = sweep, np.count_nonzero(poses[:number] == pose)
+            seen.add(pose)
+    is_in_turn = sweeps.max() <= (1 + MOST_LOST) * (own.max() + 1)
+    return sweeps if is_in_turn else own
 
 
 def _name(number: int, block: Block) -> str:

@@ -132,6 +132,8 @@ class _Modelled:
         The columns of the motion.
     in_vessels : (spatial) boolean array
         Pixels that are tested.
+    images : (n_blocks, spatial) array
+        Blood power of the blocks, smoothed as the options say.
     """
 
     series: ResultSeries
@@ -139,6 +141,7 @@ class _Modelled:
     motions: Mapping[str, NDArray[np.float64]]
     confounds: Mapping[str, NDArray[np.float64]]
     in_vessels: NDArray[np.bool_]
+    images: NDArray[np.floating]
 
     @classmethod
     def of(cls, series: ResultSeries, events: Sequence[Event]) -> Self:
@@ -157,7 +160,8 @@ class _Modelled:
                 moved = displacement_columns(shifts, series.geometry)[1]
                 confounds["framewise_displacement"] = moved["framewise_displacement"]
         in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"], NOISE_ERROR)
-        return cls(series, events, motions, confounds, in_vessels)
+        images = _smoothed(series, series.options.smoothing_mm)
+        return cls(series, events, motions, confounds, in_vessels, images)
 
     @property
     def durations(self) -> NDArray[np.float64]:
@@ -165,12 +169,15 @@ class _Modelled:
         n_frames = np.array([block.n_frames for block in self.series.block_records])
         return n_frames / (self.series.geometry.frame_rate_hz or 1.0)
 
+    def design(self, delay: float) -> Design:
+        """Return the design for a delay of the response."""
+        series, late = self.series, delayed(self.events, delay)
+        return design_of(late, series.time, self.durations, series.bad, self.confounds, series.options.hrf)
+
     def at(self, delay: float, smoothing_mm: float | None = None) -> BlockSeries:
         """Return the series and its design for a delay of the response, and another smoothing than that of the options."""
-        series, late = self.series, delayed(self.events, delay)
-        width = series.options.smoothing_mm if smoothing_mm is None else smoothing_mm
-        design = design_of(late, series.time, self.durations, series.bad, self.confounds, series.options.hrf)
-        return BlockSeries(_smoothed(series, width), self.in_vessels, design, series.time, self.durations)
+        images = self.images if smoothing_mm is None else _smoothed(self.series, smoothing_mm)
+        return BlockSeries(images, self.in_vessels, self.design(delay), self.series.time, self.durations)
 
 
 def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event]) -> list[ResultSeries]:
@@ -216,7 +223,7 @@ def _with_maps(
 ) -> ResultSeries:
     """Return a series with its maps, the responses of its regions, and the doubts about them."""
     series, durations, events = replace(modelled.series, delay_s=delay), modelled.durations, modelled.events
-    design = modelled.at(delay).design
+    design = modelled.design(delay)
     maps, locked = dict(maps), list[Doubt]()
     for name, found in maps.items():
         correlations, doubts = _motion_with_events(name, types[name], modelled.motions, series, durations)
