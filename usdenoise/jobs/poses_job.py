@@ -130,7 +130,7 @@ def _recording_of(recording: Recording, plan: PosePlan, geometry: Geometry, pose
     if places is None:
         return of_pose
     coordinates = {**of_pose.geometry.coordinates, POSE_AXIS: places[slice(pose, pose + 1)]}
-    return replace(of_pose, geometry=replace(of_pose.geometry, coordinates=coordinates), positions=())
+    return replace(of_pose, geometry=replace(of_pose.geometry, coordinates=coordinates))
 
 
 def write_poses(job: Job, series: PoseSeries, source: InputRecord) -> None:

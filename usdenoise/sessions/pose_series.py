@@ -229,7 +229,6 @@ def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> 
         Which block shows which position.
     step_mm : float or None
         Distance of the positions; None if it is not known, or the plan has their places.
-
     """
     spatial, (n_sweeps, n_poses) = geometry.spatial_axes, plan.cell_starts.shape
     spacing, coordinates = dict(geometry.spacing_mm), dict(geometry.coordinates)

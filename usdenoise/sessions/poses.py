@@ -99,7 +99,7 @@ class PosePlan:
             replace(recording.blocks[number], start_s=float(self.start_s[number]))
             for number in self.blocks_of(pose)
         ]
-        return replace(recording, blocks=blocks)
+        return replace(recording, blocks=blocks, positions=())
 
 
 def plan_of(
@@ -274,7 +274,7 @@ def proposed_rule(images: NDArray[np.floating]) -> str:
 def _rule_of(likeness: NDArray[np.float64]) -> str:
     """Return the rule by which the likeness of blocks is that of several positions; empty if there is none."""
     likeness = likeness[: MOST_PROPOSED * TRIED_SWEEPS, : MOST_PROPOSED * TRIED_SWEEPS]
-    best, found, n_blocks = 0.0, "", len(likeness)
+    best, found, n_blocks = 0.0, "", len(likeness) if np.isfinite(likeness).any() else 0
     for n_poses in range(2, min(n_blocks // LEAST_SWEEPS, MOST_PROPOSED) + 1):
         for rule in (str(n_poses), f"{BACK_AND_FORTH}:{n_poses}"):
             poses = np.resize(cycle_of(rule), n_blocks)
