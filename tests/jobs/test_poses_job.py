@@ -19,7 +19,7 @@ from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, scan
 from tests.stacks import write_stack
 from usdenoise import session
 from usdenoise.cli.main import main
-from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.errors import InputError, OutputError, UsdenoiseError
 from usdenoise.jobs import products
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options import DenoiseOptions, Output, SessionOptions
@@ -51,7 +51,7 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str, Any]:
     options = SessionOptions(poses=poses, **{"pose_step_mm": STEP_MM, **more.pop("session", {})})
     paths = more.pop("paths", [folder])
-    return run_session(paths, out, options=FOUR, session_options=options, overwrite=True, **more)
+    return run_session(paths, out, options=FOUR, session_options=options, **{"overwrite": True, **more})
 
 
 def test_the_command_writes_one_series_and_a_page_for_each_position(folder: Path, tmp_path: Path) -> None:
@@ -173,6 +173,11 @@ def test_a_folder_for_each_position(folder: Path, blocks: Any, tmp_path: Path) -
 
 @pytest.mark.usefixtures("no_pictures")
 def test_a_stopped_session_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = run(folder, tmp_path / "whole")
+    for path in (tmp_path / "whole").glob("mouse_*"):
+        path.unlink()
+    with pytest.raises(OutputError, match=r"mouse_pose-\d_report\.json exists"):
+        run(folder, tmp_path / "whole", overwrite=False)
     wanted = run(folder, tmp_path / "whole")
 
     class Stop(Progress):

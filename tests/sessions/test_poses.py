@@ -345,6 +345,17 @@ def test_regions_are_masks_over_all_positions(in_turn: Any) -> None:
         events=EVENTS,
         regions={"on": mask, "off": other},
     )
+    in_each = session(
+        stack_of(in_turn),
+        LENGTH,
+        poses=N_POSES,
+        options=FOUR,
+        regions={"half": mask[ACTIVE], "rect": "rect:0,12,24,24"},
+    )
+    wanted = found.blood_power[..., IMAGE[1] // 2 :].mean(axis=(1, 2, 3))
+    for name in ("half", "rect"):
+        assert in_each.region_series[name].mask.sum() == N_POSES * mask.sum()
+        np.testing.assert_allclose(in_each.regions[name], wanted, rtol=0.02)
     blood = found.blood_power[:, mask]
     np.testing.assert_allclose(found.regions["on"], blood[:, blood.any(axis=0)].mean(axis=1), rtol=0.02)
     responses = {name: each.responses["on"] for name, each in found.region_series.items()}

@@ -72,7 +72,11 @@ def filter_positions(
         (block for of_pose in recordings for block in of_pose.blocks), key=lambda block: block.start_s
     )
     check_activation(replace(recording, blocks=used), events, alone)
-    masks = region_masks(regions, geometry) if regions else {}
+    over_all = {
+        name: partial(_over_positions, region=region, plane=recording.geometry)
+        for name, region in regions.items()
+    }
+    masks = region_masks(over_all, geometry) if regions else {}
     n_done, poses = 0, list[ResultSeries]()
     for pose, of_pose in enumerate(recordings):
         part = _PartOfStore(store, plan.blocks_of(pose))
@@ -90,6 +94,18 @@ def filter_positions(
         n_done += len(of_pose.blocks)
     filled = [replace(series, images=series.filled().images) for series in with_activation(poses, events)]
     return joined_poses(filled, plan, geometry, masks)
+
+
+def _over_positions(geometry: Geometry, region: Region, plane: Geometry) -> NDArray[np.bool_]:
+    """Return the mask of a region over all positions; one of a plane is in each of them."""
+    try:
+        mask = np.asarray(region(geometry) if callable(region) else region)
+    except OptionError:
+        # It may be right for a plane, and if not, that error is what a user can mend.
+        mask = np.asarray(region(plane) if callable(region) else region)
+    if mask.shape != plane.shape_in(plane.spatial_axes):
+        return mask
+    return np.broadcast_to(mask, geometry.shape_in(geometry.spatial_axes))
 
 
 def _plan(recording: Recording, session: SessionOptions, options: DenoiseOptions) -> PosePlan:

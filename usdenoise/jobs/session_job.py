@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from usdenoise.files.input_files import sha256
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import drawn_regions
 from usdenoise.files.spectra_store import SpectraStore
-from usdenoise.jobs.job import Job, StageClock
+from usdenoise.jobs.job import POSES_FOLDER, Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks, LivePages, follow
 from usdenoise.jobs.poses_job import filter_positions, write_poses
 from usdenoise.jobs.products import block_file_name, check_stack_names, write_block
@@ -165,6 +166,11 @@ def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
         overwrite = True
     if job.session_options.stacks:
         check_stack_names(job, overwrite)
+    before = (job.root / POSES_FOLDER).rglob(f"{escape(job.stem)}_pose-*_report.json")
+    if job.session_options.poses is not None and not overwrite and (of_pose := next(before, None)):
+        raise OutputError(
+            f"{of_pose} exists", remedy="give {overwrite} to replace it, or another output folder"
+        )
     report = carry_out(job, filter_blocks, overwrite, watcher)
     remove_spectra(job)
     return report
