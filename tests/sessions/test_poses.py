@@ -5,13 +5,16 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.io import loadmat
 from scipy.ndimage import gaussian_filter
+from xarray import open_zarr
 
 from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, scan
-from usdenoise import Acquisition, PosesResult, session
+from usdenoise import Acquisition, PosesResult, save, session
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
@@ -375,6 +378,26 @@ def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any) -> None:
     steps = np.diff(found.block_times, axis=1)
     np.testing.assert_allclose(steps, BLOCK_S, rtol=1e-6)
     assert not found.bad.any()
+
+
+@pytest.mark.parametrize("suffix", ["h5", "mat", "zarr", "nii.gz"])
+def test_a_result_with_interpolated_blocks_is_saved(suffix: str, in_turn: Any, tmp_path: Path) -> None:
+    blocks = [*in_turn[:18]]
+    blocks[7] = np.full_like(blocks[7], np.nan)
+    found = session(stack_of(blocks), LENGTH, poses=N_POSES, bad_blocks="interpolate", options=FOUR)
+    assert np.isfinite(found.blood_power).all()
+    path = save(found, tmp_path / f"x.{suffix}")
+    names = {array.name: np.asarray(array.values) for array in found.contents()}
+    np.testing.assert_array_equal(np.argwhere(names["interpolated"]), [[2, 1]])
+    if suffix == "h5":
+        with h5py.File(path) as file:
+            np.testing.assert_array_equal(file["interpolated"], found.bad_blocks)
+            assert file["bad"].attrs["poses"] == "0, 1, 2"
+    elif suffix == "mat":
+        assert loadmat(path)["slice_time"].shape == (6, N_POSES)
+    elif suffix == "zarr":
+        with open_zarr(path) as group:
+            assert group["interpolated"].dims == ("time", "k")
 
 
 @pytest.mark.parametrize("poses", [1, "0", "back-and-forth:1", "", True, 2.5])

@@ -136,11 +136,7 @@ class PoseSeries(ResultSeries):
             *(replace(array, attributes=of_time) if array.name == "time" else array for array in arrays),
             NamedArray(SLICE_TIME, self.block_times, both, {**of_block, **names}),
             NamedArray("bad", self.bad_blocks, both, bad),
-            *(
-                []
-                if self.interpolated is None
-                else [NamedArray("interpolated", self.interpolated, both, filled)]
-            ),
+            *([NamedArray("interpolated", self.bad_blocks, both, filled)] if self.is_filled else []),
         ]
 
 
