@@ -134,15 +134,11 @@ def run_session(  # noqa: PLR0913
     # Find: the files of the blocks, from which the results have their name
     groups = position_files(paths, session, job.root, patterns)
     files = [file for group in groups for file in group] or block_files(paths, job.root, patterns)
-    folder_of_all = Path(os.path.commonpath([file.absolute().parent for file in files]))
+    name = files[0].stem if len(files) == 1 else _common_folder(files if groups else files[:1]).name
     job = replace(
         job,
         paths=tuple(files),
-        name=files[0].stem
-        if len(files) == 1
-        else folder_of_all.name
-        if groups
-        else files[0].absolute().parent.name,
+        name=name,
         groups=groups,
         bids=None if bids is None else bids_name(bids, files[0]),
         dask=dask,
@@ -389,6 +385,11 @@ class _StackFiles:
         return any((folder / name).exists() for folder in (self.folder, self.job.folder))
 
 
+def _common_folder(paths: Sequence[Path]) -> Path:
+    """Return the folder that holds all files."""
+    return Path(os.path.commonpath([path.absolute().parent for path in paths]))
+
+
 def remove_spectra(job: Job) -> None:
     """Remove the spectra of the blocks of a job that is done."""
     SpectraStore.remove(_spectra_folder(job))
@@ -406,9 +407,7 @@ def _record_of_files(job: Job, files: SessionFiles) -> InputRecord:
     ]
     if len(job.paths) > 1:
         n_bytes = sum(state["bytes"] for state in states.values())
-        folder = (
-            Path(os.path.commonpath([path.parent for path in job.paths])) if job.groups else job.path.parent
-        )
+        folder = _common_folder(job.paths) if job.groups else job.path.parent
         return replace(input_record(folder, first, shape), files=states, bytes=n_bytes)
     # How often workers read the file is not counted.
     passes = None
