@@ -20,7 +20,6 @@ from tests.stacks import write_stack
 from usdenoise import session
 from usdenoise.cli.main import main
 from usdenoise.errors import InputError, OutputError, UsdenoiseError
-from usdenoise.jobs import products
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options import DenoiseOptions, Output, SessionOptions
 from usdenoise.progress import Progress
@@ -41,11 +40,6 @@ def folder(blocks: Any, tmp_path: Path) -> Path:
     for number, block in enumerate(blocks):
         write_stack(tmp_path / f"mouse/b{number:02d}.h5", block, start_s=number * INTERVAL_S, **ABOUT)
     return tmp_path / "mouse"
-
-
-@pytest.fixture
-def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "draw_picture", lambda *arguments, **settings: b"picture")
 
 
 def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import click
 
 from usdenoise.errors import OutputError
 from usdenoise.progress import LiveBlock, Progress
-from usdenoise.system.text import printable
+from usdenoise.system.text import printable, rate_text
 
 if TYPE_CHECKING:
     import rich.progress
@@ -387,7 +387,7 @@ class JobView(Progress):
         parts = [
             f"{block.n_waiting} waiting",
             f"{block.seconds:.1f} s",
-            f"{block.frames_a_second:.{0 if block.frames_a_second >= 10 else 1}f} frames/s",
+            rate_text(block.frames_a_second),
             "no blood" if blood is None else f"blood {blood:.1f} dB",
             f"moved {block.motion:.2f} pixels",
             "" if steady is None else f"varies by {100 * steady:.1f} %",

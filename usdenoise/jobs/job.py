@@ -151,7 +151,7 @@ POSES_FOLDER = "poses"
 def pose_job(job: Job, number: int, names: Sequence[str]) -> Job:
     """Return the job of one of several positions; in BIDS it has the entity pose, in a data set of its own.
 
-    Beside that of the session, its sidecars would describe the images of the positions, too.
+    In one data set, sidecars of the session would apply to the images of the positions.
     """
     session = replace(job.session_options, poses=None, pose_step_mm=None)
     bids, root = job.bids, job.root / POSES_FOLDER

@@ -179,7 +179,7 @@ def _slice_fields(series: PoseSeries) -> dict[str, object]:
         "Poses": list(series.names),
         "BadBlocks": series.bad_blocks.tolist(),
     }
-    if series.is_filled:
+    if series.interpolated is not None:
         fields["InterpolatedBlocks"] = series.bad_blocks.tolist()
     if series.time_unit != "s":
         return fields

@@ -19,11 +19,10 @@ from usdenoise.jobs.live_job import LiveBlocks
 from usdenoise.jobs.products import save
 from usdenoise.jobs.session_inputs import (
     EventSource,
-    block_files,
     events_of,
     events_so_far,
     only_folder,
-    position_files,
+    session_files,
     with_own_window,
 )
 from usdenoise.jobs.session_job import filter_files, filter_series
@@ -373,8 +372,7 @@ def session(  # noqa: PLR0913
         # A session from files may be longer than memory.
         with tempfile.TemporaryDirectory() as folder_name:
             root = Path(folder_name)
-            groups = position_files(source, session_options, root)
-            paths = tuple(file for group in groups for file in group) or tuple(block_files(source, root))
+            paths, groups = session_files(source, session_options, root)
             job = Job(
                 paths=paths,
                 groups=groups,

@@ -274,8 +274,8 @@ def open_positions(
         times = [position.files[0].time for position in found]
         starts = [None if time is None else time.start_s for time in times]
         known = [start for start in starts if start is not None]
-        # Starts that are the same, or that one lacks, are those of each position on its own. Of positions that were recorded
-        # one after the other, the events are those of each.
+        # One clock: all first files have starts, which differ, and the positions overlap in time. Otherwise the times and
+        # the events of each position begin at its first frame.
         longest = max(position.recording.blocks[-1].start_s for position in found)
         has_clock = len(known) == len(found) and 0 < max(known) - min(known) < longest
         for position, group, start in zip(found, groups, starts, strict=True):
@@ -457,17 +457,18 @@ def _notes(files: Sequence[BlockFile], usual: Geometry, options: SessionOptions)
     return notes
 
 
-def position_files(
+def session_files(
     paths: str | Path | Sequence[str | Path],
     options: SessionOptions,
     output: Path,
     patterns: Sequence[str] = (),
-) -> tuple[tuple[Path, ...], ...]:
-    """Return the files of each path, if each is a position of the probe; otherwise none. See :func:`block_files`."""
+) -> tuple[tuple[Path, ...], tuple[tuple[Path, ...], ...]]:
+    """Return the files of a session, and those of each path if each is a position of the probe. See :func:`block_files`."""
     if options.poses != PATHS:
-        return ()
+        return tuple(block_files(paths, output, patterns)), ()
     each = [paths] if isinstance(paths, str | Path) else paths
-    return tuple(tuple(block_files(path, output, patterns)) for path in each)
+    groups = tuple(tuple(block_files(path, output, patterns)) for path in each)
+    return tuple(file for group in groups for file in group), groups
 
 
 def block_files(

@@ -30,13 +30,12 @@ from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.session_inputs import (
     Reading,
     SessionFiles,
-    block_files,
     check_apart,
     events_so_far,
     only_folder,
     open_positions,
     open_session,
-    position_files,
+    session_files,
     with_own_window,
 )
 from usdenoise.jobs.workers import dask_executor
@@ -132,12 +131,11 @@ def run_session(  # noqa: PLR0913
         # Files that are not blocks are missing blocks, and are reported.
         session = replace(session, live=False, until_idle_s=None, skip_bad_files=True)
     # Find: the files of the blocks, from which the results have their name
-    groups = position_files(paths, session, job.root, patterns)
-    files = [file for group in groups for file in group] or block_files(paths, job.root, patterns)
+    files, groups = session_files(paths, session, job.root, patterns)
     name = files[0].stem if len(files) == 1 else _common_folder(files if groups else files[:1]).name
     job = replace(
         job,
-        paths=tuple(files),
+        paths=files,
         name=name,
         groups=groups,
         bids=None if bids is None else bids_name(bids, files[0]),

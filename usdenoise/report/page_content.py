@@ -20,6 +20,7 @@ from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import mean_course, relative_change
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.geometry import GriddedStack, canonical_axes
+from usdenoise.system.text import rate_text
 
 NOISE_SPAN_DB = 6.0
 """Smallest range of the chart of the noise in dB: a receiver's noise that is even looks even."""
@@ -67,15 +68,7 @@ def page_of(
         if name == REGIONS:
             regions = _regions(report, png)
             continue
-        picture_text = PICTURES[name]
-        unit = series.attributes[picture_text.image]["unit"]
-        words = described_image(picture_text.image, series.means[picture_text.image], stack, unit)
-        caption = picture_text.caption
-        if name == "blood_power" and series.picture_quality.lost_share is None:
-            caption = "No blood was found: the picture shows noise, on its own scale."
-        elif series.is_session and name != "tsnr":
-            caption = f"Mean of the good blocks. {caption}"
-        shown.append(Picture(picture_text.title, png, f"{picture_text.title}: {words}", caption))
+        shown.append(picture_of(name, png, series))
     over_frames: list[Chart | Carpet] = []
     if series.stack is not None:
         quality, rate = series.stack.frame_quality, stack.frame_rate_hz
@@ -90,6 +83,20 @@ def page_of(
         [_activation_section(series, trial_type, png) for trial_type, png in activations.items()],
         regions,
     )
+
+
+def picture_of(name: str, png: bytes, series: ResultSeries) -> Picture:
+    """Return a picture of a result with its title, its description in words, and its caption."""
+    text = PICTURES[name]
+    unit = series.attributes[text.image]["unit"]
+    words = described_image(text.image, series.means[text.image], series.geometry, unit)
+    caption = text.caption
+    # Each of several planes has a quality of its own.
+    if name == "blood_power" and series.picture_quality.lost_share is None and not series.planes:
+        caption = "No blood was found: the picture shows noise, on its own scale."
+    elif series.is_session and name != "tsnr":
+        caption = f"Mean of the good blocks. {caption}"
+    return Picture(text.title, png, f"{text.title}: {words}", caption)
 
 
 def _regions(report: Report, png: bytes) -> Picture:
@@ -221,11 +228,7 @@ def live_page_of(
         ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
         ("Waiting", str(n_waiting), "files that wait for the filter"),
         ("Delay", f"{delay_s:.1f} s", "from the file to its picture"),
-        (
-            "Speed",
-            f"{frames_a_second:.{0 if frames_a_second >= 10 else 1}f} frames/s",
-            "while there are blocks to filter",
-        ),
+        ("Speed", rate_text(frames_a_second), "while there are blocks to filter"),
         (
             "Blood over noise",
             "none found" if blood is None else f"{blood:.1f} dB",

@@ -445,7 +445,7 @@ def panel_figure(
     Parameters
     ----------
     layers : sequence of Layer
-        One panel, or those of :func:`panels_of`, and the colours of all panels. Further layers are drawn over the first,
+        The panels of :func:`panels_of`, and the colours of all panels. Further layers are drawn over the first,
         transparent where they are NaN, with a colour bar of their own.
     spacing_mm : mapping from axis letter to float
         Pixel pitch in mm, for the axes where it is known.

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from usdenoise.report.charts import POSES_PAGE, template
-from usdenoise.report.page_content import BLOCK_MOTION, BLOOD_COURSE, block_charts, described_image
-from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
+from usdenoise.report.page_content import BLOCK_MOTION, BLOOD_COURSE, block_charts, picture_of
+from usdenoise.report.pictures import REGIONS, activation_title
 from usdenoise.report.pose_report import PosesReport
 from usdenoise.report.scan_page import PICTURE_BYTES, Picture
 from usdenoise.sessions.pose_series import PoseSeries
@@ -51,19 +51,12 @@ def pose_page(
             "Planes with most active pixels first. The significance is among the pixels of all positions."
         )
         maps.append(Picture(title, png, title, caption))
-    shown = []
-    for name, png in pictures.items():
-        if name == REGIONS:
-            shown.append(
-                Picture("Regions", png, "Regions over the front view", "Blood power of the regions.")
-            )
-            continue
-        text = PICTURES[name]
-        words = described_image(
-            text.image, series.means[text.image], series.geometry, series.attributes[text.image]["unit"]
-        )
-        caption = text.caption if name == "tsnr" else f"Mean of the good blocks. {text.caption}"
-        shown.append(Picture(text.title, png, f"{text.title}: {words}", caption))
+    shown = [
+        Picture("Regions", png, "Regions over the front view", "Blood power of the regions.")
+        if name == REGIONS
+        else picture_of(name, png, series)
+        for name, png in pictures.items()
+    ]
     charts = [
         (plane, [chart for chart in block_charts(of_pose) if chart.title in (BLOOD_COURSE, BLOCK_MOTION)])
         for plane, of_pose in zip(series.planes, series.poses, strict=True)

@@ -75,15 +75,10 @@ class PoseSeries(ResultSeries):
         return tuple(doubts)
 
     @property
-    def is_filled(self) -> bool:
-        """Whether powers of bad blocks are interpolated."""
-        return self.options.bad_blocks == "interpolate"
-
-    @property
     def counting(self) -> NDArray[np.float32]:
         """Blood power in which bad blocks are NaN, unless they are interpolated: they do not count in courses."""
         blood = self.images["blood_power"]
-        if self.is_filled:
+        if self.interpolated is not None:
             return blood
         spatial = (1,) * (blood.ndim - 2)
         counting: NDArray[np.float32] = np.where(
@@ -136,7 +131,11 @@ class PoseSeries(ResultSeries):
             *(replace(array, attributes=of_time) if array.name == "time" else array for array in arrays),
             NamedArray(SLICE_TIME, self.block_times, both, {**of_block, **names}),
             NamedArray("bad", self.bad_blocks, both, bad),
-            *([NamedArray("interpolated", self.bad_blocks, both, filled)] if self.is_filled else []),
+            *(
+                []
+                if self.interpolated is None
+                else [NamedArray("interpolated", self.bad_blocks, both, filled)]
+            ),
         ]
 
 

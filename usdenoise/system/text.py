@@ -54,6 +54,11 @@ def alike(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
+def rate_text(frames_a_second: float) -> str:
+    """Return a rate of frames in words, with a digit behind the point where it is small."""
+    return f"{frames_a_second:.{0 if frames_a_second >= 10 else 1}f} frames/s"
+
+
 def plain_name(name: str, space: str = "-") -> str:
     """Return a name as most file systems allow it.
 
