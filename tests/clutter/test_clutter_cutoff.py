@@ -84,7 +84,7 @@ def test_the_cutoff_of_tissue_that_moves_far_is_unsure():
     """No flow. The first five singular values fall by 4 dB; in 50 frames its Doppler frequency is high."""
     _, terms = all_frames(PhantomSettings((40, 32, 200), breathing=(5.0, 5.0), seed=3))
     for n_frames in (200, 50):
-        result = denoise((terms.tissue + terms.noise)[:n_frames], axes="tzx")
+        result = denoise((terms.tissue + terms.noise)[:n_frames], axes="tzx", tissue="recorded")
         assert result.cutoff.certainty is CutoffCertainty.UNSURE
         assert result.low_cutoff > 10
 
@@ -98,7 +98,7 @@ def test_clutter_whose_first_components_are_about_equally_strong_is_found():
     phases = [4 * np.outer(np.sin(2 * np.pi * rate * t[:, 0] + at), mode - 0.5) for rate, mode, at in modes]
     tissue = 30 * speckle * np.exp(1j * sum(phases))
     stack = (tissue + gaussian(rng, tissue.shape, np.complex64)).reshape(600, 48, 40)
-    result = denoise(stack, axes="tzx")
+    result = denoise(stack, axes="tzx", tissue="recorded")
     assert result.singular_values[0] < 2 * result.singular_values[4]
     assert result.options.low_cutoff > 8
     assert result.power_doppler.mean() < 3

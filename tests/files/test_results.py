@@ -270,7 +270,7 @@ def test_unobserved_entries_are_marked_and_filled(axes: str, high: str, tmp_path
     values[1, 1, 1], missing[1, 1, 1] = complex(1, np.nan), True
     report = run(
         write_stack(tmp_path / "x.h5", values, axes=axes),
-        options=DenoiseOptions(rank=3, iterations=20, high_cutoff=high),
+        options=DenoiseOptions(rank=3, iterations=20, high_cutoff=high, tissue="recorded"),
     )
     assert report["n_unobserved"] == np.count_nonzero(missing)
     with h5py.File(report["output"]["denoised"]) as file:

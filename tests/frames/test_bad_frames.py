@@ -252,7 +252,7 @@ def test_a_frame_that_is_not_there_is_refused(clean):
 
 def test_the_svd_leaves_bad_frames_out_too(clean):
     noisy = with_interference(clean, 3.0)
-    result = denoise(noisy, axes="zxt", method="svd", rank=20, low_cutoff=14)
+    result = denoise(noisy, axes="zxt", method="svd", rank=20, low_cutoff=14, tissue="recorded")
     good = np.setdiff1d(np.arange(200), BAD)
     flat = clean[..., good].reshape(-1, len(good))
     left, singular, right = np.linalg.svd(flat, full_matrices=False)

@@ -91,7 +91,11 @@ def test_a_series_equals_the_series_of_the_command(source: str, tmp_path: Path) 
     before = stack.iq.copy()
     given: dict[str, Any] = {
         "file": {"source": SAMPLE, "reading": reading},
-        "array": {"source": stack.iq, "axes": "tzx"},
+        "array": {
+            "source": stack.iq,
+            "axes": "tzx",
+            "spacing": tuple(stack.spacing_mm[letter] for letter in "zx"),
+        },
     }[source]
     images = usdenoise.session(
         **given, window=20, stride=15, **OPTIONS, on_block=lambda done, total: seen.append((done, total))

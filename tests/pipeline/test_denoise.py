@@ -105,7 +105,9 @@ def test_in_place_a_run_takes_no_second_copy_of_the_stack():
 
 
 def test_svd_method_equals_numpys_filter(stack):
-    result = usdenoise.denoise(stack, axes="tzx", method="svd", rank=30, low_cutoff=8, high_cutoff=25)
+    result = usdenoise.denoise(
+        stack, axes="tzx", method="svd", rank=30, low_cutoff=8, high_cutoff=25, tissue="recorded"
+    )
     matrix = stack.reshape(len(stack), -1).T
     left, singular, right = loops.truncated_svd(matrix, 25)
     expected = ((left * singular) @ right.conj().T) - (left[:, :8] * singular[:8]) @ right[:, :8].conj().T

@@ -71,11 +71,14 @@ def check_denoised(there, values, axes, more):
     assert to_host(found.stack).dtype == wanted.stack.dtype
     # Rounding errors are relative to the tissue.
     largest = np.abs(values[np.isfinite(values)]).max()
-    np.testing.assert_allclose(to_host(found.stack), wanted.stack, rtol=0, atol=1e-5 * largest)
+    # Those of the phase of the tissue add up over the frames
+    rounding = 16 * np.finfo(np.float32).eps * np.sqrt(len(wanted.acquisition.frames)) * largest
+    np.testing.assert_allclose(to_host(found.stack), wanted.stack, rtol=0, atol=rounding)
     for name in IMAGES:
         assert isinstance(getattr(found, name), np.ndarray)
-        # The noise of real stacks of 120 frames comes from three lags, and is sensitive to their rounding errors.
-        near = 1e-4 if np.iscomplexobj(values) else 3e-3
+        # Which frequencies are quiet is decided by values that may be equal but for rounding errors. The noise of real
+        # stacks of 120 frames comes from three lags, and is sensitive to them.
+        near = 3e-3 if not np.iscomplexobj(values) or name in ("blood_power", "noise_power") else 1e-4
         check_near(getattr(found, name), getattr(wanted, name), near)
     assert found.options == wanted.options
     assert found.n_unobserved == wanted.n_unobserved
@@ -129,7 +132,8 @@ def test_what_is_made_of_a_result_of_another_library(small_phantom, tmp_path):
     np.testing.assert_array_equal(back.iq, to_host(found.stack))
     own, numpys = (one.to_xarray() for one in (found, wanted))
     for name in numpys:
-        check_near(own[name].values, numpys[name].values, 1e-4)
+        # As in check_denoised
+        check_near(own[name].values, numpys[name].values, 3e-3 if "_power" in str(name) else 1e-3)
     assert "complex64" in repr(found)
     check_near(usdenoise.power_doppler(found.acquisition), usdenoise.power_doppler(wanted.acquisition))
     signed, wanted_signed = (usdenoise.signed_power(one.acquisition).values for one in (found, wanted))
@@ -252,7 +256,7 @@ def test_a_file_is_filtered_on_a_device_in_chunks_that_fit(phantom_file, device,
         device.free = free
         options = usdenoise.DenoiseOptions(device=name, threads=1)
         reports[name] = usdenoise.run(phantom_file, tmp_path / name, options=options)
-        check_near(*(usdenoise.load(tmp_path / one / "small_denoised.h5").iq for one in (name, "cpu")), 1e-4)
+        check_near(*(usdenoise.load(tmp_path / one / "small_denoised.h5").iq for one in (name, "cpu")), 3e-4)
     # With room for all, each frame is copied once for all passes.
     shapes = device.shapes
     assert [n for n, _ in shapes[:2]] == [60, 60]

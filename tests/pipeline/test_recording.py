@@ -26,7 +26,7 @@ from usdenoise.pipeline.recording import cut_into_windows
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-FIVE = DenoiseOptions(rank=5, low_cutoff=3, threads=1)
+FIVE = DenoiseOptions(rank=5, low_cutoff=3, threads=1, tissue="recorded")
 
 
 @given(st.integers(2, 60), st.integers(2, 60), st.integers(1, 60))

@@ -1,17 +1,17 @@
 """Quality control of the frames of a scan: the search for bad frames before the estimate, and curves over all frames."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.estimate.pixel_subset import PixelSubset, least_rank
+from usdenoise.estimate.pixel_subset import PixelSubset, draw_pixel_subset, least_rank
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment, find_bad_frames
 from usdenoise.linalg.array_library import Numbers, squared_magnitudes
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.sampling import PixelSample, spread_rows
+from usdenoise.stack.sampling import PixelSample, RandomStream, spread_rows
 
 CARPET_BANDS = 64
 """Bands of pixels of the carpet. A mean over 16 of 1024 pixels has a standard deviation of 1.1 dB in speckle."""
@@ -151,6 +151,15 @@ class CheckedFrames:
         pixels = spread_rows(self.whole.n_pixels, CURVE_PIXELS)
         curves = frame_curves(self.whole.take(pixels), model.left[pixels, :low], self.displacement)
         return FrameQuality(**vars(self.search), curves=curves)
+
+    def times(self, factors: Numbers, options: DenoiseOptions) -> "CheckedFrames":
+        """Return the same of frames that are multiplied by factors, (n_frames, n_pixels)."""
+        values = self.whole.values * factors.T
+        whole = replace(self.whole, values=values)
+        used = whole.without(self.search.excluded) if self.search.excluded.any() else whole
+        rng = RandomStream.PIXEL_SUBSET.generator(options.seed)
+        subset = draw_pixel_subset(used, rng).subset.trimmed(whole.n_pixels, least_rank(options))
+        return replace(self, sample=used, whole=whole, subset=subset)
 
 
 def check_frames(

@@ -92,6 +92,7 @@ def run_filter(name: str, stack: Acquisition, options: DenoiseOptions) -> Filter
     shared = {option: getattr(options, option) for option in SHARED}
     result = denoise(stack, options=make_options(**{**shared, **_DENOISE[name]}))
     solution, low = result.solution, result.options.low_cutoff
+    tissue = "tissue held still, " if result.options.tissue == "still" else ""
     return Filtered(
         matrix=result.acquisition.frames.T,
         power=result.power_doppler,
@@ -101,7 +102,7 @@ def run_filter(name: str, stack: Acquisition, options: DenoiseOptions) -> Filter
         held_out_rmse=result.held_out_rmse,
         iterations=solution.iterations if solution else None,
         passes=solution.passes if solution else None,
-        note=solution.stop_reason.value if solution else "every entry was used",
+        note=tissue + (solution.stop_reason.value if solution else "every entry was used"),
     )
 
 
@@ -219,10 +220,13 @@ _DENOISE: Mapping[str, Mapping[str, object]] = {
     **{name: {"preset": "paper", "method": name, "step": row.step_tau} for name, row in METHODS.items()},
     "eta-decay": {},
     "paper": {"preset": "paper", "step": PAPER_TAU},
-    "svd": {"method": "svd"},
+    "svd": {"method": "svd", "tissue": "recorded"},
 }
 """Options of :func:`usdenoise.denoise` for its methods. Other descents than the default have the paper's start and
 settings, apart from the step."""
+
+OWN_CUTOFF = ("eta-decay",)
+"""Filters that choose an automatic cutoff themselves, as their tissue is held still."""
 
 CLUTTER_FILTERS: Mapping[str, str] = MappingProxyType(
     {

@@ -31,6 +31,7 @@ from usdenoise.files.regions import region
 from usdenoise.jobs.clutter_filters import (
     BASELINES,
     CLUTTER_FILTERS,
+    OWN_CUTOFF,
     SHARED,
     USUAL_FILTERS,
     Filtered,
@@ -185,7 +186,8 @@ def compare(
 ) -> Comparison:
     """Filter one acquisition by several methods, one after the other.
 
-    The full SVD runs first: all other methods are compared with it, and use its automatic low cutoff. The seconds of the
+    The full SVD of the frames as recorded runs first: all other methods are compared with it, and use its automatic low
+    cutoff. Only eta-decay holds the tissue still, as `usdenoise run` does, and chooses its own cutoff. The seconds of the
     first methods include the compilation of kernels if they are not in numba's cache yet.
 
     Parameters
@@ -255,13 +257,14 @@ def compare(
     # The methods, the full SVD first: it gives the rank of the baselines and the cutoff of all
     exact: Matrix | None = None
     reference: NDArray[np.float32] | None = None
-    reference_rank = options.rank
+    reference_rank, requested = options.rank, options
     done: dict[str, tuple[Row, list[NDArray[np.float32] | None]]] = {}
     for name in dict.fromkeys(["svd", *names]):
         if on_start is not None:
             on_start(name)
         rank = reference_rank if name in BASELINES else options.rank
-        row, filtered = _run(name, acquisition, replace(options, rank=rank))
+        own = requested if name in OWN_CUTOFF else options
+        row, filtered = _run(name, acquisition, replace(own, rank=rank))
         if filtered is None:
             done[name] = row, [None]
             continue

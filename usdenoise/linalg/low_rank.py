@@ -64,6 +64,44 @@ def noise_from_spectrum(singular_values: NDArray[np.float64], shape: tuple[int, 
     return float(np.sqrt(variance))
 
 
+def content(
+    singular_values: NDArray[np.float64], usual: NDArray[np.float64], noise: float, shape: tuple[int, int]
+) -> float:
+    """Return how much a matrix holds above the noise: sum_k log(s_k / edge) over the components above the edge.
+
+    That is the length of its description but for a constant factor: fewer and weaker components are simpler.
+
+    Parameters
+    ----------
+    singular_values : (k,) array
+        Its singular values s.
+    usual : (k,) array
+        Singular values of the matrix with which it is compared; what is below their rounding is noise.
+    noise : float
+        Root mean square of the noise in an entry.
+    shape : (int, int)
+        Shape of the matrix.
+
+    Examples
+    --------
+    >>> values = np.array([400.0, 1.0])
+    >>> round(content(values, values, 0.1, (100, 100)) / np.log(200), 12)
+    1.0
+    """
+    edge = max(
+        noise_edge(noise, shape), float(np.finfo(np.float32).eps * usual[0]), float(np.finfo(float).tiny)
+    )
+    return float(np.log(np.maximum(singular_values / edge, 1)).sum())
+
+
+def compared_contents(first: Numbers, second: Numbers) -> tuple[float, float]:
+    """Return how much two matrices of the same noise hold, which is that of the second one."""
+    of_both = [np.linalg.svd(values, compute_uv=False).astype(np.float64) for values in (first, second)]
+    noise = noise_from_spectrum(of_both[1], second.shape)
+    mine, theirs = (content(values, of_both[1], noise, second.shape) for values in of_both)
+    return mine, theirs
+
+
 def marchenko_pastur_quantiles(aspect: float, levels: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return quantiles of the Marchenko-Pastur law of unit variance (Marchenko and Pastur, 1967).
 

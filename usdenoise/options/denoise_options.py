@@ -244,6 +244,12 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         metavar="LIST",
     )
     """Counted from 0 in the frames that were read. "auto" excludes a fifth of the frames at most."""
+    tissue: str = _key(
+        "still",
+        "Hold the tissue still before the filter (still), or filter the frames as they are (recorded).",
+        choices=("still", "recorded"),
+    )
+    """The local phase of the tissue is taken out of complex frames; real ones are filtered as they are."""
     precision: str = _key(
         "single",
         "Precision of the stored values; double takes twice the memory.",
@@ -317,6 +323,7 @@ class DenoiseKeywords(SharedKeywords, total=False):
     init: str | None
     patience: int | None
     refit: str | None
+    tissue: str | None
     bad_frames: str | Sequence[int] | None
     device: str | None
 
@@ -337,6 +344,7 @@ PAPER = MappingProxyType(
         "ridge": 0.0,
         "patience": 0,
         "refit": "none",
+        "tissue": "recorded",
         "bad_frames": "keep",
         "low_cutoff": 0,
         "high_cutoff": "rank",

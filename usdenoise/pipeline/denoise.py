@@ -31,7 +31,7 @@ from usdenoise.pipeline.devices import device_memory, on_device
 from usdenoise.pipeline.estimate_clutter import checked_noise, estimate_clutter
 from usdenoise.pipeline.filter_chunk import filter_chunks, filtered_frames
 from usdenoise.pipeline.fit_result import fit_result
-from usdenoise.pipeline.recording import Recording, array_recording, map_chunks
+from usdenoise.pipeline.recording import Recording, StillFrames, array_recording, map_chunks
 from usdenoise.pipeline.result import DenoiseResult, LabelledResult
 from usdenoise.pipeline.scan_clutter import scan_clutter
 from usdenoise.pipeline.series import BlockLags, Series, SeriesMaps, signal_image
@@ -198,8 +198,10 @@ def denoise_frames(
         if executor is not None and executor.local is not executor:
             # Workers share chunks of some frames
             recording = replace(recording, whole=None)
-        # The spatial subspace, the noise level and the bad frames; and the recording without the flicker of its lines
-        found = estimate_clutter(recording, options, mapper, start, follow, lambda: report_step("solve", 1))
+        # The spatial subspace, the noise level and the bad frames; and the recording without the flicker of its lines,
+        # and its tissue held still
+        checked = partial(report_step, "solve", 1)
+        found = estimate_clutter(recording, options, mapper, start, follow, checked, target=target)
         recording = found.recording
         # An automatic cutoff, raised while tissue leaks in the middle of the scan
         found, clutter = scan_clutter(recording, found, options, mapper)
@@ -212,6 +214,9 @@ def denoise_frames(
         # flow that is faster than the frames, of which neighbouring pixels are correlated.
         maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
         middle = recording.chunks[len(recording.chunks) // 2]
+        if isinstance(middle.frames, StillFrames):
+            # The filtered frames are in its memory, and move as recorded
+            middle = replace(middle, frames=replace(middle.frames, is_held=False))
         quality = checked_noise(maps.quality, middle, clutter, found.excluded, mapper)
         fit = fit_result(found, measures, options)
     kept = measures.filtered if target is None else target

@@ -33,8 +33,16 @@ from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
 from usdenoise.frames.data_checks import joined_doubt, rounding_doubt, time_axis, unordered_doubt
 from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
-from usdenoise.frames.frame_quality import FrameQuality, check_frames
+from usdenoise.frames.frame_quality import CheckedFrames, FrameQuality, check_frames
 from usdenoise.frames.registration import displacements, middle_part
+from usdenoise.frames.still_tissue import (
+    ChunkProducts,
+    Tiles,
+    TissueMotion,
+    joined_products,
+    tile_products,
+    tiles_of,
+)
 from usdenoise.linalg.array_library import Numbers, columns, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, unobserved_normal
@@ -42,7 +50,7 @@ from usdenoise.linalg.tall_matrices import envelope, row_squared_norms, squared_
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import Chunk, Recording, map_chunks
+from usdenoise.pipeline.recording import Chunk, Recording, StillFrames, map_chunks
 from usdenoise.stack.sampling import PixelSample
 
 BAD_PIXEL_ROUNDS, AT_ONCE = 3, 0.01
@@ -77,12 +85,15 @@ class ConsecutiveFrames:
         Code and sentence of each reason why the stack may not be what it is read as; by default none.
     flickers : tuple of Flicker
         Flicker of lines that was divided out, by the rounds in which it was found; by default none.
+    is_still : bool or None
+        Whether the frames are simpler with the tissue held still; None (the default) if no tissue is followed in them.
     """
 
     bad_pixels: NDArray[np.bool_]
     saturated: NDArray[np.bool_]
     doubts: tuple[tuple[str, str], ...] = ()
     flickers: tuple[Flicker, ...] = ()
+    is_still: bool | None = None
 
     @classmethod
     def nothing(cls, n_pixels: int) -> "ConsecutiveFrames":
@@ -129,9 +140,8 @@ class ClutterEstimate:
     consecutive : ConsecutiveFrames
         What consecutive frames show.
     recording : Recording
-        What was estimated: the recording, without the flicker of its lines if they flickered.
-    flicker : Flicker or None
-        Flicker of lines that is left; None if there is none.
+        What was estimated: the recording without the flicker of its lines, if they flickered, and with its tissue held
+        still.
     """
 
     model: LowRank
@@ -149,7 +159,6 @@ class ClutterEstimate:
     is_static: bool
     consecutive: ConsecutiveFrames
     recording: Recording
-    flicker: Flicker | None
 
     @property
     def excluded(self) -> NDArray[np.bool_]:
@@ -169,8 +178,8 @@ class ClutterEstimate:
     @property
     def chunks(self) -> Sequence[Chunk]:
         """Chunks in which the recording is filtered: one if all values are finite and in memory, where it costs nothing."""
-        whole = self.recording.whole
-        return self.recording.chunks if whole is None or self.inspection.missing.any() else [Chunk(0, whole)]
+        at_once = self.recording.at_once
+        return self.recording.chunks if at_once is None or self.inspection.missing.any() else [at_once]
 
     @property
     def energy(self) -> float:
@@ -201,13 +210,14 @@ def estimate_clutter(
     on_iteration: Callable[[Iteration], None] | None = None,
     on_checked: Callable[[], None] = lambda: None,
     consecutive: ConsecutiveFrames | None = None,
+    target: Numbers | None = None,
 ) -> ClutterEstimate:
     """Estimate the clutter of a recording from its chunks.
 
-    The steps: look at all chunks, and gather a sample of the pixels; find the signal pixels and the bad frames; complete
-    sampled entries of the sample (Zhang, Chiu and Zhang, AISTATS 2024), and refit the components to the sample; fit the
-    components to all pixels, U = orth(M V); choose the cutoff. They are repeated without saturated pixels, flicker of lines
-    and noisy pixels, if these show.
+    The steps: look at all chunks, and gather a sample of the pixels; find the signal pixels and the bad frames, without
+    saturated pixels and flicker of lines if these show; hold the tissue still; complete sampled entries of the sample
+    (Zhang, Chiu and Zhang, AISTATS 2024), and refit the components to the sample; fit the components to all pixels,
+    U = orth(M V); choose the cutoff. The estimate is repeated without noisy pixels, if these show.
 
     Parameters
     ----------
@@ -224,53 +234,58 @@ def estimate_clutter(
     on_checked : callable, optional
         Called after the frames were checked.
     consecutive : ConsecutiveFrames, optional
-        What consecutive frames show, for a recording whose own frames are not consecutive. By default they are.
+        What consecutive frames show, for a recording whose own frames are not consecutive, and whose tissue is still
+        already. By default they are consecutive.
+    target : (n_frames, n_pixels) array of NumPy, optional
+        Gets the still frames of a recording in memory; see :meth:`usdenoise.pipeline.recording.Recording.still`.
 
     Raises
     ------
     UsdenoiseError
         As for :func:`usdenoise.denoise`.
     """
+    is_scan = consecutive is None
     known = consecutive or ConsecutiveFrames.nothing(recording.geometry.n_pixels)
 
-    def estimated(recording: Recording, known: ConsecutiveFrames) -> ClutterEstimate:
-        return _estimated(
-            recording, options, executor, start, on_iteration, on_checked, known, consecutive is None
-        )
-
-    found = estimated(recording, known)
-    step = found.inspection.step
-
     def has_enough(bad: NDArray[np.bool_]) -> bool:
-        return int(np.count_nonzero(found.grid.mask.ravel() & ~bad)) >= len(found.singular_values)
+        # As many pixels as the components that the pixel subset has
+        left = np.count_nonzero(checked.grid.mask.ravel() & ~bad)
+        return int(left) >= min(checked.frames.subset.most_components, recording.geometry.n_frames)
 
-    is_looked_at = consecutive is None
+    # Damage is looked for in the frames as recorded
+    checked = _checked(recording, options, executor, known, is_scan)
+    step = checked.inspection.step
     # Clipped pixels
-    if is_looked_at and (bad := _saturated_pixels(recording, executor, found)).any() and has_enough(bad):
+    if is_scan and (bad := _saturated_pixels(recording, executor, checked)).any() and has_enough(bad):
         known = known.with_saturated(bad)
-        found = estimated(recording, known)
+        checked = _checked(recording, options, executor, known, is_scan)
     # Lines or depths that flicker
-    for _ in range(FLICKER_ROUNDS if is_looked_at else 0):
-        if found.flicker is None:
+    for _ in range(FLICKER_ROUNDS if is_scan else 0):
+        if checked.flicker is None:
             break
-        left, axis = found.grid.everywhere(found.model.left[:, :TISSUE_COMPONENTS]), found.flicker.axis
-        parts = map_chunks(gains_of_chunk, found.recording.chunks, executor, left, found.grid.shape, axis)
-        recording = found.recording.calibrated(axis, np.concatenate(list(parts)))
-        if recording is found.recording:
+        calibrated = _without_flicker(checked, executor)
+        if calibrated is checked.recording:
             break
-        known = replace(known, flickers=(*known.flickers, found.flicker))
-        found = estimated(recording, known)
+        known = replace(known, flickers=(*known.flickers, checked.flicker))
+        checked = _checked(calibrated, options, executor, known, is_scan)
+    on_checked()
+    found, known = _held_and_estimated(checked, options, executor, start, on_iteration, known, target)
     # Noisy pixels and lines
-    for _ in range(BAD_PIXEL_ROUNDS if is_looked_at else 0):
+    for _ in range(BAD_PIXEL_ROUNDS if is_scan else 0):
         bad = _noisy_pixels(found.recording, executor, found)
         if not bad.any() or not has_enough(bad):
             break
         known = replace(known, bad_pixels=known.bad_pixels | bad)
-        found = estimated(found.recording, known)
-    if is_looked_at:
+        checked = checked.without(bad, options)
+        still = found.recording
+        if target is not None and still.whole is not None and still.motion is not None:
+            # The frames as recorded may have been there
+            StillFrames(still.whole, still.motion).moving(target, target, executor.local)
+        found, known = _held_and_estimated(checked, options, executor, start, on_iteration, known, target)
+    if is_scan:
         n_parts = 2 if recording.dtype.kind == "c" else 1
         rounded = rounding_doubt(step, n_parts, found.estimate.noise_rms**2)
-        doubts = (*found.inspection.doubts, *_order(found), *_flickering(found))
+        doubts = (*found.inspection.doubts, *_order(found), *_flickering(checked))
         known = replace(known, doubts=doubts if rounded is None else (*doubts, rounded))
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
     if (
@@ -294,32 +309,93 @@ def _order(found: ClutterEstimate) -> list[tuple[str, str]]:
     return [doubt for doubt in doubts if doubt is not None]
 
 
-def _flickering(found: ClutterEstimate) -> list[tuple[str, str]]:
+def _flickering(checked: "CheckedRecording") -> list[tuple[str, str]]:
     """Return the doubt that lines or depths flicker that could not be divided out, if they do."""
-    if found.flicker is None:
+    if checked.flicker is None:
         return []
-    letter = found.recording.geometry.pixel_axes[found.flicker.axis]
+    letter = checked.recording.geometry.pixel_axes[checked.flicker.axis]
     sentence = (
-        f"the gain of each position along {letter} flickers from frame to frame, by {100 * found.flicker.spread:.2g} %: "
+        f"the gain of each position along {letter} flickers from frame to frame, by {100 * checked.flicker.spread:.2g} %: "
         "tissue leaks through the filter"
     )
     return [("flicker", sentence)]
 
 
-def _estimated(
+@dataclass(frozen=True)
+class CheckedRecording:
+    """A recording after the first look at its frames, and without the bad ones.
+
+    Attributes
+    ----------
+    recording : Recording
+        The recording, without the flicker of its lines if they flickered.
+    inspection : Inspection
+        What the first look at its chunks found.
+    has_signal : (n_pixels,) boolean array
+        Pixels with a signal, the bad ones among them.
+    grid : Neighbourhood
+        Shape of the image, and the signal pixels.
+    frames : CheckedFrames
+        A sample of the pixels without the bad frames.
+    displacement : (n_frames, n_axes) array
+        Displacement of each frame in pixels.
+    time_letter : str or None
+        Letter of the axis that is time by the data; None if that is not clear.
+    flicker : Flicker or None
+        Flicker of lines; None if there is none.
+    is_static : bool
+        Whether the mean frame has as much energy as in white noise, or more.
+    is_consecutive : bool
+        Whether its frames are consecutive, and as recorded.
+    """
+
+    recording: Recording
+    inspection: Inspection
+    has_signal: NDArray[np.bool_]
+    grid: Neighbourhood
+    frames: CheckedFrames
+    displacement: NDArray[np.float64]
+    time_letter: str | None
+    flicker: Flicker | None
+    is_static: bool
+    is_consecutive: bool
+
+    @property
+    def excluded(self) -> NDArray[np.bool_]:
+        """Which frames are excluded, (n_frames,)."""
+        return self.frames.search.excluded
+
+    @property
+    def pixels(self) -> NDArray[np.intp]:
+        """Numbers of the sampled pixels in the image."""
+        return np.flatnonzero(self.grid.mask)[self.frames.sample.numbers]
+
+    def without(self, bad: NDArray[np.bool_], options: DenoiseOptions) -> "CheckedRecording":
+        """Return the same without some more pixels, (n_pixels,), by which its frames are checked again."""
+        mask = self.grid.mask.ravel() & ~bad
+        sample = self.frames.whole.take(np.flatnonzero(mask[self.pixels]))
+        sample = replace(sample, numbers=(np.cumsum(mask) - 1)[self.pixels[mask[self.pixels]]])
+        frames = check_frames(sample, self.displacement, options)
+        return replace(self, grid=Neighbourhood(mask.reshape(self.grid.shape)), frames=frames)
+
+    def still(self, motion: TissueMotion, options: DenoiseOptions) -> "CheckedRecording":
+        """Return the same with the tissue of the sampled pixels held still."""
+        turns = motion.of_pixels(self.pixels).conj().astype(self.recording.dtype)
+        return replace(self, frames=self.frames.times(turns, options))
+
+
+def _checked(
     recording: Recording,
     options: DenoiseOptions,
     executor: Executor,
-    start: Factors | None,
-    on_iteration: Callable[[Iteration], None] | None,
-    on_checked: Callable[[], None],
     known: ConsecutiveFrames,
     is_consecutive: bool,
-) -> ClutterEstimate:
-    """Return the estimate without the bad pixels that are known, and the flicker of consecutive frames."""
+) -> CheckedRecording:
+    """Look at all chunks of a recording, without the bad pixels that are known, and exclude bad frames."""
     geometry = recording.geometry
     needs_all = options.method == "svd" or options.refit == "none"
-    inspection, sample, envelopes = inspect(recording, executor, needs_all)
+    tiles = tiles_of(geometry, options) if is_consecutive else None
+    inspection, sample, envelopes = inspect(recording, executor, needs_all, tiles)
     # Signal pixels, and the sample of them
     has_signal = _signal_mask(recording, executor, inspection, sample, options)
     mask = has_signal & ~known.bad_pixels
@@ -333,27 +409,113 @@ def _estimated(
         sample = sample.take(np.flatnonzero(mask[sample.numbers]))
         sample = replace(sample, numbers=(np.cumsum(mask) - 1)[sample.numbers])
     # Bad frames
-    frames = check_frames(sample, moved, options)
-    excluded, is_sample = frames.search.excluded, sample.n_pixels == grid.n_pixels
-    on_checked()
-    flicker = None
+    frames, flicker = check_frames(sample, moved, options), None
     if is_consecutive:
-        looked_at, pixels = middle_frames(~excluded), np.flatnonzero(mask)[sample.numbers]
+        looked_at, pixels = middle_frames(~frames.search.excluded), np.flatnonzero(mask)[sample.numbers]
         values, right = frames.sample.values[:, looked_at], frames.subset.right[looked_at]
         flicker = find_flicker(values, pixels, grid.shape, right)
     few = frames.sample.spread(STATIC_PIXELS).values
     static = np.abs(few.sum(axis=1, dtype=np.complex128)) ** 2
     is_static = bool(static.sum() >= STATIC * row_squared_norms(few).sum())
-    del few
+    return CheckedRecording(
+        recording=recording,
+        inspection=inspection,
+        has_signal=has_signal,
+        grid=grid,
+        frames=frames,
+        displacement=moved,
+        time_letter=time_letter,
+        flicker=flicker,
+        is_static=is_static,
+        is_consecutive=is_consecutive,
+    )
+
+
+def _without_flicker(checked: CheckedRecording, executor: Executor) -> Recording:
+    """Return the recording without the flicker of its lines; itself if that cannot be divided out."""
+    flicker, grid, recording = checked.flicker, checked.grid, checked.recording
+    assert flicker is not None
+    # The tissue in all pixels
+    right = checked.frames.subset.right[:, :TISSUE_COMPONENTS]
+    tissue = grid.at_signal(reduce(np.add, map_chunks(projected, recording.chunks, executor, right)))
+    left = grid.everywhere(np.linalg.qr(tissue)[0])
+    parts = map_chunks(gains_of_chunk, recording.chunks, executor, left, grid.shape, flicker.axis)
+    return recording.calibrated(flicker.axis, np.concatenate(list(parts)))
+
+
+def _held_and_estimated(
+    checked: CheckedRecording,
+    options: DenoiseOptions,
+    executor: Executor,
+    start: Factors | None,
+    on_iteration: Callable[[Iteration], None] | None,
+    known: ConsecutiveFrames,
+    target: Numbers | None,
+) -> tuple[ClutterEstimate, ConsecutiveFrames]:
+    """Return the estimate of a recording with its tissue held still, if that makes its frames simpler."""
+    tiles = tiles_of(checked.recording.geometry, options) if checked.is_consecutive else None
+    if tiles is not None:
+        motion, firsts = _motion(checked, tiles, executor)
+        if motion.moves:
+            still = checked.still(motion, options)
+            known = replace(known, is_still=still.frames.subset.is_simpler_than(checked.frames.subset))
+            if known.is_still:
+                checked = replace(still, recording=checked.recording.still(motion, firsts, executor, target))
+    return _estimated(checked, options, executor, start, on_iteration, known), known
+
+
+def _motion(checked: CheckedRecording, tiles: Tiles, executor: Executor) -> tuple[TissueMotion, list[int]]:
+    """Return the motion of the tissue, and the number of the first frame of each chunk."""
+    recording, inspection, mask = checked.recording, checked.inspection, checked.grid.mask.ravel()
+    products = inspection.products
+    if checked.excluded.any() or (checked.has_signal & ~mask).any():
+        # Once more without bad frames and pixels
+        used = ~checked.excluded & (inspection.frame_missing < len(mask))
+        products = tuple(map_chunks(products_of_chunk, recording.chunks, executor, tiles, used, mask))
+    firsts = np.cumsum([0, *(chunk.n_frames for chunk in products[:-1])]).tolist()
+    joined = joined_products(products, tiles)
+    energy = _used_energy(recording, executor, inspection, checked.excluded) * mask
+    return TissueMotion.of(tiles, joined, energy / max(len(joined.numbers), 1)), firsts
+
+
+def products_of_chunk(
+    chunk: Chunk, tiles: Tiles, used: NDArray[np.bool_], counted: NDArray[np.bool_]
+) -> ChunkProducts:
+    """Return the products of the tiles of a chunk."""
+    return tile_products(chunk.read(), tiles, used[chunk.first : chunk.stop], counted)
+
+
+def _used_energy(
+    recording: Recording, executor: Executor, inspection: Inspection, excluded: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Return the energy of each pixel without excluded frames."""
+    energy: NDArray[np.float64] = inspection.energy
+    if excluded.any():
+        energy = energy - sum(map_chunks(energy_of_frames, recording.chunks, executor, excluded))
+    return energy
+
+
+def _estimated(
+    checked: CheckedRecording,
+    options: DenoiseOptions,
+    executor: Executor,
+    start: Factors | None,
+    on_iteration: Callable[[Iteration], None] | None,
+    known: ConsecutiveFrames,
+) -> ClutterEstimate:
+    """Return the estimate of a recording whose frames were checked."""
+    recording, inspection, grid, frames = checked.recording, checked.inspection, checked.grid, checked.frames
+    sample, excluded = frames.sample, frames.search.excluded
+    is_sample = sample.n_pixels == grid.n_pixels
     # The components of the sample. If the residual is kept, those above the low cutoff do not change the result, unless they
     # fill unobserved entries.
     if start is not None:
         left, right = start
-        left = grid.at_signal(left) if len(left) == geometry.n_pixels else left
+        left = grid.at_signal(left) if len(left) == recording.geometry.n_pixels else left
         start = (left[sample.numbers] if len(left) == grid.n_pixels else left), right
     only_clutter = options.refit == "all" and options.high_cutoff == "none"
     only_clutter = only_clutter and not has_gaps(inspection, grid, excluded)
-    estimate = estimate_components(frames.sample, frames.subset, options, only_clutter, start, on_iteration)
+    estimate = estimate_components(sample, frames.subset, options, only_clutter, start, on_iteration)
     # All pixels, the cutoff and the band that is kept
     model = estimate.model
     if not is_sample:
@@ -377,18 +539,17 @@ def _estimated(
         grid=grid,
         inspection=inspection,
         is_sample=is_sample,
-        is_complete=frames.sample.is_complete,
-        time_letter=time_letter,
+        is_complete=sample.is_complete,
+        time_letter=checked.time_letter,
         bad_pixels=BadPixels.of(
             *(
                 pixels.reshape(grid.shape)
-                for pixels in (has_signal & known.bad_pixels, has_signal, known.saturated)
+                for pixels in (checked.has_signal & known.bad_pixels, checked.has_signal, known.saturated)
             )
         ),
-        is_static=is_static,
+        is_static=checked.is_static,
         consecutive=known,
         recording=recording,
-        flicker=flicker,
     )
 
 
@@ -397,7 +558,7 @@ def gains_of_chunk(chunk: Chunk, left: Numbers, shape: tuple[int, ...], axis: in
     return line_gains(to_host(chunk.read()), left, shape, axis)
 
 
-def _saturated_pixels(recording: Recording, executor: Executor, found: ClutterEstimate) -> NDArray[np.bool_]:
+def _saturated_pixels(recording: Recording, executor: Executor, found: CheckedRecording) -> NDArray[np.bool_]:
     """Return the pixels, (n_pixels,), that are clipped in frames that are not excluded."""
     saturated = saturated_pixels(found.inspection.highest, found.inspection.lowest)
     if saturated.any() and found.excluded.any():
@@ -418,9 +579,8 @@ def extremes_of_frames(
 
 def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstimate) -> NDArray[np.bool_]:
     """Return the pixels, (n_pixels,), whose residual power stands out from their neighbours and shows no flow."""
-    energy, low = found.inspection.energy, found.band.low
-    if found.excluded.any():
-        energy = energy - sum(map_chunks(energy_of_frames, recording.chunks, executor, found.excluded))
+    low = found.band.low
+    energy = _used_energy(recording, executor, found.inspection, found.excluded)
     left = found.grid.everywhere(found.model.left[:, :low]).copy()
     squares = np.abs(left) ** 2
     # Noise that has components for itself is judged with them.

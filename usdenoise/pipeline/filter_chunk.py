@@ -26,7 +26,7 @@ from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
 from usdenoise.linalg.low_rank import fit_gapped_rows
 from usdenoise.linalg.tall_matrices import column_squared_norms, covered_shares, slices_of
 from usdenoise.pipeline.measures import Clutter, Measures, OwnComponents
-from usdenoise.pipeline.recording import Chunk, Here, map_chunks
+from usdenoise.pipeline.recording import Chunk, Here, StillFrames, map_chunks
 from usdenoise.stack.arrays import pack
 
 TILE_ENTRIES = 40_000
@@ -101,10 +101,12 @@ def filter_chunk(
     """
     # Before: the chunk as it is in the reference of its session; its coefficients, (n, r), of which the first are A and the
     # others fill entries; V, (n, q)
-    alignment, mask = None, clutter.grid.mask.ravel()
+    alignment, mask, still = None, clutter.grid.mask.ravel(), None
     if clutter.reference is not None:
         x, alignment = clutter.reference.align(x, excluded)
         mask = mask & clutter.reference.mask.ravel()
+    if clutter.still is not None:
+        x, still = clutter.still.hold(x, ~excluded)
     (n, n_pixels), xp, is_on_host = x.shape, namespace(x), isinstance(x, np.ndarray)
     zero = xp.zeros_like(x[:1, :1])
     first, n_frames = place or (0, n)
@@ -170,7 +172,10 @@ def filter_chunk(
             filtered[:, ~mask] = 0
         elif filtered is not None:
             filtered = xp.where(to_library(mask, x), filtered, zero)
-    if out is not None and not is_on_host:
+    if still is not None and filtered is not None:
+        # What leaves moves as recorded
+        filtered = still.moving(filtered)
+    if out is not None and filtered is not out:
         out[:] = to_host(filtered)
     power = sums[:, :, 0].real.sum(axis=0, dtype=np.float64)
     # Kernels of a device that fail may leave zeros without an error
@@ -327,9 +332,14 @@ def filter_frames(
     """
     x, frames = chunk.read(), slice(chunk.first, chunk.stop)
     place, out = (chunk.first, len(excluded)), None if target.value is None else target.value[frames]
-    return filter_chunk(
-        x, clutter, excluded[frames], place, out=out, is_kept=is_kept and out is None, threads=threads
-    )
+    is_kept &= out is None
+    measures = filter_chunk(x, clutter, excluded[frames], place, out=out, is_kept=is_kept, threads=threads)
+    # What leaves moves as recorded
+    if isinstance(chunk.frames, StillFrames) and out is not None:
+        chunk.frames.moving(out, out, threads)
+    elif isinstance(chunk.frames, StillFrames) and is_kept:
+        measures.filtered = chunk.frames.moving(measures.filtered)
+    return measures
 
 
 def filtered_frames(chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_]) -> Numbers:

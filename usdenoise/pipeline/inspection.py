@@ -13,6 +13,7 @@ from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
 from usdenoise.frames.data_checks import order_doubts, value_doubts, value_step
 from usdenoise.frames.registration import displacements, middle_part
+from usdenoise.frames.still_tissue import ChunkProducts, Tiles, tile_products
 from usdenoise.linalg.array_library import Array, Numbers, columns, dtype_of, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.tall_matrices import (
@@ -67,6 +68,8 @@ class Gathering:
         Axes of the stack, and pixels along z, x and y.
     middle_frame : int
         The frame.
+    tiles : Tiles or None
+        Tiles of which the products from frame to frame are summed; None for none.
     """
 
     sample: NDArray[np.intp]
@@ -74,6 +77,7 @@ class Gathering:
     axes: str
     shape: tuple[int, ...]
     middle_frame: int
+    tiles: Tiles | None
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,8 @@ class Inspection:
         Code and sentence of each reason why the chunk in the middle may not be what it is read as; by default none.
     step : float
         Step of which the values of the frame in the middle are multiples; 0 (the default) without one.
+    products : tuple of ChunkProducts
+        Products of the tiles of each chunk, over all pixels and the frames with data; by default none.
     """
 
     energy: NDArray[np.float64]
@@ -112,6 +118,7 @@ class Inspection:
     frame_missing: NDArray[np.int64]
     doubts: tuple[tuple[str, str], ...] = ()
     step: float = 0.0
+    products: tuple[ChunkProducts, ...] = ()
 
     def followed_by(self, other: "Inspection") -> "Inspection":
         """Return what is found in these frames and in the chunk that follows."""
@@ -124,11 +131,12 @@ class Inspection:
             frame_missing=np.append(self.frame_missing, other.frame_missing),
             doubts=(*self.doubts, *other.doubts),
             step=max(self.step, other.step),
+            products=(*self.products, *other.products),
         )
 
 
 def inspect(
-    recording: Recording, executor: Executor, needs_all: bool
+    recording: Recording, executor: Executor, needs_all: bool, tiles: Tiles | None = None
 ) -> tuple[Inspection, PixelSample, NDArray[np.float32]]:
     """Look at all chunks of a recording, and gather values of some pixels.
 
@@ -140,6 +148,8 @@ def inspect(
         Maps over them.
     needs_all : bool
         Whether the estimate looks at all pixels.
+    tiles : Tiles, optional
+        Tiles of which the products from frame to frame are summed; by default none are.
 
     Returns
     -------
@@ -165,6 +175,7 @@ def inspect(
         axes=geometry.axes,
         shape=tuple(shape),
         middle_frame=n_frames // 2,
+        tiles=tiles,
     )
     gathered = Gathered(
         np.empty((len(gathering.sample), n_frames), recording.dtype),
@@ -209,6 +220,9 @@ def inspect_chunk(
         doubts += () if np.iscomplexobj(here) else value_doubts(here, *place)
         step = value_step(here[middle])
     highest, lowest = part_extremes(x)
+    products = tuple[ChunkProducts, ...]()
+    if gathering.tiles is not None:
+        products = (tile_products(x, gathering.tiles, frame_missing < x.shape[1]),)
     found = Inspection(
         energy=energy,
         missing=missing,
@@ -218,6 +232,7 @@ def inspect_chunk(
         frame_missing=frame_missing,
         doubts=tuple(doubts),
         step=step,
+        products=products,
     )
     values, frames = into.value, slice(chunk.first, chunk.first + n)
     if values is None:

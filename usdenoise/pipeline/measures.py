@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.alignment import Alignment, Reference
+from usdenoise.frames.still_tissue import StillReference
 from usdenoise.linalg.array_library import Array, Entry, Numbers, library_of, to_library
 from usdenoise.linalg.lag_sums import LagSums, boundary_products, half_parts, pair_counts
 from usdenoise.linalg.tall_matrices import weighted_squares
@@ -122,6 +123,8 @@ class Clutter:
         Root mean square of the noise in an entry, and mean power of the components in an entry.
     reference : Reference or None
         What blocks are aligned to; None if they are not.
+    still : StillReference or None
+        What the tissue of blocks is held still by, after the alignment; None (the default) if it is not, or still already.
     replaced : pair of arrays of int, or None
         Bad pixels of the blocks of a session, and the good pixels nearest to them, whose values take their place before a
         block is aligned: interpolation would spread their noise.
@@ -147,6 +150,7 @@ class Clutter:
     noise_rms: float = 0.0
     power: float = 0.0
     reference: Reference | None = None
+    still: StillReference | None = None
     replaced: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
     is_compiled: bool = False
     over_time: ClutterOverTime | None = None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.flicker import calibrated, divided
+from usdenoise.frames.still_tissue import TissueMotion
 from usdenoise.linalg.array_library import (
     Array,
     Numbers,
@@ -25,7 +26,7 @@ from usdenoise.linalg.array_library import (
     to_host,
     to_library,
 )
-from usdenoise.linalg.executor import Executor, Item, Result
+from usdenoise.linalg.executor import Executor, Item, Result, ThreadExecutor
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import checked_conversion
@@ -197,6 +198,85 @@ class CalibratedFrames:
 
 
 @dataclass(frozen=True)
+class StillFrames:
+    """Frames whose tissue is held still.
+
+    Attributes
+    ----------
+    frames : Frames
+        The frames as recorded, or the still frames if `is_held`.
+    motion : TissueMotion
+        Motion of the tissue in the frames of the block up to the last of these.
+    first : int
+        Number of the first of these frames in the block.
+    start : (n_pixels,) array or None
+        The turn of the frame before it; None if it is computed when it is needed.
+    is_held : bool
+        Whether the frames are still already; by default not.
+    """
+
+    frames: Frames
+    motion: TissueMotion
+    first: int = 0
+    start: Numbers | None = None
+    is_held: bool = False
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames."""
+        return self.frames.n_frames
+
+    def read(self) -> Array:
+        """Return all frames as a chunk, times conj(e)."""
+        return self.frames.read() if self.is_held else self._turned(self.frames.read(), None, None, False)
+
+    def pick(self, numbers: NDArray[np.intp]) -> Numbers:
+        """Return some frames as a chunk on the host."""
+        picked: Numbers = to_host(self.read())[numbers]
+        return picked
+
+    def cut(self, first: int, stop: int) -> "StillFrames":
+        """Return the frames [first, stop)."""
+        motion, start = self.motion.cut(0, self.first + stop), self.start if first == 0 else None
+        return StillFrames(self.frames.cut(first, stop), motion, self.first + first, start, self.is_held)
+
+    def moving(self, y: Array, out: Numbers | None = None, executor: ThreadExecutor | None = None) -> Array:
+        """Return filtered frames, (n, n_pixels), times e: with the tissue as recorded.
+
+        Parameters
+        ----------
+        y : (n, n_pixels) array
+            The filtered frames of a chunk of all these frames.
+        out : (n, n_pixels) array of NumPy, optional
+            Gets the result; it may be `y`.
+        executor : ThreadExecutor, optional
+            Turns rows of pixels side by side.
+        """
+        return self._turned(y, out, executor, True)
+
+    def held(self, out: Numbers, executor: ThreadExecutor) -> None:
+        """Write the still frames into an array, (n, n_pixels), which may have the recorded ones."""
+        self._turned(self.frames.read(), out, executor, False)
+
+    def _turned(self, x: Array, out: Numbers | None, executor: ThreadExecutor | None, is_back: bool) -> Array:
+        start = self.start
+        if start is None and self.first:
+            start = self.motion.cut(0, self.first).end(None)
+        motion, shape = self.motion.cut(self.first, len(self.motion.steps)), self.motion.tiles.shape
+        if executor is None or out is None:
+            return motion.still(x, start, out, is_back=is_back)
+        row = math.prod(shape[1:])
+
+        def turn(rows: slice) -> None:
+            pixels = slice(rows.start * row, rows.stop * row)
+            motion.still(x[:, pixels], start, out[:, pixels], rows, is_back)
+
+        for _ in executor.map(turn, slices_of(shape[0], max(1, -(-shape[0] // (2 * executor.threads))))):
+            pass
+        return out
+
+
+@dataclass(frozen=True)
 class Chunk:
     """Frames of a block that are in memory at once.
 
@@ -219,6 +299,10 @@ class Chunk:
     def read(self) -> Array:
         """Return the frames, (n_frames, n_pixels)."""
         return self.frames.read()
+
+    def still(self, motion: TissueMotion, start: Numbers | None) -> "Chunk":
+        """Return the chunk with its tissue held still; see :class:`StillFrames`."""
+        return replace(self, frames=StillFrames(self.frames, motion.cut(0, self.stop), self.first, start))
 
 
 @dataclass(frozen=True)
@@ -313,6 +397,8 @@ class Recording:
     positions : tuple of int
         Number of the blocks of each position of the probe, if each has its own, one position after the other; empty (the
         default) otherwise.
+    motion : TissueMotion or None
+        Motion of the tissue in the only block, whose tissue is held still by it; None (the default) as recorded.
     """
 
     geometry: Geometry
@@ -321,6 +407,7 @@ class Recording:
     frame_time: float = 1.0
     whole: ArrayFrames | None = None
     positions: tuple[int, ...] = ()
+    motion: TissueMotion | None = None
 
     @classmethod
     def of_chunks(
@@ -364,6 +451,47 @@ class Recording:
         """The chunks of the only block."""
         (block,) = self.blocks
         return block.chunks
+
+    @property
+    def at_once(self) -> Chunk | None:
+        """All frames of the only block as one chunk, if they are in `whole`."""
+        if self.whole is None or self.motion is None:
+            return None if self.whole is None else Chunk(0, self.whole)
+        return Chunk(0, StillFrames(self.whole, self.motion, is_held=True))
+
+    def still(
+        self, motion: TissueMotion, firsts: Sequence[int], executor: Executor, target: Numbers | None = None
+    ) -> "Recording":
+        """Return the recording of a scan with its tissue held still.
+
+        Parameters
+        ----------
+        motion : TissueMotion
+            Motion of the tissue in its frames.
+        firsts : sequence of int
+            Number of the first frame of each chunk.
+        executor : Executor
+            Turns the frames.
+        target : (n_frames, n_pixels) array of NumPy, optional
+            Gets the still frames of a recording in memory, so that they are turned once. By default they are turned
+            whenever they are read.
+        """
+        (block,) = self.blocks
+        if self.whole is not None and target is not None:
+            StillFrames(self.whole, motion).held(target, executor.local)
+            whole = replace(self.whole, values=target, axes="tz")
+            chunks = [
+                Chunk(first, StillFrames(whole.cut(first, stop), motion.cut(0, stop), first, None, True))
+                for first, stop in pairwise([*firsts, self.geometry.n_frames])
+            ]
+            return replace(self, blocks=[replace(block, chunks=chunks)], whole=whole, motion=motion)
+        parts = [motion.cut(*edges) for edges in pairwise(firsts)]
+        starts = list[Numbers | None]([None])
+        for end in executor.local.map(TissueMotion.end, parts, None):
+            before = starts[-1]
+            starts.append(end if before is None else before * end)
+        still = [chunk.still(motion, start) for chunk, start in zip(block.chunks, starts, strict=True)]
+        return replace(self, blocks=[replace(block, chunks=still)], whole=None, motion=motion)
 
     def by_pixels(self) -> list[Chunk]:
         """Return `whole` as chunks of PIXELS_A_CHUNK pixels over all frames."""

@@ -419,10 +419,13 @@ def _block_record(
 def _in_reference(
     recording: Recording, number: int, findings: Sequence[BlockFindings], clutter: Clutter
 ) -> ArrayFrames:
-    """Return the frames of a block as they are in the reference of its session."""
+    """Return the frames of a block as they are in the reference of its session, with their tissue held still."""
     x, alignment = to_host(recording.blocks[number].read()), findings[number].alignment
     if alignment is not None and clutter.reference is not None:
         x = np.where(clutter.reference.mask.ravel(), clutter.reference.apply(x, alignment), 0)
+    if clutter.still is not None:
+        search = findings[number].frames
+        x, _ = clutter.still.hold(x, np.ones(len(x), bool) if search is None else ~search.excluded)
     return ArrayFrames(x, "tz", recording.dtype, recording.geometry.name)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
+from usdenoise.frames.still_tissue import tiles_of
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
@@ -173,7 +174,9 @@ class OnlineSession:
             numbers = numbers[~np.isin(numbers, known_bad)]
         share = LIVE_FRAMES / (sum(state.lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
-        sample = SampledFrames(replace(block, chunks=[]), numbers, *pick_completed(block, numbers))
+        tiles = None if consecutive.is_still is False else tiles_of(geometry, self._options)
+        picked = pick_completed(block, numbers, tiles)
+        sample = SampledFrames(replace(block, chunks=[]), numbers, picked.values, picked.missing)
         file_time = file_time or FileTime.of(stack)
         failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()
         begun = partial(BlockAtWork, name, geometry, file_time, sample)

@@ -14,6 +14,7 @@ from usdenoise.blood.picture_quality import removed_energy, weak_speckle
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, nearest_good
+from usdenoise.frames.still_tissue import StillReference, tiles_of
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, interpolated
@@ -27,7 +28,7 @@ from usdenoise.pipeline.scan_clutter import components_only, first_without_leak,
 from usdenoise.pipeline.series import Leak, Series
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_blocks
-from usdenoise.sessions.session_sample import Sample, aligned_sample
+from usdenoise.sessions.session_sample import Sample, aligned_sample, still_sample
 from usdenoise.sessions.unusual_blocks import blocks_near, calm_blocks, usual_blocks
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import spread_rows
@@ -89,6 +90,8 @@ class SessionEstimate:
         Shape of the image, and the pixels that have a signal in the session.
     reference : Reference or None
         What the blocks are aligned to; None if they are not.
+    still : StillReference or None
+        What their tissue is held still by; None (the default) if it is not.
     n_unusual : int
         Number of unusual blocks that were left out; by default none.
     n_near : int
@@ -99,6 +102,7 @@ class SessionEstimate:
     number: int
     grid: Neighbourhood
     reference: Reference | None
+    still: StillReference | None = None
     n_unusual: int = 0
     n_near: int = 0
 
@@ -161,6 +165,8 @@ def estimate_session(
             "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
         )
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
+    tiles = None if sample.consecutive.is_still is False else tiles_of(geometry, options)
+    still = None if tiles is None else still_sample(sample, tiles, executor)
     fit = partial(_fit, options=options, executor=executor, on_iteration=on_iteration)
     scan = sample.recording(geometry)
     found = fit(scan, sample)
@@ -184,7 +190,7 @@ def estimate_session(
         if period.found.band.low != low:
             changed = with_cutoff(period.scan, executor, period.found, low, "by another period")
             periods[other] = replace(period, found=changed)
-    return SessionEstimate(periods, number, found.grid, reference, n_unusual, n_near)
+    return SessionEstimate(periods, number, found.grid, reference, still, n_unusual, n_near)
 
 
 def _without_unusual(
@@ -349,6 +355,7 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
         noise_rms=float(np.mean([period.found.estimate.noise_rms for period in periods])),
         power=float(np.mean(powers)),
         reference=estimate.reference,
+        still=estimate.still,
         replaced=nearest_good(found.bad_pixels.mask) if found.bad_pixels.mask.any() else None,
         is_compiled=sum(lengths) * grid.mask.size >= COMPILED_ENTRIES,
         over_time=over_time,

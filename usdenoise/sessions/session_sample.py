@@ -16,8 +16,10 @@ from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, nearest_good, reference_of
 from usdenoise.frames.bad_frames import NO_TISSUE_DB, USUAL_QUANTILE
+from usdenoise.frames.still_tissue import StillReference, Tiles, held_alone, tiles_of
 from usdenoise.linalg.array_library import Entry, Numbers, dtype_of, to_host
 from usdenoise.linalg.executor import Executor
+from usdenoise.linalg.low_rank import compared_contents
 from usdenoise.linalg.tall_matrices import row_squared_norms
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.devices import to_device
@@ -28,7 +30,7 @@ from usdenoise.sessions.bad_blocks import WEAK_DB
 from usdenoise.sessions.blocks import why_missing
 from usdenoise.sessions.measured_block import Empty, own_options
 from usdenoise.stack.geometry import Geometry
-from usdenoise.stack.sampling import RandomStream
+from usdenoise.stack.sampling import RandomStream, spread_rows
 
 SAMPLED_FRAMES = 1200
 """Frames of the sample, about; each block has one at least. On two sessions with tissue 40 and
@@ -37,6 +39,9 @@ SAMPLED_FRAMES = 1200
 JOINED_FRAMES = 128
 """Frames of a chunk of the sample, about: products with a few frames of each block are slow."""
 
+
+JUDGED_FRAMES, JUDGED_PIXELS = 64, 256
+"""Frames and pixels of a block by which it is simpler with its tissue held still, or not."""
 
 MOST_MISSING = 0.2
 """Largest share of the frames of a block in which a pixel may be missing if it is filled in for the estimate."""
@@ -192,17 +197,24 @@ def draw_sample(
     chosen = {number: frames for number, frames in chosen.items() if len(frames)}
     # All in one array: a frame is in memory once
     values = empty((sum(map(len, chosen.values())), recording.geometry.n_pixels), recording.dtype)
-    missing, n_read = np.zeros(values.shape, bool), 0
-    items = [(blocks[number], frames) for number, frames in chosen.items()]
-    for number, part in zip([*chosen], map_chunks(picked_frames, items, executor), strict=True):
-        if isinstance(part, InputError):
-            why = why_missing(part, recording, blocks[number], session)
-            blocks[number] = replace(blocks[number], problem=why)
-            del chosen[number]
-            continue
-        read = slice(n_read, n_read + len(part[0]))
-        values[read], missing[read] = part
-        n_read = read.stop
+    missing, tiles = np.zeros(values.shape, bool), tiles_of(recording.geometry, options)
+    while True:
+        n_read, contents = 0, np.zeros(2)
+        items = [(blocks[number], frames) for number, frames in chosen.items()]
+        for number, part in zip([*chosen], map_chunks(picked_frames, items, executor, tiles), strict=True):
+            if isinstance(part, InputError):
+                why = why_missing(part, recording, blocks[number], session)
+                blocks[number] = replace(blocks[number], problem=why)
+                del chosen[number]
+                continue
+            read = slice(n_read, n_read + len(part.values))
+            values[read], missing[read] = part.values, part.missing
+            n_read, contents = read.stop, contents + part.contents
+        # Frames that are simpler as recorded are picked again
+        if tiles is None or contents[0] <= contents[1]:
+            break
+        tiles = None
+    consecutive = replace(consecutive, is_still=tiles is not None)
     sample = Sample(
         blocks=[blocks[number] for number in chosen],
         numbers=[*chosen],
@@ -256,42 +268,69 @@ def look_at_block(
     return ConsecutiveFrames.nothing(x.shape[1])
 
 
-def pick_completed(block: Block, numbers: NDArray[np.intp]) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Return some frames of a block with values for missing entries, and which of these do not count, (n, n_pixels).
+@dataclass(frozen=True)
+class PickedFrames:
+    """Some frames of a block.
+
+    Attributes
+    ----------
+    values : (n, n_pixels) array
+        The frames, with values for missing entries.
+    missing : (n, n_pixels) boolean array
+        Which of these do not count.
+    contents : (float, float)
+        How much the block holds with its tissue held still and as recorded, from
+        :func:`usdenoise.linalg.low_rank.content`; 0 (the default) if it is not held still.
+    """
+
+    values: Numbers
+    missing: NDArray[np.bool_]
+    contents: tuple[float, float] = (0.0, 0.0)
+
+
+def pick_completed(block: Block, numbers: NDArray[np.intp], tiles: Tiles | None) -> PickedFrames:
+    """Return some frames of a block with values for missing entries, and with its tissue held still if there are tiles.
 
     Frames without data do not count, nor do pixels that miss more than MOST_MISSING of the others. The other values count
     like observed ones: with some of its entries missing, a bad frame is harder to find, and the components to fit.
     """
-    x = block.pick(numbers)
-    missing = ~np.isfinite(x)
-    if not missing.any():
-        return x, missing
-    # Some of the frames do not have the components that fill them.
-    x, gaps = completed(to_host(block.read()))
-    missing = np.zeros(x.shape, bool) if gaps is None else gaps
-    has_data = ~missing.all(axis=1)
-    n_missing = np.count_nonzero(missing[has_data], axis=0)
-    missing[np.ix_(has_data, n_missing <= MOST_MISSING * np.count_nonzero(has_data))] = False
-    return x[numbers], missing[numbers]
+    x = block.pick(numbers) if tiles is None else to_host(block.read())
+    missing, at = ~np.isfinite(x), slice(None) if tiles is None else numbers
+    if missing.any():
+        # Some of the frames may not have the components that fill them.
+        x, gaps = completed(to_host(block.read()))
+        missing, at = np.zeros(x.shape, bool) if gaps is None else gaps, numbers
+        has_data = ~missing.all(axis=1)
+        n_missing = np.count_nonzero(missing[has_data], axis=0)
+        missing[np.ix_(has_data, n_missing <= MOST_MISSING * np.count_nonzero(has_data))] = False
+    if tiles is None:
+        return PickedFrames(x[at], missing[at])
+    has_data = np.asarray(~missing.all(axis=1))
+    still, _, motion = held_alone(x, tiles, has_data)
+    contents = (0.0, 0.0)
+    if motion.moves:
+        judged = np.ix_(spread_rows(len(x), JUDGED_FRAMES), spread_rows(x.shape[1], JUDGED_PIXELS))
+        contents = compared_contents(still[judged], x[judged])
+    return PickedFrames(still[at], missing[at], contents)
 
 
-def picked_frames(item: tuple[Block, NDArray[np.intp]]) -> tuple[Numbers, NDArray[np.bool_]] | InputError:
-    """Return some frames of a block with values for missing entries, and which these are.
+def picked_frames(item: tuple[Block, NDArray[np.intp]], tiles: Tiles | None) -> PickedFrames | InputError:
+    """Return some frames of a block, as :func:`pick_completed` does.
 
     It returns the error if they cannot be read, or if their power does not fit in single precision.
     """
     block, numbers = item
     try:
-        x, missing = pick_completed(block, numbers)
+        picked = pick_completed(block, numbers, tiles)
     except InputError as error:
         return error
-    if (largest := largest_part(x)) > MAGNITUDES[1]:
+    if (largest := largest_part(picked.values)) > MAGNITUDES[1]:
         return InputError(
             f"the largest magnitude in {block.name or 'a block'} is {largest:.3g}, and its power must fit in single "
             "precision",
             remedy=f"scale the stack to at most {MAGNITUDES[1]:g}",
         )
-    return x, missing
+    return picked
 
 
 def aligned_sample(
@@ -354,6 +393,36 @@ def aligned_sample(
         part[:] = aligned
         part[:, outside] = 0
     return sample, reference
+
+
+def still_sample(sample: Sample, tiles: Tiles, executor: Executor) -> StillReference:
+    """Bring the still blocks of a sample in phase with each other, in place, and return their reference of phase.
+
+    Parameters
+    ----------
+    sample : Sample
+        The frames as they are in the reference of the session, with the tissue of each block held still.
+    tiles : Tiles
+        The tiles of the image.
+    executor : Executor
+        Maps over the blocks.
+    """
+    means = np.stack(list(executor.local.map(_mean_frame, sample.parts)))
+    reference = StillReference.of(tiles, means)
+
+    def turned(item: tuple[Numbers, Numbers]) -> None:
+        part, mean = item
+        part[:] = part * reference.turn(mean).conj()
+
+    for _ in executor.local.map(turned, zip(sample.parts, means, strict=True)):
+        pass
+    return reference
+
+
+def _mean_frame(frames: Numbers) -> Numbers:
+    """Return the mean of frames, (n_pixels,), with 0 for entries that are not finite."""
+    mean: Numbers = np.where(np.isfinite(frames), frames, np.zeros((), frames.dtype)).mean(axis=0)
+    return mean
 
 
 def _with_tissue(frames: Numbers) -> Numbers:

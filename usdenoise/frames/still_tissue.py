@@ -1,0 +1,530 @@
+"""The tissue held still: its local phase, followed from frame to frame and taken out of every frame before the filter.
+
+A filter of fixed spatial components needs one component more for each pattern in which the tissue strains, turns or
+pulsates, and one for each harmonic of it. With the phase of the tissue around each pixel taken out, most of them go. In
+frame t, with x the frames, w a kernel and s(t) the last frame before t that is not excluded,
+
+    P_t(p) = sum_q w(p - q) x_t(q) conj(x_s(t)(q)),    e_t(p) = e_s(t)(p) P_t(p) / |P_t(p)|,    e_first = 1.
+
+conj(e) x is filtered, and what leaves is y = x - e U U^H (conj(e) x) for orthonormal spatial components U: the frames minus
+the clutter, as recorded. A phase that all pixels have in common changes nothing. White noise stays white, as the kernel
+covers many pixels, and where no tissue is followed nothing turns.
+
+The sums over q are made of tiles of pixels. The products of tiles are averaged and interpolated, never their angles.
+
+References
+----------
+Tierney, J., et al. (2017). Adaptive clutter demodulation for non-contrast ultrasound perfusion imaging. IEEE Trans. Med.
+Imaging 36(9).
+Tierney, J., et al. (2019). Combining slow flow techniques with adaptive demodulation for improved perfusion ultrasound
+imaging without contrast. IEEE Trans. Ultrason. Ferroelectr. Freq. Control 66(5).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from usdenoise.blood.noise import TINY
+from usdenoise.linalg.array_library import (
+    Array,
+    Numbers,
+    dtype_of,
+    in_full_precision,
+    namespace,
+    to_host,
+    to_library,
+)
+from usdenoise.linalg.tall_matrices import slices_of, squared_norms
+from usdenoise.options.denoise_options import DenoiseOptions
+from usdenoise.stack.geometry import Geometry
+
+TILE_MM, TILE_PIXELS, LEAST_SIDE = 0.35, 4, 2
+"""Side of a tile in mm, about, in pixels along an axis whose pitch is not known, and least side in pixels."""
+
+WIDTH_TILES, LEVELS, FALL = 2.0, 3, 0.03
+"""Standard deviation of the kernel in tiles, and number and height of the Gaussians, each twice as wide as the one before:
+tissue is 40 dB stronger than blood, and so decides the phase in a vessel that is wider than the first one."""
+
+ROUNDS = 3
+"""Number of times that steps are corrected by the steps that they leave, and that blocks are turned to the mean of all."""
+
+LEAST_COHERENCE = 0.5
+"""Correlation of the frames around a tile with the frames before them, from which its tissue is followed: that of tissue as
+strong as all else there."""
+
+TURNED_ENTRIES = 1 << 16
+"""Entries that are turned together: half a megabyte, which stays in the cache."""
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of an image, whose axes are those of the image.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Pixels along z, x and y.
+    sides : tuple of int
+        Pixels of a tile along each axis.
+    side_mm : tuple of float
+        The same in units in which tiles are TILE_MM wide, about.
+    """
+
+    shape: tuple[int, ...]
+    sides: tuple[int, ...]
+    side_mm: tuple[float, ...]
+
+    @classmethod
+    def of(cls, shape: Sequence[int], pitches: Sequence[float | None]) -> "Tiles":
+        """Return the tiles of an image with some pixels and pitches in mm, None if that is not known, along each axis."""
+        known = [pitch or TILE_MM / TILE_PIXELS for pitch in pitches]
+        sides = [max(LEAST_SIDE, round(TILE_MM / pitch)) for pitch in known]
+        return cls(
+            tuple(shape), tuple(sides), tuple(side * pitch for side, pitch in zip(sides, known, strict=True))
+        )
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Number of tiles along each axis."""
+        return tuple(-(-n // side) for n, side in zip(self.shape, self.sides, strict=True))
+
+    @cached_property
+    def sums(self) -> list[NDArray[np.float64]]:
+        """The matrix of each axis that sums pixels over tiles, (n_tiles, n_pixels)."""
+        return [
+            (np.arange(n) // side == np.arange(count)[:, None]).astype(np.float64)
+            for n, side, count in zip(self.shape, self.sides, self.counts, strict=True)
+        ]
+
+    @cached_property
+    def blurs(self) -> list[list[NDArray[np.float64]]]:
+        """The matrices of each axis, (n_tiles, n_tiles), whose outer products are the Gaussians of the kernel."""
+        levels = []
+        for level in range(LEVELS):
+            width = TILE_MM * WIDTH_TILES * 2**level
+            distances = (
+                np.subtract.outer(np.arange(count), np.arange(count)) * side
+                for count, side in zip(self.counts, self.side_mm, strict=True)
+            )
+            levels.append([np.exp(-0.5 * (distance / width) ** 2) for distance in distances])
+        return levels
+
+    @cached_property
+    def places(self) -> list[NDArray[np.float64]]:
+        """The matrix of each axis that interpolates tiles linearly at the pixels, (n_pixels, n_tiles)."""
+        found = []
+        for n, side, count in zip(self.shape, self.sides, self.counts, strict=True):
+            place = np.clip((np.arange(n) + 0.5) / side - 0.5, 0, count - 1)
+            found.append(np.maximum(1 - np.abs(np.subtract.outer(place, np.arange(count))), 0))
+        return found
+
+    def summed(self, values: Array) -> Array:
+        """Return the sums over tiles of images, (n, n_pixels): (n, tiles along each axis)."""
+        return _along(self.sums, namespace(values).reshape(values, (-1, *self.shape)))
+
+    def averaged(self, values: Array) -> Array:
+        """Return images of tiles, (n, tiles along each axis), averaged by the kernel."""
+        total = _along(self.blurs[0], values)
+        for level in range(1, LEVELS):
+            total = total + FALL**level * _along(self.blurs[level], values)
+        return total
+
+    def at_pixels(self, values: Array, rows: slice = slice(None)) -> Array:
+        """Return images of tiles at the pixels of some rows along z, (n, n_pixels)."""
+        matrices = [self.places[0][rows], *self.places[1:]]
+        return namespace(values).reshape(_along(matrices, values), (values.shape[0], -1))
+
+    def at_some_pixels(self, values: Numbers, pixels: NDArray[np.intp]) -> Numbers:
+        """Return images of tiles, (n, tiles along each axis), at some pixels, (n, n_pixels)."""
+        places = np.unravel_index(pixels, self.shape)
+        weights = [
+            matrix[along].astype(np.float32) for matrix, along in zip(self.places, places, strict=True)
+        ]
+        # The two tiles on both sides of a pixel along each axis, of which the second may be the first one again
+        firsts = [
+            np.minimum(np.argmax(weight > 0, axis=1), max(weight.shape[1] - 2, 0)) for weight in weights
+        ]
+        total = np.zeros((len(values), len(pixels)), values.dtype)
+        for corner in np.ndindex(*(min(2, count) for count in self.counts)):
+            at = [first + more for first, more in zip(firsts, corner, strict=True)]
+            of_corner = [
+                weight[np.arange(len(pixels)), along] for weight, along in zip(weights, at, strict=True)
+            ]
+            total += values[:, *at] * math.prod(of_corner)
+        return total
+
+
+def tiles_of(geometry: Geometry, options: DenoiseOptions) -> Tiles | None:
+    """Return the tiles of an image whose tissue is to be held still; None for real frames, or if it is not."""
+    if options.tissue != "still" or not geometry.is_complex:
+        return None
+    return Tiles.of(geometry.pixel_shape, [geometry.spacing_mm.get(letter) for letter in geometry.pixel_axes])
+
+
+@in_full_precision
+def _along(matrices: Sequence[NDArray[np.float64]], values: Array) -> Array:
+    """Return an array, (n, axes...), multiplied by a matrix along each of its axes but the first."""
+    xp, real = namespace(values), np.empty(0, dtype_of(values)).real.dtype
+    for axis, matrix in enumerate(matrices):
+        # Real and imaginary parts side by side are columns of the other axes, but along the last axis
+        is_last = axis == len(matrices) - 1
+        m = to_library(matrix.astype(dtype_of(values) if is_last else real), values)
+        n, before, size = values.shape[0], values.shape[1 : 1 + axis], values.shape[1 + axis]
+        after = values.shape[2 + axis :]
+        if is_last:
+            values = values @ m.T
+            continue
+        columns = xp.reshape(values, (math.prod((n, *before)), size, math.prod(after)))
+        if isinstance(values, np.ndarray) and np.iscomplexobj(values):
+            product = (m @ np.ascontiguousarray(columns).view(real)).view(values.dtype)
+        else:
+            product = xp.astype(m, values.dtype) @ columns
+        values = xp.reshape(product, (n, *before, matrix.shape[0], *after))
+    return values
+
+
+@dataclass(frozen=True)
+class ChunkProducts:
+    """Products of the tiles of a chunk between frames that follow each other, and its first and last frame that count.
+
+    Attributes
+    ----------
+    products : (m, tiles along each axis) array
+        Sums over tiles of x_t conj(x_s).
+    numbers : (m + 1,) array of int
+        Numbers of the frames that count in the chunk: s and t are neighbours among them.
+    ends : (2, n_pixels) array
+        First and last frame that count, with 0 for entries that do not.
+    n_frames : int
+        Frames of the chunk.
+    """
+
+    products: Numbers
+    numbers: NDArray[np.intp]
+    ends: Numbers
+    n_frames: int
+
+
+def tile_products(
+    x: Array, tiles: Tiles, used: NDArray[np.bool_], counted: NDArray[np.bool_] | None = None
+) -> ChunkProducts:
+    """Return the products of the tiles of a chunk between frames that follow each other.
+
+    Parameters
+    ----------
+    x : (n, n_pixels) array
+        The chunk, of any library; NaN where an entry is unobserved.
+    tiles : Tiles
+        The tiles.
+    used : (n,) boolean array
+        Frames that count. A frame is compared with the last one before it that counts.
+    counted : (n_pixels,) boolean array, optional
+        Pixels that count; by default all.
+    """
+    numbers, xp = np.flatnonzero(used), namespace(x)
+    kind = np.result_type(dtype_of(x), np.complex64)
+    if not len(numbers):
+        nothing = np.zeros((0, *tiles.counts), kind)
+        return ChunkProducts(nothing, numbers, np.zeros((2, x.shape[1]), kind), len(used))
+    zero, found = xp.zeros_like(x[:1, :1]), []
+    counts = None if counted is None or counted.all() else to_library(counted, x)
+    together = max(1, TURNED_ENTRIES // x.shape[1])
+    if not isinstance(x, np.ndarray):
+        together = len(numbers)
+
+    def of(frames: Array) -> Array:
+        return frames if counts is None else xp.where(counts, frames, zero)
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        for part in slices_of(len(numbers) - 1, together):
+            at = numbers[part.start : part.stop + 1]
+            is_run = at[-1] - at[0] == len(at) - 1
+            frames = x[at[0] : at[-1] + 1, :] if is_run else xp.take(x, to_library(at, x), axis=0)
+            frames = of(np.ascontiguousarray(frames) if isinstance(x, np.ndarray) else frames)
+            sums = to_host(tiles.summed(frames[1:, :] * xp.conj(frames[:-1, :])))
+            if not np.isfinite(sums).all():
+                frames = xp.where(xp.isfinite(frames), frames, zero)
+                sums = to_host(tiles.summed(frames[1:, :] * xp.conj(frames[:-1, :])))
+            found.append(sums)
+        ends = np.stack([to_host(of(x[number : number + 1, :]))[0] for number in (numbers[0], numbers[-1])])
+    products = np.concatenate(found) if found else np.zeros((0, *tiles.counts), kind)
+    return ChunkProducts(products, numbers, np.where(np.isfinite(ends), ends, 0), len(used))
+
+
+def joined_products(chunks: Sequence[ChunkProducts], tiles: Tiles) -> ChunkProducts:
+    """Return the products of a block from those of its chunks, with the ones across their borders."""
+    products, numbers, ends, first = list[Numbers](), list[NDArray[np.intp]](), list[Numbers](), 0
+    for chunk in chunks:
+        if len(chunk.numbers):
+            if ends:
+                products.append(tiles.summed(chunk.ends[:1] * ends[-1].conj()))
+            products.append(chunk.products)
+            numbers.append(chunk.numbers + first)
+            ends += [*chunk.ends]
+        first += chunk.n_frames
+    if not ends:
+        return replace(chunks[0], n_frames=first)
+    both = np.stack([ends[0], ends[-1]])
+    return ChunkProducts(np.concatenate(products), np.concatenate(numbers), both, first)
+
+
+def _phases(products: Numbers, tiles: Tiles) -> Numbers:
+    """Return numbers of magnitude 1 with the phase of the products of tiles, averaged by the kernel.
+
+    The average falls behind where the phase changes over the kernel, as at the edge of the image: it is corrected by the
+    average of what it leaves.
+    """
+    phases = _unit(tiles.averaged(products))
+    for _ in range(ROUNDS):
+        phases = phases * _unit(tiles.averaged(products * phases.conj()))
+    return phases
+
+
+def _unit(values: Numbers) -> Numbers:
+    """Return numbers over their magnitude, and 1 for 0."""
+    size = np.abs(values)
+    unit: Numbers = np.where(size > 0, values / np.where(size > 0, size, 1), 1)
+    return unit
+
+
+@dataclass(frozen=True)
+class TissueMotion:
+    """The phase of the tissue of each tile from frame to frame.
+
+    Attributes
+    ----------
+    tiles : Tiles
+        The tiles.
+    steps : (n_frames, tiles along each axis) complex array
+        The step from the last frame that counts: of magnitude 1, and 1 in frames that do not count.
+    """
+
+    tiles: Tiles
+    steps: Numbers
+
+    @classmethod
+    def of(cls, tiles: Tiles, products: ChunkProducts, energy: NDArray[np.float64]) -> "TissueMotion":
+        """Return the motion of a block.
+
+        Parameters
+        ----------
+        tiles : Tiles
+            The tiles.
+        products : ChunkProducts
+            Products of the tiles.
+        energy : (n_pixels,) array
+            Mean energy of the pixels in a frame that counts.
+        """
+        size = np.abs(tiles.averaged(products.products))
+        usual = tiles.averaged(tiles.summed(energy[None]))[0]
+        coherence = np.sqrt(np.mean(np.square(size, dtype=np.float64), axis=0)) if len(size) else 0 * usual
+        steps = np.ones((products.n_frames, *tiles.counts), products.products.dtype)
+        followed = coherence > LEAST_COHERENCE * usual
+        steps[products.numbers[1:]] = np.where(followed, _phases(products.products, tiles), 1)
+        return cls(tiles, steps)
+
+    @property
+    def moves(self) -> bool:
+        """Whether any tissue is followed."""
+        return bool((self.steps != 1).any())
+
+    def of_pixels(self, pixels: NDArray[np.intp]) -> Numbers:
+        """Return e of some pixels, (n_frames, n_pixels)."""
+        steps: Numbers = self.tiles.at_some_pixels(self.steps, pixels)
+        turns: Numbers = np.cumprod(_unit(steps), axis=0)
+        return turns
+
+    def cut(self, first: int, stop: int) -> "TissueMotion":
+        """Return the motion of the frames [first, stop)."""
+        return TissueMotion(self.tiles, self.steps[first:stop])
+
+    def end(self, start: Numbers | None) -> Numbers:
+        """Return e in the last frame, (n_pixels,), from e before the first one; None for 1."""
+        turn = np.ones((1, math.prod(self.tiles.shape)), self.steps.dtype)
+        for _, turns in self._turns(turn, start, slice(None)):
+            turn = turns[-1:]
+        last: Numbers = turn[0]
+        return last
+
+    def _turns(self, like: Array, start: Numbers | None, rows: slice) -> Iterator[tuple[slice, Array]]:
+        """Yield e of some frames after each other in rows of pixels, in the library and precision of an array."""
+        xp, row = namespace(like), math.prod(self.tiles.shape[1:])
+        pixels = slice(None) if rows == slice(None) else slice(rows.start * row, rows.stop * row)
+        n_pixels = len(range(*pixels.indices(math.prod(self.tiles.shape))))
+        is_on_host = isinstance(like, np.ndarray)
+        kind = np.result_type(dtype_of(like), np.complex64)
+        turn = None if start is None else to_library(start[pixels].astype(kind), like)
+        for frames in slices_of(len(self.steps), max(1, TURNED_ENTRIES // n_pixels)):
+            turns = self.tiles.at_pixels(to_library(self.steps[frames].astype(kind), like), rows)
+            if is_on_host:
+                turns /= np.sqrt(turns.real**2 + turns.imag**2)
+                for t in range(len(turns)):
+                    if turn is not None:
+                        turns[t] *= turn
+                    turn = turns[t]
+            else:
+                turns = turns / xp.abs(turns)
+                each = []
+                for t in range(turns.shape[0]):
+                    turn = turns[t, :] if turn is None else turn * turns[t, :]
+                    each.append(turn)
+                turns = xp.stack(each)
+            yield frames, turns
+
+    def still(
+        self,
+        x: Array,
+        start: Numbers | None = None,
+        out: Numbers | None = None,
+        rows: slice = slice(None),
+        is_back: bool = False,
+    ) -> Array:
+        """Return frames times conj(e): with the tissue held still.
+
+        Parameters
+        ----------
+        x : (n, n_pixels) array
+            Frames of this motion, of any library.
+        start : (n_pixels,) array, optional
+            e in the frame before the first one; by default 1.
+        out : (n, n_pixels) array of NumPy, optional
+            Gets the result; it may be `x`.
+        rows : slice
+            Rows along z whose pixels `x` and `out` have; by default all.
+        is_back : bool
+            Whether frames are multiplied by e instead: what was filtered moves as recorded again.
+        """
+        xp, parts = namespace(x), list[Array]()
+        if out is None and isinstance(x, np.ndarray):
+            out = np.empty_like(x)
+        with np.errstate(invalid="ignore"):
+            for frames, turns in self._turns(x, start, rows):
+                factor = turns if is_back else xp.conj(turns)
+                if out is None:
+                    parts.append(x[frames, :] * factor)
+                else:
+                    np.multiply(x[frames], factor, out=out[frames])
+        if out is not None:
+            return out
+        return parts[0] if len(parts) == 1 else xp.concat(parts)
+
+    def paths_um(self, wavelength_um: float) -> NDArray[np.float64]:
+        """Return the displacement of each tile along depth since the first frame, (n_frames, n_tiles), in micrometres.
+
+        A phase of 2 pi is half a wavelength.
+        """
+        angles = np.angle(self.steps.reshape(len(self.steps), -1)).astype(np.float64)
+        return np.asarray(-np.cumsum(angles, axis=0) * wavelength_um / (4 * np.pi))
+
+
+@dataclass(frozen=True)
+class StillBlock:
+    """The turn of the frames of a block whose tissue is held still: e of its motion, from a first turn on.
+
+    Attributes
+    ----------
+    motion : TissueMotion
+        Motion of the tissue in the block.
+    start : (n_pixels,) array
+        Turn of the block against the reference.
+    """
+
+    motion: TissueMotion
+    start: Numbers
+
+    def moving(self, y: Array) -> Array:
+        """Return filtered frames, (n, n_pixels), with the tissue as recorded."""
+        return self.motion.still(y, self.start, is_back=True)
+
+
+@dataclass(frozen=True)
+class StillReference:
+    """The reference of phase that the blocks of a session have in common.
+
+    Attributes
+    ----------
+    tiles : Tiles
+        The tiles.
+    image : (n_pixels,) complex array
+        Mean over the blocks of their mean frames, whose tissue is still.
+    """
+
+    tiles: Tiles
+    image: Numbers
+
+    @classmethod
+    def of(cls, tiles: Tiles, means: Numbers) -> "StillReference":
+        """Return the reference of blocks by their mean frames, (n_blocks, n_pixels), each with its tissue held still.
+
+        First the phase of each block as a whole, then ROUNDS times that of its tiles against the mean of all.
+        """
+        products = means @ means.conj().T
+        leading = np.linalg.eigh(products.astype(np.complex128))[1][:, -1]
+        turns = np.where(leading == 0, 1, leading / np.maximum(np.abs(leading), TINY))
+        found = cls(tiles, (turns.conj() @ means / len(means)).astype(means.dtype))
+        for _ in range(ROUNDS if len(means) > 1 else 0):
+            total = sum(mean * found.turn(mean).conj() for mean in means)
+            found = cls(tiles, total / len(means))
+        return found
+
+    def turn(self, mean: Numbers) -> Numbers:
+        """Return the turn of a block against the reference, (n_pixels,), by its mean frame."""
+        phases = _phases(self.tiles.summed((mean * self.image.conj())[None]), self.tiles)
+        return _unit(self.tiles.at_pixels(phases)[0]).astype(mean.dtype)
+
+    def hold(self, x: Array, used: NDArray[np.bool_]) -> tuple[Array, StillBlock]:
+        """Return the frames of a block, (n, n_pixels), with the tissue held still, and their turn."""
+        x, mean, motion = held_alone(x, self.tiles, used)
+        start = self.turn(mean)
+        with np.errstate(invalid="ignore"):
+            x *= to_library(start.conj(), x)
+        return x, StillBlock(motion, start)
+
+
+def held_alone(x: Array, tiles: Tiles, used: NDArray[np.bool_]) -> tuple[Array, Numbers, TissueMotion]:
+    """Return the frames of a block, (n, n_pixels), with the tissue held still, their mean over used frames, and the motion.
+
+    Frames that are like neither of their neighbours, such as damaged ones, are not used, and entries that are not finite do
+    not count in the mean.
+    """
+    xp = namespace(x)
+
+    def counted(values: Array) -> Array:
+        return values if used.all() else xp.take(values, to_library(np.flatnonzero(used), x), axis=0)
+
+    with np.errstate(invalid="ignore", over="ignore"):
+        products, of_frames = tile_products(x, tiles, used), squared_norms(x)[0]
+        if not np.isfinite(of_frames).all():
+            of_frames = squared_norms(xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1])))[0]
+        if (apart := _frames_apart(products, tiles, of_frames)).any():
+            used = used & ~apart
+            products = tile_products(x, tiles, used)
+        energy = squared_norms(counted(x))[1]
+        if not np.isfinite(energy).all():
+            chosen = counted(x)
+            energy = squared_norms(xp.where(xp.isfinite(chosen), chosen, xp.zeros_like(x[:1, :1])))[1]
+        n_used = max(int(np.count_nonzero(used)), 1)
+        motion = TissueMotion.of(tiles, products, energy / n_used)
+        still = motion.still(x)
+        total = to_host(xp.sum(counted(still), axis=0))
+        if not np.isfinite(total).all():
+            chosen = counted(still)
+            total = to_host(xp.sum(xp.where(xp.isfinite(chosen), chosen, xp.zeros_like(x[:1, :1])), axis=0))
+    return still, np.asarray(total / n_used), motion
+
+
+def _frames_apart(products: ChunkProducts, tiles: Tiles, energy: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return the frames, (n,), that are correlated with neither of the frames beside them that count, by their energy."""
+    apart, at = np.zeros(len(energy), bool), products.numbers
+    if len(at) < 2:
+        return apart
+    size = np.abs(tiles.averaged(products.products)).reshape(len(at) - 1, -1).sum(axis=1)
+    # The sum of the kernel over the pixels
+    whole = tiles.averaged(np.ones((1, *tiles.counts))).mean()
+    is_like = size > LEAST_COHERENCE * whole * np.sqrt(energy[at[:-1]] * energy[at[1:]])
+    apart[at] = ~(np.append(is_like, False) | np.append(False, is_like))
+    return apart
