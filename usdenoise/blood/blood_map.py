@@ -40,15 +40,18 @@ class BloodMap:
     kept_share : (n_pixels,) float64 array
         Share of the blood's power that the clutter filter keeps at the pixel's Doppler spectrum, in [0, 1];
         meaningless without evidence of blood.
+    error : (n_pixels,) float64 array
+        Standard deviation of the noise in the average over neighbours, of which a map of noise alone is made.
     reproducibility : float or None
-        Correlation of the maps of two interleaved halves of the frames; None if one of them is constant, or they
-        were not made.
+        Correlation of the maps of two interleaved halves of the frames, over the error; None if one of them is constant, or
+        they were not made.
     """
 
     blood_power: NDArray[np.float64]
     noise_power: NDArray[np.float64]
     evidence: NDArray[np.float64]
     kept_share: NDArray[np.float64]
+    error: NDArray[np.float64]
     reproducibility: float | None
 
 
@@ -141,8 +144,10 @@ def map_blood(
         for first in range(0, len(found), len(slabs))
     ]
     power, evidence, kept_share = of_parts[0]
-    agreement = correlation_of(*(half[0] for half in of_parts[1:])) if with_halves else None
-    return BloodMap(power, noise.power, evidence, kept_share, agreement)
+    # Noise that grows with depth would be alike in both
+    error = np.sqrt(noise.average)
+    agreement = correlation_of(*(half[0] / error for half in of_parts[1:])) if with_halves else None
+    return BloodMap(power, noise.power, evidence, kept_share, error, agreement)
 
 
 def _evidence(average: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:

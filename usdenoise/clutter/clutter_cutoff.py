@@ -6,13 +6,14 @@ it is inside the square that tissue makes in the similarity matrix.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median, median_high
 
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.clutter.similarity import (
     DOMINANT,
     USUAL_LEVEL,
@@ -43,10 +44,6 @@ class CutoffReason(CodedEnum):
     GIVEN = "as given"
     COMMON = "the same for all scans: {named} among the cutoffs of {n_scans} scan{plural}"
     NO_FALL = "no clutter found: the first {over} singular values fall by only {fall_db:.1f} dB"
-    MOVED = (
-        "no clutter found, but the image moves by up to {moved:.1f} pixels, and tissue that moves so far is hard to find; "
-        "raise the rank, or set the low cutoff"
-    )
     RANK_TOO_LOW = (
         "one component is too few to find the clutter; raise the rank or the sampling, or set the low cutoff"
     )
@@ -86,15 +83,11 @@ CLUTTER_FALL_DB, FALL_OVER = 6.0, 8
 clutter fall by 39 dB or more on phantoms of 300 and 400 frames, and by 13 dB in a session whose tissue is stretched by a
 third of a wavelength; the values of blood by 3 dB at most, and of a rotating disk without clutter by 1.4 dB."""
 
-MOVED = 1.0
-"""Displacement in pixels from which the singular values of tissue may fall as slowly as the singular values of blood:
-over 200 frames, tissue that moved by 4 pixels fell by 4 to 10 dB."""
-
 CLUTTER_DOPPLER = 0.1
 """Largest mean Doppler frequency of the first clutter component, in cycles a frame, if it does not dominate: tissue moves
 more slowly. One that dominates is clutter at any frequency, as with a constant phase step from frame to frame."""
 
-LATEST_LEVEL = 0.4
+LATEST_LEVEL = 0.2
 """Level of similarity, relative to the similarity among the references, at which tissue has certainly ended."""
 
 LEAST_SQUARES_RANK = 4
@@ -248,7 +241,9 @@ def mean_doppler(right: Numbers) -> NDArray[np.float64]:
     return np.angle(lag_one.conj()).astype(np.float64) / (2 * np.pi)
 
 
-def choose_low_cutoff(model: LowRank, noise_rms: float, highest: int, moved: float = 0.0) -> CutoffChoice:
+def choose_low_cutoff(
+    model: LowRank, noise_rms: float, highest: int, grid: Neighbourhood | None = None
+) -> CutoffChoice:
     """Choose the low cutoff of a low-rank model.
 
     Parameters
@@ -259,8 +254,8 @@ def choose_low_cutoff(model: LowRank, noise_rms: float, highest: int, moved: flo
         Noise level, in the units of the data.
     highest : int
         Largest cutoff allowed.
-    moved : float
-        How far the image moves, in pixels; by default 0.
+    grid : Neighbourhood, optional
+        As for :func:`usdenoise.clutter.similarity.spatial_similarity`.
 
     Returns
     -------
@@ -268,7 +263,7 @@ def choose_low_cutoff(model: LowRank, noise_rms: float, highest: int, moved: flo
         With low 0 without a clutter subspace.
     """
     doppler = mean_doppler(model.right)
-    similarity = spatial_similarity(model.left)
+    similarity = spatial_similarity(model.left, grid)
     singular = model.singular_values
     noise = noise_energy(noise_rms, (len(model.left), len(model.right)))
     profile = SimilarityProfile.from_similarity(similarity, singular, noise)
@@ -276,13 +271,10 @@ def choose_low_cutoff(model: LowRank, noise_rms: float, highest: int, moved: flo
     if model.rank - first >= LEAST_SQUARES_RANK:
         a, b = two_squares(similarity[first:, first:])[:2]
         squares = first + a, first + b
-    nothing, is_clutter = _no_clutter(singular, doppler, moved), dominance(singular, noise) > DOMINANT
-    if nothing is not None and not is_clutter:
-        decision = nothing
-    else:
+    nothing, is_clutter = _no_clutter(singular, doppler), dominance(singular, noise) > DOMINANT
+    decision = nothing
+    if decision is None or is_clutter:
         decision = _edge_of_clutter(model.rank, profile, squares)
-        if nothing is not None and nothing.reason is CutoffReason.MOVED:
-            decision = replace(decision, certainty=CutoffCertainty.UNSURE)
     plural = "" if decision.low == 1 else "s"
     sentence = decision.reason.value.format(
         low=decision.low, plural=plural, level=100 * USUAL_LEVEL, **decision.figures
@@ -303,16 +295,12 @@ def choose_low_cutoff(model: LowRank, noise_rms: float, highest: int, moved: flo
     )
 
 
-def _no_clutter(
-    singular: NDArray[np.float64], doppler: NDArray[np.float64], moved: float
-) -> _Decision | None:
+def _no_clutter(singular: NDArray[np.float64], doppler: NDArray[np.float64]) -> _Decision | None:
     """Return the decision to remove nothing if the first components are not clutter, otherwise None."""
     if len(singular) < 2:
         return _Decision(0, CutoffReason.RANK_TOO_LOW, CutoffCertainty.UNSURE)
     over = min(FALL_OVER, len(singular) - 1)
     fall_db = 20 * (np.log10(max(singular[0], 1e-300)) - np.log10(max(singular[over], 1e-300)))
-    if moved > MOVED and (fall_db < CLUTTER_FALL_DB or abs(doppler[0]) > CLUTTER_DOPPLER):
-        return _Decision(0, CutoffReason.MOVED, CutoffCertainty.UNSURE, {"moved": moved})
     if fall_db < CLUTTER_FALL_DB:
         figures = {"fall_db": fall_db, "over": over + 1}
         return _Decision(0, CutoffReason.NO_FALL, CutoffCertainty.SURE, figures)
@@ -328,9 +316,9 @@ def _edge_of_clutter(rank: int, profile: SimilarityProfile, squares: tuple[int, 
         return _Decision(rank, CutoffReason.BEYOND_RANK, CutoffCertainty.UNSURE)
     if squares is None:
         return _Decision(usual, CutoffReason.SIMILARITY_FALLS, CutoffCertainty.UNSURE)
-    latest = profile.first_below(LATEST_LEVEL * profile.plateau) or rank
     # Noise lowers the similarity of weak tissue, so the fall comes early. The component at the edge of the square is
     # a mixture of tissue and blood, and is kept.
+    latest = profile.first_below(LATEST_LEVEL * profile.plateau) or rank
     edge = max(usual, min(squares[0], latest) - 1)
     reason = CutoffReason.TISSUE_SQUARE if edge > usual else CutoffReason.SIMILARITY_FALLS
     outside = max(usual - squares[0], squares[0] - latest, 0)

@@ -6,6 +6,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.noise import SURROUNDINGS_SIGMA
 from usdenoise.linalg.array_library import Numbers
 
 CLUTTER_REACH = 0.03
@@ -14,9 +16,9 @@ CLUTTER_REACH = 0.03
 REFERENCES = 5
 """Largest number of reference components. Later ones are weaker, and contain more blood and noise."""
 
-TYPICAL_SIMILARITY = 0.4
-"""Similarity of tissue components to each other, used where a single reference cannot show it: 0.36 to 0.40 on
-phantoms with tissue 40 and 55 dB above blood."""
+TYPICAL_SIMILARITY = 0.25
+"""Similarity of tissue components to each other, used where a single reference cannot show it: that of the second and third
+component of stacks of 20 and 30 frames, whose tissue is held still, was 0.13 to 0.19, and that of the fourth 0.01."""
 
 BLOOD_BELOW = 0.1
 """Similarity to the references below which a component counts as blood or noise."""
@@ -37,7 +39,7 @@ TIMES_MEAN, DOMINATED_FRAMES = 4.0, 32
 """Least ratio of the share of a component to the mean share, and least number of frames, with which it may dominate: the few
 components of few frames have large shares."""
 
-USUAL_LEVEL = 0.6
+USUAL_LEVEL = 0.5
 """Level of similarity, relative to the similarity among the references, at which tissue usually ends. Set with
 benchmarks/quality.py, on other seeds than docs/evidence.md quotes."""
 
@@ -45,13 +47,17 @@ FALL_LENGTH = 5
 """Components over which a fall of the similarity has to last, all but one of them."""
 
 
-def spatial_similarity(left: Numbers) -> NDArray[np.float64]:
+def spatial_similarity(left: Numbers, grid: Neighbourhood | None = None) -> NDArray[np.float64]:
     """Return the correlation over the pixels of |u_n| with |u_m| (Baranger et al., IEEE Trans. Med. Imaging 37(7), 2018).
 
     Parameters
     ----------
     left : (n_pixels, k) array
         Spatial singular vectors.
+    grid : Neighbourhood, optional
+        Shape of the image, whose pixels these are: the envelopes are divided by their averages over wide surroundings. A
+        gain that tissue, blood and noise have in common, such as over depth, then makes none of them alike. By default they
+        are not.
 
     Returns
     -------
@@ -59,6 +65,8 @@ def spatial_similarity(left: Numbers) -> NDArray[np.float64]:
         1 on the diagonal.
     """
     envelopes = np.abs(left).astype(np.float64)
+    if grid is not None:
+        envelopes /= np.maximum(grid.average(envelopes, SURROUNDINGS_SIGMA), np.finfo(np.float64).tiny)
     envelopes -= envelopes.mean(axis=0)
     envelopes /= np.maximum(np.linalg.norm(envelopes, axis=0), np.finfo(np.float64).tiny)
     return np.asarray(envelopes.T @ envelopes)

@@ -15,7 +15,7 @@ from usdenoise.completion.descent_methods import highest_rank
 from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.low_rank import content, noise_edge, noise_from_spectrum
+from usdenoise.linalg.low_rank import noise_edge, noise_from_spectrum
 from usdenoise.linalg.tall_matrices import gram, row_squared_norms, slices_of
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.sampling import PixelSample, RandomStream
@@ -106,15 +106,6 @@ class PixelSubset:
         noise = noise_energy(self.noise_rms, (self.n_pixels, self.n_used_frames))
         profile = SimilarityProfile.from_similarity(similarity, self.singular_values[leading], noise)
         return profile.first_below(BLOOD_BELOW)
-
-    def is_simpler_than(self, other: "PixelSubset") -> bool:
-        """Return whether the rows hold less than other rows, by :func:`usdenoise.linalg.low_rank.content`."""
-        shape = other.n_pixels, other.n_used_frames
-        mine, theirs = (
-            content(one.singular_values, other.singular_values, other.noise_rms, shape)
-            for one in (self, other)
-        )
-        return mine < theirs
 
     @property
     def most_components(self) -> int:

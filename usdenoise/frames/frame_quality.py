@@ -152,9 +152,8 @@ class CheckedFrames:
         curves = frame_curves(self.whole.take(pixels), model.left[pixels, :low], self.displacement)
         return FrameQuality(**vars(self.search), curves=curves)
 
-    def times(self, factors: Numbers, options: DenoiseOptions) -> "CheckedFrames":
-        """Return the same of frames that are multiplied by factors, (n_frames, n_pixels)."""
-        values = self.whole.values * factors.T
+    def of(self, values: Numbers, options: DenoiseOptions) -> "CheckedFrames":
+        """Return the same with other values of the pixels, (n_pixels, n_frames)."""
         whole = replace(self.whole, values=values)
         used = whole.without(self.search.excluded) if self.search.excluded.any() else whole
         rng = RandomStream.PIXEL_SUBSET.generator(options.seed)

@@ -41,6 +41,7 @@ from usdenoise.linalg.array_library import (
 from usdenoise.linalg.tall_matrices import slices_of, squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.geometry import Geometry
+from usdenoise.stack.sampling import spread_rows
 
 TILE_MM, TILE_PIXELS, LEAST_SIDE = 0.35, 4, 2
 """Side of a tile in mm, about, in pixels along an axis whose pitch is not known, and least side in pixels."""
@@ -55,6 +56,9 @@ ROUNDS = 3
 LEAST_COHERENCE = 0.5
 """Correlation of the frames around a tile with the frames before them, from which its tissue is followed: that of tissue as
 strong as all else there."""
+
+JUDGED_FRAMES, JUDGED_PIXELS = 64, 256
+"""Frames and pixels by which frames are simpler with their tissue held still, or as recorded."""
 
 TURNED_ENTRIES = 1 << 16
 """Entries that are turned together: half a megabyte, which stays in the cache."""
@@ -168,22 +172,26 @@ def tiles_of(geometry: Geometry, options: DenoiseOptions) -> Tiles | None:
 @in_full_precision
 def _along(matrices: Sequence[NDArray[np.float64]], values: Array) -> Array:
     """Return an array, (n, axes...), multiplied by a matrix along each of its axes but the first."""
-    xp, real = namespace(values), np.empty(0, dtype_of(values)).real.dtype
-    for axis, matrix in enumerate(matrices):
-        # Real and imaginary parts side by side are columns of the other axes, but along the last axis
-        is_last = axis == len(matrices) - 1
-        m = to_library(matrix.astype(dtype_of(values) if is_last else real), values)
-        n, before, size = values.shape[0], values.shape[1 : 1 + axis], values.shape[1 + axis]
-        after = values.shape[2 + axis :]
-        if is_last:
-            values = values @ m.T
+    xp, kind = namespace(values), dtype_of(values)
+    last, is_on_host = len(matrices) - 1, isinstance(values, np.ndarray)
+    # Small arrays first: the last axis is the first one if it becomes longer
+    grows = matrices[last].shape[0] > matrices[last].shape[1]
+    for axis in range(last, -1, -1) if grows else range(last + 1):
+        matrix, shape = matrices[axis], values.shape
+        if axis == last:
+            m = to_library(np.ascontiguousarray(matrix.T, kind), values)
+            values = xp.reshape(xp.reshape(values, (-1, shape[-1])) @ m, (*shape[:-1], matrix.shape[0]))
             continue
-        columns = xp.reshape(values, (math.prod((n, *before)), size, math.prod(after)))
-        if isinstance(values, np.ndarray) and np.iscomplexobj(values):
-            product = (m @ np.ascontiguousarray(columns).view(real)).view(values.dtype)
+        columns = xp.reshape(
+            values, (math.prod(shape[: 1 + axis]), shape[1 + axis], math.prod(shape[2 + axis :]))
+        )
+        if is_on_host and np.iscomplexobj(values):
+            # Real and imaginary parts side by side are columns
+            real = np.empty(0, kind).real.dtype
+            product = (matrix.astype(real) @ np.ascontiguousarray(columns).view(real)).view(kind)
         else:
-            product = xp.astype(m, values.dtype) @ columns
-        values = xp.reshape(product, (n, *before, matrix.shape[0], *after))
+            product = to_library(matrix.astype(kind), values) @ columns
+        values = xp.reshape(product, (*shape[: 1 + axis], matrix.shape[0], *shape[2 + axis :]))
     return values
 
 
@@ -361,7 +369,7 @@ class TissueMotion:
         for frames in slices_of(len(self.steps), max(1, TURNED_ENTRIES // n_pixels)):
             turns = self.tiles.at_pixels(to_library(self.steps[frames].astype(kind), like), rows)
             if is_on_host:
-                turns /= np.sqrt(turns.real**2 + turns.imag**2)
+                turns *= 1 / np.abs(turns)
                 for t in range(len(turns)):
                     if turn is not None:
                         turns[t] *= turn
@@ -419,6 +427,11 @@ class TissueMotion:
         """
         angles = np.angle(self.steps.reshape(len(self.steps), -1)).astype(np.float64)
         return np.asarray(-np.cumsum(angles, axis=0) * wavelength_um / (4 * np.pi))
+
+
+def judged(n_frames: int, n_pixels: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the numbers of the frames and pixels by which :func:`usdenoise.linalg.low_rank.compared_contents` compares."""
+    return spread_rows(n_frames, JUDGED_FRAMES), spread_rows(n_pixels, JUDGED_PIXELS)
 
 
 @dataclass(frozen=True)

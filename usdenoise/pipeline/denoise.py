@@ -203,8 +203,7 @@ def denoise_frames(
         checked = partial(report_step, "solve", 1)
         found = estimate_clutter(recording, options, mapper, start, follow, checked, target=target)
         recording = found.recording
-        # An automatic cutoff, raised while tissue leaks in the middle of the scan
-        found, clutter = scan_clutter(recording, found, options, mapper)
+        clutter = scan_clutter(found, options)
         solved = time.perf_counter()
         report_step("filter", n_steps - 1)
         # All frames without the clutter, their power and autocorrelation
@@ -250,7 +249,7 @@ def map_scan(
 ) -> SeriesMaps:
     """Return the maps of a scan, a recording of one block, in the signal pixels of a grid; no frames are kept."""
     found = estimate_clutter(recording, options, executor)
-    found, clutter = scan_clutter(recording, found, options, executor)
+    clutter = scan_clutter(found, options)
     measures = filter_chunks(found.chunks, clutter, found.excluded, executor)
     maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, executor.local)
     return replace(

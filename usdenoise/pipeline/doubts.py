@@ -15,9 +15,6 @@ NEAR_BELOW, NEAR_ABOVE = 0.15, 0.25
 suggested cutoff and rounded; above it by 2 at least. On four phantoms the blood map correlated with the truth by 0.32 to
 0.83 with 0.75 times the suggested components, by 0.80 to 0.95 with 1.25 times, by 0.84 to 0.96 with all."""
 
-UNKNOWN = (CutoffReason.MOVED, CutoffReason.RANK_TOO_LOW)
-"""Reasons of a suggested cutoff that do not apply to the given one."""
-
 MOST_BAD_PIXELS = 0.05
 """Share of the image that is excluded for its noise above which the pictures are doubtful."""
 
@@ -130,7 +127,7 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     if -round(NEAR_BELOW * suggested) <= low - suggested <= max(2, round(NEAR_ABOVE * suggested)):
         return []
     at_least = "at least " if choice.reason == CutoffReason.BEYOND_RANK else ""
-    if choice.reason in UNKNOWN or (at_least and low > suggested):
+    if choice.reason is CutoffReason.RANK_TOO_LOW or (at_least and low > suggested):
         return []
     verb = "may be" if choice.certainty == CutoffCertainty.UNSURE else "is"
     code, effect = (

@@ -1,7 +1,7 @@
 """The estimate of the clutter of a recording: a spatial subspace, a cutoff and the noise level.
 
 Every command estimates with :func:`estimate_clutter`: `run` from all frames of an acquisition, a session from a sample of
-the frames of its blocks. scan_clutter.py has the rule by which the cutoff of both is raised.
+the frames of its blocks.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,12 +40,13 @@ from usdenoise.frames.still_tissue import (
     Tiles,
     TissueMotion,
     joined_products,
+    judged,
     tile_products,
     tiles_of,
 )
 from usdenoise.linalg.array_library import Numbers, columns, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.low_rank import LowRank, unobserved_normal
+from usdenoise.linalg.low_rank import LowRank, compared_contents, unobserved_normal
 from usdenoise.linalg.tall_matrices import envelope, row_squared_norms, squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
@@ -190,11 +191,6 @@ class ClutterEstimate:
     def power(self) -> float:
         """Mean power of an entry in these frames."""
         return self.energy / (self.grid.n_pixels * self.n_used_frames)
-
-    @property
-    def is_raisable(self) -> bool:
-        """Whether the cutoff may be raised: there is clutter, and the residual is kept."""
-        return self.band.keeps_residual and 0 < self.band.low == self.cutoff.low
 
 
 def has_gaps(inspection: Inspection, grid: Neighbourhood, excluded: NDArray[np.bool_]) -> bool:
@@ -378,10 +374,27 @@ class CheckedRecording:
         frames = check_frames(sample, self.displacement, options)
         return replace(self, grid=Neighbourhood(mask.reshape(self.grid.shape)), frames=frames)
 
-    def still(self, motion: TissueMotion, options: DenoiseOptions) -> "CheckedRecording":
-        """Return the same with the tissue of the sampled pixels held still."""
-        turns = motion.of_pixels(self.pixels).conj().astype(self.recording.dtype)
-        return replace(self, frames=self.frames.times(turns, options))
+    def is_simpler(self, motion: TissueMotion) -> bool:
+        """Return whether frames are simpler with their tissue held still, by some of the sampled pixels."""
+        used = np.flatnonzero(~self.excluded)
+        frames, rows = judged(len(used), len(self.pixels))
+        recorded = self.frames.sample.values[rows][:, used[frames]].T
+        still = recorded * motion.of_pixels(self.pixels[rows])[used[frames]].conj()
+        held, as_recorded = compared_contents(still, recorded)
+        return held < as_recorded
+
+    def still(
+        self, recording: Recording, motion: TissueMotion, options: DenoiseOptions
+    ) -> "CheckedRecording":
+        """Return the same of the recording with its tissue held still by a motion."""
+        if recording.whole is None:
+            values = self.frames.whole.values * motion.of_pixels(self.pixels).conj().T
+        else:
+            # They are in memory
+            values = np.ascontiguousarray(recording.whole.read()[:, self.pixels].T)
+            values[~np.isfinite(values)] = 0
+        frames = self.frames.of(values.astype(recording.dtype, copy=False), options)
+        return replace(self, recording=recording, frames=frames)
 
 
 def _checked(
@@ -457,10 +470,10 @@ def _held_and_estimated(
     if tiles is not None:
         motion, firsts = _motion(checked, tiles, executor)
         if motion.moves:
-            still = checked.still(motion, options)
-            known = replace(known, is_still=still.frames.subset.is_simpler_than(checked.frames.subset))
+            known = replace(known, is_still=checked.is_simpler(motion))
             if known.is_still:
-                checked = replace(still, recording=checked.recording.still(motion, firsts, executor, target))
+                still = checked.recording.still(motion, firsts, executor, target)
+                checked = checked.still(still, motion, options)
     return _estimated(checked, options, executor, start, on_iteration, known), known
 
 
@@ -520,8 +533,7 @@ def _estimated(
     model = estimate.model
     if not is_sample:
         model = fit_all_pixels(recording, executor, inspection, grid, excluded, estimate, model.rank)
-    moved_by = frames.search.movement.range_pixels
-    band, choice = _choose_band(model, estimate, options, moved_by)
+    band, choice = _choose_band(model, estimate, options, grid)
     # Those that the model does not have are estimated from the sample
     remaining = estimate.model.singular_values[model.rank :] * np.sqrt(
         len(model.left) / len(estimate.model.left)
@@ -778,17 +790,14 @@ def envelopes_of(chunk: Chunk, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
 
 
 def _choose_band(
-    model: LowRank, estimate: Estimate, options: DenoiseOptions, moved: float
+    model: LowRank, estimate: Estimate, options: DenoiseOptions, grid: Neighbourhood
 ) -> tuple[Band, CutoffChoice]:
-    """Return the band that is kept, and the low cutoff that the data suggest.
-
-    The image moves by up to `moved` pixels.
-    """
+    """Return the band that is kept, and the low cutoff that the data suggest."""
     rank = estimate.model.rank
     high = rank if isinstance(options.high_cutoff, str) else options.high_cutoff
     keeps_residual = options.high_cutoff == "none"
     # The band must not be empty. With the residual there is something left when all components are removed.
     highest = rank if keeps_residual else high - 1
-    choice = choose_low_cutoff(model, estimate.noise_rms, highest, moved)
+    choice = choose_low_cutoff(model, estimate.noise_rms, highest, grid)
     low = choice.low if isinstance(options.low_cutoff, str) else options.low_cutoff
     return Band(low, high, keeps_residual), choice

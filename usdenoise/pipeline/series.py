@@ -7,7 +7,6 @@ the maps are the maps of a scan, from halves of its frames.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,21 +120,6 @@ class SeriesMaps:
     noise_power: NDArray[np.float64]
     quality: PictureQuality
     mean: "_Mean | None" = None
-
-
-class Leak(NamedTuple):
-    """How much tissue leaks through a filter: its share in the power above the noise, and what is left in quiet pixels.
-
-    Attributes
-    ----------
-    share : float
-        Share of leaked tissue in the power above the noise; 0 if nearly nothing is above it.
-    quiet_correlation : float
-        As for :func:`usdenoise.blood.picture_quality.quiet_correlation`.
-    """
-
-    share: float
-    quiet_correlation: float
 
 
 @dataclass(frozen=True)
@@ -388,15 +372,15 @@ class Series:
         mean = self._mean(clutter, sums, executor)
         # Blood is what remains without the leaked tissue
         blood = map_blood(replace(sums, leak=mean.leak), projection, clutter.grid, executor)
-        power, is_single, n_frames = mean.lags[:, 0].real, False, self.frames_a_block * self.n_blocks
+        power, is_single = mean.lags[:, 0].real, False
         steadiness = None
         if self.n_blocks == 1 and self.last is not None:
-            is_single, n_frames = True, float(np.max(self.last.observed))
+            is_single = True
             if self.last.halves is not None:
                 # The power of the first and the second half of the frames, where there is blood
                 steadiness = correlation_of(*(blood.evidence * (self.last.halves - blood.noise_power)))
         share = share_above_noise(mean.leaked_power, power, mean.noise * projection.white[0].real)
-        quality = judge_picture(blood, round(n_frames), clutter.power, share)
+        quality = judge_picture(blood, clutter.power, share)
         floor = clutter.grid.floor_of_depth(power, FLOOR_QUANTILE)
         quality = replace(
             quality,
@@ -422,15 +406,6 @@ class Series:
             observed = self.last.observed.astype(np.float64)[:, None]
             halves, frames = (observed * self.last.lags,) * 2, (observed,) * 2
         return LagSums(np.stack(halves), np.stack([of_half * fade for of_half in frames]))
-
-    def leak(self, clutter: Clutter) -> Leak:
-        """Return how much leaked tissue the blocks show."""
-        clutter = self.filtered_by(clutter)
-        mean, white = self._mean(clutter, self._halves(clutter)), _projection_of(clutter).white
-        power = mean.lags[:, 0].real
-        share = share_above_noise(mean.leaked_power, power, mean.noise * white[0].real)
-        floor = clutter.grid.floor_of_depth(power, FLOOR_QUANTILE)
-        return Leak(share, quiet_correlation(mean.lags, white, floor))
 
     def _mean(
         self,

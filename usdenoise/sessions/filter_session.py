@@ -41,11 +41,10 @@ from usdenoise.sessions.session_estimate import (
     check_bad_frames,
     check_method,
     estimate_session,
-    raise_cutoff,
     session_clutter,
 )
 from usdenoise.sessions.session_sample import JOINED_FRAMES, SAMPLED_FRAMES, draw_sample
-from usdenoise.sessions.unusual_blocks import LOCAL_AREA, TRIED_BLOCKS
+from usdenoise.sessions.unusual_blocks import LOCAL_AREA
 from usdenoise.stack.sampling import spread_rows
 from usdenoise.system.resources import (
     available_bytes,
@@ -58,6 +57,9 @@ from usdenoise.system.resources import (
 HELD_ENTRIES = 1 << 26
 """Entries of the blocks that are filtered side by side, one on each thread, about."""
 
+
+USUAL_BLOCKS = 4
+"""Good blocks that show how strong the strongest component of a filtered block usually is."""
 
 FRAMES_AN_OWN = 12
 """Least frames of a block for each component of its own: with more components its blood would be removed, too. In sessions
@@ -127,8 +129,7 @@ def filter_session(
     options : DenoiseOptions
         Options of the filter.
     store : BlockStore
-        Store of the measurements of the blocks. Blocks in it are not filtered again, but for those on which the cutoff is
-        tried, and those that the sink lacks.
+        Store of the measurements of the blocks. Blocks in it are not filtered again, but for those that the sink lacks.
     products : tuple of str
         Flow images that are made of each block, besides the power.
     sink : FrameSink, optional
@@ -165,12 +166,10 @@ def filter_session(
             sample, recording.geometry, options, session, threads, on_iteration=progress.iteration
         )
         del sample
-        # Its cutoff, raised while tissue leaks in a few blocks, which then are measured. On a device overlapping blocks
-        # share their frames.
+        # On a device overlapping blocks share their frames
         blocks = (
             recording if executor is not None else windows_on_device(recording, options.device, n_threads)
         )
-        estimate, trial_blocks = raise_cutoff(estimate, blocks, how, session, mapper, progress.iteration)
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
         n_unusual, n_near, reference = estimate.n_unusual, estimate.n_near, estimate.reference
         del estimate
@@ -182,11 +181,8 @@ def filter_session(
             if not store.has(number)
             or not (sink is None or sink.has(number) or store.findings(number).frames is None)
         ]
-        others = [number for number in todo if number not in trial_blocks]
-        measured = measure_blocks(blocks, others, clutter, how, session, mapper)
-        for number in todo:
-            # Both are in the order of the blocks.
-            block = trial_blocks.pop(number, None) or next(measured)
+        measured = measure_blocks(blocks, todo, clutter, how, session, mapper)
+        for number, block in zip(todo, measured, strict=True):
             if sink is not None and block.frames is not None:
                 sink.write(number, block.frames)
             # A block that is stored is done.
@@ -229,7 +225,7 @@ def _without_own(
     ]
     if not moved or not good or not clutter.keeps_residual:
         return
-    usual = [good[at] for at in spread_rows(len(good), TRIED_BLOCKS).tolist()]
+    usual = [good[at] for at in spread_rows(len(good), USUAL_BLOCKS).tolist()]
     looked_at = replace(how, usual=np.inf, products=(), keeps_frames=False)
     found = measure_blocks(recording, usual, clutter, looked_at, session, executor)
     strongest = [block.findings.own.next_power for block in found if block.lags is not None]

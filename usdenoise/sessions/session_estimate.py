@@ -24,25 +24,12 @@ from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.fit_result import FitResult, fit_result
 from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter, ClutterOverTime
 from usdenoise.pipeline.recording import Recording
-from usdenoise.pipeline.scan_clutter import components_only, first_without_leak, raised_cutoffs, with_cutoff
-from usdenoise.pipeline.series import Leak, Series
+from usdenoise.pipeline.scan_clutter import components_only, with_cutoff
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
-from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_blocks
 from usdenoise.sessions.session_sample import Sample, aligned_sample, still_sample
-from usdenoise.sessions.unusual_blocks import blocks_near, calm_blocks, usual_blocks
+from usdenoise.sessions.unusual_blocks import blocks_near, usual_blocks
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import spread_rows
-
-MOST_SESSION_LEAK = 0.5
-"""Largest share of leaked tissue in the power above the noise of the tried blocks with which the cutoff of a session is not
-raised. On a phantom with tissue 50 dB over blood 65 components left a share of 0.68, and the map correlated with the truth
-by 0.876; with 92 components by 0.993. On one of 45 dB the share was 0.23, and more components took blood. With a bound of
-0.3 two of three other sessions lost hits, with shares of 0.32 and 0.45."""
-
-MOST_COMPONENTS = 0.4
-"""Largest number of components to which the cutoff is raised, over the sampled entries of an average pixel or frame: the
-factors have fewer unknowns than the sample has entries. Tissue that stretched by 2 pixels during a session needed 155
-components, and 600 entries of a pixel were sampled."""
 
 MOST_FITS = 6
 """Number of fits of the sample of a finished session, each without the blocks that were unusual in the previous fit. The
@@ -205,79 +192,6 @@ def _without_unusual(
         scan = sample.recording(geometry)
         period = Period(sample, scan, fit(scan, sample))
     return period
-
-
-def raise_cutoff(
-    estimate: SessionEstimate,
-    recording: Recording,
-    how: BlockFilter,
-    session: SessionOptions,
-    executor: Executor,
-    on_iteration: Callable[[Iteration], None] | None = None,
-) -> tuple[SessionEstimate, dict[int, MeasuredBlock]]:
-    """Raise an automatic cutoff while tissue leaks in a few blocks of the session.
-
-    Parameters
-    ----------
-    estimate : SessionEstimate
-        The estimate.
-    recording : Recording
-        The blocks of the session.
-    how, session, executor
-        As for :func:`usdenoise.sessions.measured_block.measure_blocks`.
-    on_iteration : callable, optional
-        Called with each line of the trace of a further estimate, of more components.
-
-    Returns
-    -------
-    estimate : SessionEstimate
-        The estimate with the cutoff that was chosen.
-    measured : dict
-        Number -> the measurements of each block that was tried, with this cutoff.
-    """
-    options, periods = how.options, estimate.periods
-    first = estimate.reported.found.band.low
-    if options.low_cutoff != "auto" or not estimate.reported.found.is_raisable:
-        return estimate, {}
-    numbers = calm_blocks([(period.found, period.sample) for period in periods])
-    if len(numbers) < 2:
-        return estimate, {}
-
-    founds = [period.found for period in periods]
-    known = min(len(found.singular_values) for found in founds)
-    highest = min(_most_components(found, options) for found in founds)
-
-    def tried(low: int) -> tuple[tuple[SessionEstimate, dict[int, MeasuredBlock]], Leak]:
-        """Return the estimate with a cutoff, with more components if it has too few, the measured blocks, and the leak."""
-        raised = list[Period]()
-        for number, period in enumerate(periods):
-            found = founds[number]
-            if low > (rank := len(found.singular_values)):
-                longer = replace(options, rank=min(2 * rank, highest))
-                more = _fit(period.scan, period.sample, longer, executor.local, on_iteration)
-                found = founds[number] = replace(more, cutoff=found.cutoff)
-            if low > first:
-                why = "because tissue remained in the blocks"
-                found = with_cutoff(period.scan, executor.local, found, low, why)
-            raised.append(replace(period, found=found))
-        of_cutoff = replace(estimate, periods=raised)
-        clutter, series = session_clutter(of_cutoff, options), Series()
-        blocks = measure_blocks(recording, numbers, clutter, how, session, executor)
-        measured = dict(zip(numbers, blocks, strict=True))
-        for block in measured.values():
-            series = series if block.lags is None else series.added(block.lags, clutter)
-        return (of_cutoff, measured), series.leak(clutter) if series.n_blocks > 1 else Leak(0.0, 0.0)
-
-    return first_without_leak(tried, raised_cutoffs(first, highest), known, MOST_SESSION_LEAK)
-
-
-def _most_components(found: ClutterEstimate, options: DenoiseOptions) -> int:
-    """Return the largest number of components to which the cutoff of an estimate is raised, never above a given rank."""
-    known, samples = len(found.singular_values), found.estimate.samples_per_pixel
-    if isinstance(options.rank, int) or samples is None:
-        return known
-    longest = max(found.estimate.n_sampled / samples, len(found.model.right))
-    return max(known, int(MOST_COMPONENTS * found.estimate.n_sampled / longest))
 
 
 def _fit(

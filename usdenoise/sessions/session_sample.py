@@ -16,7 +16,7 @@ from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, nearest_good, reference_of
 from usdenoise.frames.bad_frames import NO_TISSUE_DB, USUAL_QUANTILE
-from usdenoise.frames.still_tissue import StillReference, Tiles, held_alone, tiles_of
+from usdenoise.frames.still_tissue import StillReference, Tiles, held_alone, judged, tiles_of
 from usdenoise.linalg.array_library import Entry, Numbers, dtype_of, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import compared_contents
@@ -30,7 +30,7 @@ from usdenoise.sessions.bad_blocks import WEAK_DB
 from usdenoise.sessions.blocks import why_missing
 from usdenoise.sessions.measured_block import Empty, own_options
 from usdenoise.stack.geometry import Geometry
-from usdenoise.stack.sampling import RandomStream, spread_rows
+from usdenoise.stack.sampling import RandomStream
 
 SAMPLED_FRAMES = 1200
 """Frames of the sample, about; each block has one at least. On two sessions with tissue 40 and
@@ -39,9 +39,6 @@ SAMPLED_FRAMES = 1200
 JOINED_FRAMES = 128
 """Frames of a chunk of the sample, about: products with a few frames of each block are slow."""
 
-
-JUDGED_FRAMES, JUDGED_PIXELS = 64, 256
-"""Frames and pixels of a block by which it is simpler with its tissue held still, or not."""
 
 MOST_MISSING = 0.2
 """Largest share of the frames of a block in which a pixel may be missing if it is filled in for the estimate."""
@@ -309,8 +306,8 @@ def pick_completed(block: Block, numbers: NDArray[np.intp], tiles: Tiles | None)
     still, _, motion = held_alone(x, tiles, has_data)
     contents = (0.0, 0.0)
     if motion.moves:
-        judged = np.ix_(spread_rows(len(x), JUDGED_FRAMES), spread_rows(x.shape[1], JUDGED_PIXELS))
-        contents = compared_contents(still[judged], x[judged])
+        some = np.ix_(*judged(*x.shape))
+        contents = compared_contents(still[some], x[some])
     return PickedFrames(still[at], missing[at], contents)
 
 

@@ -22,9 +22,6 @@ from usdenoise.sessions.bad_blocks import (
 from usdenoise.sessions.session_sample import Sample
 from usdenoise.stack.sampling import spread_rows
 
-TRIED_BLOCKS = 4
-"""Blocks on which a cutoff is tried."""
-
 UNUSUAL_SPREADS = 4.0
 """Robust standard deviations of the logarithm of the power outside the clutter from which a block is not used for the
 estimate. On two simulated sessions blocks in which the image moved by a pixel had 4.6 to 12, others 3 at most; with them
@@ -183,18 +180,6 @@ def _local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArra
     areas = covered_shares(np.abs(found.model.left.T) ** 2)
     right = np.abs(found.model.right[:, areas < LOCAL_AREA]).astype(np.float64) ** 2
     return np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
-
-
-def calm_blocks(periods: Sequence[tuple[ClutterEstimate, Sample]]) -> list[int]:
-    """Return the numbers of a few blocks, spread over the session, of the half of which least power is left."""
-    levels = np.concatenate([_block_levels(found, sample.edges) for found, sample in periods])
-    numbers = [number for _, sample in periods for number in sample.numbers]
-    if np.isnan(levels).all():
-        return []
-    # In the other blocks, the image may have moved.
-    calm = np.flatnonzero(levels <= np.nanmedian(levels))
-    indices = np.linspace(0, len(calm) - 1, TRIED_BLOCKS).round().astype(int)
-    return [numbers[calm[index]] for index in dict.fromkeys(indices.tolist())]
 
 
 def blocks_near(found: ClutterEstimate, sample: Sample) -> int:
