@@ -1,6 +1,4 @@
-"""The cutoff of a scan, also where tissue is not alone or not slow, and how it is raised while tissue leaks."""
-
-from collections.abc import Callable
+"""The cutoff of a scan, also where tissue is not alone or not slow."""
 
 import numpy as np
 import pytest
@@ -10,27 +8,23 @@ from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings
-from usdenoise.pipeline.scan_clutter import first_without_leak
-from usdenoise.pipeline.series import Leak
 
 
 @pytest.mark.slow
-def test_the_cutoff_of_a_long_scan_is_raised_while_tissue_remains():
-    # Tissue of 65 dB resembles its leading components up to the 55th alone, and has about 98.
+def test_the_cutoff_of_a_long_scan_of_strong_tissue_leaves_blood():
+    # As recorded, tissue of 65 dB has about 98 components; held still about 65.
     settings = PhantomSettings((32, 32, 2400), 500.0, clutter_to_blood_db=65, blood_to_noise_db=6, seed=1)
     with ThreadExecutor(2) as executor:
         parts = [(part.iq, part.blood) for part in Phantom(settings, executor).parts(frames_a_part=64)]
     iq, blood = (np.concatenate(frames) for frames in zip(*parts, strict=True))
     truth = np.mean(np.abs(blood) ** 2, axis=0, dtype=np.float64).ravel()
     found = denoise(iq, axes="tzx")
-    assert 85 <= found.low_cutoff <= 104
-    assert found.cutoff_certainty == "unsure"
-    assert correlation(found.power_doppler.ravel(), truth) > 0.9
-    assert "cutoff-unsure" in [doubt.code for doubt in found.doubts]
-    # A given cutoff stays as it is
-    given = denoise(iq, axes="tzx", low_cutoff=55)
-    assert given.low_cutoff == 55
-    assert correlation(given.power_doppler.ravel(), truth) < 0.3
+    assert 58 <= found.low_cutoff <= 80
+    assert correlation(found.power_doppler.ravel(), truth) > 0.85
+    assert correlation(found.blood_power.ravel(), truth) > 0.93
+    given = denoise(iq, axes="tzx", low_cutoff=45)
+    assert given.low_cutoff == 45
+    assert correlation(given.power_doppler.ravel(), truth) < 0.4
 
 
 SHAPE, N = (36, 32), 120
@@ -106,26 +100,3 @@ def test_pictures_are_as_good_as_with_the_best_cutoff(terms, stiff, name):
     assert not result.doubts
     assert correlation(result.power_doppler, truth) > 0.97 * best
     assert correlation(result.blood_power, truth) > 0.97 * best
-
-
-@pytest.mark.parametrize(
-    ("share", "quiet", "chosen"),
-    [
-        (lambda low: 0.1, lambda low: 0.0, 10),
-        (lambda low: 0.3 if low > 20 else 0.7, lambda low: 0.0, 25),
-        # Little of what is left is like the tissue, but quiet pixels are not white: tissue is left
-        (lambda low: 0.3, lambda low: 0.1 if low > 20 else 0.8, 25),
-        # None of it is like the tissue: it is slow blood
-        (lambda low: 0.1, lambda low: 0.1 if low > 20 else 0.8, 10),
-        # The noise itself is correlated over frames
-        (lambda low: 0.3, lambda low: 0.5, 10),
-        (lambda low: 0.9, lambda low: 0.5, 50),
-    ],
-)
-def test_the_cutoff_is_the_first_that_leaves_little_tissue(
-    share: Callable[[int], float], quiet: Callable[[int], float], chosen: int
-) -> None:
-    assert (
-        first_without_leak(lambda low: (low, Leak(share(low), quiet(low))), range(10, 51, 5), 50, 0.4)
-        == chosen
-    )

@@ -17,15 +17,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.series import (
-    MODEL_BLOCKS,
-    MOST_RESCALED,
-    SMOOTHING,
-    BlockLags,
-    Leak,
-    Series,
-    SeriesModel,
-)
+from usdenoise.pipeline.series import MODEL_BLOCKS, MOST_RESCALED, SMOOTHING, BlockLags, Series, SeriesModel
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_block
 
 SIZE = (10, 8)
@@ -267,34 +259,8 @@ def test_the_share_of_tissue_that_leaks(measured: tuple[list[BlockLags], Clutter
             lags = noise[:, None] * white + share * (tissue / tissue.mean())[:, None] * slow
             block = BlockLags(lags, np.full(len(tissue), LENGTH, np.float32), temporal)
             series = series.added(block, clutter)
-        assert series.leak(clutter).share == pytest.approx(1.0 if share else 0.0, abs=0.25)
-
-
-@pytest.mark.parametrize("enough", [7, pytest.param(40, marks=pytest.mark.slow)])
-def test_the_cutoff_is_raised_until_no_tissue_remains(enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At first 16 components are estimated: 40 need others."""
-    monkeypatch.setattr(Series, "leak", lambda series, clutter: Leak(float(clutter.low < enough), 0.0))
-    made = scan(6, shape=(20, 16))
-    found = session(made.stack, LENGTH)
-    given = session(made.stack, LENGTH, low_cutoff=found.low_cutoff)
-    fit = found.fit
-    assert enough <= found.low_cutoff <= 1.12 * enough + 1
-    assert fit.cutoff_sentence.endswith(
-        f"; raised to {found.low_cutoff} because tissue remained in the blocks"
-    )
-    assert fit.cutoff_certainty == "unsure"
-    # The components that it has more are of noise, and differ.
-    assert np.abs(found.power_doppler / given.power_doppler - 1).mean() < (0.02 if enough == 7 else 0.07)
-    if enough == 40:
-        with_rank = session(made.stack, LENGTH, rank=20)
-        assert with_rank.low_cutoff == len(with_rank.fit.singular_values) == 20
-
-
-@pytest.mark.slow
-def test_the_cutoff_is_not_raised_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Series, "leak", lambda series, clutter: Leak(1.0, 0.0))
-    found = session(scan(6, shape=(20, 16)).stack, LENGTH)
-    assert found.low_cutoff < 320 / 2
+        found = series.maps(clutter, ThreadExecutor(1)).quality.tissue_share
+        assert found == pytest.approx(1.0 if share else 0.0, abs=0.25)
 
 
 def test_a_cutoff_above_the_tissue_takes_no_blood_for_leaked_tissue() -> None:
@@ -318,6 +284,7 @@ def test_counts_of_all_pixels_are_those_of_each(measured: tuple[list[BlockLags],
     found = []
     for of_pixels in (counts, np.repeat(counts, len(lags), axis=1)):
         block = replace(blocks[0], sums=LagSums(sums, of_pixels))
-        found.append(Series().added(block, clutter).leak(clutter))
-    assert tuple(found[0]) == pytest.approx(tuple(found[1]), rel=1e-9)
-    assert found[0].share != 0
+        quality = Series().added(block, clutter).maps(clutter, ThreadExecutor(1)).quality
+        found.append((quality.tissue_share, quality.quiet_correlation))
+    assert found[0] == pytest.approx(found[1], rel=1e-9)
+    assert found[0][0] != 0

@@ -39,7 +39,10 @@ def test_images_have_the_labels_of_the_input(n_slices: int, matrix: Any) -> None
     before = data.copy(deep=True)
     result = denoise(data, **OPTIONS)
     values, axes = (data.values[:, 0], "tzx") if n_slices == 1 else (data.values, "tyzx")
-    plain = denoise(values, axes=axes, **OPTIONS)
+    pitches = from_data_array(data).spacing_mm
+    plain = denoise(
+        values, axes=axes, spacing=tuple(pitches[letter] for letter in axes if letter != "t"), **OPTIONS
+    )
     for name in ("power_doppler", "blood_power", "noise_power"):
         image = getattr(result, name)
         assert isinstance(image, xarray.DataArray)

@@ -246,6 +246,9 @@ def choose_low_cutoff(
 ) -> CutoffChoice:
     """Choose the low cutoff of a low-rank model.
 
+    Noise has the gain of the tissue over depth, and resembles it; without the gain weak tissue resembles it for long. So the
+    components are compared as they are and without wide trends, and the lower cutoff is chosen.
+
     Parameters
     ----------
     model : LowRank
@@ -255,25 +258,30 @@ def choose_low_cutoff(
     highest : int
         Largest cutoff allowed.
     grid : Neighbourhood, optional
-        As for :func:`usdenoise.clutter.similarity.spatial_similarity`.
+        Shape of the image, for the comparison without wide trends; by default there is none.
 
     Returns
     -------
     CutoffChoice
         With low 0 without a clutter subspace.
     """
-    doppler = mean_doppler(model.right)
-    similarity = spatial_similarity(model.left, grid)
-    singular = model.singular_values
+    choices = [_choice(model, noise_rms, highest, spatial_similarity(model.left))]
+    if grid is not None and choices[0].low:
+        choices.append(_choice(model, noise_rms, highest, spatial_similarity(model.left, grid)))
+    return min(choices, key=lambda choice: choice.low)
+
+
+def _choice(model: LowRank, noise_rms: float, highest: int, similarity: NDArray[np.float64]) -> CutoffChoice:
+    """Return the cutoff by a similarity of the components."""
+    doppler, singular = mean_doppler(model.right), model.singular_values
     noise = noise_energy(noise_rms, (len(model.left), len(model.right)))
     profile = SimilarityProfile.from_similarity(similarity, singular, noise)
     first, squares = profile.first, None
     if model.rank - first >= LEAST_SQUARES_RANK:
         a, b = two_squares(similarity[first:, first:])[:2]
         squares = first + a, first + b
-    nothing, is_clutter = _no_clutter(singular, doppler), dominance(singular, noise) > DOMINANT
-    decision = nothing
-    if decision is None or is_clutter:
+    decision = _no_clutter(singular, doppler)
+    if decision is None or dominance(singular, noise) > DOMINANT:
         decision = _edge_of_clutter(model.rank, profile, squares)
     plural = "" if decision.low == 1 else "s"
     sentence = decision.reason.value.format(

@@ -292,7 +292,12 @@ def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptio
     estimate = found.estimate
     singular_values, gained_energy = _energies(found, measures)
     return FitResult(
-        options=replace(options, rank=len(singular_values), low_cutoff=found.band.low),
+        options=replace(
+            options,
+            rank=len(singular_values),
+            low_cutoff=found.band.low,
+            tissue="still" if found.consecutive.is_still else "recorded",
+        ),
         singular_values=singular_values,
         solution=estimate.solution,
         cutoff=found.cutoff,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
+from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, nearest_good
@@ -201,10 +202,20 @@ def _fit(
     executor: Executor,
     on_iteration: Callable[[Iteration], None] | None,
 ) -> ClutterEstimate:
-    """Return the estimate of the sample; bad frames that were given by their number are not in it."""
+    """Return the estimate of the sample; bad frames that were given by their number are not in it.
+
+    If the tissue reaches its last component, it has twice as many components, if the sample determines these.
+    """
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     options = replace(options, bad_frames=bad_frames)
-    return estimate_clutter(scan, options, executor, None, on_iteration, consecutive=sample.consecutive)
+    estimated = partial(
+        estimate_clutter, scan, executor=executor, on_iteration=on_iteration, consecutive=sample.consecutive
+    )
+    found = estimated(options)
+    if found.cutoff.reason is CutoffReason.BEYOND_RANK and options.rank == "auto":
+        with suppress(OptionError):
+            found = estimated(replace(options, rank=2 * len(found.singular_values)))
+    return found
 
 
 def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: bool = False) -> Clutter:
