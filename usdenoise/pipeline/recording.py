@@ -46,6 +46,9 @@ STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
 """Type of the entries by precision, and by whether the stack is complex."""
 
 
+ROW_PARTS = 8
+"""Parts of the rows of an image that threads turn side by side, whatever their number, as the last digits depend on it."""
+
 PIXELS_A_CHUNK = 4096
 """Pixels of a chunk of pixels over all frames."""
 
@@ -271,7 +274,7 @@ class StillFrames:
             pixels = slice(rows.start * row, rows.stop * row)
             motion.still(x[:, pixels], start, out[:, pixels], rows, is_back)
 
-        for _ in executor.map(turn, slices_of(shape[0], max(1, -(-shape[0] // (2 * executor.threads))))):
+        for _ in executor.map(turn, slices_of(shape[0], -(-shape[0] // ROW_PARTS))):
             pass
         return out
 
