@@ -34,7 +34,7 @@ from usdenoise.pipeline.series import BlockLags, Series, SeriesModel
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_block, measure_blocks
-from usdenoise.sessions.session_estimate import estimate_session, raise_cutoff, session_clutter
+from usdenoise.sessions.session_estimate import estimate_session, session_clutter
 from usdenoise.sessions.session_sample import draw_sample
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.resources import peak_memory_bytes
@@ -279,7 +279,6 @@ def measure(settings: PhantomSettings) -> dict[str, Any]:
         recording, sample = draw_sample(recording, options, session, executor)
         found = estimate_session(sample, geometry, options, session, executor)
         how = BlockFilter(options=options, geometry=geometry)
-        found, _ = raise_cutoff(found, recording, how, session, executor)
         clutter = session_clutter(found, options)
         filtered = [*measure_blocks(recording, range(made.n_blocks), clutter, how, session, executor)]
     findings = [block.findings for block in filtered]

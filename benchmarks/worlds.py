@@ -52,7 +52,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import block_motion, blood_rise, coupling
-from usdenoise.pipeline import estimate_clutter, scan_clutter, series
+from usdenoise.pipeline import estimate_clutter, series
 from usdenoise.sessions import filter_session, session_estimate, session_sample
 
 OUR_KINDS = (
@@ -238,9 +238,10 @@ RULES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
             lambda lags, *_: (np.zeros(len(lags)), np.zeros(lags.shape[1], lags.dtype)),
         ),
     ),
-    "raised cutoff": (
-        (scan_clutter, "MOST_SCAN_LEAK", np.inf),
-        (session_estimate, "MOST_SESSION_LEAK", np.inf),
+    "still tissue": (
+        (estimate_clutter, "tiles_of", lambda *_: None),
+        (session_sample, "tiles_of", lambda *_: None),
+        (session_estimate, "tiles_of", lambda *_: None),
     ),
     "two squares": ((clutter_cutoff, "two_squares", lambda _: (0, 1, 0.0)),),
     "dominance": ((similarity, "dominance", lambda *_: 0.0), (clutter_cutoff, "dominance", lambda *_: 0.0)),
