@@ -328,7 +328,7 @@ def test_a_session_that_moves_reads_the_same_with_missing_entries(
     made, wanted = drifting
     iq = made.iq.copy()
     iq[np.random.default_rng(9).random(iq.shape) < 0.03] = np.nan
-    found = session(replace(made.stack, iq=iq), LENGTH)
+    found = session(replace(made.stack, iq=iq), LENGTH, low_cutoff=wanted.low_cutoff)
     assert any(block.is_shifted for block in found.block_records)
     assert not found.bad.any()
     assert np.corrcoef(found.mean_blood_power.ravel(), wanted.mean_blood_power.ravel())[0, 1] > 0.98

@@ -280,13 +280,13 @@ def joined_products(chunks: Sequence[ChunkProducts], tiles: Tiles) -> ChunkProdu
     return ChunkProducts(np.concatenate(products), np.concatenate(numbers), both, first)
 
 
-def _phases(products: Numbers, tiles: Tiles) -> Numbers:
-    """Return numbers of magnitude 1 with the phase of the products of tiles, averaged by the kernel.
+def _phases(products: Numbers, averaged: Numbers, tiles: Tiles) -> Numbers:
+    """Return numbers of magnitude 1 with the phase of the products of tiles, which are averaged by the kernel.
 
     The average falls behind where the phase changes over the kernel, as at the edge of the image: it is corrected by the
     average of what it leaves.
     """
-    phases = _unit(tiles.averaged(products))
+    phases = _unit(averaged)
     for _ in range(ROUNDS):
         phases = phases * _unit(tiles.averaged(products * phases.conj()))
     return phases
@@ -327,12 +327,16 @@ class TissueMotion:
         energy : (n_pixels,) array
             Mean energy of the pixels in a frame that counts.
         """
-        size = np.abs(tiles.averaged(products.products))
         usual = tiles.averaged(tiles.summed(energy[None]))[0]
-        coherence = np.sqrt(np.mean(np.square(size, dtype=np.float64), axis=0)) if len(size) else 0 * usual
         steps = np.ones((products.n_frames, *tiles.counts), products.products.dtype)
-        followed = coherence > LEAST_COHERENCE * usual
-        steps[products.numbers[1:]] = np.where(followed, _phases(products.products, tiles), 1)
+        squares, numbers = np.zeros(tiles.counts), products.numbers[1:]
+        # Some frames at a time take less memory
+        for frames in slices_of(len(numbers), max(1, TURNED_ENTRIES // math.prod(tiles.counts))):
+            averaged = tiles.averaged(products.products[frames])
+            squares += np.square(np.abs(averaged), dtype=np.float64).sum(axis=0)
+            steps[numbers[frames]] = _phases(products.products[frames], averaged, tiles)
+        coherence = np.sqrt(squares / max(len(numbers), 1))
+        steps[:, ~(coherence > LEAST_COHERENCE * usual)] = 1
         return cls(tiles, steps)
 
     @property
@@ -486,7 +490,8 @@ class StillReference:
 
     def turn(self, mean: Numbers) -> Numbers:
         """Return the turn of a block against the reference, (n_pixels,), by its mean frame."""
-        phases = _phases(self.tiles.summed((mean * self.image.conj())[None]), self.tiles)
+        sums = self.tiles.summed((mean * self.image.conj())[None])
+        phases = _phases(sums, self.tiles.averaged(sums), self.tiles)
         return _unit(self.tiles.at_pixels(phases)[0]).astype(mean.dtype)
 
     def hold(self, x: Array, used: NDArray[np.bool_]) -> tuple[Array, StillBlock]:
@@ -498,11 +503,13 @@ class StillReference:
         return x, StillBlock(motion, start)
 
 
-def held_alone(x: Array, tiles: Tiles, used: NDArray[np.bool_]) -> tuple[Array, Numbers, TissueMotion]:
+def held_alone(
+    x: Array, tiles: Tiles, used: NDArray[np.bool_], counted_pixels: NDArray[np.bool_] | None = None
+) -> tuple[Array, Numbers, TissueMotion]:
     """Return the frames of a block, (n, n_pixels), with the tissue held still, their mean over used frames, and the motion.
 
     Frames that are like neither of their neighbours, such as damaged ones, are not used, and entries that are not finite do
-    not count in the mean.
+    not count in the mean. The phase comes from some pixels, by default from all.
     """
     xp = namespace(x)
 
@@ -510,16 +517,21 @@ def held_alone(x: Array, tiles: Tiles, used: NDArray[np.bool_]) -> tuple[Array, 
         return values if used.all() else xp.take(values, to_library(np.flatnonzero(used), x), axis=0)
 
     with np.errstate(invalid="ignore", over="ignore"):
-        products, of_frames = tile_products(x, tiles, used), squared_norms(x)[0]
+        products, seen = tile_products(x, tiles, used, counted_pixels), x
+        if counted_pixels is not None and not counted_pixels.all():
+            seen = xp.take(x, to_library(np.flatnonzero(counted_pixels), x), axis=1)
+        of_frames = squared_norms(seen)[0]
         if not np.isfinite(of_frames).all():
-            of_frames = squared_norms(xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1])))[0]
+            of_frames = squared_norms(xp.where(xp.isfinite(seen), seen, xp.zeros_like(x[:1, :1])))[0]
         if (apart := _frames_apart(products, tiles, of_frames)).any():
             used = used & ~apart
-            products = tile_products(x, tiles, used)
+            products = tile_products(x, tiles, used, counted_pixels)
         energy = squared_norms(counted(x))[1]
         if not np.isfinite(energy).all():
             chosen = counted(x)
             energy = squared_norms(xp.where(xp.isfinite(chosen), chosen, xp.zeros_like(x[:1, :1])))[1]
+        if counted_pixels is not None:
+            energy = energy * counted_pixels
         n_used = max(int(np.count_nonzero(used)), 1)
         motion = TissueMotion.of(tiles, products, energy / n_used)
         still = motion.still(x)

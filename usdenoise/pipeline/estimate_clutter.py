@@ -291,7 +291,7 @@ def estimate_clutter(
     ):
         sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
         known = replace(known, doubts=(*known.doubts, ("filtered-before", sentence)))
-    return replace(found, consecutive=known)
+    return replace(found, consecutive=known, inspection=replace(found.inspection, products=()))
 
 
 def _order(found: ClutterEstimate) -> list[tuple[str, str]]:

@@ -175,7 +175,7 @@ class OnlineSession:
         share = LIVE_FRAMES / (sum(state.lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
         tiles = None if consecutive.is_still is False else tiles_of(geometry, self._options)
-        picked = pick_completed(block, numbers, tiles)
+        picked = pick_completed(block, numbers, tiles, ~consecutive.bad_pixels)
         sample = SampledFrames(replace(block, chunks=[]), numbers, picked.values, picked.missing)
         file_time = file_time or FileTime.of(stack)
         failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()

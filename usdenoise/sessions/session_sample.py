@@ -198,7 +198,8 @@ def draw_sample(
     while True:
         n_read, contents = 0, np.zeros(2)
         items = [(blocks[number], frames) for number, frames in chosen.items()]
-        for number, part in zip([*chosen], map_chunks(picked_frames, items, executor, tiles), strict=True):
+        picked = map_chunks(picked_frames, items, executor, tiles, ~consecutive.bad_pixels)
+        for number, part in zip([*chosen], picked, strict=True):
             if isinstance(part, InputError):
                 why = why_missing(part, recording, blocks[number], session)
                 blocks[number] = replace(blocks[number], problem=why)
@@ -285,8 +286,12 @@ class PickedFrames:
     contents: tuple[float, float] = (0.0, 0.0)
 
 
-def pick_completed(block: Block, numbers: NDArray[np.intp], tiles: Tiles | None) -> PickedFrames:
+def pick_completed(
+    block: Block, numbers: NDArray[np.intp], tiles: Tiles | None, good: NDArray[np.bool_]
+) -> PickedFrames:
     """Return some frames of a block with values for missing entries, and with its tissue held still if there are tiles.
+
+    The phase of the tissue comes from the good pixels, (n_pixels,).
 
     Frames without data do not count, nor do pixels that miss more than MOST_MISSING of the others. The other values count
     like observed ones: with some of its entries missing, a bad frame is harder to find, and the components to fit.
@@ -303,7 +308,7 @@ def pick_completed(block: Block, numbers: NDArray[np.intp], tiles: Tiles | None)
     if tiles is None:
         return PickedFrames(x[at], missing[at])
     has_data = np.asarray(~missing.all(axis=1))
-    still, _, motion = held_alone(x, tiles, has_data)
+    still, _, motion = held_alone(x, tiles, has_data, good)
     contents = (0.0, 0.0)
     if motion.moves:
         some = np.ix_(*judged(*x.shape))
@@ -311,14 +316,16 @@ def pick_completed(block: Block, numbers: NDArray[np.intp], tiles: Tiles | None)
     return PickedFrames(still[at], missing[at], contents)
 
 
-def picked_frames(item: tuple[Block, NDArray[np.intp]], tiles: Tiles | None) -> PickedFrames | InputError:
+def picked_frames(
+    item: tuple[Block, NDArray[np.intp]], tiles: Tiles | None, good: NDArray[np.bool_]
+) -> PickedFrames | InputError:
     """Return some frames of a block, as :func:`pick_completed` does.
 
     It returns the error if they cannot be read, or if their power does not fit in single precision.
     """
     block, numbers = item
     try:
-        picked = pick_completed(block, numbers, tiles)
+        picked = pick_completed(block, numbers, tiles, good)
     except InputError as error:
         return error
     if (largest := largest_part(picked.values)) > MAGNITUDES[1]:
