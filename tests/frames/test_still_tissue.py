@@ -188,6 +188,19 @@ def test_tissue_decides_in_a_vessel_and_far_from_it_nothing_turns() -> None:
     assert np.abs(error[:, 4:-4]).max() < 0.3
 
 
+def test_speckle_that_moves_on_is_flow() -> None:
+    """A medium that moves by .25 cycles a frame, and one that goes to and fro as far in some frames."""
+    rng, shape, n = np.random.default_rng(17), (32, 24), 60
+    speckle, tiles = gaussian(rng, (1, 32 * 24)), Tiles.of(shape, (None, None))
+    steps = np.full(n, 0.25)
+    moves = motion_of((speckle * np.exp(2j * np.pi * np.cumsum(steps))[:, None]).astype(np.complex64), tiles)
+    assert not moves.moves
+    steps[::2] *= -1
+    place = np.linspace(0.5, 1, 32 * 24)
+    turns = np.exp(2j * np.pi * np.cumsum(steps)[:, None] * place)
+    assert motion_of((speckle * turns).astype(np.complex64), tiles).moves
+
+
 def test_a_damaged_frame_does_not_turn_the_frames_after_it() -> None:
     x, _ = moving_speckle(11, 30, (24, 20))
     tiles, used = Tiles.of((24, 20), (None, None)), np.ones(30, bool)

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
+from usdenoise.clutter.clutter_cutoff import CLUTTER_DOPPLER
 from usdenoise.linalg.array_library import (
     Array,
     Numbers,
@@ -329,14 +330,21 @@ class TissueMotion:
         """
         usual = tiles.averaged(tiles.summed(energy[None]))[0]
         steps = np.ones((products.n_frames, *tiles.counts), products.products.dtype)
-        squares, numbers = np.zeros(tiles.counts), products.numbers[1:]
+        squares, sizes = np.zeros(tiles.counts), np.zeros(tiles.counts)
+        net, numbers = np.zeros(tiles.counts, np.complex128), products.numbers[1:]
         # Some frames at a time take less memory
         for frames in slices_of(len(numbers), max(1, TURNED_ENTRIES // math.prod(tiles.counts))):
             averaged = tiles.averaged(products.products[frames])
-            squares += np.square(np.abs(averaged), dtype=np.float64).sum(axis=0)
+            size = np.abs(averaged).astype(np.float64)
+            squares, sizes = squares + (size**2).sum(axis=0), sizes + size.sum(axis=0)
+            net += averaged.sum(axis=0, dtype=np.complex128)
             steps[numbers[frames]] = _phases(products.products[frames], averaged, tiles)
         coherence = np.sqrt(squares / max(len(numbers), 1))
-        steps[:, ~(coherence > LEAST_COHERENCE * usual)] = 1
+        # Tissue goes to and fro; what moves on steadily, and faster than tissue does, is flow
+        is_flow = (np.abs(net) > LEAST_COHERENCE * sizes) & (
+            np.abs(np.angle(net)) > 2 * np.pi * CLUTTER_DOPPLER
+        )
+        steps[:, is_flow | ~(coherence > LEAST_COHERENCE * usual)] = 1
         return cls(tiles, steps)
 
     @property
