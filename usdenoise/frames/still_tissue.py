@@ -55,8 +55,8 @@ ROUNDS = 3
 """Number of times that steps are corrected by the steps that they leave, and that blocks are turned to the mean of all."""
 
 LEAST_COHERENCE = 0.5
-"""Correlation of the frames around a tile with the frames before them, from which its tissue is followed: that of tissue as
-strong as all else there."""
+"""Correlation of the frames around a tile with the frames before them, from which its tissue is followed. Tissue
+as strong as all else there has this correlation."""
 
 JUDGED_FRAMES, JUDGED_PIXELS = 64, 256
 """Frames and pixels by which frames are simpler with their tissue held still, or as recorded."""
@@ -256,12 +256,18 @@ def tile_products(
             frames = of(np.ascontiguousarray(frames) if isinstance(x, np.ndarray) else frames)
             sums = to_host(tiles.summed(frames[1:, :] * xp.conj(frames[:-1, :])))
             if not np.isfinite(sums).all():
-                frames = xp.where(xp.isfinite(frames), frames, zero)
+                frames = _finite(frames)
                 sums = to_host(tiles.summed(frames[1:, :] * xp.conj(frames[:-1, :])))
             found.append(sums)
         ends = np.stack([to_host(of(x[number : number + 1, :]))[0] for number in (numbers[0], numbers[-1])])
     products = np.concatenate(found) if found else np.zeros((0, *tiles.counts), kind)
     return ChunkProducts(products, numbers, np.where(np.isfinite(ends), ends, 0), len(used))
+
+
+def _finite(values: Array) -> Array:
+    """Return values, (n, m), with 0 for those that are not finite."""
+    xp = namespace(values)
+    return xp.where(xp.isfinite(values), values, xp.zeros_like(values[:1, :1]))
 
 
 def joined_products(chunks: Sequence[ChunkProducts], tiles: Tiles) -> ChunkProducts:
@@ -530,14 +536,13 @@ def held_alone(
             seen = xp.take(x, to_library(np.flatnonzero(counted_pixels), x), axis=1)
         of_frames = squared_norms(seen)[0]
         if not np.isfinite(of_frames).all():
-            of_frames = squared_norms(xp.where(xp.isfinite(seen), seen, xp.zeros_like(x[:1, :1])))[0]
+            of_frames = squared_norms(_finite(seen))[0]
         if (apart := _frames_apart(products, tiles, of_frames)).any():
             used = used & ~apart
             products = tile_products(x, tiles, used, counted_pixels)
         energy = squared_norms(counted(x))[1]
         if not np.isfinite(energy).all():
-            chosen = counted(x)
-            energy = squared_norms(xp.where(xp.isfinite(chosen), chosen, xp.zeros_like(x[:1, :1])))[1]
+            energy = squared_norms(_finite(counted(x)))[1]
         if counted_pixels is not None:
             energy = energy * counted_pixels
         n_used = max(int(np.count_nonzero(used)), 1)
@@ -545,8 +550,7 @@ def held_alone(
         still = motion.still(x)
         total = to_host(xp.sum(counted(still), axis=0))
         if not np.isfinite(total).all():
-            chosen = counted(still)
-            total = to_host(xp.sum(xp.where(xp.isfinite(chosen), chosen, xp.zeros_like(x[:1, :1])), axis=0))
+            total = to_host(xp.sum(_finite(counted(still)), axis=0))
     return still, np.asarray(total / n_used), motion
 
 
