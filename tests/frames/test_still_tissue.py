@@ -57,7 +57,7 @@ def slow_turns(x: NDArray, tiles: Tiles) -> NDArray:
                 after[p] * before[p].conj()
             )
         steps = np.ones(counts, complex)
-        # The phase of the average, and three times that of what it leaves
+        # The phase of the average, corrected three times by the phase of what it leaves
         for _ in range(4):
             left = sums * steps.conj()
             for a in cells:
@@ -161,7 +161,7 @@ def test_missing_entries_and_frames_do_not_count() -> None:
     found = motion_of(np.where(np.isfinite(gaps), gaps, 0), tiles, used)
     direct = TissueMotion.of(tiles, tile_products(gaps, tiles, used), np.nanmean(np.abs(x) ** 2, axis=0))
     np.testing.assert_array_equal(direct.steps, found.steps)
-    # The phase of a tenth of the pixels is that of the others but for their speckle
+    # A tenth of the pixels has the phase of all of them but for speckle
     error = np.angle(direct.still(np.ones_like(x)) * wanted.conj())
     assert np.sqrt(np.mean(error[used] ** 2)) < 0.1
 

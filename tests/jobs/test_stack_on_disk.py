@@ -84,8 +84,8 @@ def test_results_equal_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Pa
     # One pass for the digest. Values are read once, or in each pass: to inspect and to filter, as the sample has all pixels.
     assert [reports[name]["input"]["passes_over_file"] for name in ("memory", "disk")] == [2, 3]
     assert reports["disk"]["requested"] == reports["memory"]["requested"]
-    # Sums over frames are grouped by chunks on disk. Rounding errors are relative to the tissue, and those of its phase add
-    # up over the frames.
+    # Sums over frames are grouped by chunks on disk. Rounding errors are relative to the tissue, and errors of its phase
+    # add up over the frames.
     with h5py.File(phantom_file) as file:
         largest, n_frames = np.abs(file["iq"][()]).max(), file["iq"].shape[0]
     with h5py.File(reports["memory"]["output"]["denoised"]) as file:

@@ -193,7 +193,7 @@ def test_stacks_that_cannot_be_read_in_chunks_are_sent_to_workers(
         )
         stacks.append(usdenoise.load(report["output"]["denoised"], dataset="iq").iq)
     assert np.abs(stacks[0]).max() > 0
-    # Rounding errors are relative to the tissue, and those of its phase add up over the frames.
+    # Rounding errors are relative to the tissue, and errors of its phase add up over the frames.
     rounding = 16 * np.finfo(np.float32).eps * np.sqrt(stack.n_frames) * np.abs(stack.iq).max()
     assert np.allclose(*stacks, rtol=0, atol=rounding)
 

@@ -71,7 +71,7 @@ def check_denoised(there, values, axes, more):
     assert to_host(found.stack).dtype == wanted.stack.dtype
     # Rounding errors are relative to the tissue.
     largest = np.abs(values[np.isfinite(values)]).max()
-    # Those of the phase of the tissue add up over the frames
+    # Errors of the phase of the tissue add up over the frames
     rounding = 16 * np.finfo(np.float32).eps * np.sqrt(len(wanted.acquisition.frames)) * largest
     np.testing.assert_allclose(to_host(found.stack), wanted.stack, rtol=0, atol=rounding)
     for name in IMAGES:

@@ -17,8 +17,8 @@ REFERENCES = 5
 """Largest number of reference components. Later ones are weaker, and contain more blood and noise."""
 
 TYPICAL_SIMILARITY = 0.25
-"""Similarity of tissue components to each other, used where a single reference cannot show it: that of the second and third
-component of stacks of 20 and 30 frames, whose tissue is held still, was 0.13 to 0.19, and that of the fourth 0.01."""
+"""Similarity of tissue components to each other, used where a single reference cannot show it. In stacks of 20 and 30 frames
+whose tissue is held still, the second and third component had 0.13 to 0.19, and the fourth 0.01."""
 
 BLOOD_BELOW = 0.1
 """Similarity to the references below which a component counts as blood or noise."""

@@ -1,7 +1,7 @@
-"""The tissue held still: its local phase, followed from frame to frame and taken out of every frame before the filter.
+"""Take the local phase of the tissue, followed from frame to frame, out of every frame before the filter.
 
-A filter of fixed spatial components needs one component more for each pattern in which the tissue strains, turns or
-pulsates, and one for each harmonic of it. With the phase of the tissue around each pixel taken out, most of them go. In
+A filter of fixed spatial components needs a component for each pattern in which the tissue strains, turns or pulsates,
+and for each harmonic of that pattern. With the phase of the tissue around each pixel taken out, most of them go. In
 frame t, with x the frames, w a kernel and s(t) the last frame before t that is not excluded,
 
     P_t(p) = sum_q w(p - q) x_t(q) conj(x_s(t)(q)),    e_t(p) = e_s(t)(p) P_t(p) / |P_t(p)|,    e_first = 1.
@@ -491,7 +491,7 @@ class StillReference:
     def of(cls, tiles: Tiles, means: Numbers) -> "StillReference":
         """Return the reference of blocks by their mean frames, (n_blocks, n_pixels), each with its tissue held still.
 
-        First the phase of each block as a whole, then ROUNDS times that of its tiles against the mean of all.
+        First each block is turned as a whole, then ROUNDS times tile by tile, to the mean of all blocks.
         """
         products = means @ means.conj().T
         leading = np.linalg.eigh(products.astype(np.complex128))[1][:, -1]

@@ -95,7 +95,7 @@ def content(
 
 
 def compared_contents(first: Numbers, second: Numbers) -> tuple[float, float]:
-    """Return how much two matrices of the same noise hold, which is that of the second one."""
+    """Return how much each of two matrices holds over the noise of the second one."""
     of_both = [np.linalg.svd(values, compute_uv=False).astype(np.float64) for values in (first, second)]
     noise = noise_from_spectrum(of_both[1], second.shape)
     mine, theirs = (content(values, of_both[1], noise, second.shape) for values in of_both)
