@@ -102,7 +102,7 @@ def series_of(kind: str, n_blocks: int, seed: int, percent: float, folder: Path 
         "mean": found.mean_blood_power,
         "noise": found.means["noise_power"],
         "is_bad": found.bad,
-        "moves": np.array([block.frames.moves_pixels for block in blocks]),
+        "moves": np.array([block.frames.displacement for block in blocks], float),
         "shifts": shifts,
         "gain": np.array([np.nan if block.gain_db is None else block.gain_db for block in blocks]),
         "mask": phantom.mask,

@@ -22,8 +22,8 @@ class LiveBlock:
         Name of the block.
     why : str
         Why the block is bad, in words; empty if it is good.
-    motion : float
-        Largest displacement of the image in the block, in pixels.
+    motion : str
+        Largest displacement of the tissue in the block, in words.
     blood_to_noise_db : float or None
         Blood over noise; None without blood.
     unsteadiness : float or None
@@ -41,7 +41,7 @@ class LiveBlock:
     number: int
     name: str
     why: str
-    motion: float
+    motion: str
     blood_to_noise_db: float | None
     unsteadiness: float | None
     n_waiting: int

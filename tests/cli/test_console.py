@@ -28,7 +28,7 @@ def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(
         number=0,
         name="0.h5",
         why="",
-        motion=0.25,
+        motion="0.25 um",
         blood_to_noise_db=None,
         unsteadiness=None,
         n_waiting=2,
@@ -41,9 +41,9 @@ def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "block 0 0.h5  2 waiting  0.5 s  1234 frames/s  no blood  moved 0.25 pixels",
+        "block 0 0.h5  2 waiting  0.5 s  1234 frames/s  no blood  moved 0.25 um",
         "warning: 1.h5 is skipped: it is empty",
-        "block 1   2 waiting  0.5 s  1234 frames/s  blood 3.0 dB  moved 0.25 pixels  varies by 12.5 %",
+        "block 1   2 waiting  0.5 s  1234 frames/s  blood 3.0 dB  moved 0.25 um  varies by 12.5 %",
         "warning: 1 is bad: it moves",
     ]
 

@@ -84,7 +84,7 @@ def test_misfits_equal_the_regression_of_each_frame_on_all_others():
         misfits.append(np.sum((matrix[:, t] - others @ weights) ** 2))
     # By the spectrum of the pixels, and with the noise level from elsewhere.
     for noise_rms in (None, subset.noise_rms):
-        found = find_bad_frames(rows, "auto", 0, np.zeros((40, 2)), noise_rms)[0].bad
+        found = find_bad_frames(rows, "auto", 0, noise_rms)[0].bad
         assert [bad.frame for bad in found] == [7]
         assert found[0].score == pytest.approx(10 * np.log10(misfits[7] / np.median(misfits)), abs=0.05)
 
@@ -270,7 +270,6 @@ def test_frames_without_tissue_are_excluded_however_many(terms, clean, share, si
     found = denoise(stack, axes="zxt")
     assert np.array_equal(found.frame_quality.excluded, empty)
     assert {bad.reason for bad in found.frame_quality.bad} == {"no-tissue"}
-    assert found.frame_quality.movement.steps == ()
     whole = denoise(clean, axes="zxt")
     level = found.blood_power.sum() / whole.blood_power.sum()
     assert level == pytest.approx(1.0, abs=0.2)

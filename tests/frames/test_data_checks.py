@@ -11,7 +11,7 @@ import usdenoise
 from tests.cli.shared import cli
 from tests.conftest import all_frames
 from tests.stacks import write_stack
-from usdenoise.frames.data_checks import order_doubts, value_step
+from usdenoise.frames.data_checks import order_of, value_step
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
 
@@ -144,5 +144,5 @@ def test_copies_of_a_frame_are_as_alike_as_they_can_be(seed):
     rng = np.random.default_rng(seed)
     frame = rng.standard_normal((24, 20)) + 1j * rng.standard_normal((24, 20))
     # Rounding decides on which side of 0 their unlikeness is
-    doubts = order_doubts(np.repeat(frame[None], 60, axis=0).reshape(60, -1), "tzx", (24, 20))
+    _, doubts = order_of(np.repeat(frame[None], 60, axis=0).reshape(60, -1), "tzx", (24, 20))
     assert "periodic" not in {code for code, _ in doubts}

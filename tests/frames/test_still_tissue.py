@@ -249,3 +249,26 @@ def test_frames_that_are_simpler_as_recorded_are_filtered_as_they_are() -> None:
         usdenoise.denoise(stack, axes="tzx", low_cutoff=4, tissue=tissue) for tissue in ("still", "recorded")
     )
     np.testing.assert_array_equal(found.acquisition.iq, recorded.acquisition.iq)
+
+
+@pytest.mark.parametrize("strain", [0.0, 3.0])
+def test_the_displacement_is_that_of_the_tiles(strain):
+    """4 pi are a wavelength, and what moves deeper lags behind."""
+    n, shape = 60, (48, 40)
+    path = np.cumsum(np.random.default_rng(3).standard_normal(n)) / 4
+    place = np.repeat(np.linspace(0.5, 1.5, shape[0]), shape[1])
+    depth = path[:, None] * (1 + strain * (place - 1))
+    x = (gaussian(np.random.default_rng(4), (1, place.size)) * np.exp(-4j * np.pi * depth / 10)).astype(
+        np.complex64
+    )
+    used = np.arange(n) != 7
+    found = motion_of(x, Tiles.of(shape, (0.1, 0.1)), used).displacement(used)
+    assert np.isnan(found[7]).all()
+    wanted = (depth - np.median(depth[used], axis=0))[used] / 10
+    np.testing.assert_allclose(found[used, 0], np.median(wanted, axis=1), atol=0.004)
+    np.testing.assert_allclose(found[used, 1], np.quantile(np.abs(wanted), 0.95, axis=1), atol=0.01)
+
+
+def test_noise_is_not_displaced():
+    x = gaussian(np.random.default_rng(0), (40, 48 * 40))
+    assert np.isnan(motion_of(x, Tiles.of((48, 40), (0.1, 0.1))).displacement(np.ones(40, bool))).all()

@@ -162,7 +162,7 @@ def test_the_table_has_a_row_for_each_block(files: Path, tmp_path: Path) -> None
     described = json.loads(Path(report["output"]["blocks_json"]).read_text())
     assert described.keys() == table[0].keys()
     assert described["time"]["Units"] == "s"
-    assert described["motion"]["Units"] == "pixels"
+    assert described["motion"]["Units"] == "wavelengths"
 
 
 @pytest.mark.parametrize("nothing", ["text", "zeros", "damaged", "huge"])

@@ -7,7 +7,8 @@ import pytest
 
 from tests.conftest import all_frames
 from tests.phantom.terms import SESSION, block_terms, correlation, mean_power
-from tests.reference.matrices import SERIAL, displaced
+from tests.reference.matrices import SERIAL
+from usdenoise.frames.registration import Registration
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import DIRECTION, NoiseField, image_motion
 
@@ -44,13 +45,11 @@ def test_motions_of_the_image_have_their_sizes():
 
 def test_the_image_of_a_phantom_drifts_as_it_was_told():
     settings = replace(QUIET, drift_pixels=2.5)
-    places = []
+    moved = []
     for own in (QUIET, settings):
-        iq = Phantom(own, SERIAL).frames(np.array([*range(0, 60, 6), 59])).iq
-        matrix = np.moveaxis(iq, 0, -1).reshape(40 * 32, -1)
-        places.append(displaced((np.ascontiguousarray(matrix)), (40, 32)))
-    moved = places[1] - places[0]
-    assert moved[-1] - moved[0] == pytest.approx(2.5 * DIRECTION[:2], abs=0.4)
+        first, last = np.abs(Phantom(own, SERIAL).frames(np.array([0, 59])).iq)
+        moved.append(Registration.of(first).shift(last).pixels)
+    assert moved[1] - moved[0] == pytest.approx(2.5 * DIRECTION[:2], abs=0.4)
 
 
 def test_locked_motion_follows_each_onset_and_nothing_else() -> None:

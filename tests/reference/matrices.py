@@ -5,9 +5,7 @@ from typing import Any
 import numpy as np
 
 from usdenoise.completion.starts import gaussian
-from usdenoise.frames.registration import displacements, middle_part
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.tall_matrices import envelope
 from usdenoise.stack.arrays import pack
 from usdenoise.stack.sampling import PixelSample
 
@@ -40,11 +38,3 @@ def with_gaps(stack: Any, seed: int) -> Any:
     missing = np.random.default_rng(seed).random((height, width // 8, n_frames // 20)) < 0.1
     holes = missing.repeat(8, axis=1).repeat(20, axis=2).transpose(2, 0, 1)
     return np.where(holes, np.nan, stack).astype(np.complex64)
-
-
-def displaced(matrix: Any, shape: tuple[int, ...], has_signal: Any = None) -> Any:
-    """Displacement of each frame of a matrix, (n_pixels, n_frames), in the middle of its image."""
-    counted = np.ones(shape, bool) if has_signal is None else has_signal
-    part = middle_part(counted)
-    middle = np.moveaxis(envelope(matrix.reshape(*shape, -1)[part]), -1, 0)
-    return displacements(np.ascontiguousarray(middle), counted[part], SERIAL)

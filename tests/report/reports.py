@@ -39,7 +39,10 @@ def report(**fields: Any) -> Report:
             "doppler_cycles_a_frame": [0.0, 0.0, 0.1, 0.2],
         },
         "bad_frames": [],
-        "frames": {"n_bad": 0, "n_left_out": 0, "n_entries_left_out": 0, "moves_pixels": 0.0, "steps": [], "sentence": ""},
+        "frames": {
+            "n_bad": 0, "n_left_out": 0, "n_entries_left_out": 0, "displacement": None, "displacement_unit": "um",
+            "rates_hz": [], "sentence": "",
+        },
         "noise_floor": 0.32, "n_sampled": 2400, "n_subset_pixels": 60, "n_sample_pixels": 100,
         "n_unobserved": 0, "n_silent": 0, "n_bad_pixels": 0, "bad_pixels": [],
         "n_saturated": 0, "flicker": {},

@@ -1,5 +1,6 @@
 """What the page of a scan takes from its result: pictures in words, noise over depth, curves over the frames."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import imageio.v3 as iio
@@ -9,7 +10,6 @@ import pytest
 from tests.report.reports import Page
 from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameTreatment
 from usdenoise.frames.frame_quality import FrameCurves, FrameQuality
-from usdenoise.frames.registration import Movement
 from usdenoise.jobs.run_job import run
 from usdenoise.options.job_options import Display, Output
 from usdenoise.report.charts import carpet_png
@@ -54,21 +54,26 @@ def test_the_noise_is_averaged_over_each_depth() -> None:
 
 def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     power = np.array([1.0, 100.0, 0.0, 10.0])
-    displacement = np.array([[0.0, 0.5], [0.0, 0.25], [1.0, 0.0], [0.0, 0.0]])
+    displacement = np.array([[0.0, 0.5], [0.0, 0.25], [np.nan, np.nan], [-0.1, 0.1]])
     carpet = np.array([[1, 1, 0, 1], [1, 30, 0, 1]], np.float32)
     curves = FrameCurves(power, np.array([np.nan, 3.0, 4.0, 5.0]), power / 10, displacement, carpet)
     bad = (BadFrame(1, FrameReason.OUTLIER, 9.5), BadFrame(2, FrameReason.ZERO, 1.0))
-    quality = FrameQuality(bad, 4, FrameTreatment.TOO_MANY, Movement(0.0, (), 0.0), curves)
-    charts = frame_charts(quality, "xz")
+    quality = FrameQuality(bad, 4, FrameTreatment.TOO_MANY, curves)
+    # A wavelength of 1500 m/s over 15 MHz
+    stack = Acquisition(
+        RNG.standard_normal((4, 6, 5)), "txz", center_frequency_hz=15e6, sound_speed_m_s=1500.0
+    )
+    charts = frame_charts(quality, stack)
     assert {chart.title: list(chart.y) for chart in charts[2:]} == {
         "Power outside the clutter": [-10.0, 10.0, None, 0.0],
-        "Displacement, depth": [0.0, 0.0, 1.0, 0.0],
-        "Displacement, lateral": [0.5, 0.25, 0.0, 0.0],
+        "Displacement of the tissue along depth, median": [0.0, 0.0, None, pytest.approx(-10)],
+        "The same, 95th percentile of the image": [50.0, 25.0, None, pytest.approx(10)],
     }
+    assert [chart.y_label for chart in charts[3:]] == ["um", "um"]
     assert charts[0].points == [(0.0, 0.0), (1.0, 20.0), (3.0, 10.0)]
     assert charts[1].points == [(1.0, 3.0), (2.0, 4.0), (3.0, 5.0)]
     assert all(list(chart.flagged) == [1, 2] for chart in charts)
-    seconds = frame_charts(quality, "xz", 500.0)
+    seconds = frame_charts(quality, replace(stack, frame_rate_hz=500.0))
     assert [(chart.x_label, list(chart.x), list(chart.flagged)) for chart in seconds] == [
         ("time (s)", [0.0, 0.002, 0.004, 0.006], [0.002, 0.004])
     ] * 5

@@ -40,7 +40,7 @@ def test_the_table_has_a_row_for_each_frame_and_the_sidecar_describes_its_column
     lines = (tmp_path / "x_frames.tsv").read_text().splitlines()
     names = lines[0].split("\t")
     assert names == [
-        "frame", "time", "intensity", "dvars", "outside", "displacement_z", "displacement_x", "left_out",
+        "frame", "time", "intensity", "dvars", "outside", "displacement", "displacement_95", "left_out",
     ]  # fmt: skip
     sidecar = json.loads((tmp_path / "x_frames.json").read_text())
     assert list(sidecar) == names
@@ -58,6 +58,11 @@ def test_the_table_has_a_row_for_each_frame_and_the_sidecar_describes_its_column
     assert report["bad_frames"][0]["reason"] == "outlier"
     assert report["frames"]["n_left_out"] == 3
     assert report["frames"]["n_entries_left_out"] == report["n_unobserved"] == 3 * 32 * 28
+    # Without a centre frequency
+    assert sidecar["displacement"]["Units"] == report["frames"]["displacement_unit"] == "wavelengths"
+    moved = np.array([float(row["displacement_95"]) for row in rows if row["left_out"] == "0"])
+    assert np.quantile(moved, 0.95) == pytest.approx(report["frames"]["displacement"], rel=1e-5)
+    assert {row["displacement"] for row in rows if row["left_out"] == "1"} == {"n/a"}
     with h5py.File(tmp_path / "x_denoised.h5") as file:
         unobserved = file["unobserved"][()] != 0
     assert np.flatnonzero(unobserved.all(axis=(1, 2))).tolist() == BAD

@@ -118,6 +118,8 @@ def scan(
             moved = np.fft.ifft(
                 np.fft.fft(moved, axis=1) * waves_in_depth.reshape(LENGTH, *depth.shape), axis=1
             )
+            # A pixel is half a wavelength, and the phase turns once
+            moved = moved * np.exp(-2j * np.pi * shift).reshape(-1, *[1] * len(shape))
         power = blood**2 * vessels.astype(np.float64)
         power[..., shape[-1] // 2 :] *= 1 + rise * (number // 3 % 2)
         flow = draw(LENGTH + 3, *shape)

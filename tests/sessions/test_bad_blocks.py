@@ -34,7 +34,7 @@ def bad_among(
     known = np.zeros(len(powers), bool) if known is None else known
     motion = np.zeros(len(powers)) if motion is None else motion
     levels = [
-        BlockLevel(power, "known" if is_known else "", float(moves))
+        BlockLevel(power, "known" if is_known else "", moves)
         for power, is_known, moves in zip(powers, known, motion, strict=True)
     ]
     why, spread = find_bad_blocks(levels)

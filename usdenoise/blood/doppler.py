@@ -13,9 +13,8 @@ from usdenoise.linalg.array_library import Array, Numbers, on_host, squared_magn
 from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.tall_matrices import slices_of
 from usdenoise.stack.acquisition import Acquisition
-from usdenoise.stack.geometry import GriddedStack
+from usdenoise.stack.geometry import SOUND_SPEED_M_S, GriddedStack
 from usdenoise.stack.given_stack import time_axis_of
-from usdenoise.stack.metadata import SOUND_SPEED_M_S
 
 POWER_UNIT = "square of the stack's unit"
 """Unit of power Doppler, as result files state it."""

@@ -389,7 +389,7 @@ class JobView(Progress):
             f"{block.seconds:.1f} s",
             rate_text(block.frames_a_second),
             "no blood" if blood is None else f"blood {blood:.1f} dB",
-            f"moved {block.motion:.2f} pixels",
+            f"moved {block.motion}",
             "" if steady is None else f"varies by {100 * steady:.1f} %",
         ]
         line = "  ".join(part for part in parts if part)

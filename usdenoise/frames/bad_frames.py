@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from usdenoise.blood.noise import TINY
 from usdenoise.errors import OptionError
 from usdenoise.estimate.pixel_subset import SUBSET_PIXELS, SubsetValues, draw_pixel_subset
-from usdenoise.frames.registration import Movement, describe_movement
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import row_parts, row_squared_norms, slices_of
 from usdenoise.stack.sampling import PixelSample, RandomStream, spread_rows
@@ -118,7 +117,7 @@ class FrameTreatment(StrEnum):
 
 @dataclass(frozen=True)
 class FrameSearch:
-    """Bad frames, their treatment, and the motion of the image.
+    """Bad frames and their treatment.
 
     Attributes
     ----------
@@ -128,14 +127,11 @@ class FrameSearch:
         Frames of the stack.
     treatment : FrameTreatment
         Treatment of the bad frames.
-    movement : Movement
-        How the image moves.
     """
 
     bad: tuple[BadFrame, ...]
     n_frames: int
     treatment: FrameTreatment
-    movement: Movement
 
     @property
     def excluded(self) -> NDArray[np.bool_]:
@@ -146,13 +142,11 @@ class FrameSearch:
     @property
     def sentence(self) -> str:
         """What was found, in words; empty if nothing was."""
-        parts = [self.movement.sentence] if self.movement.sentence else []
-        if self.bad:
-            reasons = [frame.reason for frame in self.bad]
-            counts = ", ".join(f"{reasons.count(r)} {WORDS[r]}" for r in WORDS if r in reasons)
-            share = f"{len(self.bad)} of {self.n_frames}"
-            parts.insert(0, self.treatment.value.format(share=share, counts=counts))
-        return "; ".join(parts)
+        if not self.bad:
+            return ""
+        reasons = [frame.reason for frame in self.bad]
+        counts = ", ".join(f"{reasons.count(r)} {WORDS[r]}" for r in WORDS if r in reasons)
+        return self.treatment.value.format(share=f"{len(self.bad)} of {self.n_frames}", counts=counts)
 
     @property
     def advice(self) -> str | None:
@@ -161,17 +155,15 @@ class FrameSearch:
             return "exclude the bad frames"
         if self.bad and self.treatment is FrameTreatment.TOO_MANY:
             return "choose a better range of frames"
-        return self.movement.advice
+        return None
 
 
 def find_bad_frames(
     rows: PixelSample,
     option: str | tuple[int, ...],
     seed: int,
-    displacement: NDArray[np.float64],
     noise_rms: float | None = None,
     n_compared: int = SUBSET_PIXELS,
-    every: int = 1,
 ) -> tuple[FrameSearch, SubsetValues]:
     """Look for bad frames; the rows stay as they are.
 
@@ -193,14 +185,10 @@ def find_bad_frames(
         Whether to look for bad frames, or which they are.
     seed : int
         Seed of the pixel subset.
-    displacement : (n_frames, n_axes) array
-        Displacement of each frame in pixels.
     noise_rms : float, optional
         Root mean square of the noise in an entry; by default the noise of the pixel subset, which requires its spectrum.
     n_compared : int
         Pixels of the subset.
-    every : int
-        As for :func:`usdenoise.frames.registration.describe_movement`.
 
     Returns
     -------
@@ -224,9 +212,7 @@ def find_bad_frames(
         bad: Iterable[BadFrame], treatment: FrameTreatment, subset: SubsetValues
     ) -> tuple[FrameSearch, SubsetValues]:
         ordered = tuple(sorted(bad, key=lambda frame: frame.frame))
-        used = ~_mask((frame.frame for frame in ordered), n_frames)
-        movement = describe_movement(displacement, used if used.any() else ~used, every)
-        return FrameSearch(ordered, n_frames, treatment, movement), subset
+        return FrameSearch(ordered, n_frames, treatment), subset
 
     if isinstance(option, tuple):
         _check_numbers(option, n_frames)

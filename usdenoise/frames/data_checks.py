@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.noise import TINY
-from usdenoise.frames.registration import middle_part
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.arrays import offset_of, skewness
 from usdenoise.stack.sampling import spread_rows
 
-LOOKED_AT = 64
-"""Most frames that are looked at, in the middle of a stack if they must be consecutive."""
+LOOKED_AT, MIDDLE_PIXELS = 64, 2304
+"""Most frames that are looked at, in the middle of a stack if they must be consecutive, and pixels of an image in
+its middle."""
 
 FEWEST_CHANGING = 256
 """Fewest pixels that change, among those that are looked at."""
@@ -277,26 +277,6 @@ def unlikeness_and_rank(values: Numbers, axis: int) -> tuple[float, float]:
     return _unlikeness_at(lines, 1), float(rank)
 
 
-def time_axis(envelopes: NDArray[np.floating]) -> int | None:
-    """Return the axis that is time by the tissue in a stack; None if that is not clear.
-
-    Parameters
-    ----------
-    envelopes : (n_frames, pixels along each axis...) array
-        Finite magnitudes.
-    """
-    middle = max(len(envelopes) - LOOKED_AT, 0) // 2
-    values = envelopes[middle : middle + LOOKED_AT].astype(np.float64)
-    values /= max(float(values.max()), TINY)
-    if min(values.shape) < 2:
-        return None
-    scores = [unlikeness_and_rank(values, axis) for axis in range(values.ndim)]
-    best, *others = sorted(range(values.ndim), key=lambda axis: scores[axis][0])
-    unlikeness, rank = scores[best]
-    is_clear = all(CLEARLY * unlikeness < scores[axis][0] and rank < scores[axis][1] for axis in others)
-    return best if is_clear and unlikeness < MOST_UNLIKE and rank < MOST_RANK else None
-
-
 UNORDERED, LEAST_UNORDERED, ORDER_LAGS, ORDERED_FRAMES = 4.8, 0.5, 12, 64
 """Chance makes n frames without order alike down to an unlikeness of 1 - UNORDERED / sqrt(n). Then the least unlikeness from
 which frames have no order, largest number of frames between those that are compared, and least number of frames."""
@@ -429,8 +409,12 @@ def rounding_doubt(step: float, n_parts: int, noise_power: float) -> tuple[str, 
     return "rounding", sentence
 
 
-def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tuple[str, str], ...]:
-    """Return why consecutive frames may not be what they are read as: a code and a sentence for each reason.
+def order_of(
+    frames: Numbers, axes: str, shape: Sequence[int]
+) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+    """Return the letter of the axis that is time by the tissue, None if that is not clear, and doubts about the order.
+
+    The doubts are why consecutive frames may not be what they are read as: a code and a sentence for each reason.
 
     `axes`: another axis is like time, such as blocks or ensembles. `periodic`: frames are like later ones, and unlike the
     next one.
@@ -449,19 +433,28 @@ def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
     x = np.where(np.isfinite(x), x, 0)
     scale = float(np.abs(x).max(initial=0))
     if len(x) < 4 or not scale:
-        return ()
+        return None, ()
     x /= scale
-    doubts, letters = [], [letter for letter in "zxy" if letter in axes]
-    if len(shape) > 1 and min(shape) > 1:
-        middle = middle_part(np.ones(shape, bool))
-        envelopes = np.abs(frames[:LOOKED_AT].reshape(-1, *shape)[:, *middle]).astype(np.float64) / scale
+    doubts, time, letters = [], None, [letter for letter in "zxy" if letter in axes]
+    if min(shape) > 1:
+        sides = (LOOKED_AT, *[round(MIDDLE_PIXELS ** (1 / len(shape)))] * len(shape))
+        lengths = (len(frames), *shape)
+        firsts = [max(n - side, 0) // 2 for n, side in zip(lengths, sides, strict=True)]
+        middle = tuple(slice(first, first + side) for first, side in zip(firsts, sides, strict=True))
+        envelopes = np.abs(frames.reshape(lengths)[middle]).astype(np.float64) / scale
         envelopes = np.where(np.isfinite(envelopes), envelopes, 0)
-        (unlike, rank), *others = (unlikeness_and_rank(envelopes, axis) for axis in range(envelopes.ndim))
+        scores = [unlikeness_and_rank(envelopes, axis) for axis in range(envelopes.ndim)]
+        best, *rest = sorted(range(envelopes.ndim), key=lambda axis: scores[axis][0])
+        (least, lowest), (unlike, rank), *others = scores[best], *scores
+        is_clear = all(CLEARLY * least < scores[axis][0] and lowest < scores[axis][1] for axis in rest)
+        time = ["t", *letters][best] if is_clear and least < MOST_UNLIKE and lowest < MOST_RANK else None
+        # Another axis is alike, too
         most = max(CLEARLY * unlike, AS_UNLIKE * max(of_axis for of_axis, _ in others))
-        is_time = unlike < MOST_UNLIKE and rank < MOST_RANK
-        scores = zip(letters, others, strict=True)
+        is_time = unlike < MOST_UNLIKE and rank < MOST_RANK and len(shape) > 1
         alike = [
-            letter for letter, (of_axis, along) in scores if is_time and of_axis < most and along < AS_ONE
+            letter
+            for letter, (of_axis, along) in zip(letters, others, strict=True)
+            if is_time and of_axis < most and along < AS_ONE
         ]
         # An image without detail is alike along all axes.
         if len(alike) < len(letters):
@@ -481,7 +474,7 @@ def order_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
                 f"or read one of them (frames 0::{period})"
             )
             doubts.append(("periodic", sentence))
-    return tuple(doubts)
+    return time, tuple(doubts)
 
 
 def _unlikeness_at(x: Numbers, lag: int) -> float:

@@ -35,8 +35,9 @@ class FrameCurves:
         2012); NaN for the first frame, and after one without an observed entry.
     outside : (n_frames,) float64 array
         Mean power outside the clutter components, fitted to the frame.
-    displacement : (n_frames, n_axes) float64 array
-        Displacement against the mean frame in pixels.
+    displacement : (n_frames, 2) float64 array
+        Displacement of the tissue, as :meth:`usdenoise.frames.still_tissue.TissueMotion.displacement` has it; NaN where it
+        is not known.
     carpet : (n_bands, n_frames) float32 array
         Power outside the clutter components in bands of neighbouring pixels, the shallowest first, over the median of
         the band; 0 in a band without power. (Carpet plots: Power, NeuroImage 154, 2017.)
@@ -58,8 +59,8 @@ def frame_curves(sample: PixelSample, clutter: Numbers, displacement: NDArray[np
         Some pixels of the stack, with their clutter, bad frames included.
     clutter : (n_pixels, k) array
         Spatial vectors of the clutter components in these pixels.
-    displacement : (n_frames, n_axes) array
-        Displacement of each frame in pixels.
+    displacement : (n_frames, 2) array
+        Displacement of the tissue.
     """
     n_pixels, n_frames = sample.values.shape
     basis = np.linalg.qr(clutter)[0] if clutter.shape[1] else clutter
@@ -101,7 +102,7 @@ CURVE_PIXELS = 1024
 
 @dataclass(frozen=True)
 class FrameQuality(FrameSearch):
-    """Bad frames and movement, as a :class:`usdenoise.frames.bad_frames.FrameSearch` has them, and curves over all frames.
+    """Bad frames, as a :class:`usdenoise.frames.bad_frames.FrameSearch` has them, and curves over all frames.
 
     Attributes
     ----------
@@ -136,20 +137,17 @@ class CheckedFrames:
         The bad frames.
     subset : PixelSubset
         The exact spectrum of a few pixels in the other frames.
-    displacement : (n_frames, n_axes) float64 array
-        Displacement of each frame in pixels.
     """
 
     sample: PixelSample
     whole: PixelSample
     search: FrameSearch
     subset: PixelSubset
-    displacement: NDArray[np.float64]
 
-    def quality(self, model: LowRank, low: int) -> FrameQuality:
+    def quality(self, model: LowRank, low: int, displacement: NDArray[np.float64]) -> FrameQuality:
         """Return the quality of the frames, with curves for which the components [0, low) of the sample are clutter."""
         pixels = spread_rows(self.whole.n_pixels, CURVE_PIXELS)
-        curves = frame_curves(self.whole.take(pixels), model.left[pixels, :low], self.displacement)
+        curves = frame_curves(self.whole.take(pixels), model.left[pixels, :low], displacement)
         return FrameQuality(**vars(self.search), curves=curves)
 
     def of(self, values: Numbers, options: DenoiseOptions) -> "CheckedFrames":
@@ -161,17 +159,13 @@ class CheckedFrames:
         return replace(self, sample=used, whole=whole, subset=subset)
 
 
-def check_frames(
-    sample: PixelSample, displacement: NDArray[np.float64], options: DenoiseOptions
-) -> CheckedFrames:
+def check_frames(sample: PixelSample, options: DenoiseOptions) -> CheckedFrames:
     """Look for bad frames, and exclude them.
 
     Parameters
     ----------
     sample : PixelSample
         Pixels of the stack.
-    displacement : (n_frames, n_axes) float64 array
-        Displacement of each frame in pixels, from :func:`usdenoise.frames.registration.displacements`.
     options : DenoiseOptions
         `bad_frames` and the seed.
 
@@ -180,11 +174,9 @@ def check_frames(
     OptionError
         If a given bad frame is not in the stack.
     """
-    search, drawn = find_bad_frames(sample, options.bad_frames, options.seed, displacement)
+    search, drawn = find_bad_frames(sample, options.bad_frames, options.seed)
     subset = drawn.subset
     # In long stacks its values take as much as a hundred components.
     del drawn
     used = sample.without(search.excluded) if search.excluded.any() else sample
-    return CheckedFrames(
-        used, sample, search, subset.trimmed(sample.n_pixels, least_rank(options)), displacement
-    )
+    return CheckedFrames(used, sample, search, subset.trimmed(sample.n_pixels, least_rank(options)))

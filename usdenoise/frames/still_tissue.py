@@ -21,7 +21,7 @@ imaging without contrast. IEEE Trans. Ultrason. Ferroelectr. Freq. Control 66(5)
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -59,10 +59,14 @@ LEAST_COHERENCE = 0.5
 as strong as all else there has this correlation."""
 
 JUDGED_FRAMES, JUDGED_PIXELS = 64, 256
-"""Frames and pixels by which frames are simpler with their tissue held still, or as recorded."""
+"""Frames and pixels by which frames are simpler with their tissue held still, or as recorded, and fewest tiles that show how
+far the tissue moves."""
 
-TURNED_ENTRIES = 1 << 16
-"""Entries that are turned together: half a megabyte, which stays in the cache."""
+FARTHEST = 0.95
+"""Quantile over the tiles, and over the frames, that is the largest displacement: some are wrong."""
+
+TURNED_ENTRIES, TURNED_FRAMES = 1 << 16, 32
+"""Entries that are turned together, which stay in the cache, and in how many frames, about."""
 
 
 @dataclass(frozen=True)
@@ -119,47 +123,63 @@ class Tiles:
         return levels
 
     @cached_property
-    def places(self) -> list[NDArray[np.float64]]:
-        """The matrix of each axis that interpolates tiles linearly at the pixels, (n_pixels, n_tiles)."""
+    def places(self) -> list[tuple[NDArray[np.intp], NDArray[np.float64]]]:
+        """The first of the two tiles beside each pixel along each axis, (n_pixels,), and the weight of the second one."""
         found = []
         for n, side, count in zip(self.shape, self.sides, self.counts, strict=True):
             place = np.clip((np.arange(n) + 0.5) / side - 0.5, 0, count - 1)
-            found.append(np.maximum(1 - np.abs(np.subtract.outer(place, np.arange(count))), 0))
+            first = np.minimum(place.astype(np.intp), max(count - 2, 0))
+            found.append((first, place - first))
         return found
 
     def summed(self, values: Array) -> Array:
         """Return the sums over tiles of images, (n, n_pixels): (n, tiles along each axis)."""
-        return _along(self.sums, namespace(values).reshape(values, (-1, *self.shape)))
+        values = namespace(values).reshape(values, (-1, *self.shape))
+        matrices = [*enumerate(self.sums, 1)]
+        if isinstance(values, np.ndarray):
+            # Whole tiles along depth, and then the pixels that are left there
+            count, side = self.shape[0] // self.sides[0], self.sides[0]
+            total: Numbers = np.zeros((len(values), *self.counts[:1], *self.shape[1:]), values.dtype)
+            for row in range(side):
+                total[:, :count] += values[:, row : count * side : side]
+            total[:, count:] = values[:, count * side :].sum(axis=1, keepdims=True)
+            values, matrices = total, matrices[1:]
+        return _along(values, matrices)
 
     def averaged(self, values: Array) -> Array:
         """Return images of tiles, (n, tiles along each axis), averaged by the kernel."""
-        total = _along(self.blurs[0], values)
+        total = _along(values, enumerate(self.blurs[0], 1))
         for level in range(1, LEVELS):
-            total = total + FALL**level * _along(self.blurs[level], values)
+            total = total + FALL**level * _along(values, enumerate(self.blurs[level], 1))
         return total
 
     def at_pixels(self, values: Array, rows: slice = slice(None)) -> Array:
-        """Return images of tiles at the pixels of some rows along z, (n, n_pixels)."""
-        matrices = [self.places[0][rows], *self.places[1:]]
-        return namespace(values).reshape(_along(matrices, values), (values.shape[0], -1))
+        """Return images of tiles at the pixels of some rows along z, (n, n_pixels), interpolated linearly."""
+        matrices = []
+        for (first, weight), count in zip(self.places, self.counts, strict=True):
+            tiles = np.eye(count)
+            matrices.append(
+                tiles[first] * (1 - weight)[:, None]
+                + tiles[np.minimum(first + 1, count - 1)] * weight[:, None]
+            )
+        first = self.places[0][0][rows]
+        near = slice(int(first[0]), int(first[-1]) + 2)
+        matrices[0] = matrices[0][rows, near]
+        # Along z at last: images become larger
+        values = _along(values[:, near, ...], reversed([*enumerate(matrices, 1)]))
+        return namespace(values).reshape(values, (values.shape[0], -1))
 
     def at_some_pixels(self, values: Numbers, pixels: NDArray[np.intp]) -> Numbers:
         """Return images of tiles, (n, tiles along each axis), at some pixels, (n, n_pixels)."""
-        places = np.unravel_index(pixels, self.shape)
-        weights = [
-            matrix[along].astype(np.float32) for matrix, along in zip(self.places, places, strict=True)
-        ]
-        # The two tiles on both sides of a pixel along each axis, of which the second may be the first one again
-        firsts = [
-            np.minimum(np.argmax(weight > 0, axis=1), max(weight.shape[1] - 2, 0)) for weight in weights
-        ]
+        along = np.unravel_index(pixels, self.shape)
+        firsts = [first[at] for (first, _), at in zip(self.places, along, strict=True)]
+        kind = np.empty(0, values.dtype).real.dtype
+        weights = [weight[at].astype(kind) for (_, weight), at in zip(self.places, along, strict=True)]
         total = np.zeros((len(values), len(pixels)), values.dtype)
         for corner in np.ndindex(*(min(2, count) for count in self.counts)):
             at = [first + more for first, more in zip(firsts, corner, strict=True)]
-            of_corner = [
-                weight[np.arange(len(pixels)), along] for weight, along in zip(weights, at, strict=True)
-            ]
-            total += values[:, *at] * math.prod(of_corner)
+            of_corner = [weight if more else 1 - weight for weight, more in zip(weights, corner, strict=True)]
+            total += np.multiply(values[:, *at], math.prod(of_corner))
         return total
 
 
@@ -171,28 +191,23 @@ def tiles_of(geometry: Geometry, options: DenoiseOptions) -> Tiles | None:
 
 
 @in_full_precision
-def _along(matrices: Sequence[NDArray[np.float64]], values: Array) -> Array:
-    """Return an array, (n, axes...), multiplied by a matrix along each of its axes but the first."""
+def _along(values: Array, matrices: Iterable[tuple[int, NDArray[np.float64]]]) -> Array:
+    """Return an array multiplied by some matrices, each along the axis of its number, one after the other."""
     xp, kind = namespace(values), dtype_of(values)
-    last, is_on_host = len(matrices) - 1, isinstance(values, np.ndarray)
-    # Small arrays first: the last axis is the first one if it becomes longer
-    grows = matrices[last].shape[0] > matrices[last].shape[1]
-    for axis in range(last, -1, -1) if grows else range(last + 1):
-        matrix, shape = matrices[axis], values.shape
-        if axis == last:
+    is_split = isinstance(values, np.ndarray) and np.iscomplexobj(values)
+    for axis, matrix in matrices:
+        before, n, after = values.shape[:axis], values.shape[axis], values.shape[axis + 1 :]
+        if not after:
             m = to_library(np.ascontiguousarray(matrix.T, kind), values)
-            values = xp.reshape(xp.reshape(values, (-1, shape[-1])) @ m, (*shape[:-1], matrix.shape[0]))
-            continue
-        columns = xp.reshape(
-            values, (math.prod(shape[: 1 + axis]), shape[1 + axis], math.prod(shape[2 + axis :]))
-        )
-        if is_on_host and np.iscomplexobj(values):
+            product = xp.reshape(values, (-1, n)) @ m
+        elif is_split:
             # Real and imaginary parts side by side are columns
             real = np.empty(0, kind).real.dtype
-            product = (matrix.astype(real) @ np.ascontiguousarray(columns).view(real)).view(kind)
+            columns = np.ascontiguousarray(xp.reshape(values, (-1, n, math.prod(after)))).view(real)
+            product = (matrix.astype(real) @ columns).view(kind)
         else:
-            product = to_library(matrix.astype(kind), values) @ columns
-        values = xp.reshape(product, (*shape[: 1 + axis], matrix.shape[0], *shape[2 + axis :]))
+            product = to_library(matrix.astype(kind), values) @ xp.reshape(values, (-1, n, math.prod(after)))
+        values = xp.reshape(product, (*before, matrix.shape[0], *after))
     return values
 
 
@@ -316,10 +331,13 @@ class TissueMotion:
         The tiles.
     steps : (n_frames, tiles along each axis) complex array
         The step from the last frame that counts: of magnitude 1, and 1 in frames that do not count.
+    followed : (tiles along each axis) boolean array
+        Tiles with pixels that count whose tissue is followed.
     """
 
     tiles: Tiles
     steps: Numbers
+    followed: NDArray[np.bool_]
 
     @classmethod
     def of(cls, tiles: Tiles, products: ChunkProducts, energy: NDArray[np.float64]) -> "TissueMotion":
@@ -334,7 +352,8 @@ class TissueMotion:
         energy : (n_pixels,) array
             Mean energy of the pixels in a frame that counts.
         """
-        usual = tiles.averaged(tiles.summed(energy[None]))[0]
+        of_tiles = tiles.summed(energy[None])
+        usual = tiles.averaged(of_tiles)[0]
         steps = np.ones((products.n_frames, *tiles.counts), products.products.dtype)
         squares, sizes = np.zeros(tiles.counts), np.zeros(tiles.counts)
         net, numbers = np.zeros(tiles.counts, np.complex128), products.numbers[1:]
@@ -350,13 +369,14 @@ class TissueMotion:
         is_flow = (np.abs(net) > LEAST_COHERENCE * sizes) & (
             np.abs(np.angle(net)) > 2 * np.pi * CLUTTER_DOPPLER
         )
-        steps[:, is_flow | ~(coherence > LEAST_COHERENCE * usual)] = 1
-        return cls(tiles, steps)
+        is_tissue = (coherence > LEAST_COHERENCE * usual) & ~is_flow
+        steps[:, ~is_tissue] = 1
+        return cls(tiles, steps, is_tissue & (of_tiles[0] > 0))
 
     @property
     def moves(self) -> bool:
         """Whether any tissue is followed."""
-        return bool((self.steps != 1).any())
+        return bool(self.followed.any() and (self.steps != 1).any())
 
     def of_pixels(self, pixels: NDArray[np.intp]) -> Numbers:
         """Return e of some pixels, (n_frames, n_pixels)."""
@@ -366,14 +386,17 @@ class TissueMotion:
 
     def cut(self, first: int, stop: int) -> "TissueMotion":
         """Return the motion of the frames [first, stop)."""
-        return TissueMotion(self.tiles, self.steps[first:stop])
+        return replace(self, steps=self.steps[first:stop])
 
     def end(self, start: Numbers | None) -> Numbers:
         """Return e in the last frame, (n_pixels,), from e before the first one; None for 1."""
-        turn = np.ones((1, math.prod(self.tiles.shape)), self.steps.dtype)
-        for _, turns in self._turns(turn, start, slice(None)):
-            turn = turns[-1:]
-        last: Numbers = turn[0]
+        parts = []
+        for rows, pixels in self.row_parts:
+            turn = np.ones(pixels.stop - pixels.start, self.steps.dtype) if start is None else start[pixels]
+            for _, turns in self._turns(turn, start, rows):
+                turn = turns[-1]
+            parts.append(turn)
+        last: Numbers = np.concatenate(parts)
         return last
 
     def _turns(self, like: Array, start: Numbers | None, rows: slice) -> Iterator[tuple[slice, Array]]:
@@ -381,25 +404,45 @@ class TissueMotion:
         xp, row = namespace(like), math.prod(self.tiles.shape[1:])
         pixels = slice(None) if rows == slice(None) else slice(rows.start * row, rows.stop * row)
         n_pixels = len(range(*pixels.indices(math.prod(self.tiles.shape))))
-        is_on_host = isinstance(like, np.ndarray)
         kind = np.result_type(dtype_of(like), np.complex64)
-        turn = None if start is None else to_library(start[pixels].astype(kind), like)
-        for frames in slices_of(len(self.steps), max(1, TURNED_ENTRIES // n_pixels)):
-            turns = self.tiles.at_pixels(to_library(self.steps[frames].astype(kind), like), rows)
-            if is_on_host:
-                turns *= 1 / np.abs(turns)
-                for t in range(len(turns)):
-                    if turn is not None:
-                        turns[t] *= turn
-                    turn = turns[t]
-            else:
+        start = np.ones(n_pixels, kind) if start is None else start[pixels].astype(kind)
+        together = max(1, TURNED_ENTRIES // n_pixels)
+        if not isinstance(like, np.ndarray):
+            turn = to_library(start, like)
+            for frames in slices_of(len(self.steps), together):
+                turns, each = (
+                    self.tiles.at_pixels(to_library(self.steps[frames].astype(kind), like), rows),
+                    [],
+                )
                 turns = turns / xp.abs(turns)
-                each = []
                 for t in range(turns.shape[0]):
-                    turn = turns[t, :] if turn is None else turn * turns[t, :]
+                    turn = turn * turns[t, :]
                     each.append(turn)
-                turns = xp.stack(each)
+                yield frames, xp.stack(each)
+            return
+        # Interpolated with real and imaginary parts apart, which is several times as fast
+        turn = start
+        for frames in slices_of(len(self.steps), together):
+            steps = self.steps[frames].astype(kind, copy=False)
+            parts = self.tiles.at_pixels(np.concatenate([steps.real, steps.imag]), rows)
+            along, across = parts[: len(steps)], parts[len(steps) :]
+            size = along * along
+            size += across * across
+            np.sqrt(size, out=size)
+            np.divide(1, size, out=size)
+            turns = np.empty(along.shape, kind)
+            np.multiply(along, size, out=turns.real)
+            np.multiply(across, size, out=turns.imag)
+            for each in turns:
+                turn = np.multiply(each, turn, out=each)
             yield frames, turns
+
+    @property
+    def row_parts(self) -> list[tuple[slice, slice]]:
+        """Rows along z that are turned one after the other or side by side, and their pixels."""
+        n_rows, row = self.tiles.shape[0], math.prod(self.tiles.shape[1:])
+        parts = slices_of(n_rows, max(1, TURNED_ENTRIES // (TURNED_FRAMES * row)))
+        return [(rows, slice(rows.start * row, rows.stop * row)) for rows in parts]
 
     def still(
         self,
@@ -425,8 +468,12 @@ class TissueMotion:
             Whether frames are multiplied by e instead: what was filtered moves as recorded again.
         """
         xp, parts = namespace(x), list[Array]()
-        if out is None and isinstance(x, np.ndarray):
-            out = np.empty_like(x)
+        if isinstance(x, np.ndarray):
+            out = np.empty_like(x) if out is None else out
+            if rows == slice(None) and len(self.row_parts) > 1:
+                for rows, pixels in self.row_parts:
+                    self.still(x[:, pixels], start, out[:, pixels], rows, is_back)
+                return out
         with np.errstate(invalid="ignore"):
             for frames, turns in self._turns(x, start, rows):
                 factor = turns if is_back else xp.conj(turns)
@@ -438,13 +485,31 @@ class TissueMotion:
             return out
         return parts[0] if len(parts) == 1 else xp.concat(parts)
 
-    def paths_um(self, wavelength_um: float) -> NDArray[np.float64]:
-        """Return the displacement of each tile along depth since the first frame, (n_frames, n_tiles), in micrometres.
+    def displacement(self, used: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the displacement of the tissue along depth in each frame, (n_frames, 2), in wavelengths.
 
-        A phase of 2 pi is half a wavelength.
+        A tile is displaced from its median position in the frames that count, to larger depths if that is positive, and a
+        phase of 2 pi is half a wavelength. The columns are the median over the tiles that are followed, and the 95th
+        percentile of the magnitude over them. They are NaN in frames that do not count, and if no tissue is followed.
         """
-        angles = np.angle(self.steps.reshape(len(self.steps), -1)).astype(np.float64)
-        return np.asarray(-np.cumsum(angles, axis=0) * wavelength_um / (4 * np.pi))
+        followed = np.flatnonzero(self.followed)
+        steps = self.steps.reshape(len(self.steps), -1)[
+            :, followed[spread_rows(len(followed), JUDGED_PIXELS)]
+        ]
+        found = np.full((len(steps), 2), np.nan)
+        if steps.size and used.any():
+            paths = np.cumsum(np.angle(steps), axis=0, dtype=np.float64)[used] / (-4 * np.pi)
+            paths -= np.median(paths, axis=0)
+            found[used] = np.stack(
+                [np.median(paths, axis=1), np.quantile(np.abs(paths), FARTHEST, axis=1)], axis=1
+            )
+        return found
+
+
+def largest_displacement(displacement: NDArray[np.float64]) -> float | None:
+    """Return the largest of displacements, (n_frames, 2), from :meth:`TissueMotion.displacement`; None if none is known."""
+    known = displacement[np.isfinite(displacement[:, 1]), 1]
+    return float(np.quantile(known, FARTHEST)) if len(known) else None
 
 
 def judged(n_frames: int, n_pixels: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -522,14 +587,28 @@ def held_alone(
 ) -> tuple[Array, Numbers, TissueMotion]:
     """Return the frames of a block, (n, n_pixels), with the tissue held still, their mean over used frames, and the motion.
 
-    Frames that are like neither of their neighbours, such as damaged ones, are not used, and entries that are not finite do
-    not count in the mean. The phase comes from some pixels, by default from all.
+    Entries that are not finite do not count in the mean. The motion is that of :func:`motion_of`.
     """
     xp = namespace(x)
+    motion, used = motion_of(x, tiles, used, counted_pixels)
+    still = motion.still(x)
+    with np.errstate(invalid="ignore", over="ignore"):
+        counted = still if used.all() else xp.take(still, to_library(np.flatnonzero(used), x), axis=0)
+        total = to_host(xp.sum(counted, axis=0))
+        if not np.isfinite(total).all():
+            total = to_host(xp.sum(_finite(counted), axis=0))
+    return still, np.asarray(total / max(int(np.count_nonzero(used)), 1)), motion
 
-    def counted(values: Array) -> Array:
-        return values if used.all() else xp.take(values, to_library(np.flatnonzero(used), x), axis=0)
 
+def motion_of(
+    x: Array, tiles: Tiles, used: NDArray[np.bool_], counted_pixels: NDArray[np.bool_] | None = None
+) -> tuple[TissueMotion, NDArray[np.bool_]]:
+    """Return the motion of the tissue in the frames of a block, (n, n_pixels), and the frames that count.
+
+    Frames that are like neither of their neighbours, such as damaged ones, do not count, nor do entries that are not finite.
+    The phase comes from some pixels, by default from all.
+    """
+    xp = namespace(x)
     with np.errstate(invalid="ignore", over="ignore"):
         products, seen = tile_products(x, tiles, used, counted_pixels), x
         if counted_pixels is not None and not counted_pixels.all():
@@ -540,18 +619,13 @@ def held_alone(
         if (apart := _frames_apart(products, tiles, of_frames)).any():
             used = used & ~apart
             products = tile_products(x, tiles, used, counted_pixels)
-        energy = squared_norms(counted(x))[1]
+        frames = x if used.all() else xp.take(x, to_library(np.flatnonzero(used), x), axis=0)
+        energy = squared_norms(frames)[1]
         if not np.isfinite(energy).all():
-            energy = squared_norms(_finite(counted(x)))[1]
-        if counted_pixels is not None:
-            energy = energy * counted_pixels
-        n_used = max(int(np.count_nonzero(used)), 1)
-        motion = TissueMotion.of(tiles, products, energy / n_used)
-        still = motion.still(x)
-        total = to_host(xp.sum(counted(still), axis=0))
-        if not np.isfinite(total).all():
-            total = to_host(xp.sum(_finite(counted(still)), axis=0))
-    return still, np.asarray(total / n_used), motion
+            energy = squared_norms(_finite(frames))[1]
+    if counted_pixels is not None:
+        energy = energy * counted_pixels
+    return TissueMotion.of(tiles, products, energy / max(int(np.count_nonzero(used)), 1)), used
 
 
 def _frames_apart(products: ChunkProducts, tiles: Tiles, energy: NDArray[np.float64]) -> NDArray[np.bool_]:

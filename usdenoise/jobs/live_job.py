@@ -29,6 +29,7 @@ from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
 from usdenoise.report.pictures import activation_picture, power_doppler_picture, shown_levels
 from usdenoise.report.scan_page import Picture
+from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.live_state import REMEMBERED, BlockAtWork, SessionUpdate
 from usdenoise.sessions.online_session import OnlineSession
@@ -89,7 +90,7 @@ def follow(blocks: "LiveBlocks", stem: str, folder: Path, display: Display, watc
                     number=update.number,
                     name=update.name,
                     why=update.why,
-                    motion=update.motion[-1],
+                    motion=displacement_text(update.motion[-1], update.geometry),
                     blood_to_noise_db=update.blood_to_noise_db,
                     unsteadiness=update.unsteadiness,
                     n_waiting=blocks.n_waiting,
@@ -258,7 +259,7 @@ def _content(update: SessionUpdate) -> ResultFile:
         update.geometry,
         [
             NamedArray("time", update.times, "t", {"unit": update.time_unit}),
-            NamedArray("motion", update.motion, "t", {"unit": "pixels"}),
+            NamedArray("motion", update.motion, "t", {"unit": update.geometry.displacement_unit[1]}),
             NamedArray("bad", update.bad, "t"),
             *(
                 NamedArray(column, update.series[name], "t")

@@ -31,10 +31,9 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
-from usdenoise.frames.data_checks import joined_doubt, rounding_doubt, time_axis, unordered_doubt
+from usdenoise.frames.data_checks import joined_doubt, rounding_doubt, unordered_doubt
 from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
 from usdenoise.frames.frame_quality import CheckedFrames, FrameQuality, check_frames
-from usdenoise.frames.registration import displacements, middle_part
 from usdenoise.frames.still_tissue import (
     ChunkProducts,
     Tiles,
@@ -47,7 +46,7 @@ from usdenoise.frames.still_tissue import (
 from usdenoise.linalg.array_library import Numbers, columns, in_full_precision, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, compared_contents, unobserved_normal
-from usdenoise.linalg.tall_matrices import envelope, row_squared_norms, squared_norms
+from usdenoise.linalg.tall_matrices import row_squared_norms, squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
 from usdenoise.pipeline.measures import Clutter
@@ -265,19 +264,20 @@ def estimate_clutter(
         known = replace(known, flickers=(*known.flickers, checked.flicker))
         checked = _checked(calibrated, options, executor, known, is_scan)
     on_checked()
-    found, known = _held_and_estimated(checked, options, executor, start, on_iteration, known, target)
+    found = _estimated(checked, options, executor, start, on_iteration, known, target)
     # Noisy pixels and lines
     for _ in range(BAD_PIXEL_ROUNDS if is_scan else 0):
         bad = _noisy_pixels(found.recording, executor, found)
         if not bad.any() or not has_enough(bad):
             break
-        known = replace(known, bad_pixels=known.bad_pixels | bad)
+        known = replace(found.consecutive, bad_pixels=known.bad_pixels | bad)
         checked = checked.without(bad, options)
         still = found.recording
         if target is not None and still.whole is not None and still.motion is not None:
             # The frames as recorded may have been there
             StillFrames(still.whole, still.motion).moving(target, target, executor.local)
-        found, known = _held_and_estimated(checked, options, executor, start, on_iteration, known, target)
+        found = _estimated(checked, options, executor, start, on_iteration, known, target)
+    known = found.consecutive
     if is_scan:
         n_parts = 2 if recording.dtype.kind == "c" else 1
         rounded = rounding_doubt(step, n_parts, found.estimate.noise_rms**2)
@@ -333,10 +333,6 @@ class CheckedRecording:
         Shape of the image, and the signal pixels.
     frames : CheckedFrames
         A sample of the pixels without the bad frames.
-    displacement : (n_frames, n_axes) array
-        Displacement of each frame in pixels.
-    time_letter : str or None
-        Letter of the axis that is time by the data; None if that is not clear.
     flicker : Flicker or None
         Flicker of lines; None if there is none.
     is_static : bool
@@ -350,8 +346,6 @@ class CheckedRecording:
     has_signal: NDArray[np.bool_]
     grid: Neighbourhood
     frames: CheckedFrames
-    displacement: NDArray[np.float64]
-    time_letter: str | None
     flicker: Flicker | None
     is_static: bool
     is_consecutive: bool
@@ -371,7 +365,7 @@ class CheckedRecording:
         mask = self.grid.mask.ravel() & ~bad
         sample = self.frames.whole.take(np.flatnonzero(mask[self.pixels]))
         sample = replace(sample, numbers=(np.cumsum(mask) - 1)[self.pixels[mask[self.pixels]]])
-        frames = check_frames(sample, self.displacement, options)
+        frames = check_frames(sample, options)
         return replace(self, grid=Neighbourhood(mask.reshape(self.grid.shape)), frames=frames)
 
     def is_simpler(self, motion: TissueMotion) -> bool:
@@ -408,21 +402,16 @@ def _checked(
     geometry = recording.geometry
     needs_all = options.method == "svd" or options.refit == "none"
     tiles = tiles_of(geometry, options) if is_consecutive else None
-    inspection, sample, envelopes = inspect(recording, executor, needs_all, tiles)
+    inspection, sample = inspect(recording, executor, needs_all, tiles)
     # Signal pixels, and the sample of them
     has_signal = _signal_mask(recording, executor, inspection, sample, options)
     mask = has_signal & ~known.bad_pixels
     grid = Neighbourhood(mask.reshape(geometry.pixel_shape))
-    axis = time_axis(envelopes)
-    time_letter = None if axis is None else ("t" + geometry.pixel_axes)[axis]
-    moved = _displacements(recording, executor, envelopes, grid)
-    # In long stacks they take much memory.
-    del envelopes
     if not grid.is_whole:
         sample = sample.take(np.flatnonzero(mask[sample.numbers]))
         sample = replace(sample, numbers=(np.cumsum(mask) - 1)[sample.numbers])
     # Bad frames
-    frames, flicker = check_frames(sample, moved, options), None
+    frames, flicker = check_frames(sample, options), None
     if is_consecutive:
         looked_at, pixels = middle_frames(~frames.search.excluded), np.flatnonzero(mask)[sample.numbers]
         values, right = frames.sample.values[:, looked_at], frames.subset.right[looked_at]
@@ -436,8 +425,6 @@ def _checked(
         has_signal=has_signal,
         grid=grid,
         frames=frames,
-        displacement=moved,
-        time_letter=time_letter,
         flicker=flicker,
         is_static=is_static,
         is_consecutive=is_consecutive,
@@ -454,27 +441,6 @@ def _without_flicker(checked: CheckedRecording, executor: Executor) -> Recording
     left = grid.everywhere(np.linalg.qr(tissue)[0])
     parts = map_chunks(gains_of_chunk, recording.chunks, executor, left, grid.shape, flicker.axis)
     return recording.calibrated(flicker.axis, np.concatenate(list(parts)))
-
-
-def _held_and_estimated(
-    checked: CheckedRecording,
-    options: DenoiseOptions,
-    executor: Executor,
-    start: Factors | None,
-    on_iteration: Callable[[Iteration], None] | None,
-    known: ConsecutiveFrames,
-    target: Numbers | None,
-) -> tuple[ClutterEstimate, ConsecutiveFrames]:
-    """Return the estimate of a recording with its tissue held still, if that makes its frames simpler."""
-    tiles = tiles_of(checked.recording.geometry, options) if checked.is_consecutive else None
-    if tiles is not None:
-        motion, firsts = _motion(checked, tiles, executor)
-        if motion.moves:
-            known = replace(known, is_still=checked.is_simpler(motion))
-            if known.is_still:
-                still = checked.recording.still(motion, firsts, executor, target)
-                checked = checked.still(still, motion, options)
-    return _estimated(checked, options, executor, start, on_iteration, known), known
 
 
 def _motion(checked: CheckedRecording, tiles: Tiles, executor: Executor) -> tuple[TissueMotion, list[int]]:
@@ -515,8 +481,19 @@ def _estimated(
     start: Factors | None,
     on_iteration: Callable[[Iteration], None] | None,
     known: ConsecutiveFrames,
+    target: Numbers | None,
 ) -> ClutterEstimate:
-    """Return the estimate of a recording whose frames were checked."""
+    """Return the estimate of a recording whose frames were checked, with its tissue held still if they are simpler then."""
+    tiles = tiles_of(checked.recording.geometry, options) if checked.is_consecutive else None
+    displacement = np.full((checked.recording.geometry.n_frames, 2), np.nan)
+    if tiles is not None:
+        motion, firsts = _motion(checked, tiles, executor)
+        displacement = motion.displacement(~checked.excluded)
+        if motion.moves:
+            known = replace(known, is_still=checked.is_simpler(motion))
+            if known.is_still:
+                still = checked.recording.still(motion, firsts, executor, target)
+                checked = checked.still(still, motion, options)
     recording, inspection, grid, frames = checked.recording, checked.inspection, checked.grid, checked.frames
     sample, excluded = frames.sample, frames.search.excluded
     is_sample = sample.n_pixels == grid.n_pixels
@@ -547,12 +524,12 @@ def _estimated(
         band=band,
         cutoff=choice,
         estimate=estimate,
-        frames=frames.quality(estimate.model, band.low),
+        frames=frames.quality(estimate.model, band.low, displacement),
         grid=grid,
         inspection=inspection,
         is_sample=is_sample,
         is_complete=sample.is_complete,
-        time_letter=checked.time_letter,
+        time_letter=inspection.time_letter,
         bad_pixels=BadPixels.of(
             *(
                 pixels.reshape(grid.shape)
@@ -768,25 +745,6 @@ def unobserved_part(
     frames = slice(chunk.first, chunk.stop)
     missing = ~np.isfinite(columns(chunk.read(), pixels)) & used[frames, None]
     return unobserved_normal(missing.T, right[frames])
-
-
-def _displacements(
-    recording: Recording, executor: Executor, envelopes: NDArray[np.float32], grid: Neighbourhood
-) -> NDArray[np.float64]:
-    """Return the displacement of each frame in the middle of the signal pixels."""
-    part = middle_part(grid.mask)
-    counted = grid.mask[part]
-    if not grid.is_whole:
-        pixels = np.arange(grid.mask.size).reshape(grid.shape)[part].ravel()
-        of_chunks = map_chunks(envelopes_of, recording.chunks, executor, pixels)
-        envelopes = np.concatenate(list(of_chunks)).reshape(-1, *counted.shape)
-    return displacements(envelopes, counted, executor.local)
-
-
-def envelopes_of(chunk: Chunk, pixels: NDArray[np.intp]) -> NDArray[np.float32]:
-    """Return the magnitudes of some pixels of a chunk, (n, n_pixels)."""
-    magnitudes: NDArray[np.float32] = envelope(columns(chunk.read(), pixels))
-    return magnitudes
 
 
 def _choose_band(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
+from usdenoise.frames.still_tissue import largest_displacement
 from usdenoise.linalg.array_library import (
     Array,
     Numbers,
@@ -200,6 +201,7 @@ def filter_chunk(
         first_power=first_power,
         n_first=0 if first_power is None else int(np.count_nonzero(~excluded[: n // 2])),
         alignment=alignment,
+        displacement=None if still is None else largest_displacement(still.motion.displacement(~excluded)),
         filtered=filtered if is_kept else None,
     )
 

@@ -11,18 +11,11 @@ from numpy.typing import NDArray
 from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
-from usdenoise.frames.data_checks import order_doubts, value_doubts, value_step
-from usdenoise.frames.registration import displacements, middle_part
+from usdenoise.frames.data_checks import order_of, value_doubts, value_step
 from usdenoise.frames.still_tissue import ChunkProducts, Tiles, tile_products
 from usdenoise.linalg.array_library import Array, Numbers, columns, dtype_of, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.linalg.tall_matrices import (
-    envelope,
-    row_squared_norms,
-    slices_of,
-    squared_norms,
-    third_difference_norms,
-)
+from usdenoise.linalg.tall_matrices import row_squared_norms, slices_of, squared_norms, third_difference_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Here, Recording, map_chunks
@@ -46,9 +39,6 @@ SEARCHED_PIXELS, SEARCHED_RUN, COMPARED_PIXELS = 512, 8, 128
 """Pixels of a block of a session in which bad frames are looked for, in runs of neighbours that memory gives together, and
 how many of them the frames are predicted from."""
 
-MOTION_FRAMES = 4
-"""In a block of a session the displacement of every fourth frame is measured; a burst lasts longer."""
-
 CLIPPED_FRAMES = 8
 """In a block of a session every eighth frame is looked at for clipped pixels: what is clipped is bright in all frames."""
 
@@ -62,8 +52,8 @@ class Gathering:
 
     Attributes
     ----------
-    sample, middle : arrays
-        Pixels of the estimate, and pixels of the middle of the image, of which the envelopes are gathered.
+    sample : array of int
+        Pixels of the estimate.
     axes, shape : str and tuple of int
         Axes of the stack, and pixels along z, x and y.
     middle_frame : int
@@ -73,19 +63,10 @@ class Gathering:
     """
 
     sample: NDArray[np.intp]
-    middle: NDArray[np.intp]
     axes: str
     shape: tuple[int, ...]
     middle_frame: int
     tiles: Tiles | None
-
-
-@dataclass(frozen=True)
-class Gathered:
-    """Values of some pixels in n frames, (n_sampled, n), and envelopes of the middle of the image, (n, n_middle)."""
-
-    sample: Numbers
-    envelopes: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -106,6 +87,8 @@ class Inspection:
         Code and sentence of each reason why the chunk in the middle may not be what it is read as; by default none.
     step : float
         Step of which the values of the frame in the middle are multiples; 0 (the default) without one.
+    time_letter : str or None
+        Letter of the axis that is time by the chunk in the middle; None (the default) if that is not clear.
     products : tuple of ChunkProducts
         Products of the tiles of each chunk, over all pixels and the frames with data; by default none.
     """
@@ -118,6 +101,7 @@ class Inspection:
     frame_missing: NDArray[np.int64]
     doubts: tuple[tuple[str, str], ...] = ()
     step: float = 0.0
+    time_letter: str | None = None
     products: tuple[ChunkProducts, ...] = ()
 
     def followed_by(self, other: "Inspection") -> "Inspection":
@@ -131,13 +115,14 @@ class Inspection:
             frame_missing=np.append(self.frame_missing, other.frame_missing),
             doubts=(*self.doubts, *other.doubts),
             step=max(self.step, other.step),
+            time_letter=self.time_letter or other.time_letter,
             products=(*self.products, *other.products),
         )
 
 
 def inspect(
     recording: Recording, executor: Executor, needs_all: bool, tiles: Tiles | None = None
-) -> tuple[Inspection, PixelSample, NDArray[np.float32]]:
+) -> tuple[Inspection, PixelSample]:
     """Look at all chunks of a recording, and gather values of some pixels.
 
     Parameters
@@ -157,8 +142,6 @@ def inspect(
         What it finds in all frames.
     sample : PixelSample
         Pixels that the estimate looks at.
-    envelopes : (n_frames, pixels along z, x, y) array
-        Envelopes of the middle of the image.
 
     Raises
     ------
@@ -168,26 +151,21 @@ def inspect(
     geometry = recording.geometry
     n_frames, n_pixels, shape = geometry.n_frames, geometry.n_pixels, geometry.pixel_shape
     count = int(np.clip(SAMPLE_ENTRIES // n_frames, *SAMPLE_PIXELS))
-    middle = np.arange(n_pixels).reshape(shape)[middle_part(np.ones(shape, bool))]
     gathering = Gathering(
         sample=spread_rows(n_pixels, n_pixels if needs_all else count),
-        middle=middle.ravel(),
         axes=geometry.axes,
         shape=tuple(shape),
         middle_frame=n_frames // 2,
         tiles=tiles,
     )
-    gathered = Gathered(
-        np.empty((len(gathering.sample), n_frames), recording.dtype),
-        np.empty((n_frames, middle.size), np.float32),
-    )
+    gathered = np.empty((len(gathering.sample), n_frames), recording.dtype)
     found: Inspection | None = None
     first = 0
     for of_chunk, values in map_chunks(inspect_chunk, recording.chunks, executor, gathering, Here(gathered)):
         found = of_chunk if found is None else found.followed_by(of_chunk)
         if values is not None:
             frames = slice(first, len(found.frame_energy))
-            gathered.sample[:, frames], gathered.envelopes[frames] = values.sample, values.envelopes
+            gathered[:, frames] = values
         first = len(found.frame_energy)
     assert found is not None
     check_scale(
@@ -196,14 +174,13 @@ def inspect(
         geometry.name,
         lambda: functools.reduce(np.fmax, map_chunks(largest_in_chunk, recording.chunks, executor)),
     )
-    sample = PixelSample.of(gathered.sample, gathering.sample, executor.local)
-    return found, sample, gathered.envelopes.reshape(-1, *middle.shape)
+    return found, PixelSample.of(gathered, gathering.sample, executor.local)
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def inspect_chunk(
-    chunk: Chunk, gathering: Gathering, into: Here[Gathered]
-) -> tuple[Inspection, Gathered | None]:
+    chunk: Chunk, gathering: Gathering, into: Here[Numbers]
+) -> tuple[Inspection, Numbers | None]:
     """Look at one chunk; return what is found, and the values that it gathers where it cannot write them into `into`."""
     x = chunk.read()
     xp, n, middle = namespace(x), x.shape[0], gathering.middle_frame - chunk.first
@@ -213,10 +190,11 @@ def inspect_chunk(
     if not np.isfinite(frame_energy).all() and not xp.all(finite := xp.isfinite(x)):
         missing, frame_missing = (to_host(xp.count_nonzero(~finite, axis=axis)) for axis in (0, 1))
         frame_energy, energy = squared_norms(xp.where(finite, x, xp.zeros_like(x[:1, :1])))
-    doubts, step = list[tuple[str, str]](), 0.0
+    doubts, step, time_letter = list[tuple[str, str]](), 0.0, None
     if 0 <= middle < n:
         here, place = to_host(x), (gathering.axes, gathering.shape)
-        doubts += order_doubts(here, *place)
+        time_letter, of_order = order_of(here, *place)
+        doubts += of_order
         doubts += () if np.iscomplexobj(here) else value_doubts(here, *place)
         step = value_step(here[middle])
     highest, lowest = part_extremes(x)
@@ -232,27 +210,24 @@ def inspect_chunk(
         frame_missing=frame_missing,
         doubts=tuple(doubts),
         step=step,
+        time_letter=time_letter,
         products=products,
     )
     values, frames = into.value, slice(chunk.first, chunk.first + n)
     if values is None:
         # In another process
-        frames, dtype = slice(0, n), dtype_of(x)
-        values = Gathered(
-            np.empty((len(gathering.sample), n), dtype), np.empty((n, len(gathering.middle)), np.float32)
-        )
+        frames, values = slice(0, n), np.empty((len(gathering.sample), n), dtype_of(x))
     # Some frames at a time take less memory.
     for part in slices_of(n, PICKED_FRAMES):
         at = slice(frames.start + part.start, frames.start + part.stop)
-        values.sample[:, at] = columns(x[part, :], gathering.sample).T
-        values.envelopes[at] = envelope(columns(x[part, :], gathering.middle))
+        values[:, at] = columns(x[part, :], gathering.sample).T
     return found, None if into.value is not None else values
 
 
 def inspect_block(
     x: Array, clutter: Clutter, options: DenoiseOptions, name: str
 ) -> tuple[Array, FrameSearch]:
-    """Look at a block of a session: return it without its dead and bad pixels, and its bad frames and motion.
+    """Look at a block of a session: return it without its dead and bad pixels, and its bad frames.
 
     Parameters
     ----------
@@ -292,20 +267,11 @@ def inspect_block(
             energy = squared_norms(xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1])))[0]
     check_scale(float(energy.max()), x.shape[1], name, lambda: largest_part(to_host(x)))
     values = np.ascontiguousarray(columns(x, signal[numbers[numbers < len(signal)]]).T)
-    part = middle_part(mask)
-    images = envelope(to_host(xp.reshape(x[::MOTION_FRAMES, :], (-1, *mask.shape))[:, *part]))
     with ThreadExecutor(1) as executor:
-        moved = displacements(images, mask[part], executor).repeat(MOTION_FRAMES, axis=0)[: x.shape[0]]
         sample = PixelSample.of(values, np.arange(len(values)), executor)
         # If the blocks are copies of each other, the noise of the session is 0, and the noise of the block counts.
         search, _ = find_bad_frames(
-            sample,
-            options.bad_frames,
-            options.seed,
-            moved,
-            clutter.noise_rms or None,
-            COMPARED_PIXELS,
-            MOTION_FRAMES,
+            sample, options.bad_frames, options.seed, clutter.noise_rms or None, COMPARED_PIXELS
         )
     return x, search
 

@@ -250,6 +250,8 @@ class Measures:
         defaults) if it is not known.
     alignment : Alignment or None
         Where the image of the block was; None (the default) if it was not aligned.
+    displacement : float or None
+        Largest displacement of the tissue in the block, in wavelengths; None (the default) if it is not known.
     filtered : (n, n_pixels) array or None
         The filtered frames, if they are kept here.
     """
@@ -269,6 +271,7 @@ class Measures:
     n_first: int = 0
     own: OwnComponents = OwnComponents()
     alignment: Alignment | None = None
+    displacement: float | None = None
     filtered: Numbers | None = None
 
     @property

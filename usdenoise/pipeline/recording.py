@@ -46,9 +46,6 @@ STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
 """Type of the entries by precision, and by whether the stack is complex."""
 
 
-ROW_PARTS = 8
-"""Parts of the rows of an image that threads turn side by side, whatever their number, as the last digits depend on it."""
-
 PIXELS_A_CHUNK = 4096
 """Pixels of a chunk of pixels over all frames."""
 
@@ -265,16 +262,15 @@ class StillFrames:
         start = self.start
         if start is None and self.first:
             start = self.motion.cut(0, self.first).end(None)
-        motion, shape = self.motion.cut(self.first, len(self.motion.steps)), self.motion.tiles.shape
+        motion = self.motion.cut(self.first, len(self.motion.steps))
         if executor is None or out is None:
             return motion.still(x, start, out, is_back=is_back)
-        row = math.prod(shape[1:])
 
-        def turn(rows: slice) -> None:
-            pixels = slice(rows.start * row, rows.stop * row)
+        def turn(part: tuple[slice, slice]) -> None:
+            rows, pixels = part
             motion.still(x[:, pixels], start, out[:, pixels], rows, is_back)
 
-        for _ in executor.map(turn, slices_of(shape[0], -(-shape[0] // ROW_PARTS))):
+        for _ in executor.map(turn, motion.row_parts):
             pass
         return out
 

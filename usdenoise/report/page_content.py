@@ -15,18 +15,19 @@ from usdenoise.report.panels import AXIS_NAMES
 from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
 from usdenoise.report.record import ActivationRecord, Report
 from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
+from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.live_state import SessionUpdate
 from usdenoise.sessions.regions import mean_course, relative_change
 from usdenoise.sessions.result_series import ResultSeries
-from usdenoise.stack.geometry import GriddedStack, canonical_axes
+from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.text import rate_text
 
 NOISE_SPAN_DB = 6.0
 """Smallest range of the chart of the noise in dB: a receiver's noise that is even looks even."""
 
-_LEAST_SPANS = {"mean power (dB)": 1.0, "rms, units of the file": 0.0, "pixels": 0.2}
-"""Smallest ranges of the curves over the frames, by the unit."""
+LEAST_MOTION = 0.02
+"""Smallest range of curves of the displacement of the tissue, in wavelengths."""
 
 _SIGNED_IMAGES = ("axial_velocity", "signed_power")
 
@@ -72,7 +73,7 @@ def page_of(
     over_frames: list[Chart | Carpet] = []
     if series.stack is not None:
         quality, rate = series.stack.frame_quality, stack.frame_rate_hz
-        over_frames = [*frame_charts(quality, stack.spatial_axes, rate), carpet_of(quality, rate)]
+        over_frames = [*frame_charts(quality, stack), carpet_of(quality, rate)]
     return scan_page(
         stem,
         report,
@@ -146,7 +147,9 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
         lines[BLOOD_COURSE] = "% from the mean", _known(change), 5.0
     left = [block.leftover for block in series.block_records]
     lines["Remaining power, against the other blocks"] = "robust standard deviations", left, 8.0
-    lines[BLOCK_MOTION] = ("pixels", [block.frames.moves_pixels for block in series.block_records], 0.2)
+    scale, unit = series.geometry.displacement_unit
+    moves = [block.frames.displacement for block in series.block_records]
+    lines[BLOCK_MOTION] = unit, moves, LEAST_MOTION * scale
     if series.shifts is not None and any(block.is_shifted for block in series.block_records):
         for letter, shift in zip(series.geometry.pixel_axes, series.shifts.T, strict=False):
             lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2
@@ -234,14 +237,15 @@ def live_page_of(
             "none found" if blood is None else f"{blood:.1f} dB",
             "median over the vessels of the mean",
         ),
-        ("Motion", f"{update.motion[-1]:.2f} pixels", update.why or "in the last block"),
+        ("Motion", displacement_text(update.motion[-1], update.geometry), update.why or "in the last block"),
         ("Variation", variation, "change of the blood from block to block"),
     ]
     lines: dict[str, _Curve] = {
         f"Blood power: {name}": ("% from the mean", relative_change(values, update.bad).tolist(), 5.0)
         for name, values in update.series.items()
     }
-    lines["Motion in each block"] = "pixels", update.motion.tolist(), 0.2
+    scale, unit = update.geometry.displacement_unit
+    lines[BLOCK_MOTION] = unit, _known(update.motion), LEAST_MOTION * scale
     sections = [
         ActivationSection(
             name,
@@ -333,32 +337,32 @@ def noise_over_depth(noise: NDArray[np.floating], stack: GriddedStack) -> list[C
     ]
 
 
-def frame_charts(quality: FrameQuality, axes: str, frame_rate_hz: float | None = None) -> list[Chart]:
+def frame_charts(quality: FrameQuality, stack: GriddedStack) -> list[Chart]:
     """Return the curves over the frames, in which bad frames are marked.
 
     Parameters
     ----------
     quality : FrameQuality
         Bad frames and curves of the result.
-    axes : str
-        Axis letters of the stack.
-    frame_rate_hz : float, optional
-        Frames per second; by default the curves are over the numbers of the frames.
+    stack : GriddedStack
+        Axes and scales. Without a frame rate the curves are over the numbers of the frames.
     """
-    curves = quality.curves
-    moved = zip(canonical_axes(axes.replace("t", "")), curves.displacement.T, strict=True)
-    lines = {
-        "Power of each frame": ("mean power (dB)", _levels(curves.intensity)),
-        "Change from the previous frame (DVARS)": ("rms, units of the file", curves.dvars.tolist()),
-        "Power outside the clutter": ("mean power (dB)", _levels(curves.outside)),
-        **{f"Displacement, {AXIS_NAMES[letter]}": ("pixels", values.tolist()) for letter, values in moved},
+    curves, (scale, unit) = quality.curves, stack.displacement_unit
+    lines: dict[str, _Curve] = {
+        "Power of each frame": ("mean power (dB)", _levels(curves.intensity), 1.0),
+        "Change from the previous frame (DVARS)": ("rms, units of the file", _known(curves.dvars), 0.0),
+        "Power outside the clutter": ("mean power (dB)", _levels(curves.outside), 1.0),
     }
-    along, step = _frame_axis(frame_rate_hz)
+    if np.isfinite(curves.displacement).any():
+        middle, farthest = scale * curves.displacement.T
+        lines["Displacement of the tissue along depth, median"] = unit, _known(middle), LEAST_MOTION * scale
+        lines["The same, 95th percentile of the image"] = unit, _known(farthest), LEAST_MOTION * scale
+    along, step = _frame_axis(stack.frame_rate_hz)
     times = [number * step for number in range(len(curves.dvars))]
     flagged = [times[frame.frame] for frame in quality.bad]
     return [
-        Chart(title, along, unit, times, values, flagged=flagged, least_span=_LEAST_SPANS[unit])
-        for title, (unit, values) in lines.items()
+        Chart(title, along, unit, times, values, flagged=flagged, least_span=least)
+        for title, (unit, values, least) in lines.items()
     ]
 
 
@@ -375,7 +379,7 @@ def carpet_of(quality: FrameQuality, frame_rate_hz: float | None = None) -> Carp
     quality : FrameQuality
         Curves of the result.
     frame_rate_hz : float, optional
-        As for :func:`frame_charts`.
+        Frames per second; by default the carpet is over the numbers of the frames.
     """
     carpet = quality.curves.carpet
     n_bands, n_frames = carpet.shape

@@ -713,7 +713,9 @@ def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
         n_bad=sum(quality.n_bad for quality in frames),
         n_left_out=n_left_out,
         n_entries_left_out=sum(quality.n_entries_left_out for quality in frames),
-        moves_pixels=max(quality.moves_pixels for quality in frames),
-        steps=tuple(block.first_frame + step for block in blocks for step in block.frames.steps),
+        displacement=max(
+            (quality.displacement for quality in frames if quality.displacement is not None), default=None
+        ),
+        displacement_unit=frames[0].displacement_unit,
         sentence="; ".join(sentences),
     )

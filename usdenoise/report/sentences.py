@@ -13,9 +13,15 @@ from usdenoise.report.record import Report
 from usdenoise.sessions.activation import rule_words
 from usdenoise.sessions.bad_blocks import BAD_SPREADS
 from usdenoise.sessions.session_estimate import TEMPORAL
+from usdenoise.stack.geometry import GriddedStack
 
 NAMED_PIXELS = 4
 """Largest number of lines and pixels that a sentence names; the report lists all."""
+
+
+def displacement_text(displacement: float, geometry: GriddedStack) -> str:
+    """Return a displacement of the tissue, in its unit, in words; NaN if it is not known."""
+    return "unknown" if math.isnan(displacement) else f"{displacement:.2g} {geometry.displacement_unit[1]}"
 
 
 def cautions(report: Report) -> list[str]:

@@ -48,9 +48,8 @@ _FRAME_COLUMNS = {
         "the stack's unit",
     ),
     "outside": ("Mean power over these pixels outside the clutter components", POWER_UNIT),
-    "displacement_z": ("Displacement in depth against the mean frame", "pixels"),
-    "displacement_x": ("Lateral displacement against the mean frame", "pixels"),
-    "displacement_y": ("Displacement in elevation against the mean frame", "pixels"),
+    "displacement": ("Displacement of the tissue towards larger depths: median over the image", None),
+    "displacement_95": ("Magnitude of the displacement: 95th percentile over the image", None),
     "left_out": ("1 if the frame was excluded from the estimate and from the images", None),
 }
 
@@ -59,7 +58,7 @@ _BLOCK_COLUMNS = {
     "sweep": ("Sweep over the positions, counted from 0", None),
     "time": ("Middle of the block, from the first frame of the session", None),
     "components": ("Components that were removed as clutter", None),
-    "motion": ("Largest displacement of the image from its median position in the block", "pixels"),
+    "motion": ("Largest displacement of the tissue along depth from its median position in the block", None),
     "leftover": (
         "Remaining power of the block above the usual one, in robust standard deviations; it is mostly tissue",
         None,
@@ -109,10 +108,11 @@ def frame_table(result: DenoiseResult) -> Table:
     if stack.frame_rate_hz is not None:
         columns["time"] = frames / stack.frame_rate_hz
     columns |= {"intensity": curves.intensity, "dvars": curves.dvars, "outside": curves.outside}
-    for axis, letter in enumerate(stack.pixel_axes):
-        columns[f"displacement_{letter}"] = curves.displacement[:, axis]
-    columns["left_out"] = quality.excluded.astype(np.int64)
-    return Table(columns, {name: _FRAME_COLUMNS[name] for name in columns})
+    scale, unit = stack.displacement_unit
+    moved = dict(zip(("displacement", "displacement_95"), scale * curves.displacement.T, strict=True))
+    columns |= {**moved, "left_out": quality.excluded.astype(np.int64)}
+    described = {name: _FRAME_COLUMNS[name] for name in columns}
+    return Table(columns, described | {name: (described[name][0], unit) for name in moved})
 
 
 def _table_of_poses(series: PoseSeries) -> Table:
@@ -218,11 +218,12 @@ def block_table(series: ResultSeries) -> Table:
     columns |= {
         "time": series.time,
         "components": np.array([block.low_cutoff for block in blocks]),
-        "motion": np.array([block.frames.moves_pixels for block in blocks]),
+        "motion": np.array([block.frames.displacement for block in blocks], np.float64),
         "leftover": np.array([block.leftover for block in blocks], np.float64),
         "bad": series.bad.astype(np.int64),
     }
     described = {**_BLOCK_COLUMNS, "time": (_BLOCK_COLUMNS["time"][0], series.time_unit)}
+    described["motion"] = (_BLOCK_COLUMNS["motion"][0], series.geometry.displacement_unit[1])
     if series.interpolated is not None:
         columns["interpolated"] = series.interpolated.astype(np.int64)
     if series.shifts is not None:

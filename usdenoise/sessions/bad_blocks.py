@@ -72,8 +72,8 @@ class BlockLevel:
         Power of the filtered block, NaN in pixels that were not observed; None for one without data.
     problem : str
         Why it is bad for another reason, in words; empty (the default) if it is not.
-    moves_pixels : float
-        Largest displacement of the image in it, in pixels; by default 0.
+    displacement : float or None
+        Largest displacement of the tissue in it, in wavelengths; None (the default) if it is not known.
     gain_db : float
         Power of the tissue before the filter over the usual power, in dB; by default 0.
     n_frames : int
@@ -84,7 +84,7 @@ class BlockLevel:
 
     power: NDArray[np.floating] | None
     problem: str = ""
-    moves_pixels: float = 0.0
+    displacement: float | None = None
     gain_db: float = 0.0
     n_frames: int = 0
     is_alike: bool = True
@@ -95,16 +95,17 @@ class BlockLevel:
         power: NDArray[np.floating] | None,
         frames: FrameSearch | None,
         alignment: Alignment | None,
+        displacement: float | None,
         problem: str = "",
     ) -> Self:
-        """Return the level of a block from its bad frames and movement, None without data, and its alignment."""
+        """Return the level of a block from its bad frames, None without data, its alignment and its displacement."""
         if frames is None:
             return cls(power, problem)
         too_many = MOSTLY_BAD if frames.treatment is FrameTreatment.TOO_MANY else ""
         gain_db = 0.0 if alignment is None else alignment.gain_db
         n_frames = frames.n_frames - int(np.count_nonzero(frames.excluded))
         is_alike = alignment is None or alignment.likeness >= LEAST_LIKENESS
-        return cls(power, problem or too_many, frames.movement.range_pixels, gain_db, n_frames, is_alike)
+        return cls(power, problem or too_many, displacement, gain_db, n_frames, is_alike)
 
 
 def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np.float64]]:
@@ -164,9 +165,12 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
     artefacts[known] = np.count_nonzero(logs > limits, axis=1)
     most = FEW_PIXELS + USUAL_TIMES * np.median(artefacts[usual])
     # Blocks in which the image moved unusually far
-    motion = np.array([block.moves_pixels for block in blocks])
-    motion -= np.median(motion[usual])
-    moved = motion > BAD_SPREADS * 1.4826 * np.median(np.abs(motion[usual]))
+    motion = np.array([block.displacement for block in blocks], np.float64)
+    known_motion = motion[usual & np.isfinite(motion)]
+    moved = np.zeros(len(blocks), bool)
+    if len(known_motion):
+        motion -= np.median(known_motion)
+        moved = motion > BAD_SPREADS * 1.4826 * np.median(np.abs(motion[usual & np.isfinite(motion)]))
     # Without a pattern in the images none is like the reference.
     is_alike = np.array([block.is_alike for block in blocks])
     is_alike |= is_alike[usual].mean() <= 0.5

@@ -387,7 +387,7 @@ def _block_record(
     )
     if search is not None:
         n_entries = search.n_frames * geometry.n_pixels
-        frames, bad_frames = frame_records(search, geometry.n_pixels, window.start, geometry.frame_rate_hz)
+        frames, bad_frames = frame_records(search, geometry, window.start, findings.displacement)
         record = replace(
             record, frames=frames, bad_frames=bad_frames, kept_share=1 - findings.n_unobserved / n_entries
         )

@@ -114,7 +114,8 @@ class SessionUpdate:
         Name of a region -> its mean blood power in each block, (n_blocks,) float64, as computed when the block came:
         of the whole image, and of the requested regions.
     motion : (n_blocks,) float64 array
-        Largest displacement of the image in each block, in pixels.
+        Largest displacement of the tissue in each block, in um if the centre frequency is known, otherwise in wavelengths;
+        NaN if it is not known.
     bad : (n_blocks,) boolean array
         Which blocks are bad.
     why : str

@@ -13,6 +13,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.frames.deformation import AtRest, Deformation, Warp, deformation_of
+from usdenoise.frames.still_tissue import largest_displacement, motion_of, tiles_of
 from usdenoise.linalg.array_library import Numbers, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
@@ -37,7 +38,7 @@ class BlockFindings:
     problem : str
         Why it is bad, in words; empty (the default) if it is good.
     frames : FrameSearch or None
-        Its bad frames and movement; None (the default) for a block without data.
+        Its bad frames; None (the default) for a block without data.
     n_unobserved : int
         Number of entries that were unobserved, or in an excluded frame.
     alignment : Alignment or None
@@ -45,6 +46,8 @@ class BlockFindings:
     deformation : Deformation or None
         Its rotation and deformation against the session, compensated in its measurements; None (the default) as for the
         alignment.
+    displacement : float or None
+        Largest displacement of the tissue in it, in wavelengths; None (the default) if it is not known.
     own : OwnComponents
         Temporal components of its own that were removed; by default none.
     flow : mapping
@@ -56,6 +59,7 @@ class BlockFindings:
     n_unobserved: int = 0
     alignment: Alignment | None = None
     deformation: Deformation | None = None
+    displacement: float | None = None
     own: OwnComponents = field(default_factory=OwnComponents)
     flow: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -71,7 +75,7 @@ class BlockFindings:
 
     def level(self, power: NDArray[np.floating] | None) -> BlockLevel:
         """Return the quantities of the block that are compared with other blocks."""
-        return BlockLevel.of(power, self.frames, self.alignment, self.problem)
+        return BlockLevel.of(power, self.frames, self.alignment, self.displacement, self.problem)
 
 
 @dataclass(frozen=True)
@@ -260,6 +264,11 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     is_kept = how.keeps_frames or not FLOW_PRODUCTS.isdisjoint(how.products)
     place = (0, x.shape[0]) if how.by_halves else None
     measures = filter_chunk(x, clutter, search.excluded, place, how.usual, is_kept=is_kept)
+    displacement = measures.displacement
+    if clutter.still is None and (tiles := tiles_of(geometry, options)) is not None:
+        # Frames that are filtered as recorded show how far the tissue moves, too
+        motion, used = motion_of(x, tiles, ~search.excluded)
+        displacement = largest_displacement(motion.displacement(used))
     out = None if measures.filtered is None else to_host(measures.filtered)
     # The halves of a scan in time; those of a session are blocks
     lags = replace(BlockLags.of(measures, clutter), halves=None)
@@ -286,6 +295,7 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
         n_unobserved=measures.n_unused,
         alignment=measures.alignment,
         deformation=deformation,
+        displacement=displacement,
         own=measures.own,
         flow={name: {"unit": image.unit, "formula": image.formula} for name, image in flow.items()},
     )

@@ -219,7 +219,7 @@ class OnlineSession:
         except UsdenoiseError as error:
             block = MeasuredBlock(BlockFindings(error.cause))
         if block.lags is None:
-            state = replace(state, motion=(*state.motion, 0.0), strongest=(*state.strongest, np.nan))
+            state = replace(state, motion=(*state.motion, np.nan), strongest=(*state.strongest, np.nan))
             return self._updated(state, begun, block.findings.problem)
         # Its clutter, with which the previous blocks are compared
         state = state.with_clutter(clutter)
@@ -227,7 +227,7 @@ class OnlineSession:
         why = find_bad_blocks([*state.recent, level])[0][-1]
         state = replace(
             state,
-            motion=(*state.motion, level.moves_pixels),
+            motion=(*state.motion, np.nan if level.displacement is None else level.displacement),
             strongest=(*state.strongest, block.findings.own.next_power),
             recent=(*state.recent[1 - REMEMBERED :], replace(level, problem=why)),
         ).with_sample(begun.sample)
@@ -272,7 +272,8 @@ class OnlineSession:
         starts = start_times(state.file_times, frame_time, self._session.block_interval_s)
         offsets = np.array([file.offset for file in state.file_times])
         times = starts + (offsets + (np.array(state.lengths) - 1) / 2) * frame_time
-        bad, motion = np.array(state.bad), np.array(state.motion)
+        bad = np.array(state.bad)
+        motion = geometry.displacement_unit[0] * np.array(state.motion)
         activation: dict[str, NDArray[np.float32]] = {}
         events, problem = tuple[Event, ...](), ""
         if self._events is not None and geometry.frame_rate_hz is None:

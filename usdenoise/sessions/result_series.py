@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from usdenoise.blood.doppler import FlowImage, flow_images
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.frames.rhythm import rhythms
+from usdenoise.frames.still_tissue import largest_displacement
 from usdenoise.linalg.array_library import on_host
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.doubts import Doubt, find_doubts
@@ -21,7 +23,7 @@ from usdenoise.sessions.design import Event
 from usdenoise.sessions.poses import proposed_rule
 from usdenoise.sessions.regions import RegionSeries
 from usdenoise.stack.arrays import NamedArray
-from usdenoise.stack.geometry import Geometry
+from usdenoise.stack.geometry import Geometry, GriddedStack
 from usdenoise.system.text import distinct_names, plain_name
 
 MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
@@ -78,13 +80,27 @@ class BadFrameRecord:
 
 @dataclass(frozen=True)
 class FramesRecord:
-    """The frames of a stack: how many are bad, how far the image moves in pixels, and where it steps."""
+    """The frames of a stack: how many are bad, how far the tissue moves along depth, and how often.
+
+    Attributes
+    ----------
+    n_bad, n_left_out, n_entries_left_out : int
+        Bad frames, excluded ones, and entries in these.
+    displacement, displacement_unit : float or None, and str
+        Largest displacement of the tissue from its median position, in um if the centre frequency is known, otherwise in
+        wavelengths; None if it is not known.
+    rates_hz : tuple of float
+        Rates at which it repeats itself, from :func:`usdenoise.frames.rhythm.rhythms`.
+    sentence : str
+        The bad frames in words.
+    """
 
     n_bad: int = 0
     n_left_out: int = 0
     n_entries_left_out: int = 0
-    moves_pixels: float = 0.0
-    steps: tuple[int, ...] = ()
+    displacement: float | None = None
+    displacement_unit: str = ""
+    rates_hz: tuple[float, ...] = ()
     sentence: str = ""
 
 
@@ -156,7 +172,11 @@ class BlockRecord:
 
 
 def frame_records(
-    search: FrameSearch, n_pixels: int, first: int, rate: float | None
+    search: FrameSearch,
+    geometry: GriddedStack,
+    first: int,
+    displacement: float | None,
+    rates_hz: tuple[float, ...] = (),
 ) -> tuple[FramesRecord, tuple[BadFrameRecord, ...]]:
     """Return the record of the frames of a block, and the records of its bad frames.
 
@@ -164,20 +184,24 @@ def frame_records(
     ----------
     search : FrameSearch
         The frames.
-    n_pixels : int
-        Pixels of a frame.
+    geometry : GriddedStack
+        Axes and scales.
     first : int
         Number of their first frame in the file, from which the numbers and times of bad frames are counted.
-    rate : float or None
-        Frames per second.
+    displacement : float or None
+        Largest displacement of the tissue, in wavelengths; None if it is not known.
+    rates_hz : tuple of float
+        Rates at which it repeats itself; by default none are known.
     """
+    rate, (scale, unit) = geometry.frame_rate_hz, geometry.displacement_unit
     n_left_out = int(search.excluded.sum())
     frames = FramesRecord(
         n_bad=len(search.bad),
         n_left_out=n_left_out,
-        n_entries_left_out=n_left_out * n_pixels,
-        moves_pixels=search.movement.range_pixels,
-        steps=search.movement.steps,
+        n_entries_left_out=n_left_out * geometry.n_pixels,
+        displacement=None if displacement is None else scale * displacement,
+        displacement_unit=unit,
+        rates_hz=rates_hz,
         sentence=search.sentence,
     )
     bad_frames = tuple(
@@ -419,7 +443,9 @@ def series_of_stack(
     flow = flow_images(on_host(stack.iq), stack, products, search.excluded) if products else {}
     images = result.images(flow)
     rate, n_frames = stack.frame_rate_hz, stack.n_frames
-    frames, bad_frames = frame_records(search, stack.n_pixels, 0, rate)
+    moved = result.frame_quality.curves.displacement
+    rates = () if rate is None else rhythms(moved[:, 0], rate)
+    frames, bad_frames = frame_records(search, stack.geometry, 0, largest_displacement(moved), rates)
     block = BlockRecord(
         time=(first_frame + (n_frames - 1) / 2) / (rate or 1.0),
         n_frames=n_frames,

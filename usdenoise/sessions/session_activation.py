@@ -55,8 +55,8 @@ MOST_LOCKED, LOCKED_ERRORS = 0.5, 2.6
 errors of a correlation by chance, 1 / sqrt(n_blocks)."""
 
 MATERIAL = {"motion": 0.05, "framewise_displacement": 0.05, "displacement": 0.05, "tissue_power": 0.3}
-"""Measure of the motion of the tissue -> standard deviation of the part that follows the events, in pixels or dB, from
-which it matters."""
+"""Measure of the motion of the tissue -> standard deviation of the part that follows the events, in wavelengths within a
+block, in pixels from block to block, or in dB, from which it matters."""
 
 MOST_CHANGE, MOST_DOUBTFUL = 100.0, 0.5
 """Change of the blood power in per cent, and share of the active pixels with a larger one, or outside the vessels at rest,
@@ -147,15 +147,16 @@ class _Modelled:
     def of(cls, series: ResultSeries, events: Sequence[Event]) -> Self:
         """Return the series with the confounds that its options ask for."""
         blocks, shifts = series.block_records, series.shifts
+        moves = np.array([block.frames.displacement for block in blocks], np.float64)
         motions = motion_measures(
-            np.array([block.frames.moves_pixels for block in blocks]),
+            moves / series.geometry.displacement_unit[0],
             shifts,
             np.array([np.nan if block.gain_db is None else block.gain_db for block in blocks]),
             ~series.bad,
         )
         confounds = {}
         if series.options.confounds != "none":
-            confounds["motion"] = motions["motion"]
+            confounds["motion"] = moves
             if shifts is not None:
                 moved = displacement_columns(shifts, series.geometry)[1]
                 confounds["framewise_displacement"] = moved["framewise_displacement"]
@@ -355,7 +356,7 @@ def _motion_with_events(
         correlations[measure] = correlation
         n_known = max(int(np.isfinite(at).sum()), 1)
         if correlation > max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(n_known)) and size > MATERIAL[measure]:
-            unit = "dB" if measure == "tissue_power" else "pixels"
+            unit = {"tissue_power": "dB", "motion": "wavelengths"}.get(measure, "pixels")
             how = f"(correlation {correlation:.2f}, {size:.2g} {unit} rms)"
             words = f"{measure.replace('_', ' ')} follows the events '{name}' {how}"
             strongest = max(strongest, (correlation, words))
@@ -371,12 +372,12 @@ def motion_measures(
     gains_db: NDArray[np.float64],
     is_good: NDArray[np.bool_],
 ) -> dict[str, NDArray[np.float64]]:
-    """Return how the tissue moves in each block of a session: name -> values, in pixels or dB, NaN where not known.
+    """Return how the tissue moves in each block of a session: name -> values, NaN where not known.
 
     Parameters
     ----------
     moves, gains_db : (n_blocks,) arrays
-        Largest displacement within each block in pixels, and gain of its tissue in dB.
+        Largest displacement within each block in wavelengths, and gain of its tissue in dB.
     shifts : (n_blocks, n_axes) array or None
         Displacement of each block in pixels; None if blocks are not aligned.
     is_good : (n_blocks,) boolean array
@@ -385,10 +386,12 @@ def motion_measures(
     Returns
     -------
     dict
-        "motion" within a block; "framewise_displacement" (the sum over the axes); "displacement" along the direction in
-        which the blocks are displaced most, without a parabola over the session; "tissue_power".
+        "motion" within a block, if it is known of any; "framewise_displacement" (the sum over the axes); "displacement"
+        along the direction in which the blocks are displaced most, without a parabola over the session; "tissue_power".
     """
-    measures = {"motion": moves, "tissue_power": gains_db}
+    measures = {"tissue_power": gains_db}
+    if np.isfinite(moves).any():
+        measures["motion"] = moves
     if shifts is not None:
         measures["framewise_displacement"] = framewise_displacement(shifts)
         known = np.isfinite(shifts).all(axis=1) & is_good
@@ -503,7 +506,7 @@ def running_activation(
     events : sequence of Event
         The events so far, one at least.
     times, durations, bad, motion : (n_blocks,) arrays
-        Middle of each block and its duration in s, whether it is bad, and the largest displacement in it in pixels.
+        Middle of each block and its duration in s, whether it is bad, and the largest displacement in it (NaN: unknown).
     hrf : str
         As for :func:`usdenoise.sessions.design.design_of`; free responses are boxcars while there are few blocks.
 

@@ -14,6 +14,9 @@ from usdenoise.linalg.array_library import Entry, Numbers, namespace
 ATTRIBUTES = ("volume_acquisition_reference", "volume_acquisition_duration")
 """Attributes of a time axis that an output carries on: to which moment of a frame its time belongs, and how long it is."""
 
+SOUND_SPEED_M_S = 1540.0
+"""Speed of sound in soft tissue, used if the acquisition does not specify it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Coordinate:
@@ -264,6 +267,16 @@ class GriddedStack:
     def spatial_axes(self) -> str:
         """The axes without t, in the stack's own order."""
         return self.axes.replace("t", "")
+
+    @property
+    def displacement_unit(self) -> tuple[float, str]:
+        """What a displacement of a wavelength is, and its unit: in um if the centre frequency is known.
+
+        The speed of sound is 1540 m/s if it is not given.
+        """
+        if self.center_frequency_hz is None:
+            return 1.0, "wavelengths"
+        return 1e6 * (self.sound_speed_m_s or SOUND_SPEED_M_S) / self.center_frequency_hz, "um"
 
     def shape_in(self, order: str) -> tuple[int, ...]:
         """Return the lengths of some axes, in the order of their letters."""

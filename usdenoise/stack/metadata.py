@@ -9,7 +9,7 @@ import numpy as np
 
 from usdenoise.errors import InputError
 from usdenoise.options.declaration import SCALES
-from usdenoise.stack.geometry import Coordinate
+from usdenoise.stack.geometry import SOUND_SPEED_M_S, Coordinate
 from usdenoise.stack.labels import ALIASES, AmbiguousAxes
 
 
@@ -46,9 +46,6 @@ class Metadata:
         """Whether the times of the frames are known, and give no frame rate."""
         return "t" in self.coordinates and "frame_rate_hz" not in self.values
 
-
-SOUND_SPEED_M_S = 1540.0
-"""Speed of sound in soft tissue, used if the acquisition does not specify it."""
 
 PLAUSIBLE = {
     "frame_rate_hz": ("frame rate", "Hz", (10.0, 50e3), {"kHz": 1e3}),
