@@ -47,13 +47,13 @@ from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.metrics import correlation
 from usdenoise.blood.noise import RemainingTissue
 from usdenoise.clutter import clutter_cutoff, similarity
-from usdenoise.frames import bad_frames
+from usdenoise.frames import alignment, bad_frames
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import block_motion, blood_rise, coupling
 from usdenoise.pipeline import estimate_clutter, series
-from usdenoise.sessions import filter_session, session_estimate, session_sample
+from usdenoise.sessions import filter_session, measured_block, session_estimate, session_sample
 
 OUR_KINDS = (
     "plain",
@@ -260,6 +260,11 @@ OF_SESSIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "bad blocks": (
         (filter_session, "find_bad_blocks", lambda blocks: ([""] * len(blocks), np.zeros(len(blocks)))),
     ),
+    "still pattern": ((alignment, "_without_pattern", lambda _, found, *more: (found[0], None)),),
+    "gain over depth": ((alignment, "profiles_of", lambda _: None),),
+    "compensated deformation": ((measured_block, "deformation_of", lambda *_: None),),
+    "periods": ((session_estimate, "blocks_near", lambda *_: 0),),
+    "own components": ((filter_session, "_without_own", lambda *_: ()),),
     "weights": ((series, "band_weights", lambda blood, *_: np.ones_like(blood) / blood.shape[1]),),
     "scale of the weights": ((series, "MOST_RESCALED", 1.0),),
 }

@@ -251,7 +251,7 @@ def test_frames_that_are_simpler_as_recorded_are_filtered_as_they_are() -> None:
     np.testing.assert_array_equal(found.acquisition.iq, recorded.acquisition.iq)
 
 
-@pytest.mark.parametrize("strain", [0.0, 3.0])
+@pytest.mark.parametrize("strain", [0.0, 1.0])
 def test_the_displacement_is_that_of_the_tiles(strain):
     """4 pi are a wavelength, and what moves deeper lags behind."""
     n, shape = 60, (48, 40)

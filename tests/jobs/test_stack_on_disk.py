@@ -82,7 +82,9 @@ def test_results_equal_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Pa
         for name, memory in (("memory", None), ("disk", 1 << 20))
     }
     # One pass for the digest. Values are read once, or in each pass: to inspect and to filter, as the sample has all pixels.
-    assert [reports[name]["input"]["passes_over_file"] for name in ("memory", "disk")] == [2, 3]
+    # Where pixels stand out its middle chunk, a half of it, is read once more.
+    assert reports["memory"]["input"]["passes_over_file"] == 2
+    assert reports["disk"]["input"]["passes_over_file"] in (3, 3.5)
     assert reports["disk"]["requested"] == reports["memory"]["requested"]
     # Sums over frames are grouped by chunks on disk. Rounding errors are relative to the tissue, and errors of its phase
     # add up over the frames.

@@ -135,7 +135,8 @@ def test_what_is_made_of_a_result_of_another_library(small_phantom, tmp_path):
         # As in check_denoised
         check_near(own[name].values, numpys[name].values, 3e-3 if "_power" in str(name) else 1e-3)
     assert "complex64" in repr(found)
-    check_near(usdenoise.power_doppler(found.acquisition), usdenoise.power_doppler(wanted.acquisition))
+    # Rounding (6e-8) of values 70 times as large as those that are left, in sums of some hundred terms
+    check_near(usdenoise.power_doppler(found.acquisition), usdenoise.power_doppler(wanted.acquisition), 4e-5)
     signed, wanted_signed = (usdenoise.signed_power(one.acquisition).values for one in (found, wanted))
     check_near(signed, wanted_signed, 1e-4)
 

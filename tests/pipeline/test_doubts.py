@@ -115,7 +115,7 @@ def test_blood_is_removed_by_a_cutoff_that_is_too_high(
 def test_tissue_in_the_residual_is_doubtful_whatever_the_cutoff(
     right: NDArray[np.complex64], good: usdenoise.DenoiseResult, suggested: int
 ) -> None:
-    low = round(0.6 * suggested)
+    low = suggested // 2
     picture = usdenoise.denoise(right, axes="tzx", low_cutoff=low).picture_quality
     assert picture.tissue_share is not None
     assert picture.tissue_share > 0.3

@@ -90,8 +90,9 @@ def test_the_maps_of_a_masked_stack_are_those_of_the_cropped_one(terms, mask, pa
     ours, theirs = found.picture_quality, cropped.picture_quality
     assert ours.vessel_share == pytest.approx(theirs.vessel_share, rel=0.05)
     moved, alone = (one.frame_quality.curves.displacement for one in (found, cropped))
-    assert moved[:, 0] == pytest.approx(alone[:, 0], abs=2e-3)
-    assert moved[:, 1] == pytest.approx(alone[:, 1], rel=0.1)
+    assert moved[:, 0] == pytest.approx(alone[:, 0], abs=5e-3)
+    # Of some thirty tiles
+    assert moved[:, 1].mean() == pytest.approx(alone[:, 1].mean(), rel=0.3)
 
 
 @pytest.mark.parametrize(("chunks", "fill"), [((50, 10, 9), "unobserved"), ((10, 44, 36), "next to nothing")])

@@ -416,8 +416,7 @@ def order_of(
 
     The doubts are why consecutive frames may not be what they are read as: a code and a sentence for each reason.
 
-    `axes`: another axis is like time, such as blocks or ensembles. `periodic`: frames are like later ones, and unlike the
-    next one.
+    `axes`: another axis is like time, such as blocks or ensembles. `periodic`: each frame is there several times.
 
     Parameters
     ----------
@@ -464,17 +463,30 @@ def order_of(
     if REPEATED * len(x) < n_copies < MOST_REPEATED * len(x):
         n = round(len(x) / (len(x) - n_copies))
         doubts.append(("periodic", f"each frame is there {n} times: read each once (frames 0::{n})"))
-    elif not doubts:
-        unlike_at = [_unlikeness_at(x, lag) for lag in range(1, min(LONGEST_PERIOD, len(x) // 3) + 1)]
-        least = min(unlike_at)
-        period = next(n for n, value in enumerate(unlike_at, 1) if value <= CLEARLY * least + TINY)
-        if unlike_at[0] > max(PERIODIC * unlike_at[period - 1], LEAST_UNLIKE):
-            sentence = (
-                f"frames repeat with period {period}, as angles that were not compounded do: average every {period} frames, "
-                f"or read one of them (frames 0::{period})"
-            )
-            doubts.append(("periodic", sentence))
     return time, tuple(doubts)
+
+
+def periodic_doubt(frames: Numbers) -> tuple[str, str] | None:
+    """Return the doubt that frames repeat with a period; None if they do not.
+
+    Parameters
+    ----------
+    frames : (n, n_pixels) array
+        Finite values of some pixels in consecutive frames whose tissue is held still: a vibration is no period.
+    """
+    x = frames[:PERIOD_FRAMES].astype(np.complex128)
+    scale = float(np.abs(x).max(initial=0))
+    if len(x) < 4 or not scale:
+        return None
+    unlike_at = [_unlikeness_at(x / scale, lag) for lag in range(1, min(LONGEST_PERIOD, len(x) // 3) + 1)]
+    period = next(n for n, value in enumerate(unlike_at, 1) if value <= CLEARLY * min(unlike_at) + TINY)
+    if unlike_at[0] <= max(PERIODIC * unlike_at[period - 1], LEAST_UNLIKE):
+        return None
+    sentence = (
+        f"frames repeat with period {period}, as angles that were not compounded do: average every {period} frames, "
+        f"or read one of them (frames 0::{period})"
+    )
+    return "periodic", sentence
 
 
 def _unlikeness_at(x: Numbers, lag: int) -> float:

@@ -44,10 +44,10 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import spread_rows
 
-TILE_MM, TILE_PIXELS, LEAST_SIDE = 0.35, 4, 2
+TILE_MM, TILE_PIXELS, LEAST_SIDE = 0.5, 6, 2
 """Side of a tile in mm, about, in pixels along an axis whose pitch is not known, and least side in pixels."""
 
-WIDTH_TILES, LEVELS, FALL = 2.0, 3, 0.03
+WIDTH_TILES, LEVELS, FALL = 1.4, 3, 0.03
 """Standard deviation of the kernel in tiles, and number and height of the Gaussians, each twice as wide as the one before:
 tissue is 40 dB stronger than blood, and so decides the phase in a vessel that is wider than the first one."""
 
@@ -110,16 +110,25 @@ class Tiles:
         ]
 
     @cached_property
-    def blurs(self) -> list[list[NDArray[np.float64]]]:
-        """The matrices of each axis, (n_tiles, n_tiles), whose outer products are the Gaussians of the kernel."""
+    def blurs(self) -> list[list[tuple[int, NDArray[np.float64]]]]:
+        """The matrices, each along an axis, by which images of tiles are multiplied for the Gaussians of the kernel.
+
+        Wide ones have few singular values above rounding errors, and so two factors, through few rows.
+        """
         levels = []
         for level in range(LEVELS):
-            width = TILE_MM * WIDTH_TILES * 2**level
-            distances = (
-                np.subtract.outer(np.arange(count), np.arange(count)) * side
-                for count, side in zip(self.counts, self.side_mm, strict=True)
-            )
-            levels.append([np.exp(-0.5 * (distance / width) ** 2) for distance in distances])
+            width, before, after = TILE_MM * WIDTH_TILES * 2**level, [], []
+            for axis, (count, side) in enumerate(zip(self.counts, self.side_mm, strict=True), 1):
+                distance = np.subtract.outer(np.arange(count), np.arange(count)) * side
+                matrix = FALL ** (level / len(self.counts)) * np.exp(-0.5 * (distance / width) ** 2)
+                left, values, right = np.linalg.svd(matrix)
+                rank = np.count_nonzero(values > np.finfo(np.float64).eps * count * values[0])
+                if 2 * rank > count:
+                    before.append((axis, matrix))
+                else:
+                    before.append((axis, values[:rank, None] * right[:rank]))
+                    after.append((axis, left[:, :rank]))
+            levels.append([*before, *after])
         return levels
 
     @cached_property
@@ -135,22 +144,28 @@ class Tiles:
     def summed(self, values: Array) -> Array:
         """Return the sums over tiles of images, (n, n_pixels): (n, tiles along each axis)."""
         values = namespace(values).reshape(values, (-1, *self.shape))
-        matrices = [*enumerate(self.sums, 1)]
-        if isinstance(values, np.ndarray):
-            # Whole tiles along depth, and then the pixels that are left there
-            count, side = self.shape[0] // self.sides[0], self.sides[0]
-            total: Numbers = np.zeros((len(values), *self.counts[:1], *self.shape[1:]), values.dtype)
-            for row in range(side):
-                total[:, :count] += values[:, row : count * side : side]
-            total[:, count:] = values[:, count * side :].sum(axis=1, keepdims=True)
-            values, matrices = total, matrices[1:]
-        return _along(values, matrices)
+        if not isinstance(values, np.ndarray):
+            return _along(values, enumerate(self.sums, 1))
+        for axis, (n, side, count) in enumerate(zip(self.shape, self.sides, self.counts, strict=True), 1):
+            # Whole tiles, and then the pixels that are left
+            cut, whole = (slice(None),) * axis, n // side
+            total: Numbers = np.zeros((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
+            for first in range(side):
+                total[*cut, :whole] += values[*cut, first : whole * side : side]
+            total[*cut, whole:] = values[*cut, whole * side :].sum(axis=axis, keepdims=True)
+            values = total
+        return values
 
     def averaged(self, values: Array) -> Array:
         """Return images of tiles, (n, tiles along each axis), averaged by the kernel."""
-        total = _along(values, enumerate(self.blurs[0], 1))
-        for level in range(1, LEVELS):
-            total = total + FALL**level * _along(values, enumerate(self.blurs[level], 1))
+        if isinstance(values, np.ndarray) and np.iscomplexobj(values):
+            # Real and imaginary parts apart: a product of complex numbers has four of real ones
+            parts, found = self.averaged(np.concatenate([values.real, values.imag])), np.empty_like(values)
+            found.real, found.imag = parts[: len(values)], parts[len(values) :]
+            return found
+        total = _along(values, self.blurs[0])
+        for matrices in self.blurs[1:]:
+            total += _along(values, matrices)
         return total
 
     def at_pixels(self, values: Array, rows: slice = slice(None)) -> Array:
@@ -194,19 +209,13 @@ def tiles_of(geometry: Geometry, options: DenoiseOptions) -> Tiles | None:
 def _along(values: Array, matrices: Iterable[tuple[int, NDArray[np.float64]]]) -> Array:
     """Return an array multiplied by some matrices, each along the axis of its number, one after the other."""
     xp, kind = namespace(values), dtype_of(values)
-    is_split = isinstance(values, np.ndarray) and np.iscomplexobj(values)
     for axis, matrix in matrices:
         before, n, after = values.shape[:axis], values.shape[axis], values.shape[axis + 1 :]
-        if not after:
-            m = to_library(np.ascontiguousarray(matrix.T, kind), values)
-            product = xp.reshape(values, (-1, n)) @ m
-        elif is_split:
-            # Real and imaginary parts side by side are columns
-            real = np.empty(0, kind).real.dtype
-            columns = np.ascontiguousarray(xp.reshape(values, (-1, n, math.prod(after)))).view(real)
-            product = (matrix.astype(real) @ columns).view(kind)
+        if after:
+            columns = xp.reshape(values, (-1, n, math.prod(after)))
+            product = to_library(matrix.astype(kind), values) @ columns
         else:
-            product = to_library(matrix.astype(kind), values) @ xp.reshape(values, (-1, n, math.prod(after)))
+            product = xp.reshape(values, (-1, n)) @ to_library(np.ascontiguousarray(matrix.T, kind), values)
         values = xp.reshape(product, (*before, matrix.shape[0], *after))
     return values
 
@@ -341,37 +350,8 @@ class TissueMotion:
 
     @classmethod
     def of(cls, tiles: Tiles, products: ChunkProducts, energy: NDArray[np.float64]) -> "TissueMotion":
-        """Return the motion of a block.
-
-        Parameters
-        ----------
-        tiles : Tiles
-            The tiles.
-        products : ChunkProducts
-            Products of the tiles.
-        energy : (n_pixels,) array
-            Mean energy of the pixels in a frame that counts.
-        """
-        of_tiles = tiles.summed(energy[None])
-        usual = tiles.averaged(of_tiles)[0]
-        steps = np.ones((products.n_frames, *tiles.counts), products.products.dtype)
-        squares, sizes = np.zeros(tiles.counts), np.zeros(tiles.counts)
-        net, numbers = np.zeros(tiles.counts, np.complex128), products.numbers[1:]
-        # Some frames at a time take less memory
-        for frames in slices_of(len(numbers), max(1, TURNED_ENTRIES // math.prod(tiles.counts))):
-            averaged = tiles.averaged(products.products[frames])
-            size = np.abs(averaged).astype(np.float64)
-            squares, sizes = squares + (size**2).sum(axis=0), sizes + size.sum(axis=0)
-            net += averaged.sum(axis=0, dtype=np.complex128)
-            steps[numbers[frames]] = _phases(products.products[frames], averaged, tiles)
-        coherence = np.sqrt(squares / max(len(numbers), 1))
-        # Tissue goes to and fro; what moves on steadily, and faster than tissue does, is flow
-        is_flow = (np.abs(net) > LEAST_COHERENCE * sizes) & (
-            np.abs(np.angle(net)) > 2 * np.pi * CLUTTER_DOPPLER
-        )
-        is_tissue = (coherence > LEAST_COHERENCE * usual) & ~is_flow
-        steps[:, ~is_tissue] = 1
-        return cls(tiles, steps, is_tissue & (of_tiles[0] > 0))
+        """Return the motion of a block; see :func:`followed`."""
+        return followed(tiles, products, energy)[0]
 
     @property
     def moves(self) -> bool:
@@ -485,12 +465,24 @@ class TissueMotion:
             return out
         return parts[0] if len(parts) == 1 else xp.concat(parts)
 
+    def still_frames(self, x: Numbers, numbers: NDArray[np.intp]) -> Numbers:
+        """Return some of the frames, (n, n_pixels) of NumPy, by their rising numbers, with the tissue held still."""
+        out = np.empty((len(numbers), x.shape[1]), x.dtype)
+        with np.errstate(invalid="ignore"):
+            for rows, pixels in self.row_parts:
+                for frames, turns in self._turns(x, None, rows):
+                    first, stop = np.searchsorted(numbers, (frames.start, frames.stop))
+                    at = numbers[first:stop]
+                    np.multiply(x[at, pixels], turns[at - frames.start].conj(), out=out[first:stop, pixels])
+        return out
+
     def displacement(self, used: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Return the displacement of the tissue along depth in each frame, (n_frames, 2), in wavelengths.
 
         A tile is displaced from its median position in the frames that count, to larger depths if that is positive, and a
         phase of 2 pi is half a wavelength. The columns are the median over the tiles that are followed, and the 95th
-        percentile of the magnitude over them. They are NaN in frames that do not count, and if no tissue is followed.
+        percentile of the magnitude over them. They are NaN in frames that do not count, if no tissue is followed, and if it
+        moves by more than an eighth of a wavelength from frame to frame: from a quarter on the direction is not known.
         """
         followed = np.flatnonzero(self.followed)
         steps = self.steps.reshape(len(self.steps), -1)[
@@ -498,12 +490,52 @@ class TissueMotion:
         ]
         found = np.full((len(steps), 2), np.nan)
         if steps.size and used.any():
-            paths = np.cumsum(np.angle(steps), axis=0, dtype=np.float64)[used] / (-4 * np.pi)
+            angles = np.angle(steps).astype(np.float64)
+            if np.quantile(np.median(np.abs(angles), axis=1), FARTHEST) > np.pi / 2:
+                return found
+            paths = np.cumsum(angles, axis=0)[used] / (-4 * np.pi)
             paths -= np.median(paths, axis=0)
             found[used] = np.stack(
                 [np.median(paths, axis=1), np.quantile(np.abs(paths), FARTHEST, axis=1)], axis=1
             )
         return found
+
+
+def followed(
+    tiles: Tiles, products: ChunkProducts, energy: NDArray[np.float64]
+) -> tuple[TissueMotion, NDArray[np.float64]]:
+    """Return the motion of a block, and how strong each of its steps is: the sum of the kernel's averages.
+
+    Parameters
+    ----------
+    tiles : Tiles
+        The tiles.
+    products : ChunkProducts
+        Products of the tiles.
+    energy : (n_pixels,) array
+        Mean energy of the pixels in a frame that counts.
+    """
+    of_tiles = tiles.summed(energy[None])
+    usual = tiles.averaged(of_tiles)[0]
+    steps = np.ones((products.n_frames, *tiles.counts), products.products.dtype)
+    squares, sizes, strengths = np.zeros(tiles.counts), np.zeros(tiles.counts), list[NDArray[np.float64]]()
+    net, numbers = np.zeros(tiles.counts, np.complex128), products.numbers[1:]
+    # Some frames at a time take less memory
+    for frames in slices_of(len(numbers), max(1, TURNED_ENTRIES // math.prod(tiles.counts))):
+        averaged = tiles.averaged(products.products[frames])
+        size = np.abs(averaged).astype(np.float64)
+        squares, sizes = squares + (size**2).sum(axis=0), sizes + size.sum(axis=0)
+        strengths.append(size.reshape(len(size), -1).sum(axis=1))
+        net += averaged.sum(axis=0, dtype=np.complex128)
+        steps[numbers[frames]] = _phases(products.products[frames], averaged, tiles)
+    coherence = np.sqrt(squares / max(len(numbers), 1))
+    # Tissue goes to and fro; what moves on steadily, and faster than tissue does, is flow
+    is_flow = (np.abs(net) > LEAST_COHERENCE * sizes) & (np.abs(np.angle(net)) > 2 * np.pi * CLUTTER_DOPPLER)
+    is_tissue = (coherence > LEAST_COHERENCE * usual) & ~is_flow
+    steps[:, ~is_tissue] = 1
+    return TissueMotion(tiles, steps, is_tissue & (of_tiles[0] > 0)), np.concatenate(
+        [np.zeros(0), *strengths]
+    )
 
 
 def largest_displacement(displacement: NDArray[np.float64]) -> float | None:
@@ -610,32 +642,38 @@ def motion_of(
     """
     xp = namespace(x)
     with np.errstate(invalid="ignore", over="ignore"):
-        products, seen = tile_products(x, tiles, used, counted_pixels), x
+        seen = x
         if counted_pixels is not None and not counted_pixels.all():
             seen = xp.take(x, to_library(np.flatnonzero(counted_pixels), x), axis=1)
         of_frames = squared_norms(seen)[0]
         if not np.isfinite(of_frames).all():
             of_frames = squared_norms(_finite(seen))[0]
-        if (apart := _frames_apart(products, tiles, of_frames)).any():
-            used = used & ~apart
+        for _ in range(2):
             products = tile_products(x, tiles, used, counted_pixels)
-        frames = x if used.all() else xp.take(x, to_library(np.flatnonzero(used), x), axis=0)
-        energy = squared_norms(frames)[1]
-        if not np.isfinite(energy).all():
-            energy = squared_norms(_finite(frames))[1]
-    if counted_pixels is not None:
-        energy = energy * counted_pixels
-    return TissueMotion.of(tiles, products, energy / max(int(np.count_nonzero(used)), 1)), used
+            frames = x if used.all() else xp.take(x, to_library(np.flatnonzero(used), x), axis=0)
+            energy = squared_norms(frames)[1]
+            if not np.isfinite(energy).all():
+                energy = squared_norms(_finite(frames))[1]
+            if counted_pixels is not None:
+                energy = energy * counted_pixels
+            motion, strengths = followed(tiles, products, energy / max(int(np.count_nonzero(used)), 1))
+            # Once more without those that are apart
+            apart = _frames_apart(products, strengths, tiles, of_frames)
+            if not apart.any():
+                break
+            used = used & ~apart
+    return motion, used
 
 
-def _frames_apart(products: ChunkProducts, tiles: Tiles, energy: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _frames_apart(
+    products: ChunkProducts, strengths: NDArray[np.float64], tiles: Tiles, energy: NDArray[np.float64]
+) -> NDArray[np.bool_]:
     """Return the frames, (n,), that are correlated with neither of the frames beside them that count, by their energy."""
     apart, at = np.zeros(len(energy), bool), products.numbers
     if len(at) < 2:
         return apart
-    size = np.abs(tiles.averaged(products.products)).reshape(len(at) - 1, -1).sum(axis=1)
     # The sum of the kernel over the pixels
     whole = tiles.averaged(np.ones((1, *tiles.counts))).mean()
-    is_like = size > LEAST_COHERENCE * whole * np.sqrt(energy[at[:-1]] * energy[at[1:]])
+    is_like = strengths > LEAST_COHERENCE * whole * np.sqrt(energy[at[:-1]] * energy[at[1:]])
     apart[at] = ~(np.append(is_like, False) | np.append(False, is_like))
     return apart

@@ -31,7 +31,13 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
-from usdenoise.frames.data_checks import joined_doubt, rounding_doubt, unordered_doubt
+from usdenoise.frames.data_checks import (
+    PERIOD_PIXELS,
+    joined_doubt,
+    periodic_doubt,
+    rounding_doubt,
+    unordered_doubt,
+)
 from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
 from usdenoise.frames.frame_quality import CheckedFrames, FrameQuality, check_frames
 from usdenoise.frames.still_tissue import (
@@ -51,7 +57,7 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Recording, StillFrames, map_chunks
-from usdenoise.stack.sampling import PixelSample
+from usdenoise.stack.sampling import PixelSample, spread_rows
 
 BAD_PIXEL_ROUNDS, AT_ONCE = 3, 0.01
 """Largest number of estimates that are repeated, each without the bad pixels that the one before showed, and power over the
@@ -281,7 +287,7 @@ def estimate_clutter(
     if is_scan:
         n_parts = 2 if recording.dtype.kind == "c" else 1
         rounded = rounding_doubt(step, n_parts, found.estimate.noise_rms**2)
-        doubts = (*found.inspection.doubts, *_order(found), *_flickering(checked))
+        doubts = (*found.inspection.doubts, *known.doubts, *_order(found), *_flickering(checked))
         known = replace(known, doubts=doubts if rounded is None else (*doubts, rounded))
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
     if (
@@ -494,6 +500,10 @@ def _estimated(
             if known.is_still:
                 still = checked.recording.still(motion, firsts, executor, target)
                 checked = checked.still(still, motion, options)
+    if checked.is_consecutive and not checked.inspection.doubts:
+        values = checked.frames.whole.values
+        repeats = periodic_doubt(values[spread_rows(len(values), PERIOD_PIXELS)].T)
+        known = replace(known, doubts=() if repeats is None else (repeats,))
     recording, inspection, grid, frames = checked.recording, checked.inspection, checked.grid, checked.frames
     sample, excluded = frames.sample, frames.search.excluded
     is_sample = sample.n_pixels == grid.n_pixels

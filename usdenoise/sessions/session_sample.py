@@ -16,7 +16,7 @@ from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, nearest_good, reference_of
 from usdenoise.frames.bad_frames import NO_TISSUE_DB, USUAL_QUANTILE
-from usdenoise.frames.still_tissue import StillReference, Tiles, held_alone, judged, tiles_of
+from usdenoise.frames.still_tissue import StillReference, Tiles, judged, motion_of, tiles_of
 from usdenoise.linalg.array_library import Entry, Numbers, dtype_of, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import compared_contents
@@ -308,12 +308,13 @@ def pick_completed(
     if tiles is None:
         return PickedFrames(x[at], missing[at])
     has_data = np.asarray(~missing.all(axis=1))
-    still, _, motion = held_alone(x, tiles, has_data, good)
-    contents = (0.0, 0.0)
-    if motion.moves:
-        some = np.ix_(*judged(*x.shape))
-        contents = compared_contents(still[some], x[some])
-    return PickedFrames(still[at], missing[at], contents)
+    motion, _ = motion_of(x, tiles, has_data, good)
+    if not motion.moves:
+        return PickedFrames(x[at], missing[at])
+    frames, pixels = judged(*x.shape)
+    recorded = x[np.ix_(frames, pixels)]
+    contents = compared_contents(recorded * motion.of_pixels(pixels)[frames].conj(), recorded)
+    return PickedFrames(motion.still_frames(x, np.arange(len(x))[at]), missing[at], contents)
 
 
 def picked_frames(
