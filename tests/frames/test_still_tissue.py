@@ -272,3 +272,10 @@ def test_the_displacement_is_that_of_the_tiles(strain):
 def test_noise_is_not_displaced():
     x = gaussian(np.random.default_rng(0), (40, 48 * 40))
     assert np.isnan(motion_of(x, Tiles.of((48, 40), (0.1, 0.1))).displacement(np.ones(40, bool))).all()
+
+
+def test_some_frames_are_those_of_all():
+    x, _ = moving_speckle(5, 90, (24, 20))
+    motion = motion_of(x, Tiles.of((24, 20), (0.1, 0.1)))
+    numbers = np.random.default_rng(0).permutation(90)[:40]
+    np.testing.assert_array_equal(motion.still_frames(x, numbers), motion.still(x)[numbers])

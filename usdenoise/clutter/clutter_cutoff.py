@@ -247,7 +247,7 @@ def choose_low_cutoff(
     """Choose the low cutoff of a low-rank model.
 
     Noise has the gain of the tissue over depth, and resembles it; without the gain weak tissue resembles it for long. So the
-    components are compared as they are and without wide trends, and the lower cutoff is chosen.
+    components of a scan are compared as they are and without wide trends, and the lower cutoff is chosen.
 
     Parameters
     ----------

@@ -466,14 +466,15 @@ class TissueMotion:
         return parts[0] if len(parts) == 1 else xp.concat(parts)
 
     def still_frames(self, x: Numbers, numbers: NDArray[np.intp]) -> Numbers:
-        """Return some of the frames, (n, n_pixels) of NumPy, by their rising numbers, with the tissue held still."""
-        out = np.empty((len(numbers), x.shape[1]), x.dtype)
+        """Return some of the frames, (n, n_pixels) of NumPy, by their numbers, with the tissue held still."""
+        out, order = np.empty((len(numbers), x.shape[1]), x.dtype), np.argsort(numbers)
+        rising = numbers[order]
         with np.errstate(invalid="ignore"):
             for rows, pixels in self.row_parts:
                 for frames, turns in self._turns(x, None, rows):
-                    first, stop = np.searchsorted(numbers, (frames.start, frames.stop))
-                    at = numbers[first:stop]
-                    np.multiply(x[at, pixels], turns[at - frames.start].conj(), out=out[first:stop, pixels])
+                    some = slice(*np.searchsorted(rising, (frames.start, frames.stop)).tolist())
+                    at = rising[some]
+                    out[order[some], pixels] = x[at, pixels] * turns[at - frames.start].conj()
         return out
 
     def displacement(self, used: NDArray[np.bool_]) -> NDArray[np.float64]:

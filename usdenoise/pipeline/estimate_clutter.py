@@ -520,7 +520,8 @@ def _estimated(
     model = estimate.model
     if not is_sample:
         model = fit_all_pixels(recording, executor, inspection, grid, excluded, estimate, model.rank)
-    band, choice = _choose_band(model, estimate, options, grid)
+    # The frames of a session have jitter and a gain of their own, and weak tissue ends early without wide trends
+    band, choice = _choose_band(model, estimate, options, grid if checked.is_consecutive else None)
     # Those that the model does not have are estimated from the sample
     remaining = estimate.model.singular_values[model.rank :] * np.sqrt(
         len(model.left) / len(estimate.model.left)
@@ -758,7 +759,7 @@ def unobserved_part(
 
 
 def _choose_band(
-    model: LowRank, estimate: Estimate, options: DenoiseOptions, grid: Neighbourhood
+    model: LowRank, estimate: Estimate, options: DenoiseOptions, grid: Neighbourhood | None
 ) -> tuple[Band, CutoffChoice]:
     """Return the band that is kept, and the low cutoff that the data suggest."""
     rank = estimate.model.rank
