@@ -348,7 +348,8 @@ def test_workers_have_devices_that_this_process_does_not_have(uneven, phantom_fi
             reports[where] = usdenoise.run(phantom_file, tmp_path / where, options=options, **workers)
     check_near(found.blood_power, wanted.blood_power)
     assert len(device.shapes) >= len(found.blood_power) + 2
-    check_near(*(usdenoise.load(report["output"]["denoised"]).iq for report in reports.values()), 1e-4)
+    # Rounding (6e-8) of values 70 times as large as those that are left, which adds up over the phases of 100 frames
+    check_near(*(usdenoise.load(report["output"]["denoised"]).iq for report in reports.values()), 4e-4)
 
 
 def test_a_device_that_is_not_there_is_an_error_in_one_sentence(device):
