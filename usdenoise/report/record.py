@@ -716,6 +716,6 @@ def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
         displacement=max(
             (quality.displacement for quality in frames if quality.displacement is not None), default=None
         ),
-        displacement_unit=frames[0].displacement_unit,
+        displacement_unit=next((one.displacement_unit for one in frames if one.displacement_unit), ""),
         sentence="; ".join(sentences),
     )
