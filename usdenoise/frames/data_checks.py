@@ -472,7 +472,7 @@ def periodic_doubt(frames: Numbers) -> tuple[str, str] | None:
     Parameters
     ----------
     frames : (n, n_pixels) array
-        Finite values of some pixels in consecutive frames whose tissue is held still: a vibration is no period.
+        Finite values of some pixels in consecutive frames. Their tissue is held still, so that a vibration does not repeat.
     """
     x = frames[:PERIOD_FRAMES].astype(np.complex128)
     scale = float(np.abs(x).max(initial=0))

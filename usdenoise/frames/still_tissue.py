@@ -168,18 +168,20 @@ class Tiles:
             total += _along(values, matrices)
         return total
 
+    @cached_property
+    def between(self) -> list[NDArray[np.float64]]:
+        """The matrix of each axis that interpolates tiles linearly at the pixels, (n_pixels, n_tiles)."""
+        found = []
+        for (first, weight), count in zip(self.places, self.counts, strict=True):
+            tiles, second = np.eye(count), np.minimum(first + 1, count - 1)
+            found.append(tiles[first] * (1 - weight)[:, None] + tiles[second] * weight[:, None])
+        return found
+
     def at_pixels(self, values: Array, rows: slice = slice(None)) -> Array:
         """Return images of tiles at the pixels of some rows along z, (n, n_pixels), interpolated linearly."""
-        matrices = []
-        for (first, weight), count in zip(self.places, self.counts, strict=True):
-            tiles = np.eye(count)
-            matrices.append(
-                tiles[first] * (1 - weight)[:, None]
-                + tiles[np.minimum(first + 1, count - 1)] * weight[:, None]
-            )
         first = self.places[0][0][rows]
         near = slice(int(first[0]), int(first[-1]) + 2)
-        matrices[0] = matrices[0][rows, near]
+        matrices = [self.between[0][rows, near], *self.between[1:]]
         # Along z at last: images become larger
         values = _along(values[:, near, ...], reversed([*enumerate(matrices, 1)]))
         return namespace(values).reshape(values, (values.shape[0], -1))
@@ -294,6 +296,12 @@ def _finite(values: Array) -> Array:
     return xp.where(xp.isfinite(values), values, xp.zeros_like(values[:1, :1]))
 
 
+def _energies(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the energy of each frame and of each pixel, with 0 for values that are not finite."""
+    found = squared_norms(x)
+    return found if np.isfinite(found[0]).all() else squared_norms(_finite(x))
+
+
 def joined_products(chunks: Sequence[ChunkProducts], tiles: Tiles) -> ChunkProducts:
     """Return the products of a block from those of its chunks, with the ones across their borders."""
     products, numbers, ends, first = list[Numbers](), list[NDArray[np.intp]](), list[Numbers](), 0
@@ -350,8 +358,8 @@ class TissueMotion:
 
     @classmethod
     def of(cls, tiles: Tiles, products: ChunkProducts, energy: NDArray[np.float64]) -> "TissueMotion":
-        """Return the motion of a block; see :func:`followed`."""
-        return followed(tiles, products, energy)[0]
+        """Return the motion of a block; see :func:`motion_and_strengths`."""
+        return motion_and_strengths(tiles, products, energy)[0]
 
     @property
     def moves(self) -> bool:
@@ -502,7 +510,7 @@ class TissueMotion:
         return found
 
 
-def followed(
+def motion_and_strengths(
     tiles: Tiles, products: ChunkProducts, energy: NDArray[np.float64]
 ) -> tuple[TissueMotion, NDArray[np.float64]]:
     """Return the motion of a block, and how strong each of its steps is: the sum of the kernel's averages.
@@ -620,7 +628,7 @@ def held_alone(
 ) -> tuple[Array, Numbers, TissueMotion]:
     """Return the frames of a block, (n, n_pixels), with the tissue held still, their mean over used frames, and the motion.
 
-    Entries that are not finite do not count in the mean. The motion is that of :func:`motion_of`.
+    The motion is found by :func:`motion_of`. The mean has 0 for entries that are not finite.
     """
     xp = namespace(x)
     motion, used = motion_of(x, tiles, used, counted_pixels)
@@ -646,18 +654,16 @@ def motion_of(
         seen = x
         if counted_pixels is not None and not counted_pixels.all():
             seen = xp.take(x, to_library(np.flatnonzero(counted_pixels), x), axis=1)
-        of_frames = squared_norms(seen)[0]
-        if not np.isfinite(of_frames).all():
-            of_frames = squared_norms(_finite(seen))[0]
+        of_frames, of_pixels = _energies(seen)
         for _ in range(2):
             products = tile_products(x, tiles, used, counted_pixels)
-            frames = x if used.all() else xp.take(x, to_library(np.flatnonzero(used), x), axis=0)
-            energy = squared_norms(frames)[1]
-            if not np.isfinite(energy).all():
-                energy = squared_norms(_finite(frames))[1]
-            if counted_pixels is not None:
-                energy = energy * counted_pixels
-            motion, strengths = followed(tiles, products, energy / max(int(np.count_nonzero(used)), 1))
+            if seen is not x or not used.all():
+                frames = x if used.all() else xp.take(x, to_library(np.flatnonzero(used), x), axis=0)
+                of_pixels = _energies(frames)[1]
+            energy = of_pixels if counted_pixels is None else of_pixels * counted_pixels
+            motion, strengths = motion_and_strengths(
+                tiles, products, energy / max(int(np.count_nonzero(used)), 1)
+            )
             # Once more without those that are apart
             apart = _frames_apart(products, strengths, tiles, of_frames)
             if not apart.any():

@@ -166,11 +166,10 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
     most = FEW_PIXELS + USUAL_TIMES * np.median(artefacts[usual])
     # Blocks in which the image moved unusually far
     motion = np.array([block.displacement for block in blocks], np.float64)
-    known_motion = motion[usual & np.isfinite(motion)]
-    moved = np.zeros(len(blocks), bool)
-    if len(known_motion):
-        motion -= np.median(known_motion)
-        moved = motion > BAD_SPREADS * 1.4826 * np.median(np.abs(motion[usual & np.isfinite(motion)]))
+    moved, is_known = np.zeros(len(blocks), bool), usual & np.isfinite(motion)
+    if is_known.any():
+        motion -= np.median(motion[is_known])
+        moved = motion > BAD_SPREADS * 1.4826 * np.median(np.abs(motion[is_known]))
     # Without a pattern in the images none is like the reference.
     is_alike = np.array([block.is_alike for block in blocks])
     is_alike |= is_alike[usual].mean() <= 0.5
