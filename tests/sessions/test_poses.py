@@ -19,7 +19,7 @@ from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.pose_images import contradictions, likeness_of, slots_of_images, tells_apart
+from usdenoise.sessions.pose_images import contradictions, likeness_of, tells_apart
 from usdenoise.sessions.poses import PosePlan, cycle_of, plan_of, proposed_rule
 
 N_POSES, N_SWEEPS = 3, 15
@@ -49,10 +49,14 @@ def in_turn(by_pose: list[list[NDArray[np.complex64]]]) -> list[NDArray[np.compl
     return [by_pose[pose][sweep] for sweep in range(N_SWEEPS) for pose in range(N_POSES)]
 
 
-def plan(blocks: Any, rule: Any, table: Any = (), is_counted: bool = False) -> PosePlan:
+def plan(blocks: Any, rule: Any, table: Any = (), numbers: Any = None) -> PosePlan:
+    """The plan of blocks, which are recorded one after the other, or at the times of these numbers."""
     recording = stack_session(stack_of(blocks), SessionOptions(window=LENGTH), "single")
+    if numbers is not None:
+        timed = zip(recording.blocks, np.asarray(numbers).tolist(), strict=True)
+        recording = replace(recording, blocks=[replace(block, start_s=at * BLOCK_S) for block, at in timed])
     with ThreadExecutor(1) as executor:
-        return plan_of(recording, str(rule), table, is_counted, executor)
+        return plan_of(recording, str(rule), table, executor)
 
 
 def rows(poses: Any) -> list[dict[str, str]]:
@@ -116,55 +120,33 @@ def test_the_significance_is_among_the_pixels_of_all_positions(in_turn: Any) -> 
     np.testing.assert_array_equal(one.active, expected)
 
 
-@pytest.mark.parametrize(("lost", "before"), [([10], 10), ([1], 1), ([4, 20], 4)])
-def test_a_lost_block_leaves_the_positions_of_the_others_right(
-    lost: list[int], before: int, in_turn: Any
-) -> None:
-    kept = [number for number in range(len(in_turn)) if number not in lost]
-    found = plan([in_turn[number] for number in kept], N_POSES)
-    np.testing.assert_array_equal(found.poses, np.array(kept) % N_POSES)
-    np.testing.assert_array_equal(found.sweeps, np.array(kept) // N_POSES)
-    assert found.notes[0].startswith(f"a block is missing before block {before},")
-    # Times that come from the number of the block have a place for the lost one.
-    counted = plan([in_turn[number] for number in kept], N_POSES, is_counted=True)
-    np.testing.assert_allclose(counted.start_s, np.array(kept) * BLOCK_S)
-
-
-def test_times_say_how_many_blocks_are_lost(in_turn: Any) -> None:
-    # By the images alone, two lost of three are an extra block.
-    kept = np.delete(np.arange(len(in_turn)), [16, 17])
-    recording = stack_session(
-        stack_of([in_turn[number] for number in kept]), SessionOptions(window=LENGTH), "single"
-    )
-    blocks = [
-        replace(block, start_s=at * BLOCK_S)
-        for block, at in zip(recording.blocks, kept.tolist(), strict=True)
-    ]
-    with ThreadExecutor(1) as executor:
-        found = plan_of(replace(recording, blocks=blocks), str(N_POSES), (), False, executor)
-        # Pauses between sweeps are no lost blocks.
-        pauses = [
-            replace(block, start_s=block.start_s + BLOCK_S * (at // N_POSES))
-            for at, block in enumerate(blocks)
-        ]
-        paused = plan_of(replace(recording, blocks=pauses[:15]), str(N_POSES), (), False, executor)
-    np.testing.assert_array_equal(found.poses, kept % N_POSES)
-    np.testing.assert_array_equal(found.sweeps, kept // N_POSES)
-    np.testing.assert_allclose(found.cell_starts.ravel(), np.arange(len(in_turn)) * BLOCK_S)
-    np.testing.assert_array_equal(paused.sweeps, np.arange(15) // N_POSES)
-
-
-@pytest.mark.parametrize("lost", [2, 3, 6])
-def test_back_and_forth_with_a_block_lost_at_a_turn(lost: int, by_pose: Any) -> None:
-    rule = f"back-and-forth:{N_POSES}"
+@pytest.mark.parametrize("lost", [[10], [1], [4, 20], [16, 17]])
+@pytest.mark.parametrize("rule", [str(N_POSES), f"back-and-forth:{N_POSES}"])
+def test_the_times_have_places_for_lost_blocks(lost: list[int], rule: str, by_pose: Any) -> None:
     order = np.resize(cycle_of(rule), N_SWEEPS * N_POSES)
     kept = np.delete(np.arange(len(order)), lost)
-    found = plan([by_pose[order[number]][number // N_POSES] for number in kept], rule, is_counted=True)
+    blocks = [by_pose[order[number]][number // N_POSES] for number in kept]
+    found = plan(blocks, rule, numbers=kept)
     np.testing.assert_array_equal(found.poses, order[kept])
-    # Times of missing blocks, too, are those of their place; which of two at a turn is lost is not known.
+    np.testing.assert_array_equal(found.sweeps, kept // N_POSES)
+    assert f"missing before block {lost[0]}, by the times" in found.notes[0]
     cells = np.empty((N_SWEEPS, N_POSES))
     cells[np.arange(len(order)) // N_POSES, order] = np.arange(len(order)) * BLOCK_S
     np.testing.assert_allclose(found.cell_starts, cells)
+    # A table says it where the times do not. In the first three sweeps images tell less.
+    if lost[0] < 3 * N_POSES:
+        return
+    with pytest.raises(InputError, match=r"by (back-and-forth:)?3, and its image is like those of pose \d"):
+        plan(blocks, rule)
+    table = plan(blocks, "poses.tsv", rows(order[kept]))
+    np.testing.assert_array_equal(table.poses, order[kept])
+
+
+def test_pauses_between_sweeps_are_no_lost_blocks(in_turn: Any) -> None:
+    numbers = np.arange(15)
+    paused = plan(in_turn[:15], N_POSES, numbers=numbers + numbers // N_POSES)
+    np.testing.assert_array_equal(paused.sweeps, numbers // N_POSES)
+    assert not paused.notes
 
 
 def test_a_table_of_one_position_after_the_other(by_pose: Any) -> None:
@@ -193,44 +175,26 @@ def test_places_that_are_none_are_an_error(cells: dict[str, str], message: str, 
         plan(in_turn, "poses.tsv", table)
 
 
-def test_an_extra_block_is_not_used(in_turn: Any, by_pose: Any) -> None:
+def test_blocks_that_the_rule_does_not_expect_are_named(in_turn: Any, by_pose: Any) -> None:
     extra = scan(N_SWEEPS + 1, seed=21, blood=3.0).blocks[-1]
-    blocks = [*in_turn[:11], extra, *in_turn[11:]]
-    found = plan(blocks, N_POSES)
-    assert found.poses[11] == -1
-    used = found.poses >= 0
-    np.testing.assert_array_equal(found.poses[used], np.arange(len(in_turn)) % N_POSES)
-    np.testing.assert_array_equal(found.sweeps[used], np.arange(len(in_turn)) // N_POSES)
-    assert found.notes[0].startswith("block 11 shows the same position as the block before it")
+    with pytest.raises(InputError, match="block 11 is of pose 2 by 3, and its image is like those of pose 1"):
+        plan([*in_turn[:11], extra, *in_turn[11:]], N_POSES)
+    swapped = [*in_turn]
+    swapped[19], swapped[20] = swapped[20], swapped[19]
+    with pytest.raises(InputError, match=r"block 19 .* pose 2; 2 blocks are like those of another pose"):
+        plan(swapped, N_POSES)
 
 
-def test_blocks_out_of_order_are_not_used_and_named(in_turn: Any) -> None:
-    blocks = [*in_turn]
-    blocks[19], blocks[20] = blocks[20], blocks[19]
-    found = plan(blocks, N_POSES)
-    np.testing.assert_array_equal(np.flatnonzero(found.poses < 0), [19, 20])
-    np.testing.assert_array_equal(
-        np.delete(found.poses, [19, 20]), np.delete(np.arange(len(blocks)) % 3, [19, 20])
-    )
-    assert found.notes == ("the images of blocks 19, 20 are those of other positions: they are not used",)
-
-
-def test_back_and_forth_also_with_a_lost_block(by_pose: Any) -> None:
+def test_back_and_forth(by_pose: Any) -> None:
     order = np.resize(cycle_of(f"back-and-forth:{N_POSES}"), N_SWEEPS * N_POSES)
     blocks = [by_pose[pose][number // N_POSES] for number, pose in enumerate(order.tolist())]
     found = plan(blocks, f"back-and-forth:{N_POSES}")
     np.testing.assert_array_equal(found.poses, order)
-    # Of two blocks of one position at a turn, images do not say which is lost: this is neither.
-    for lost in (7, 16):
-        kept = np.delete(np.arange(len(order)), lost)
-        found = plan([blocks[number] for number in kept], f"back-and-forth:{N_POSES}")
-        np.testing.assert_array_equal(found.poses, order[kept])
-        np.testing.assert_array_equal(found.sweeps, kept // N_POSES)
 
 
 def test_images_that_contradict_the_rule_are_an_error_that_names_the_right_one(in_turn: Any) -> None:
     with pytest.raises(
-        InputError, match=f"not show the positions in this order.*; they do with poses {N_POSES};"
+        InputError, match=f"not show the positions in this order; they do with poses {N_POSES};"
     ):
         plan(in_turn, N_POSES + 1)
     with pytest.raises(InputError, match="fewer than two sweeps"):
@@ -267,11 +231,13 @@ def test_a_table_names_the_positions_and_their_places(in_turn: Any) -> None:
 def test_a_table_that_contradicts_the_images_is_an_error_that_names_the_block(in_turn: Any) -> None:
     poses = np.arange(len(in_turn)) % N_POSES
     poses[[10, 11]] = poses[[11, 10]]
-    with pytest.raises(InputError, match=r"block 10 is of pose 2 by poses.tsv, .* so are those of 2 blocks"):
+    with pytest.raises(InputError, match=r"block 10 is of pose 2 by poses.tsv, .* pose 1; 2 blocks are"):
         plan(in_turn, "poses.tsv", rows(poses))
     # From one block on the next position: a lost block that the table does not know
     kept = [number for number in range(len(in_turn)) if number != 12]
-    with pytest.raises(InputError, match="its image is like those of another pose"):
+    with pytest.raises(
+        InputError, match=r"block 12 is of pose 0 by poses.tsv, and its image is like those of pose 1"
+    ):
         plan([in_turn[number] for number in kept], "poses.tsv", rows(np.arange(len(kept)) % N_POSES))
     with pytest.raises(OptionError, match="has no row for block 26"):
         plan(in_turn, "poses.tsv", rows(np.arange(26) % N_POSES))
@@ -308,23 +274,21 @@ def drifting(seed: int, n_poses: int, likeness: float, drift: float) -> list[NDA
 def test_neighbouring_planes_that_are_alike_and_move(n_poses: int, alike: float, drift: float) -> None:
     for seed in (10, 11, 12):
         likeness = likeness_of(drifting(seed, n_poses, alike, drift))
-        n_blocks, order = len(likeness), cycle_of(str(n_poses))
+        n_blocks = len(likeness)
         shown = np.arange(n_blocks) % n_poses
-        np.testing.assert_array_equal(
-            slots_of_images(likeness, order, np.arange(n_blocks)), np.arange(n_blocks)
-        )
         assert tells_apart(shown, likeness)
-        assert not contradictions(shown, likeness).size
-        kept = np.delete(np.arange(n_blocks), n_blocks // 2 + seed % 3)
-        found = slots_of_images(likeness[np.ix_(kept, kept)], order, np.arange(n_blocks - 1))
-        np.testing.assert_array_equal(found, kept)
+        assert not contradictions(shown, likeness)
+        # A block is lost: the one behind it is of the next position, and so on.
+        lost = n_blocks // 2 + seed % 3
+        kept = np.delete(np.arange(n_blocks), lost)
+        (number, likest), *_ = contradictions(shown[:-1], likeness[np.ix_(kept, kept)])
+        assert lost <= number < lost + n_poses
+        assert likest == (shown[number] + 1) % n_poses
 
 
 def test_one_plane_is_not_several() -> None:
     for seed in (10, 11, 12):
         likeness = likeness_of(drifting(seed, 1, 1.0, 0.0) * 3)
-        expected = np.arange(len(likeness))
-        np.testing.assert_array_equal(slots_of_images(likeness, [0, 1, 2], expected), expected)
         assert not tells_apart(np.arange(len(likeness)) % 3, likeness)
 
 

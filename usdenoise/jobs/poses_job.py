@@ -22,7 +22,6 @@ from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.progress import Progress
 from usdenoise.report.record import InputRecord
-from usdenoise.sessions.blocks import NO_STARTS
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockFindings, BlockStore, Empty, MeasuredBlock
@@ -121,10 +120,8 @@ def _plan(recording: Recording, session: SessionOptions, options: DenoiseOptions
         plan = plan_of_paths(recording.blocks, recording.positions)
     else:
         table = read_poses(Path(rule)) if is_table(rule) else []
-        # The times of the blocks come from their number
-        is_counted = session.block_interval_s is not None or NO_STARTS in recording.geometry.assumptions
         with ThreadExecutor(options.threads) as threads:
-            plan = plan_of(recording, rule, table, is_counted, threads)
+            plan = plan_of(recording, rule, table, threads)
     if session.pose_step_mm is not None and plan.positions_mm is not None:
         raise OptionError(f"stands beside the places in {rule}", option="pose_step_mm", remedy="omit it")
     if session.blocks is not None:

@@ -1,6 +1,7 @@
 """Which blocks of a session show the same position of the probe, by their images."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +22,13 @@ REACH = 1
 """Displacement of two images, in pixels along each axis, up to which their likeness does not depend on it."""
 
 RECENT = 3
-"""Latest blocks of each position with which a block is compared: the tissue may move slowly."""
+"""Latest blocks of each position with which a block is compared, as the tissue may move slowly, and fewest sweeps over the
+positions by which an order is proposed."""
 
-APART_SIGMA, OTHER_SIGMA, JUMP_SIGMA = 1.0, 5.0, 5.0
+APART_SIGMA, OTHER_SIGMA = 1.0, 5.0
 """Standard deviations of the likeness of two blocks of one position. By the first, the latest blocks of its own position are
 more like a usual block than those of any other, if images tell positions apart. By the second, those of another one are, if
-a block is of that one. By the third, of the means, pairs before and after a jump must gain by it."""
-
-JUMPS = (-1, 1, 2, 3, 4)
-"""Places that are skipped at a jump: an extra block, or lost ones."""
+a block is of that one."""
 
 
 def image_of(block: Block, shape: tuple[int, ...]) -> NDArray[np.float32] | None:
@@ -88,121 +87,73 @@ def _structure(image: NDArray[np.floating]) -> NDArray[np.float32]:
     return structure.astype(np.float32)
 
 
-def _of_latest(
-    poses: NDArray[np.intp], likeness: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return how alike a block is to the latest ones of its position, to those of the likest other one, and the spread.
+@dataclass(frozen=True)
+class Leads:
+    """How much more alike each block is to the latest ones of its position than to those of any other one.
 
-    The first two, (n_blocks,), are NaN where there are none before it. The spread is the robust standard deviation of the
-    likeness of two blocks of one position.
+    Attributes
+    ----------
+    values : (n_blocks,) float64 array
+        Likeness to its own position minus that to the likest other one; NaN where either has no block before it.
+    likest : (n_blocks,) array of int
+        The likest other position; -1 where that is not known.
+    spreads : (n_blocks,) float64 array
+        Robust standard deviation of the likeness of two blocks of one position, among the blocks up to each.
     """
-    latest, known, pairs = dict[int, list[int]](), _has_data(likeness), list[NDArray[np.float64]]()
-    own, other = np.full((2, len(poses)), np.nan)
-    for number, pose in enumerate(poses.tolist()):
-        if pose < 0 or not known[number]:
-            continue
-        means = {name: float(likeness[number, at].mean()) for name, at in latest.items()}
-        others = [mean for name, mean in means.items() if name != pose]
-        if pose in means and others:
-            own[number], other[number] = means[pose], max(others)
-            pairs.append(likeness[number, latest[pose]])
-        latest[pose] = [*latest.get(pose, []), number][-RECENT:]
-    values = np.concatenate(pairs) if pairs else np.zeros(1)
-    return own, other, 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
+    values: NDArray[np.float64]
+    likest: NDArray[np.intp]
+    spreads: NDArray[np.float64]
 
-def _has_data(likeness: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return np.asarray(np.isfinite(likeness).any(axis=1))
+    @classmethod
+    def of(cls, poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> "Leads":
+        """Return the leads of blocks, whose position is -1 if they do not count, by their likeness, (n_blocks, n_blocks)."""
+        latest, known, pairs = (
+            dict[int, list[int]](),
+            np.asarray(np.isfinite(likeness).any(axis=1)),
+            np.zeros(0),
+        )
+        values, likest, spreads = np.full(len(poses), np.nan), np.full(len(poses), -1), np.zeros(len(poses))
+        for number, pose in enumerate(poses.tolist()):
+            if pose >= 0 and known[number]:
+                means = {name: float(likeness[number, at].mean()) for name, at in latest.items()}
+                own = means.pop(pose, None)
+                if own is not None and means:
+                    likest[number] = max(means, key=means.__getitem__)
+                    values[number] = own - means[likest[number]]
+                    pairs = np.append(pairs, likeness[number, latest[pose]])
+                latest[pose] = [*latest.get(pose, []), number][-RECENT:]
+            if len(pairs):
+                spreads[number] = 1.4826 * float(np.median(np.abs(pairs - np.median(pairs))))
+        return cls(values, likest, spreads)
+
+    @property
+    def mean(self) -> float:
+        """Mean of the leads that are known; 0 without any."""
+        known = self.values[np.isfinite(self.values)]
+        return float(known.mean()) if len(known) else 0.0
+
+    def tell_apart(self, stop: int) -> bool:
+        """Return whether images tell positions apart, and show them as given, by the blocks before one."""
+        known = self.values[:stop][np.isfinite(self.values[:stop])]
+        return bool(len(known) and np.median(known) > APART_SIGMA * self.spreads[stop - 1])
 
 
 def tells_apart(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> bool:
     """Return whether images tell positions apart, (n_blocks,), and show them as given; -1 for blocks that do not count."""
-    own, other, spread = _of_latest(poses, likeness)
-    leads = (own - other)[np.isfinite(own)]
-    return bool(leads.size and np.median(leads) > APART_SIGMA * spread)
+    return Leads.of(poses, likeness).tell_apart(len(poses))
 
 
-def contradictions(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the blocks whose image is like those of another position than the own one; none if that is not known."""
-    own, other, spread = _of_latest(poses, likeness)
-    if not np.isfinite(own).any():
-        return np.zeros(0, np.intp)
-    lead, margin = float(np.nanmedian(own - other)), OTHER_SIGMA * spread
-    # Where images tell nothing, a block may be like any other one.
-    is_known = lead > APART_SIGMA * spread or lead < -margin
+def contradictions(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> list[tuple[int, int]]:
+    """Return the blocks whose image is like those of another position, and that position; none if that is not known."""
+    leads, found = Leads.of(poses, likeness), list[tuple[int, int]]()
     # A block that moved is like no block as usual ones are.
-    nearest = np.nan_to_num(likeness).max(axis=1)
-    is_usual = nearest > np.median(nearest[np.isfinite(own)]) - margin
-    return np.flatnonzero(is_known & is_usual & (own - other < -margin))
-
-
-def slots_of_images(
-    likeness: NDArray[np.float64], cycle: Sequence[int], slots: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """Return the place of each block in the endless order of positions, by the images.
-
-    Places as expected are corrected by jumps, one after the other: the one that makes pairs of blocks of one position most
-    alike, if it does so beyond chance.
-
-    Parameters
-    ----------
-    likeness : (n_blocks, n_blocks) array
-        From :func:`likeness_of`.
-    cycle : sequence of int
-        The positions until they repeat.
-    slots : (n_blocks,) array of int
-        The expected places.
-    """
-    order, reach = np.array(cycle), 2 * RECENT * (max(cycle) + 1)
-    n_blocks = len(likeness)
-    # Pairs of a block and the next ones, (n_blocks, reach)
-    later = np.arange(n_blocks)[:, None] + np.arange(1, reach + 1)
-    values = likeness[np.arange(n_blocks)[:, None], np.minimum(later, n_blocks - 1)]
-    known = np.isfinite(values) & (later < n_blocks)
-    if not known.any():
-        return slots
-    later, values = np.minimum(later, n_blocks - 1), np.where(known, values, 0)
-    centred = np.where(known, values - values[known].mean(), 0)
-    slots = slots.copy()
-    for _ in range(n_blocks):
-        shown = order[slots % len(cycle)]
-        same = known & (shown[:, None] == shown[later])
-        best = (0.0, (0, 0), 0, 0)
-        for jump in JUMPS:
-            moved = order[(slots + jump) % len(cycle)]
-            across = known & (shown[:, None] == moved[later])
-            # Pairs behind a jump may change, too, where the positions come back and forth.
-            behind = _changes(centred, same, known & (moved[:, None] == moved[later]))
-            behind = np.cumsum(behind[::-1], axis=0)[::-1]
-            for number in range(1, n_blocks):
-                near = slice(max(0, number - reach), number)
-                is_across = later[near] >= number
-                of_near = _changes(centred[near], same[near] & is_across, across[near] & is_across)
-                counts, sums, squares = of_near.sum(axis=0) + behind[number]
-                if counts.min() < 2:
-                    continue
-                means = sums / counts
-                variance = float(np.sum(np.maximum(squares / counts - means**2, 0) / counts))
-                if means[0] - means[1] > JUMP_SIGMA * np.sqrt(variance):
-                    # Of equal gains the smallest jump, and rather a lost block than an extra one
-                    best = max(best, (float(sums[0] - sums[1]), (-abs(jump), jump), number, jump))
-        if not best[0]:
-            break
-        *_, number, jump = best
-        slots[number:] += jump
-    return slots
-
-
-def _changes(
-    values: NDArray[np.float64], before: NDArray[np.bool_], after: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Return the number, sum and sum of squares of the values that become pairs, and of those that cease, (n_rows, 3, 2)."""
-    changed = np.stack([after & ~before, before & ~after])
-    sums = [np.sum(changed, axis=2), np.sum(changed * values, axis=2), np.sum(changed * values**2, axis=2)]
-    return np.array(sums, np.float64).transpose(2, 0, 1)
-
-
-def agreement(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> float:
-    """Return by how much blocks are more like the latest ones of their position than of any other one, on the mean."""
-    own, other, _ = _of_latest(poses, likeness)
-    return float(np.nanmean(own - other)) if np.isfinite(own).any() else 0.0
+    nearest = np.nan_to_num(likeness).max(axis=1, initial=0)
+    for number in np.flatnonzero(leads.values < 0).tolist():
+        # Of a few blocks the spread is not known.
+        margin = OTHER_SIGMA * leads.spreads[max(number, min(RECENT * (poses.max() + 1), len(poses))) - 1]
+        is_usual = nearest[number] > np.median(nearest[: number + 1]) - margin
+        # Where the images before it tell nothing, a block may be like any other one.
+        if leads.values[number] < -margin and is_usual and (found or leads.tell_apart(number)):
+            found.append((number, int(leads.likest[number])))
+    return found

@@ -18,17 +18,10 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.executor import Executor
 from usdenoise.options.job_options import BACK_AND_FORTH, PATHS
 from usdenoise.pipeline.recording import Block, Recording
-from usdenoise.sessions.pose_images import (
-    agreement,
-    contradictions,
-    image_of,
-    likeness_of,
-    slots_of_images,
-    tells_apart,
-)
+from usdenoise.sessions.pose_images import RECENT, Leads, contradictions, image_of, likeness_of, tells_apart
 
-MOST_PROPOSED, TRIED_SWEEPS, LEAST_SWEEPS = 40, 4, 3
-"""Positions that are proposed at most, sweeps over as many by which they are found, and sweeps at least."""
+TRIED_BLOCKS = 160
+"""First blocks by which an order of the positions is proposed."""
 
 UNEVEN = 0.1
 """Part of the interval of blocks by which their times may differ from multiples of it, and say that one is missing."""
@@ -103,9 +96,12 @@ class PosePlan:
 
 
 def plan_of(
-    recording: Recording, rule: str, table: Sequence[Mapping[str, str]], is_counted: bool, executor: Executor
+    recording: Recording, rule: str, table: Sequence[Mapping[str, str]], executor: Executor
 ) -> PosePlan:
     """Return the plan of a session whose blocks show several positions.
+
+    By a rule, one block follows the other. Where the images contradict that, and the times of the blocks are multiples of
+    an interval, a longer one has place for blocks that are missing.
 
     Parameters
     ----------
@@ -115,8 +111,6 @@ def plan_of(
         "N" for N positions in turn, "back-and-forth:N", or the path of a table, for messages.
     table : sequence of mappings
         Rows of the table: pose, block or file, and position_mm if it is known; empty for a rule.
-    is_counted : bool
-        Whether the times of the blocks come from their number: one that is missing has none then, and its time is added.
     executor : Executor
         Maps over the blocks.
 
@@ -134,45 +128,36 @@ def plan_of(
     starts = np.array([block.start_s for block in blocks])
     if table:
         return _plan_of_table(blocks, rule, table, starts, likeness).checked(likeness)
-    cycle = cycle_of(rule)
-    n_poses = max(cycle) + 1
+    cycle = np.array(cycle_of(rule))
+    n_poses = int(cycle.max()) + 1
     if len(blocks) < 2 * n_poses:
         raise InputError(
             f"{len(blocks)} blocks are fewer than two sweeps over {n_poses} positions", remedy="lower {poses}"
         )
-    expected = np.arange(len(blocks))
-    if not is_counted:
-        expected = _slots_of_times(starts, np.array(cycle), likeness)
-    slots = slots_of_images(likeness, cycle, expected)
-    steps = np.diff(slots)
-    # A block is missing or there twice: the times and the images say which position each shows.
-    is_order = (steps >= 0).all() and np.maximum(steps - 1, 0).sum() <= MOST_LOST * len(blocks)
-    if not (is_order and ((steps == 1).all() or tells_apart(np.array(cycle)[slots % len(cycle)], likeness))):
-        slots = np.arange(len(blocks))
-    shown, notes = np.array(cycle)[slots % len(cycle)], _slot_notes(slots, blocks)
-    against = contradictions(shown, likeness).tolist()
-    names = [_name(number, blocks[number]) for number in against]
+    # In order, or with places for blocks that are missing, where the images agree better
+    slots = max(
+        [np.arange(len(blocks)), _slots_of_times(starts)],
+        key=lambda slots: Leads.of(cycle[slots % len(cycle)], likeness).mean,
+    )
+    shown = cycle[slots % len(cycle)]
     if not tells_apart(shown, likeness) and (proposed := _rule_of(likeness)):
-        where = f" (block {names[0]} is of another one)" if names else ""
         raise InputError(
-            f"the images do not show the positions in this order{where}; they do with poses {proposed}",
+            f"the images do not show the positions in this order; they do with poses {proposed}",
             remedy="give {poses} another number, or a table with the pose of each block",
         )
-    if is_counted:
-        # A block that is not there has its time.
-        starts = starts + (slots - np.arange(len(blocks))) * float(np.median(np.diff(starts)))
-    is_used = np.diff(slots, prepend=-1) > 0
-    is_used[against] = False
-    if names:
-        notes += (f"the images of blocks {', '.join(names)} are those of other positions: they are not used",)
+    _check_images(shown, likeness, blocks, rule, [*map(str, range(n_poses))])
+    notes = tuple(
+        f"{step - 1} missing before block {_name(number, blocks[number])}, by the times"
+        for number, step in enumerate(np.diff(slots).tolist(), start=1)
+        if step > 1
+    )
     # The time of each place, also of blocks that are not there
     places = np.arange((int(slots[-1]) // n_poses + 1) * n_poses)
-    times = _extrapolated(places, slots, starts)
     cells = np.empty((len(places) // n_poses, n_poses))
-    cells[places // n_poses, np.array(cycle)[places % len(cycle)]] = times
+    cells[places // n_poses, cycle[places % len(cycle)]] = _extrapolated(places, slots, starts)
     return PosePlan(
-        poses=np.where(is_used, shown, -1),
-        sweeps=np.where(is_used, slots // n_poses, -1),
+        poses=shown,
+        sweeps=slots // n_poses,
         names=tuple(map(str, range(n_poses))),
         start_s=starts,
         cell_starts=cells,
@@ -180,17 +165,32 @@ def plan_of(
     ).checked(likeness)
 
 
-def _slots_of_times(
-    starts: NDArray[np.float64], cycle: NDArray[np.intp], likeness: NDArray[np.float64]
-) -> NDArray[np.intp]:
-    """Return the places of blocks by their times, if these are multiples of an interval and the images agree better."""
-    in_order, steps = np.arange(len(starts)), np.diff(starts)
+def _slots_of_times(starts: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the places of blocks by their times, if these are multiples of an interval; in order, if not."""
+    steps = np.diff(starts)
     ratios = steps / max(float(np.median(steps)), 1e-9)
     if (ratios < 1 - UNEVEN).any() or (np.abs(ratios - np.rint(ratios)) > UNEVEN).any():
-        return in_order
-    by_times = np.concatenate([[0], np.cumsum(np.rint(ratios))]).astype(np.intp)
-    found = [agreement(cycle[slots % len(cycle)], likeness) for slots in (by_times, in_order)]
-    return by_times if found[0] > found[1] else in_order
+        return np.arange(len(starts))
+    return np.concatenate([[0], np.cumsum(np.rint(ratios))]).astype(np.intp)
+
+
+def _check_images(
+    poses: NDArray[np.intp],
+    likeness: NDArray[np.float64],
+    blocks: Sequence[Block],
+    rule: str,
+    names: Sequence[str],
+) -> None:
+    """Check that no image is like those of another position than its rule or table says."""
+    against = contradictions(poses, likeness)
+    if against:
+        number, likest = against[0]
+        raise InputError(
+            f"block {_name(number, blocks[number])} is of pose {names[poses[number]]} by {rule}, and its image is like "
+            f"those of pose {names[likest]}; {len(against)} blocks are like those of another pose",
+            remedy="give {poses} a table with the pose of each block, where one is missing, there twice or elsewhere: pose "
+            "n/a if it is not to be used",
+        )
 
 
 def _extrapolated(
@@ -201,19 +201,6 @@ def _extrapolated(
     times: NDArray[np.float64] = np.interp(places, slots, starts)
     times += step * np.maximum(places - slots[-1], 0)
     return times
-
-
-def _slot_notes(slots: NDArray[np.intp], blocks: Sequence[Block]) -> tuple[str, ...]:
-    """Return a sentence on each block that is not at the place after that before it."""
-    notes = []
-    for number, step in enumerate(np.diff(slots).tolist(), start=1):
-        name = _name(number, blocks[number])
-        if step == 0:
-            notes.append(f"block {name} shows the same position as the block before it, and is not used")
-        elif step > 1:
-            missing = "a block is" if step == 2 else f"{step - 1} blocks are"
-            notes.append(f"{missing} missing before block {name}, by the positions that the images show")
-    return tuple(notes)
 
 
 def plan_of_paths(blocks: Sequence[Block], counts: Sequence[int]) -> PosePlan:
@@ -268,14 +255,14 @@ def proposed_rule(images: NDArray[np.floating]) -> str:
     images : (n_blocks, spatial) array
         An image of each block; NaN without data.
     """
-    return _rule_of(likeness_of(images[: MOST_PROPOSED * TRIED_SWEEPS]))
+    return _rule_of(likeness_of(images[:TRIED_BLOCKS]))
 
 
 def _rule_of(likeness: NDArray[np.float64]) -> str:
     """Return the rule by which the likeness of blocks is that of several positions; empty if there is none."""
-    likeness = likeness[: MOST_PROPOSED * TRIED_SWEEPS, : MOST_PROPOSED * TRIED_SWEEPS]
+    likeness = likeness[:TRIED_BLOCKS, :TRIED_BLOCKS]
     best, found, n_blocks = 0.0, "", len(likeness) if np.isfinite(likeness).any() else 0
-    for n_poses in range(2, min(n_blocks // LEAST_SWEEPS, MOST_PROPOSED) + 1):
+    for n_poses in range(2, n_blocks // RECENT + 1):
         for rule in (str(n_poses), f"{BACK_AND_FORTH}:{n_poses}"):
             poses = np.resize(cycle_of(rule), n_blocks)
             same = poses[:, None] == poses
@@ -312,14 +299,7 @@ def _plan_of_table(
     labels = [row["pose"] for row in rows if row is not None]
     names, positions = _positions([row for row in rows if row is not None], path)
     poses = np.array([names.index(label) if label in names else -1 for label in labels])
-    contradicting = contradictions(poses, likeness)
-    if contradicting.size:
-        number = int(contradicting[0])
-        raise InputError(
-            f"block {_name(number, blocks[number])} is of pose {labels[number]} by {path}, and its image is like those of "
-            f"another pose; so are those of {len(contradicting)} blocks",
-            remedy="correct the table",
-        )
+    _check_images(poses, likeness, blocks, path, names)
     sweeps = _sweeps(poses)
     n_unused = int(np.count_nonzero(poses < 0))
     notes = (f"{n_unused} blocks are of no pose by {path}, and are not used",) if n_unused else ()
