@@ -245,7 +245,9 @@ RULES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     ),
     "two squares": ((clutter_cutoff, "two_squares", lambda _: (0, 1, 0.0)),),
     "dominance": ((similarity, "dominance", lambda *_: 0.0), (clutter_cutoff, "dominance", lambda *_: 0.0)),
-    "noisy pixels": ((estimate_clutter, "BAD_PIXEL_ROUNDS", 0),),
+    "noisy pixels": (
+        (estimate_clutter, "_noisy_pixels", lambda recording, *_: nothing(recording.geometry.n_pixels)),
+    ),
     "saturated pixels": ((estimate_clutter, "saturated_pixels", lambda highest, _: nothing(len(highest))),),
     "flicker": ((estimate_clutter, "find_flicker", lambda *_: None),),
     "frames without tissue": ((bad_frames, "NO_TISSUE_DB", -np.inf),),
@@ -260,11 +262,9 @@ OF_SESSIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "bad blocks": (
         (filter_session, "find_bad_blocks", lambda blocks: ([""] * len(blocks), np.zeros(len(blocks)))),
     ),
-    "still pattern": ((alignment, "_without_pattern", lambda _, found, *more: (found[0], None)),),
     "gain over depth": ((alignment, "profiles_of", lambda _: None),),
     "compensated deformation": ((measured_block, "deformation_of", lambda *_: None),),
     "periods": ((session_estimate, "blocks_near", lambda *_: 0),),
-    "own components": ((filter_session, "_without_own", lambda *_: ()),),
     "weights": ((series, "band_weights", lambda blood, *_: np.ones_like(blood) / blood.shape[1]),),
     "scale of the weights": ((series, "MOST_RESCALED", 1.0),),
 }

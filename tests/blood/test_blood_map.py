@@ -9,6 +9,7 @@ import usdenoise
 from tests.conftest import all_frames
 from usdenoise.blood import blood_map, neighbourhood, noise
 from usdenoise.blood.metrics import correlation, detection_auc
+from usdenoise.linalg import tall_matrices
 from usdenoise.phantom import PhantomSettings
 from usdenoise.phantom.motion_and_noise import NoiseField
 
@@ -164,7 +165,7 @@ def test_the_map_is_the_same_for_any_number_of_threads_and_any_band(noisy):
 def test_the_map_is_the_same_for_any_size_of_its_blocks(noisy, monkeypatch):
     _, terms, _, result = noisy
     for module in (blood_map, noise):
-        monkeypatch.setattr(module, "PIXELS_TOGETHER", 299)
+        monkeypatch.setattr(module, "cached_slices", lambda n, _: tall_matrices.slices_of(n, 299))
     again = usdenoise.denoise(stack_of(terms), axes="zxt")
     np.testing.assert_allclose(again.noise_power, result.noise_power, rtol=1e-5)
     np.testing.assert_allclose(again.blood_power, result.blood_power, atol=1e-5 * result.blood_power.max())
@@ -182,7 +183,7 @@ def test_the_map_of_a_volume_is_the_same_by_slabs(is_real, monkeypatch):
     stack = tissue + noise + blood
     call = {"axes": "zxyt", "precision": "double", "low_cutoff": 2}
     whole = usdenoise.denoise(stack.real if is_real else stack, **call)
-    monkeypatch.setattr(neighbourhood, "SLAB_PIXELS", 600)
+    monkeypatch.setattr(neighbourhood, "CACHED_ENTRIES", 600)
     assert len(neighbourhood.Neighbourhood.whole(shape).slabs(0.85)) > 1
     found = usdenoise.denoise(stack.real if is_real else stack, **call)
     for name in ("blood_power", "noise_power"):

@@ -27,7 +27,7 @@ SELECTIONS = [None, slice(1, 11, 4), slice(3, 999)]
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "CHUNK_ENTRIES", 60)
+    monkeypatch.setattr(recording, "HELD_ENTRIES", 60)
     monkeypatch.setattr(layout, "SLAB_BYTES", 300)
 
 
@@ -153,7 +153,7 @@ def test_every_type(key: str, options: dict[str, Any], tmp_path: Path) -> None:
 def test_a_pass_reads_each_storage_chunk_once(
     chunks: tuple[int, ...], frames: slice | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "CHUNK_ENTRIES", 400)
+    monkeypatch.setattr(recording, "HELD_ENTRIES", 400)
     values = np.random.default_rng(0).standard_normal((60, 8, 6)).astype(np.float32)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("iq", data=values, chunks=chunks, compression="gzip")

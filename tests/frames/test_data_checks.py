@@ -15,7 +15,7 @@ from usdenoise.frames.data_checks import order_of, value_step
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise
 
-ABOUT_ORDER = ("axes", "periodic", "filtered-before", "joined", "real-part")
+ABOUT_ORDER = ("axes", "frame-order", "filtered-before", "values")
 
 
 @pytest.fixture(scope="module")
@@ -42,27 +42,27 @@ def angles(n):
 @pytest.mark.parametrize("n", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_angles_that_were_not_compounded_repeat(n):
     found = doubts(angles(n))
-    assert f"period {n}," in found["periodic"]
-    assert f"0::{n}" in found["periodic"]
+    assert f"period {n}," in found["frame-order"]
+    assert f"0::{n}" in found["frame-order"]
 
 
 def test_a_session_of_such_angles_and_one_of_usual_frames(iq):
     def codes(stack):
         return [doubt.code for doubt in usdenoise.session(stack, 33, axes="tzx").doubts]
 
-    assert "periodic" in codes(angles(2))
-    assert "periodic" not in codes(iq)
+    assert "frame-order" in codes(angles(2))
+    assert "frame-order" not in codes(iq)
 
 
 @pytest.mark.parametrize("times", [2, 3])
 def test_frames_that_are_there_several_times(iq, times):
-    assert f"0::{times}" in doubts(np.repeat(iq[:60], times, axis=0))["periodic"]
+    assert f"0::{times}" in doubts(np.repeat(iq[:60], times, axis=0))["frame-order"]
 
 
 def test_recordings_that_were_joined(iq, tmp_path):
     other = all_frames(PhantomSettings((40, 36, 99), seed=82))[1].iq
     joined = np.concatenate([iq[:60], 0.5 * other[:40], iq[60:]])
-    assert "from frame 60, 100 on" in doubts(joined)["joined"]
+    assert "from frame 60, 100 on" in doubts(joined)["frame-order"]
     # A burst that passes, and a frame of another recording, are no join.
     single = iq.copy()
     single[30], single[50:53] = other[30], other[50:53]
@@ -70,7 +70,7 @@ def test_recordings_that_were_joined(iq, tmp_path):
     found = usdenoise.session(np.concatenate([iq[:50], other[:49]]), 33, axes="tzx").doubts
     assert (
         "in one block the tissue is another one from frame 17 on"
-        in {one.code: one.sentence for one in found}["joined"]
+        in {one.code: one.sentence for one in found}["frame-order"]
     )
     # In a command, and by the numbers of the frames that were read
     path = write_stack(tmp_path / "x.h5", joined[:80], axes="tzx", frame_rate_hz=500.0)
@@ -83,8 +83,8 @@ def test_the_real_or_the_imaginary_part_of_iq_alone():
     settings = PhantomSettings((64, 30, 40), frame_rate_hz=500.0, seed=3)
     whole, rf = (all_frames(replace(settings, real=real))[1].iq for real in (False, True))
     for part in (whole.real, whole.imag):
-        assert "half of the power is missing" in doubts(np.ascontiguousarray(part))["real-part"]
-        assert "real-part" in doubts(np.ascontiguousarray(part.transpose(2, 0, 1)), "xtz")
+        assert "half of the power is missing" in doubts(np.ascontiguousarray(part))["values"]
+        assert "values" in doubts(np.ascontiguousarray(part.transpose(2, 0, 1)), "xtz")
     assert not doubts(rf)
     # RF with four samples a cycle
     spectrum = np.fft.fft(whole, axis=1)
@@ -145,4 +145,4 @@ def test_copies_of_a_frame_are_as_alike_as_they_can_be(seed):
     frame = rng.standard_normal((24, 20)) + 1j * rng.standard_normal((24, 20))
     # Rounding decides on which side of 0 their unlikeness is
     _, doubts = order_of(np.repeat(frame[None], 60, axis=0).reshape(60, -1), "tzx", (24, 20))
-    assert "periodic" not in {code for code, _ in doubts}
+    assert "frame-order" not in {code for code, _ in doubts}

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
-from usdenoise.frames import frame_quality
 from usdenoise.frames.frame_quality import frame_curves
+from usdenoise.linalg import tall_matrices
 
 
-@pytest.mark.parametrize("frames_a_block", [7, 128])
+@pytest.mark.parametrize("cached", [500, 40_000])
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64])
-def test_curves_equal_loops(dtype, frames_a_block, monkeypatch):
-    monkeypatch.setattr(frame_quality, "MEASURED_TOGETHER", frames_a_block)
+def test_curves_equal_loops(dtype, cached, monkeypatch):
+    monkeypatch.setattr(tall_matrices, "CACHED_ENTRIES", cached)
     matrix = low_rank_and_noise(dtype)
     left = np.linalg.svd(matrix, full_matrices=False)[0][:, :3]
     sample = casorati_matrix(matrix)

@@ -293,11 +293,11 @@ def test_the_doubt_about_the_order_names_the_first_and_the_last_block(
             opened(found)
         return
     (doubt,) = opened(found).doubts
-    assert doubt.code == "block-order"
+    assert doubt.code == "block-times"
     assert "1-2-2024.h5 first, 31-1-2024.h5 last" in doubt.sentence
     assert opened([tmp_path / "blocks" / name for name in names]).doubts == ()
     result = session(tmp_path / "blocks", low_cutoff=1)
-    assert "block-order" in [each.code for each in result.doubts]
+    assert "block-times" in [each.code for each in result.doubts]
 
 
 def test_a_session_without_any_file_that_can_be_read_is_refused(tmp_path: Path) -> None:

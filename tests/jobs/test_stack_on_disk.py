@@ -253,7 +253,7 @@ def test_a_file_in_frame_order_is_read_in_three_passes_and_another_one_once(
     with h5py.File(tmp_path / "scan.h5", "w") as file:
         file.create_dataset("iq", data=stack, chunks=chunks)
     monkeypatch.setattr(inspection, "SAMPLE_PIXELS", (100, 300))
-    monkeypatch.setattr(recording, "CHUNK_ENTRIES", 1 << 15)
+    monkeypatch.setattr(recording, "HELD_ENTRIES", 1 << 15)
     monkeypatch.setattr(layout, "CHUNK_ROW_BYTES", stack.nbytes // 2)
     options, reading = DenoiseOptions(low_cutoff=2), {"axes": axes}
     here = run(tmp_path / "scan.h5", tmp_path / "here", options=options, reading=reading)

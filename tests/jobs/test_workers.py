@@ -177,7 +177,7 @@ def test_a_run_on_workers_gives_the_files_of_a_run_here(scans, cluster, tmp_path
 def test_stacks_that_cannot_be_read_in_chunks_are_sent_to_workers(
     name, scans, cluster, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(recording, "CHUNK_ENTRIES", 1 << 14)
+    monkeypatch.setattr(recording, "HELD_ENTRIES", 1 << 14)
     stack = usdenoise.load(scans / "scan1.h5")
     if name == "scan.npz":
         np.savez(tmp_path / name, iq=stack.iq)

@@ -68,7 +68,7 @@ def test_energies_along_both_axes_are_the_sums_of_squares_in_any_memory_order(dt
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_weighted_squares_are_those_of_a_loop(dtype, scale, monkeypatch):
-    monkeypatch.setattr(tall_matrices, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(tall_matrices, "PART_ENTRIES", 70)
     matrix, weights = scale * example(dtype, (20, 5)), np.arange(10.0).reshape(5, 2)
     matrix = matrix.astype(dtype)
     wanted = [
@@ -133,7 +133,7 @@ def test_the_factorisation_is_orthonormal_and_exact_for_any_columns(dtype, kind,
     wide = columns.astype(np.result_type(dtype, np.float64))
     # All rows at once, and a long matrix by parts.
     for rows in (50, 7):
-        monkeypatch.setattr(tall_matrices, "_ROWS_AT_ONCE", rows)
+        monkeypatch.setattr(tall_matrices, "PART_ENTRIES", 5 * rows)
         q, r = tall_qr(columns)
         lengths = np.maximum(np.linalg.norm(wide, axis=0), 1e-300)
         assert (np.abs(q @ r - wide) / lengths).max() < 1e-14

@@ -245,7 +245,7 @@ def device(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "cupy", module)
     # Parts that do not divide a chunk
-    monkeypatch.setattr(devices, "PINNED_BYTES", 8 * 1000)
+    monkeypatch.setattr(devices, "HELD_ENTRIES", 8 * 1000)
     monkeypatch.setattr(devices, "_threads", threading.local())
     return state
 

@@ -17,7 +17,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.series import MODEL_BLOCKS, MOST_RESCALED, SMOOTHING, BlockLags, Series, SeriesModel
+from usdenoise.pipeline.series import CELL_SIGMA, MODEL_BLOCKS, MOST_RESCALED, BlockLags, Series, SeriesModel
 from usdenoise.sessions.measured_block import BlockFilter, MeasuredBlock, measure_block
 
 SIZE = (10, 8)
@@ -49,7 +49,7 @@ def series_of(
     return np.array([model.blood_power(block)[0] for block in blocks]), model
 
 
-def averaged(image: NDArray[np.float64], spread: float = SMOOTHING) -> NDArray[np.float64]:
+def averaged(image: NDArray[np.float64], spread: float = CELL_SIGMA) -> NDArray[np.float64]:
     """The Gaussian average over the pixels of the image, one after the other."""
     found = np.zeros_like(image)
     for z in range(SIZE[0]):

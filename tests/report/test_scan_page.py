@@ -96,7 +96,10 @@ def test_doubts_contradict_no_number_of_the_page() -> None:
     assert "Clutter components removed 2 chosen from the data Blood" in doubted
     assert "Nothing doubtful" not in doubted
     assert "No blood was found." in doubted
-    too_low = page(doubts=[{"code": "cutoff-low", "sentence": "the data suggest 2"}]).text
+    too_low = page(
+        doubts=[{"code": "cutoff", "sentence": "the data suggest 4"}],
+        cutoff={"certainty": "given", "suggested": 4},
+    ).text
     assert "Tissue that remains unknown" in too_low
     # The error of the sample is shown, with its limit, only if no refit comes after it.
     assert "expected" not in page(held_out_ratio=1.13).text

@@ -55,17 +55,6 @@ def test_the_short_methods_paragraph_has_what_a_methods_section_needs() -> None:
     assert not re.search(r"[a-z],[a-z]|\.[A-Z]|\s[,.;)]", text)
 
 
-@pytest.mark.parametrize("is_short", [True, False])
-def test_components_of_a_block_are_no_registration(is_short: bool) -> None:
-    """They have a sentence of their own, as blocks that are not aligned have them, too."""
-    fields = dict(METHODS_CASES[-1][0])
-    blocks = fields["sequence"]["blocks"]
-    fields["sequence"] = {**fields["sequence"], "blocks": [{**blocks[0], "n_own": 3}, *blocks[1:]]}
-    text, _ = methods_paragraph(report(**fields), is_short=is_short)
-    assert ". 1 block was filtered without up to 3 further temporal components, of tissue" in text
-    assert "by registration" not in text
-
-
 METHODS_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({}, ["40 complex frames of 12 × 10 pixels (z × x) with a pitch of 0.1 mm at 500 frames per second",
           "a matrix of 120 pixels × 40 frames, whose 4 leading singular components", "60 random pixels",

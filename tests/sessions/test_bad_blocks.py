@@ -27,15 +27,11 @@ def powers_of(n_blocks: int, shape: float = 50, size: int = 300, seed: int = 0) 
     return [rng.gamma(shape, size=size).astype(np.float32) for _ in range(n_blocks)]
 
 
-def bad_among(
-    powers: list[Any], known: Any = None, motion: Any = None
-) -> tuple[list[int], NDArray[np.float64]]:
+def bad_among(powers: list[Any], known: Any = None) -> tuple[list[int], NDArray[np.float64]]:
     """The numbers of the bad blocks, and how much more power is left in each."""
     known = np.zeros(len(powers), bool) if known is None else known
-    motion = np.zeros(len(powers)) if motion is None else motion
     levels = [
-        BlockLevel(power, "known" if is_known else "", moves)
-        for power, is_known, moves in zip(powers, known, motion, strict=True)
+        BlockLevel(power, "known" if is_known else "") for power, is_known in zip(powers, known, strict=True)
     ]
     why, spread = find_bad_blocks(levels)
     return [number for number, reason in enumerate(why) if reason], spread
@@ -105,22 +101,6 @@ def test_bubbles_that_pass_in_all_blocks_are_no_artefact() -> None:
     assert bad_among(powers)[0] == [3]
 
 
-def test_motion_tells_a_burst_from_a_block_of_more_power() -> None:
-    powers = powers_of(20, 200, 400, seed=4)
-    powers[5] *= 1.11
-    powers[9] *= 1.11
-    motion = np.random.default_rng(5).uniform(0.1, 0.17, 20)
-    # Only one of the two moved, as did a third one, whose tissue was removed.
-    motion[[5, 12]] = 0.55
-    bad, spread = bad_among(powers, motion=motion)
-    assert 3 < spread[[5, 9]].min() < spread[[5, 9]].max() < 6
-    assert bad == [5]
-    assert bad_among(powers)[0] == []
-    # Where nothing is known to move, the power decides.
-    powers[9] *= 1.2
-    assert bad_among(powers)[0] == [9]
-
-
 @pytest.mark.parametrize("noise", [powers_of(20), powers_of(20, 200, 400, seed=4)])
 @pytest.mark.parametrize("rise", [0.5, 1.2, 8.0, 100.0])
 def test_a_change_of_the_blood_makes_no_block_bad(noise: list[Any], rise: float) -> None:
@@ -140,20 +120,6 @@ def test_a_change_of_the_blood_makes_no_block_bad(noise: list[Any], rise: float)
     why, _ = find_bad_blocks([BlockLevel(power) for power in powers])
     assert why[3] == ARTEFACT.format(n=4)
     assert sum(map(bool, why)) == 1
-
-
-def test_motion_is_unusual_by_its_own_spread() -> None:
-    powers = powers_of(20, 200, 400, seed=4)
-    powers[5] *= 1.11
-    # The image moves by half a pixel or not at all, as with the breath.
-    motion = np.random.default_rng(5).uniform(0.02, 0.3, 20)
-    motion[5] = 0.45
-    assert motion[5] > 2.5 * np.median(motion)
-    bad, spread = bad_among(powers, motion=motion)
-    assert 3 < spread[5] < 6
-    assert bad == []
-    motion[5] = 2.0
-    assert bad_among(powers, motion=motion)[0] == [5]
 
 
 @pytest.mark.parametrize("n_frames", [3, 7, 15, 40, 300])

@@ -419,7 +419,7 @@ def test_a_live_session_may_end_before_its_last_events(still: Scan, tmp_path: Pa
     done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--json", *command)
     report = json.loads(done.stdout)
     assert {record["trial_type"] for record in report["sequence"]["activation"]} == {"a", "b", ""}
-    assert "events-outside" in {doubt["code"] for doubt in report["doubts"]}
+    assert "design" in {doubt["code"] for doubt in report["doubts"]}
     refused(
         cli("session", folder, "-o", tmp_path / "again", *command), ".*'a' at 6 s begins after the session"
     )
@@ -429,10 +429,10 @@ def test_a_live_session_may_end_before_its_last_events(still: Scan, tmp_path: Pa
 def test_a_rest_with_pauses_is_a_condition_and_a_doubt(few: usdenoise.Acquisition) -> None:
     apart = [(onset, duration - BLOCK, kind) for onset, duration, kind in REST[:4]]
     found = session(few, LENGTH, events=apart, **QUICK)
-    assert "baseline-type" in {doubt.code for doubt in found.doubts}
+    assert "design" in {doubt.code for doubt in found.doubts}
     renamed = [(onset, duration, kind.replace("rest", "off")) for onset, duration, kind in apart]
     other = session(few, LENGTH, events=renamed, **QUICK)
-    assert "baseline-type" not in {doubt.code for doubt in other.doubts}
+    assert "design" not in {doubt.code for doubt in other.doubts}
     np.testing.assert_array_equal(found.activation["on"].t, other.activation["on"].t)
     assert not found.activation["on"].active.any()
 

@@ -114,9 +114,9 @@ def test_a_good_session_is_not_doubtful() -> None:
     assert codes("auto") == []
 
 
-@pytest.mark.parametrize(("low", "code"), [(1, "cutoff-low"), (40, "cutoff-high")])
-def test_a_cutoff_that_does_not_suit_the_data_is_doubtful(low: int, code: str) -> None:
-    assert code in codes(low)
+@pytest.mark.parametrize("low", [1, 40])
+def test_a_cutoff_that_does_not_suit_the_data_is_doubtful(low: int) -> None:
+    assert "cutoff" in codes(low)
 
 
 def test_a_session_without_blood_is_doubtful() -> None:

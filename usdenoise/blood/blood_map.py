@@ -8,20 +8,10 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.neighbourhood import Neighbourhood, Slab
-from usdenoise.blood.noise import (
-    CELL_SIGMA,
-    HALVES,
-    NEGLIGIBLE,
-    PIXELS_TOGETHER,
-    TINY,
-    measure_noise,
-    remaining_tissue,
-    to_channels,
-    to_lags,
-)
+from usdenoise.blood.noise import CELL_SIGMA, HALVES, measure_noise, remaining_tissue, to_channels, to_lags
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.linalg.tall_matrices import correlation_of, slices_of
+from usdenoise.linalg.tall_matrices import NEGLIGIBLE, TINY, cached_slices, correlation_of
 
 _ALL = slice(None)
 """Lag sums of all frames."""
@@ -124,7 +114,7 @@ def map_blood(
         # The noise of half of the frames has twice the variance.
         variance = 1 if halves == _ALL else 2
         estimates = np.empty((3, len(pixel)))
-        for rows in slices_of(len(pixel), PIXELS_TOGETHER):
+        for rows in cached_slices(*pixel.shape):
             at = slice(slab.own.start + rows.start, slab.own.start + rows.stop)
             around, of_average = average[rows], variance * noise.average[at]
             power = np.maximum(around @ before, 0)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import Array, Numbers, on_host, squared_magnitudes
 from usdenoise.linalg.lag_sums import lag_sums
-from usdenoise.linalg.tall_matrices import slices_of
+from usdenoise.linalg.tall_matrices import part_slices
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import SOUND_SPEED_M_S, GriddedStack
 from usdenoise.stack.given_stack import time_axis_of
@@ -110,12 +110,6 @@ FLOW_PRODUCTS = frozenset({"directional", "signed", "velocity"})
 
 Move = Callable[[Numbers], Numbers]
 """What moves images, (..., spatial), to other places."""
-
-_PIXELS_TOGETHER = 256
-"""Pixels that are converted to double precision at a time, so that the whole stack is never copied.
-
-With 2400 frames they take 10 MB.
-"""
 
 
 @dataclass(frozen=True)
@@ -431,10 +425,10 @@ def _by_pixel(
             f"{quantity} requires complex IQ, and this stack is real",
             remedy="remove it from {products}, or give the IQ",
         )
-    # All frames of some lines of the image at a time: the whole stack may be in a file.
+    # All frames of some lines of the image at a time: the whole stack may be in a file, and is never copied.
     frames_last = np.moveaxis(np.asarray(iq), axis, -1)
     shape, values = frames_last.shape, []
-    for lines in slices_of(len(frames_last), max(1, _PIXELS_TOGETHER // max(1, math.prod(shape[1:-1])))):
+    for lines in part_slices(len(frames_last), math.prod(shape[1:])):
         pixels = frames_last[lines].reshape(-1, shape[-1]).astype(np.complex128)
         if left_out is not None:
             pixels[:, left_out] = 0

@@ -10,25 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.array_library import Entry
-from usdenoise.linalg.tall_matrices import slices_of
+from usdenoise.linalg.tall_matrices import CACHED_ENTRIES, NEGLIGIBLE, part_slices, slices_of
 
 DEPTH_WINDOW = 7
 """Pixels of the wide window in depth: with a gain of 20 dB over 100 pixels noise differs by 0.6 dB from its middle."""
 
-WIDTH_WINDOWS: dict[int, tuple[int, ...]] = {1: (), 2: (21,), 3: (13, 13)}
-"""Pixels of the wide window in the other directions, by the number of spatial axes. It has some hundred pixels. In windows
+WIDTH_WINDOWS = (21, 13)
+"""Pixels of the wide window in the other direction of an image, and in each of the two others of a volume. In windows
 of 41 pixels a vessel of 30 of 64 columns was the median everywhere; with 21 no map of ordinary stacks changed by .001."""
 
 COARSE = 3
 """The wide median is taken at every third of a window, and interpolated: it is smoothed over two pixels afterwards."""
 
-KEPT_MATRICES = 16
-"""Matrices that interpolate medians which are kept: the maps of an image need one for each axis, six times."""
-
-MEDIAN_ENTRIES = 1 << 19
-"""Entries of the windows whose medians are found together: 4 MB."""
-
-SMOOTHING_SIGMAS = (2.0, 6.0, 6.0)
+SMOOTHING_SIGMAS = (2.0, 6.0)
 """Standard deviations in pixels, in depth and across it, by which wide medians are smoothed."""
 
 SLOPE_DEPTH = 16
@@ -37,21 +31,12 @@ SLOPE_DEPTH = 16
 RISE_SHARE, MOST_RISE = 0.5, 0.1 * math.log(10)
 """Part of an axis within which a wide median may not rise and fall again, and by how much it may: 1 dB."""
 
-LEAST_MEDIAN = 1e-12
-"""Least median, relative to the largest one: logarithms stay finite."""
-
 GAUSSIAN_REACH = 4
 """Standard deviations beyond which a Gaussian weight is 0."""
 
-AVERAGED_TOGETHER = (8, 32)
-"""Least and largest number of pixels along an axis that are averaged in one matrix product, from those within their reach;
-between them twice the reach. Importing the filters of scipy.ndimage takes 0.17 s of processor time, more than all averages
-of a block of 128 x 128 pixels."""
-
-
-SLAB_PIXELS, REACHES = 1 << 16, 6
-"""Pixels of a slab of depths, about, and its least depth in reaches of the neighbours that its values need: the margins are
-then a third of a slab. In double precision 25 channels take 13 MB in a slab of 65,536 pixels, and 200 MB in 10^6 voxels."""
+REACHES = 6
+"""Least depth of a slab in reaches of the neighbours that its values need: the margins are then a third of it. In double
+precision 25 channels take 13 MB in a slab of 65,536 pixels, and 200 MB in 10^6 voxels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +119,7 @@ class Neighbourhood:
             Standard deviation in pixels of the averages that are made in a slab; by default 0, none.
         """
         n_depths, reach = len(self.mask), math.ceil(GAUSSIAN_REACH * sigma)
-        length = max(SLAB_PIXELS * n_depths // self.mask.size, REACHES * reach, 1)
+        length = max(CACHED_ENTRIES * n_depths // self.mask.size, REACHES * reach, 1)
         firsts = np.append(0, np.cumsum(np.count_nonzero(self.mask.reshape(n_depths, -1), axis=1))).tolist()
         slabs = []
         for own in slices_of(n_depths, -(-n_depths // max(n_depths // length, 1))):
@@ -244,10 +229,8 @@ class Neighbourhood:
         values : (n_pixels,) array
             Values by pixel, not negative in most pixels; the least median is 1e-12 of the largest one.
         """
-        sizes = [
-            min(size, n)
-            for size, n in zip((DEPTH_WINDOW, *WIDTH_WINDOWS[len(self.shape)]), self.shape, strict=True)
-        ]
+        width = WIDTH_WINDOWS[len(self.shape) > 2]
+        sizes = [min(size, n) for size, n in zip((DEPTH_WINDOW, width, width), self.shape, strict=False)]
         image = self.everywhere(values).reshape(self.shape)
         if not self.is_whole:
             image[~self.mask] = np.nan
@@ -259,7 +242,7 @@ class Neighbourhood:
         # Some depths of windows at a time: all windows of a volume are hundreds of megabytes
         lengths = [len(centre) for centre in centres]
         coarse, of_depth = np.empty(lengths), math.prod((*lengths[1:], *sizes))
-        for depths in slices_of(lengths[0], max(MEDIAN_ENTRIES // of_depth, 1)):
+        for depths in part_slices(lengths[0], of_depth):
             chosen = windows[np.ix_(centres[0][depths], *centres[1:])]
             coarse[depths] = _medians(chosen.reshape(*chosen.shape[: len(sizes)], -1))
         # A window without any value gets the median of the nearest window
@@ -268,7 +251,7 @@ class Neighbourhood:
         largest = float(coarse.max())
         if largest <= 0:
             return np.zeros(len(values))
-        image = np.log(np.maximum(coarse / largest, LEAST_MEDIAN))
+        image = np.log(np.maximum(coarse / largest, NEGLIGIBLE))
         for axis, (n, centre) in enumerate(zip(self.shape, centres, strict=True)):
             image = _without_rises(image, centre, n, axis)
         for axis, (n, size, centre) in enumerate(zip(self.shape, sizes, centres, strict=True)):
@@ -276,8 +259,10 @@ class Neighbourhood:
             image = np.moveaxis(np.tensordot(matrix, image, (1, axis)), 0, axis)
         return self.at_signal(largest * np.exp(image).reshape(-1))
 
-    def floor_of_depth(self, values: NDArray[np.float64], quantile: float) -> NDArray[np.float64]:
-        """Return a low quantile at the depth of each pixel, smoothed, and without its rises over depth.
+    def floor(self, values: NDArray[np.float64], quantile: float) -> NDArray[np.float64]:
+        """Return the floor at each pixel: a low quantile at its depth, times those of its lines across over the usual one.
+
+        Over depth it is smoothed, and without its rises. Noise also differs between lines.
 
         Parameters
         ----------
@@ -292,10 +277,19 @@ class Neighbourhood:
             floors = np.quantile(image, quantile, axis=1)
         else:
             floors = np.array([np.quantile(image[depth, mask[depth]], quantile) for depth in depths])
-        log = np.log(np.maximum(floors, LEAST_MEDIAN * max(float(floors.max()), np.finfo(float).tiny)))
+        log = np.log(np.maximum(floors, NEGLIGIBLE * max(float(floors.max()), np.finfo(float).tiny)))
         log = _averaged_along(log, SMOOTHING_SIGMAS[0], 0)
         floors = np.interp(np.arange(n_depths), depths, np.exp(_without_rises(log, depths, n_depths, 0)))
-        return np.repeat(floors, mask.shape[1])[mask.ravel()]
+        floors = np.repeat(floors, mask.shape[1])[mask.ravel()]
+        places = np.unravel_index(np.flatnonzero(self.mask), self.shape)
+        for along in places[1:]:
+            relative = values / np.maximum(floors, np.finfo(float).tiny)
+            usual, order = float(np.quantile(relative, quantile)), np.argsort(along, kind="stable")
+            lines, firsts = np.unique(along[order], return_index=True)
+            of_lines = [np.quantile(part, quantile) for part in np.split(relative[order], firsts[1:])]
+            if usual > 0:
+                floors = floors * (np.array(of_lines) / usual)[np.searchsorted(lines, along)]
+        return floors
 
     def filled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values of all pixels: those without any take the value of the nearest pixel that has one."""
@@ -357,13 +351,13 @@ def _without_rises(
     return np.moveaxis(without.reshape(lines.shape), 0, axis)
 
 
-@lru_cache(KEPT_MATRICES)
+@lru_cache
 def _continued(n: int, places: tuple[float, ...], axis: int) -> NDArray[np.float64]:
     """Return the (n, nodes) matrix of interpolation to 0..n-1 and smoothing along an axis.
 
     Beyond the nodes, values in depth have the slope of those near the edge, and values along other axes are constant.
     """
-    sigma, nodes = SMOOTHING_SIGMAS[axis], np.array(places)
+    sigma, nodes = SMOOTHING_SIGMAS[axis > 0], np.array(places)
     margin = math.ceil(GAUSSIAN_REACH * sigma)
     positions = np.arange(-margin, n + margin)
     # Linear interpolation from nodes to positions, constant beyond the nodes
@@ -390,7 +384,9 @@ def _averaged_along(
     places = np.arange(n) if places is None else places
     lines = image.reshape(math.prod(image.shape[:axis]), n, -1)
     averages = np.empty((len(lines), len(places), lines.shape[2]))
-    for part in slices_of(len(places), int(np.clip(2 * reach, *AVERAGED_TOGETHER))):
+    # A matrix product for each part of the axis, from the pixels within its reach. Importing the filters of scipy.ndimage
+    # takes 0.17 s of processor time, more than all averages of a block of 128 x 128 pixels
+    for part in slices_of(len(places), 2 * reach):
         near = np.arange(max(places[part][0] - reach, 0), min(places[part][-1] + 1 + reach, n))
         offsets = np.abs(places[part][:, None] - near)
         weights = np.where(offsets <= reach, np.exp(-0.5 * (offsets / sigma) ** 2), 0.0)

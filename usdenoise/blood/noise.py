@@ -12,11 +12,7 @@ from usdenoise.blood.neighbourhood import Neighbourhood, Slab
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.linalg.tall_matrices import slices_of
-
-PIXELS_TOGETHER = 2048
-"""Pixels whose lags, channels or spectra are worked on together: an array of them is at most a megabyte, which the caches
-hold."""
+from usdenoise.linalg.tall_matrices import cached_slices
 
 
 def to_channels(lags: Numbers, is_complex: bool) -> NDArray[np.float64]:
@@ -138,7 +134,7 @@ def noise_map(
         power = np.empty(grid.n_pixels)
         for slab in grid.slabs():
             values, own = parts(part, slab.own), slab.own
-            for rows in slices_of(len(values), PIXELS_TOGETHER):
+            for rows in cached_slices(*values.shape):
                 at = slice(own.start + rows.start, own.start + rows.stop)
                 power[at] = np.vecdot(of_lags[nodes[at]], values[rows])
         return power
@@ -156,13 +152,7 @@ def noise_map(
 CELL_SIGMA = 0.85
 """Standard deviation in pixels of the average over neighbours: 2 pixels of full width at half maximum."""
 
-NEGLIGIBLE = 1e-12
-"""Ratio of two powers below which the smaller one does not count: rounding errors of single precision are above it."""
-
-TINY = float(np.finfo(float).tiny)
-"""Least power or energy by which is divided."""
-
-HALVES = (slice(0, 1), slice(1, 2))
+HALVES = (slice(1), slice(1, None))
 """Lag sums of each half of the frames."""
 
 

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.blood_map import BloodMap
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.noise import NEGLIGIBLE, TINY
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.linalg.tall_matrices import weighted_squares
+from usdenoise.linalg.tall_matrices import NEGLIGIBLE, TINY, weighted_squares
 
 WEAK_PARTS = (0.4, 0.65, 0.9)
 """Components, as parts of the cutoff, that show where tissue leaks through the filter: weak ones, which are like the
@@ -136,7 +135,7 @@ def share_above_noise(
 
 
 FLOOR_QUANTILE, ABOVE_FLOOR = 0.2, 2.0
-"""Quantile of the power at a depth that is its floor, and power over the floor from which it stands out."""
+"""Quantile of the power at a depth, or in a line, that is its floor, and power over the floor from which it stands out."""
 
 
 def missing_share(
@@ -144,8 +143,7 @@ def missing_share(
 ) -> float:
     """Return the share of the power above its own floor that a blood map does not contain; 0 if nothing stands out.
 
-    The floor of a depth is a low quantile of its power, interpolated where it rises and falls again over depth. It does
-    not depend on how the map was made.
+    The floor does not depend on how the map was made.
 
     Parameters
     ----------
@@ -154,7 +152,7 @@ def missing_share(
     blood_power : (n_signal,) array
         The blood map.
     floor : (n_signal,) array
-        The floor, :meth:`usdenoise.blood.neighbourhood.Neighbourhood.floor_of_depth` of the power at FLOOR_QUANTILE.
+        The floor, :meth:`usdenoise.blood.neighbourhood.Neighbourhood.floor` of the power at FLOOR_QUANTILE.
     """
     above = np.where(power > ABOVE_FLOOR * floor, power - floor, 0)
     return float(np.clip(above - blood_power, 0, None).sum()) / max(float(above.sum()), TINY)

@@ -263,8 +263,6 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         rows.append(("blocks", _blocks(sequence)))
     if sequence is not None and sequence.alignment:
         rows.append(("aligned", sequence.alignment))
-    if sequence is not None and sequence.own_sentence:
-        rows.append(("tissue", sequence.own_sentence))
     sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
     count, seconds, estimate = report.iterations, report.timings_s, report.estimate
     if estimate in warned:

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.noise import TINY
 from usdenoise.linalg.array_library import Array, Numbers, namespace, to_host
 from usdenoise.linalg.lag_sums import column_lag_sums
-from usdenoise.linalg.tall_matrices import CACHED_COLUMNS, slices_of
+from usdenoise.linalg.tall_matrices import CACHED_COLUMNS, TINY, cached_slices, slices_of
 
 PIXEL, LINE = 10.0, 5.0
 """Power of a pixel over both neighbours along an axis, and median of it over a line, from which they stand out. A vessel is
@@ -89,10 +88,6 @@ FEWEST_SATURATED, MOST_SATURATED = 3, 0.5
 """Fewest pixels at an extreme that are clipped, and largest share of the image: more are a stack of few levels."""
 
 
-EXTREME_FRAMES = 64
-"""Frames whose extremes are found together."""
-
-
 def part_extremes(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the largest and the smallest value of the real and the imaginary parts of each pixel, (n_pixels,).
 
@@ -115,7 +110,7 @@ def part_extremes(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         else:
             found = [np.full(parts.shape[1], np.nan, parts.dtype) for _ in extremes]
             # Frames of a file are read in their order
-            for rows in slices_of(len(parts), EXTREME_FRAMES):
+            for rows in cached_slices(len(parts), CACHED_COLUMNS):
                 for at in slices_of(parts.shape[1], CACHED_COLUMNS):
                     for extreme, so_far in zip(extremes, found, strict=True):
                         extreme(so_far[at], extreme.reduce(parts[rows, at], axis=0), out=so_far[at])

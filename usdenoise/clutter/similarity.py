@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import SURROUNDINGS_SIGMA
 from usdenoise.linalg.array_library import Numbers
+from usdenoise.stack.sampling import ENOUGH_FRAMES
 
 CLUTTER_REACH = 0.03
 """Components whose singular value is this close to the largest (-30 dB) are references for tissue speckle."""
@@ -35,9 +36,9 @@ four of 26 random stacks blood was like them, and 10 to 30 components were remov
 UNLIKE = 0.3
 """Similarity of a component to the other references, over the similarity among these, below which it is none."""
 
-TIMES_MEAN, DOMINATED_FRAMES = 4.0, 32
-"""Least ratio of the share of a component to the mean share, and least number of frames, with which it may dominate: the few
-components of few frames have large shares."""
+TIMES_MEAN = 4.0
+"""Least ratio of the share of a component to the mean share with which it may dominate: the few components of few frames
+have large shares."""
 
 USUAL_LEVEL = 0.5
 """Level of similarity, relative to the similarity among the references, at which tissue usually ends. Set with
@@ -75,9 +76,9 @@ def spatial_similarity(left: Numbers, grid: Neighbourhood | None = None) -> NDAr
 def noise_energy(noise_rms: float, shape: tuple[int, int]) -> float:
     """Return the energy of noise in a component of m x n entries, above which :func:`dominance` counts.
 
-    It is infinite for fewer than DOMINATED_FRAMES frames, n.
+    It is infinite for fewer than ENOUGH_FRAMES frames, n.
     """
-    return noise_rms**2 * max(shape) if shape[1] >= DOMINATED_FRAMES else np.inf
+    return noise_rms**2 * max(shape) if shape[1] >= ENOUGH_FRAMES else np.inf
 
 
 def dominance(singular_values: NDArray[np.float64], noise: float) -> float:

@@ -17,15 +17,19 @@ from numpy.typing import NDArray
 
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.tall_matrices import row_parts, slices_of, squared_norm
+from usdenoise.linalg.tall_matrices import (
+    COMPILED_ENTRIES,
+    FEWEST_PARTS,
+    part_slices,
+    row_parts,
+    slices_of,
+    squared_norm,
+)
 from usdenoise.stack.sampling import EntrySample
 
 SPARSE_BELOW_DENSITY = 0.12
 """Density up to which the sparse evaluation is used: above it the kept entries would take too much memory, and the
 gain shrinks (benchmarks/evaluation.py)."""
-
-SPARSE_FROM_WORK = 3e7
-"""Products of an evaluation, entries times rank, from which the compiled kernel repays the half second of its loading."""
 
 TILE_COLUMNS = 512
 """Columns of a tile of entries: its rows of V, 80 kB at rank 20 in complex64, stay in the cache."""
@@ -155,12 +159,6 @@ def sparse_sums(u: Numbers, v: Numbers, entries: Entries) -> PartSums:
     return PartSums(loss, residual_v, residual_u.conj().T, squared_norm(missed.reshape(1, -1)))
 
 
-SPARSE_PARTS = 8
-"""Parts of the rows of the sparse evaluation: enough for the threads to finish together, few since each adds up a V."""
-
-_FRAMES_AT_ONCE = 4096
-"""Frames of the gradient by V that are written at a time."""
-
 Factors = tuple[Numbers, ...]
 
 
@@ -234,7 +232,7 @@ class CompletionProblem:
         entry, for each sampled entry, and stores the position and the value of each.
         """
         if self.kernel == "auto":
-            return self.density <= SPARSE_BELOW_DENSITY and self.sample.n_fitted * rank >= SPARSE_FROM_WORK
+            return self.density <= SPARSE_BELOW_DENSITY and self.sample.n_fitted * rank >= COMPILED_ENTRIES
         return self.kernel == "sparse"
 
     def evaluate(self, factors: Factors) -> Evaluation:
@@ -254,7 +252,7 @@ class CompletionProblem:
         gradient_u *= np.asarray(scale, gradient_u.real.dtype)
         gradient_v = np.empty(v.shape, v.dtype)
         # In long stacks each copy of these sums takes tens of megabytes.
-        for part in slices_of(len(v), _FRAMES_AT_ONCE):
+        for part in part_slices(*v.shape):
             gradient_v[part] = scale * u_residual[:, part].conj().T
         n_held_out = self.sample.n_held_out
         return Evaluation(
@@ -267,7 +265,7 @@ class CompletionProblem:
         if self.is_sparse(v.shape[1]):
             # Each part costs a sum of the size of V, and its entries need not fit a cache.
             n_rows = len(u)
-            larger = list(slices_of(n_rows, max(1, -(-n_rows // SPARSE_PARTS))))
+            larger = list(slices_of(n_rows, max(1, -(-n_rows // FEWEST_PARTS))))
 
             def by_entries(rows: slice) -> tuple[slice, PartSums]:
                 # The sparse evaluation is used where entries are few, so they are kept between passes.

@@ -32,9 +32,17 @@ from usdenoise.estimate.pixel_subset import PixelSubset, choose_rank, least_rank
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, noise_edge
-from usdenoise.linalg.tall_matrices import eigenvectors, frame_gram, gram, rotated, row_parts, tall_qr
+from usdenoise.linalg.tall_matrices import (
+    HELD_ENTRIES,
+    eigenvectors,
+    frame_gram,
+    gram,
+    rotated,
+    row_parts,
+    tall_qr,
+)
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.sampling import PixelSample, RandomStream, draw_entries
+from usdenoise.stack.sampling import FEW_PIXELS, PixelSample, RandomStream, draw_entries
 from usdenoise.system.resources import release_freed_memory
 
 
@@ -67,10 +75,6 @@ def truncated_svd(matrix: Numbers, rank: int, executor: Executor) -> LowRank:
     right = eigenvectors(total, subset_by_index=[n - rank, n - 1])
     parts = executor.map(lambda rows: matrix[rows] @ right, row_parts(matrix.shape))
     return LowRank.from_factors(np.concatenate(list(parts)), right)
-
-
-LARGE_SAMPLE = 1 << 24
-"""Bytes of a sample from which freed memory is returned to the system before more is taken, which costs time."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,8 @@ def estimate_components(
     DivergedError
         If the solver leaves the finite numbers.
     """
-    is_large = rows.values.nbytes >= LARGE_SAMPLE
+    # Before more memory is taken, what was freed is returned to the system, which costs time
+    is_large = rows.values.size >= HELD_ENTRIES // 2
     if is_large:
         release_freed_memory()
     if options.method == "svd":
@@ -317,9 +322,9 @@ _STARTS: Mapping[str, Callable[[CompletionProblem, int, np.random.Generator], Fa
 )
 
 
-LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT = 256, 6
-"""Samples of each frame. benchmarks/quality.py set them: the refit of such a sample gives the full SVD's
-picture to 0.998 or better (docs/evidence.md)."""
+SAMPLES_PER_FRAME_AND_COMPONENT = 6
+"""Samples of each frame, of which there are FEW_PIXELS at least. benchmarks/quality.py set it: the refit of such a sample
+gives the full SVD's picture to 0.998 or better (docs/evidence.md)."""
 
 
 def fit_sample(
@@ -421,7 +426,7 @@ def draw_sampled_pixels(
 
 def sampled_pixel_count(rank: int, sampling: float) -> int:
     """Return how many pixels are sampled for a rank and a fraction of their entries, if the stack has more."""
-    return math.ceil(max(LEAST_SAMPLES_PER_FRAME, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
+    return math.ceil(max(FEW_PIXELS, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
 
 
 def complete(

@@ -15,16 +15,13 @@ from usdenoise.completion.descent_methods import highest_rank
 from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
-from usdenoise.linalg.low_rank import noise_edge, noise_from_spectrum
-from usdenoise.linalg.tall_matrices import gram, row_squared_norms, slices_of
+from usdenoise.linalg.low_rank import EDGE_MARGIN, noise_edge, noise_from_spectrum
+from usdenoise.linalg.tall_matrices import gram, row_parts, row_squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.sampling import PixelSample, RandomStream
-
-SUBSET_PIXELS = 256
-"""Enough pixels for the spectrum of a hundred components (RANK_LIMIT) and of the noise below them."""
+from usdenoise.stack.sampling import FEW_PIXELS, PixelSample, RandomStream
 
 RANK_LIMIT = 100
-"""Largest automatic rank of a subset of SUBSET_PIXELS; components above the rank stay in the residual. Tissue 60 dB
+"""Largest automatic rank of a subset of FEW_PIXELS; components above the rank stay in the residual. Tissue 60 dB
 over blood has some 65 components above the blood in 2400 frames at 500 Hz."""
 
 LONG = 2400
@@ -35,20 +32,12 @@ STEEP_DB = 0.15
 tissue 60 dB over blood, which has 125 components above the blood, it is 0.25 at component 100 and 0.06 at 200. In up to
 4800 frames it is at most 0.13 at component 100."""
 
-EDGE_MARGIN = 1.05
-"""Singular value, over the noise edge, from which a component counts as signal. The largest one of white noise was
-0.97 to 1.012 of the edge in 20 matrices of this size; noise that is correlated in space exceeds it by more."""
-
 COMPONENTS_BEYOND_NOISE = 16
 """Components estimated beyond those above the noise of the pixel subset: all pixels together show weaker ones, and
 the cutoff is chosen by the components on both sides of it."""
 
 _FILL_ROUNDS = 3
 """How often the subset's own model fills its unobserved entries, after interpolation over time."""
-
-_PRODUCT_PARTS, _IN_PART = 8, (128, 1536)
-"""Parts of a matrix product that threads share, and least and most frames of one, whose copies in double precision take
-memory. The numbers are fixed, so that the result depends on no machine."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ class PixelSubset:
     @property
     def rank_limit(self) -> int:
         """Largest number of components that the subset has a spectrum for, with the noise below them."""
-        return max(RANK_LIMIT, RANK_LIMIT * self.n_pixels // SUBSET_PIXELS)
+        return max(RANK_LIMIT, RANK_LIMIT * self.n_pixels // FEW_PIXELS)
 
     @property
     def falls_beyond_limit(self) -> bool:
@@ -186,7 +175,7 @@ def sufficient_subset(
 def draw_pixel_subset(
     rows: PixelSample,
     rng: np.random.Generator,
-    n_wanted: int = SUBSET_PIXELS,
+    n_wanted: int = FEW_PIXELS,
     excluded: NDArray[np.bool_] | None = None,
 ) -> SubsetValues:
     """Choose pixels at random over the image.
@@ -201,7 +190,7 @@ def draw_pixel_subset(
     rng : numpy.random.Generator
         Chooses the pixels.
     n_wanted : int
-        Number of pixels, SUBSET_PIXELS by default; fewer where the stack has fewer.
+        Number of pixels, FEW_PIXELS by default; fewer where the stack has fewer.
     excluded : (n_frames,) boolean array, optional
         Frames that count as zeros; by default those that the rows exclude.
     """
@@ -242,7 +231,7 @@ def _spectrum(rows: Numbers, executor: Executor) -> tuple[Numbers, NDArray[np.fl
     1e-8 of the largest, which is far below the resolution of single-precision data.
     """
     is_tall, length = rows.shape[0] > rows.shape[1], max(rows.shape)
-    parts = list(slices_of(length, int(np.clip(-(-length // _PRODUCT_PARTS), *_IN_PART))))
+    parts = row_parts((length, min(rows.shape)))
 
     def adjoint(part: slice) -> Numbers:
         entries = rows[part] if is_tall else rows[:, part].conj().T

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.noise import TINY
+from usdenoise.linalg.tall_matrices import TINY
 from usdenoise.stack.acquisition import Acquisition
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.depth_gain import profile_of, profiles_of, rows_over
-from usdenoise.frames.registration import SPECKLE_PIXELS, TINY_SINGLE, Registration, Shift, filled
+from usdenoise.frames.registration import SPECKLE_PIXELS, TINY_SINGLE, Registration, Shift
 from usdenoise.linalg.array_library import (
     Array,
     Entry,
@@ -26,15 +26,11 @@ from usdenoise.linalg.array_library import (
 )
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import fit_gapped_rows
-from usdenoise.linalg.tall_matrices import eigenvectors, envelope, slices_of
-from usdenoise.stack.sampling import spread_rows
+from usdenoise.linalg.tall_matrices import PART_ENTRIES, cached_slices, eigenvectors, envelope, slices_of
+from usdenoise.stack.sampling import ENOUGH_FRAMES, MANY_PIXELS, spread_rows
 
-ENVELOPE_FRAMES = 32
-"""Frames of a block, evenly spread, whose mean envelope is registered."""
-
-LEAST_SHIFT, SHIFT_ERRORS, MOST_SHIFT = 0.05, 1.0, 0.25
-"""Smallest shift that is corrected, in pixels along any axis, its least ratio to its standard error, and the largest shift,
-as a part of the image."""
+LEAST_SHIFT, MOST_SHIFT = 0.05, 0.25
+"""Smallest shift that is corrected, in pixels along any axis, and the largest one, as a part of the image."""
 
 LEAST_LIKENESS = 0.6
 """Correlation of the gradients of an image and of the reference from which a block is aligned. It is about 0 for images of
@@ -49,37 +45,24 @@ DEPTH_BANDS, UNEVEN_DB = 4, 0.5
 REGISTERED_PIXELS = 12
 """Pixels along every axis of an image that is registered."""
 
-EDGE, EDGE_SHARE, FAR_SHIFT = 2, 20, 0.25
+EDGE, EDGE_SHARE = 2, 20
 """Pixels at the edge of the image that are masked if a block is shifted, at most, and this part of the image: there the
-interpolation has no data beyond the edge. Below FAR_SHIFT pixels it is one pixel; with none, 1 to 9 of 24 blocks were bad in
-three of four fits of a session whose tissue was 50 dB over the blood."""
+interpolation has no data beyond the edge. With none, 1 to 9 of 24 blocks were bad in three of four fits of a session whose
+tissue was 50 dB over the blood."""
 
 REFERENCE_BLOCKS, REFERENCE_ROUNDS = 32, 3
 """Least number of blocks, spread over the session, whose median is the reference, and number of registrations of them to the
 median of the aligned blocks."""
 
-PATTERN_SIGMA, PATTERN_ROUNDS, MOST_STILL, HIDDEN_TIMES = 1.0, 4, 0.2, 2.0
-"""Pixels over which changes are averaged to find a pattern that stands still, number of registrations without it, largest
-part of the image that it covers, as more is tissue that stretches, and least ratio of the displacement without it to that of
-the whole image. On three sessions that drift by 3 pixels the ratio was 1.00 without a pattern, and at least 5 with a window,
-a needle or lines of reverberation that hid the drift."""
+FRAMES_A_COMPONENT = 8
+"""Frames for each temporal component that fills missing entries. On sessions of blocks of 150 frames, with tissue 35 to
+50 dB over the blood and up to 5 % of the entries missing, the error was the power of blood and noise."""
 
-FRAMES_A_COMPONENT, MOST_FILLING = 8, 32
-"""Frames for each temporal component that fills missing entries, and most components. On sessions of blocks of 150 frames,
-with tissue 35 to 50 dB over the blood and up to 5 % of the entries missing, the error was the power of blood and noise."""
-
-FILL_PIXELS, MOST_ENERGY = 1024, 4.0
-"""Pixels from which these components come, and energy of a frame over the median above which it has none: interference."""
-
-CHUNK_FRAMES = 8
-"""Frames that are shifted together: 1 MB of 128 x 128 pixels, which stays in the cache."""
+MOST_ENERGY = 4.0
+"""Energy of a frame over the median above which these components have none of it: interference."""
 
 TAPS, KAISER = 12, 4.0
 """Taps of the interpolation, and parameter of its window."""
-
-COMPILED_SHIFT = 1 << 17
-"""Entries from which frames are interpolated by compiled loops, which take half a second to load: a block of 128 x 128 x 300
-takes 17 ms instead of 80."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +108,6 @@ class Reference:
         Pixels that are inside the image in every block; all other pixels become 0.
     registers, scales : bool
         Whether shifts are compensated, and gains divided out.
-    still : boolean array of this shape or None
-        Pixels of a pattern that stays where it is in all blocks while the tissue moves, such as a window, an implant or
-        reverberation: it says nothing about motion. None (the default) without one.
     profiles : (pixels along z, n_curves) array or None
         Curves over depth by which the gains of the blocks differ; None (the default) if a gain is the same at all depths.
     """
@@ -136,22 +116,12 @@ class Reference:
     mask: NDArray[np.bool_]
     registers: bool = True
     scales: bool = True
-    still: NDArray[np.bool_] | None = None
     profiles: NDArray[np.float64] | None = None
 
     @cached_property
     def registration(self) -> Registration:
         """The image, prepared for the registration of blocks."""
-        return Registration.of(self.image, self.still)
-
-    @cached_property
-    def _beside(self) -> NDArray[np.intp]:
-        """Number of each pixel, and in a still pattern of the nearest pixel outside it."""
-        numbers = np.arange(self.image.size)
-        if self.still is not None:
-            pattern, nearest = nearest_good(self.still)
-            numbers[pattern] = nearest
-        return numbers
+        return Registration.of(self.image)
 
     def align(self, x: Array, excluded: NDArray[np.bool_]) -> tuple[Array, Alignment]:
         """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment; the mask is not applied.
@@ -202,15 +172,9 @@ class Reference:
         # Interpolation would spread pixels without data over their neighbours.
         is_whole = not (self.mask & (image == 0) & (self.image > 0)).any()
         is_displaced = likeness >= LEAST_LIKENESS and is_near and is_whole and _matters(shift, error)
-        counted = self.mask
-        if self.still is not None:
-            counted = counted & ~self.still
-            image = filled(image, self.still)
         if is_displaced:
             image = shifted(image[None], shift)[0]
-            if self.still is not None:
-                counted &= ~_nearest(self.still[None], shift)[0]
-        return image, counted & (image > 0), is_displaced
+        return image, self.mask & (image > 0), is_displaced
 
     def apply(self, x: Array, alignment: Alignment, missing: NDArray[np.bool_] | None = None) -> Array:
         """Return a chunk, (n, n_pixels), shifted back and without the gain; itself if nothing changes.
@@ -218,9 +182,6 @@ class Reference:
         `missing` are entries that are filled in the chunk, and NaN in the result; by default those that are not finite.
         """
         xp, is_on_host = namespace(x), isinstance(x, np.ndarray)
-        if self.still is not None:
-            # Interpolation would spread the pattern, and an edge: the tissue beside it continues.
-            x = xp.take(x, to_library(self._beside, x), axis=1)
         if alignment.is_shifted:
             if not is_on_host and not xp.all(xp.isfinite(x)):
                 # Missing entries are filled on the host.
@@ -230,10 +191,6 @@ class Reference:
             shape, shift = (x.shape[0], *self.image.shape), np.array(alignment.shift)
             x = xp.reshape(shifted(xp.reshape(x, shape), shift), x.shape)
             missing = None if missing is None else _nearest(missing.reshape(shape), shift).reshape(x.shape)
-            if self.still is not None and (covered := self.mask & _nearest(self.still[None], shift)[0]).any():
-                # This block is displaced farther than those of the reference
-                nothing = xp.full_like(x[:1, :1], math.nan)
-                x = xp.where(to_library(covered.reshape(1, -1), x), nothing, x)
         if missing is not None and missing.any():
             x[missing] = np.nan
         if alignment.is_scaled:
@@ -265,8 +222,8 @@ def completed(x: Numbers) -> tuple[Numbers, NDArray[np.bool_] | None]:
     x, n_missing = np.where(missing, 0, x), np.count_nonzero(missing, axis=1)
     if not ((n_missing > 0) & (n_missing < x.shape[1])).any():
         return x, missing
-    n, highest = len(x), min(max(len(x) // FRAMES_A_COMPONENT, 1), MOST_FILLING)
-    pixels = spread_rows(x.shape[1], FILL_PIXELS)
+    n, highest = len(x), max(len(x) // FRAMES_A_COMPONENT, 1)
+    pixels = spread_rows(x.shape[1], MANY_PIXELS)
     some, gaps = x[:, pixels].astype(np.result_type(x, np.float64)), missing[:, pixels]
     energies = np.vecdot(some, some).real
     if not energies.any():
@@ -283,7 +240,7 @@ def completed(x: Numbers) -> tuple[Numbers, NDArray[np.bool_] | None]:
     # Least squares of each pixel; the more a component is above the rest, the less its coefficient is pulled to 0.
     conjugate, ridge = v.conj().astype(x.dtype), rest / np.maximum(powers, TINY_SINGLE)
     fitted = fit_gapped_rows(x.T @ conjugate, ~missing.T, conjugate, ridge)
-    for tile in slices_of(x.shape[1], FILL_PIXELS):
+    for tile in slices_of(x.shape[1], MANY_PIXELS):
         np.copyto(x[:, tile], v.astype(x.dtype) @ fitted[tile].T, where=missing[:, tile])
     return x, missing
 
@@ -296,7 +253,7 @@ def nearest_good(bad: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.i
 
 def mean_envelope(x: Array, shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Return the mean envelope of some frames of a chunk, (n, n_pixels), without values that are not finite, as an image."""
-    xp, subset = namespace(x), x[:: max(1, x.shape[0] // ENVELOPE_FRAMES), :]
+    xp, subset = namespace(x), x[:: max(1, x.shape[0] // ENOUGH_FRAMES), :]
     counts = np.maximum(to_host(xp.count_nonzero(xp.isfinite(subset), axis=0)), 1)
     # Double precision, if the library has it
     wide = xp.__array_namespace_info__().dtypes(kind="real floating").get("float64")
@@ -337,16 +294,14 @@ def reference_of(
     # Some of many blocks have the same median.
     values = np.stack([images[number] for number in spread_rows(len(images), REFERENCE_BLOCKS)])
     registers = registers and min(values.shape[1:]) >= REGISTERED_PIXELS
-    image, still = np.median(values, axis=0).astype(np.float32), None
     if registers:
-        image, shifts = _aligned_median(values, None if before is None else before.image, None, executor)
-        # Until a pattern is found the reference is where the pattern is.
-        start = None if before is None or before.still is None else before.image
-        image, still = _without_pattern(values, (image, shifts), start, executor)
-    reference = Reference(image, np.ones(image.shape, bool), registers, scales, still)
+        image = _aligned_median(values, None if before is None else before.image, executor)
+    else:
+        image = np.median(values, axis=0).astype(np.float32)
+    reference = Reference(image, np.ones(image.shape, bool), registers, scales)
     found = list(executor.map(reference.registration.shift, images))
     if registers and (shifts := _corrected(found, False)).any():
-        reference = replace(reference, mask=_common(np.stack(images), shifts, still))
+        reference = replace(reference, mask=_common(np.stack(images), shifts))
     items = [*zip(images, found, strict=True)]
     alignments = list(executor.map(lambda item: reference.alignment(*item), items))
     if scales and any(alignment.is_uneven for alignment in alignments):
@@ -359,90 +314,20 @@ def reference_of(
 
 
 def _aligned_median(
-    values: NDArray[np.float32],
-    start: NDArray[np.float32] | None,
-    still: NDArray[np.bool_] | None,
-    executor: Executor,
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """Return the median of aligned images, and their shifts: against a start, or where the median image is.
-
-    Pixels that a still pattern covers do not count; once an image is shifted, they are elsewhere.
-    """
-    shown = values if still is None else np.stack([filled(value, still) for value in values])
-    median = np.median(shown, axis=0).astype(np.float32)
-    image = shown[np.argmax(shown.reshape(len(shown), -1) @ median.ravel())] if start is None else start
+    values: NDArray[np.float32], start: NDArray[np.float32] | None, executor: Executor
+) -> NDArray[np.float32]:
+    """Return the median of aligned images: against a start, or where the median image is."""
+    median = np.median(values, axis=0).astype(np.float32)
+    image = values[np.argmax(values.reshape(len(values), -1) @ median.ravel())] if start is None else start
     for _ in range(REFERENCE_ROUNDS):
-        found = list(executor.map(Registration.of(image, still).shift, values))
+        found = list(executor.map(Registration.of(image).shift, values))
         shifts = _corrected(found, start is None)
         if not shifts.any():
-            return median, shifts
-        items = zip(shown, shifts, strict=True)
+            return median
+        items = zip(values, shifts, strict=True)
         aligned = np.stack(list(executor.map(lambda item: shifted(item[0][None], item[1])[0], items)))
-        if still is None:
-            image = np.median(aligned, axis=0).astype(np.float32)
-        else:
-            covered = np.stack([_nearest(still[None], shift)[0] for shift in shifts])
-            aligned[covered & ~covered.all(axis=0)] = np.nan
-            image = np.nanmedian(aligned, axis=0).astype(np.float32)
-    return image, shifts
-
-
-def _without_pattern(
-    values: NDArray[np.float32],
-    found: tuple[NDArray[np.float32], NDArray[np.float64]],
-    start: NDArray[np.float32] | None,
-    executor: Executor,
-) -> tuple[NDArray[np.float32], NDArray[np.bool_] | None]:
-    """Return the aligned median without a pattern that stands still and hides the motion of the tissue, and its pixels.
-
-    What is the same in all images says nothing about motion. First the half of the image that changes least for its
-    gradients does not count. Then a pixel belongs to the pattern if images differ less from their median than from the
-    aligned median at their shifts. It counts if the tissue without it is displaced at least twice as far along an axis.
-
-    Parameters
-    ----------
-    values : (n, pixels along z, x, y) array
-        The images.
-    found : (image, (n, n_axes) array)
-        Aligned median of whole images, and their shifts. Without such a pattern this median and None are returned.
-    start : (pixels along z, x, y) array or None
-        As for :func:`_aligned_median`.
-    executor : Executor
-        Maps over the images.
-    """
-    median, around = np.median(values, axis=0), Neighbourhood.whole(values.shape[1:])
-    bright = median > np.median(median)
-    if not bright.any():
-        return found[0], None
-
-    def smoothed(squares: NDArray[np.generic]) -> NDArray[np.float64]:
-        return around.average(squares.ravel().astype(np.float64), PATTERN_SIGMA).reshape(median.shape)
-
-    # Changes without the gains, and the mean squared displacement that would make them
-    gains = np.median(values[:, bright], axis=1) / np.median(median[bright])
-    values = values / np.maximum(gains, TINY_SINGLE).reshape(-1, *(1,) * median.ndim).astype(np.float32)
-    change = np.mean((values - median) ** 2, axis=0)
-    slopes = sum(np.mean(np.gradient(values, axis=1 + axis) ** 2, axis=0) for axis in range(median.ndim))
-    squares = smoothed(change) / np.maximum(smoothed(slopes), TINY_SINGLE)
-    usual = np.median(squares[median > 0])
-    still = squares < usual
-    for more in reversed(range(PATTERN_ROUNDS)):
-        if not still.any():
-            return found[0], None
-        image, shifts = _aligned_median(values, start, still, executor)
-        before, after = (np.mean((one - np.median(one, axis=0)) ** 2, axis=0) for one in (found[1], shifts))
-        if (after < np.maximum(LEAST_SHIFT**2, HIDDEN_TIMES**2 * before)).all():
-            return found[0], None
-        if more:
-            back = [shifted(image[None], -shift)[0] for shift in shifts]
-            moved = np.mean((values - back) ** 2, axis=0)
-            # Tissue that no image shows is known by the change for its gradients
-            unseen = np.all([_nearest(still[None], shift)[0] for shift in shifts], axis=0)
-            still = (smoothed(change) < smoothed(moved) / 3) & (change < moved / 3)
-            if more < PATTERN_ROUNDS - 1:
-                still &= ~unseen | (squares < usual / 2)
-    # With the pixels beside it
-    return (found[0], None) if still.mean() > MOST_STILL else (image, smoothed(still) > 1 / 8)
+        image = np.median(aligned, axis=0).astype(np.float32)
+    return image
 
 
 def _corrected(found: Sequence[Shift], to_median: bool) -> NDArray[np.float64]:
@@ -476,12 +361,13 @@ def shifted(frames: Array, shift: NDArray[np.float64]) -> Array:
     1974.
     """
     kernels = [(axis, *_kernel(frames.shape[axis], d)) for axis, d in enumerate(shift, 1) if d]
-    if not isinstance(frames, np.ndarray) or frames.size < COMPILED_SHIFT:
+    # Compiled loops take half a second to load: a block of 128 x 128 x 300 takes 17 ms instead of 80
+    if not isinstance(frames, np.ndarray) or frames.size < PART_ENTRIES:
         return _shifted_by_products(frames, kernels)
     from usdenoise.linalg.compiled_loops import along_columns, along_rows
 
     result, real = np.empty(frames.shape, frames.dtype), frames.real.dtype
-    for chunk in slices_of(len(frames), CHUNK_FRAMES):
+    for chunk in cached_slices(len(frames), frames[0].size):
         part = np.ascontiguousarray(frames[chunk])
         for axis, taps, places in kernels:
             # Real and imaginary parts are columns of one real problem.
@@ -541,7 +427,7 @@ def _nearest(values: NDArray[Entry], shift: NDArray[np.float64], edge: int = 0) 
         n = values.shape[axis]
         positions = np.arange(n) + along
         values = values.take(np.clip(np.rint(positions).astype(int), 0, n - 1), axis=axis)
-        margin = min(edge, n // EDGE_SHARE, 1 if abs(along) < FAR_SHIFT else edge)
+        margin = min(edge, n // EDGE_SHARE)
         margin *= abs(along) >= LEAST_SHIFT
         outside = (positions < margin - 0.5) | (positions > n - 0.5 - margin)
         np.moveaxis(values, axis, 0)[outside] = 0
@@ -550,23 +436,18 @@ def _nearest(values: NDArray[Entry], shift: NDArray[np.float64], edge: int = 0) 
 
 def _matters(shift: NDArray[np.float64], error: float) -> bool:
     """Return whether a shift is corrected: it is not small, and larger than its error."""
-    return bool(np.abs(shift).max() >= max(LEAST_SHIFT, SHIFT_ERRORS * error))
+    return bool(np.abs(shift).max() >= max(LEAST_SHIFT, error))
 
 
-def _common(
-    images: NDArray[np.float32], shifts: NDArray[np.float64], still: NDArray[np.bool_] | None
-) -> NDArray[np.bool_]:
+def _common(images: NDArray[np.float32], shifts: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return the pixels that are inside the image in all blocks but those that are displaced unusually far.
 
-    A pixel that has a signal in one block is inside the image in all other blocks. Pixels that a still pattern covers in
-    one of these blocks are outside.
+    A pixel that has a signal in one block is inside the image in all other blocks.
     """
     distance = np.abs(shifts)
     middle = np.median(distance, axis=0)
     usual = distance <= np.maximum(6 * middle, MOST_SHIFT * np.array(images.shape[1:]) / 4)
     has_signal = np.any(images > 0, axis=0, keepdims=True)
-    if still is not None:
-        has_signal = has_signal & ~still
     inside = [_nearest(has_signal, shift, EDGE)[0] for shift in shifts[usual.all(axis=1)]]
     return np.asarray(np.all(inside, axis=0))
 

@@ -7,21 +7,14 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.noise import TINY
 from usdenoise.errors import OptionError
-from usdenoise.estimate.pixel_subset import SUBSET_PIXELS, SubsetValues, draw_pixel_subset
+from usdenoise.estimate.pixel_subset import SubsetValues, draw_pixel_subset
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.linalg.tall_matrices import row_parts, row_squared_norms, slices_of
-from usdenoise.stack.sampling import PixelSample, RandomStream, spread_rows
+from usdenoise.linalg.tall_matrices import TINY, part_slices, row_parts, row_squared_norms
+from usdenoise.stack.sampling import FEW_PIXELS, PixelSample, RandomStream, spread_rows
 
 LARGEST_SHARE = 0.2
 """Largest share of the frames that is excluded. Above it the scan is bad as a whole, and no frame is excluded."""
-
-LEAST_FRAMES = 16
-"""Least number of frames in which bad ones are looked for: fewer do not determine a frame from all other frames."""
-
-DAMAGE_PIXELS = 256
-"""Pixels, spread over the image, in which damage is looked for."""
 
 OUTLIER, OUTLIER_SPREADS = 2.0, 8.0
 """Logarithm of the ratio of a frame's misfit to the median one from which the frame is an outlier, and the same in robust
@@ -53,11 +46,6 @@ the median there."""
 
 LEAST_GOOD = 8
 """Least number of frames that are far better than all other frames if half of the frames or more are bad."""
-
-MOST_ROUNDS = 12
-
-_COMPARED_TOGETHER = 1024
-"""Frames that are compared with each other at a time."""
 
 
 class FrameReason(StrEnum):
@@ -163,7 +151,7 @@ def find_bad_frames(
     option: str | tuple[int, ...],
     seed: int,
     noise_rms: float | None = None,
-    n_compared: int = SUBSET_PIXELS,
+    n_compared: int = FEW_PIXELS,
 ) -> tuple[FrameSearch, SubsetValues]:
     """Look for bad frames; the rows stay as they are.
 
@@ -218,7 +206,8 @@ def find_bad_frames(
         _check_numbers(option, n_frames)
         listed = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in option]
         return result(listed, FrameTreatment.LEFT_OUT, subset_without(option))
-    if n_frames < LEAST_FRAMES:
+    # Fewer do not determine a frame from all other frames
+    if n_frames < 2 * LEAST_GOOD:
         return result([], FrameTreatment.KEPT, subset_without(()))
     bad_by_frame = {bad.frame: bad for bad in _damaged(rows)}
     subset = subset_without(())
@@ -226,7 +215,7 @@ def find_bad_frames(
     n_empty = sum(bad.reason is FrameReason.NO_TISSUE for bad in bad_by_frame.values())
     most = n_empty + LARGEST_SHARE * (n_frames - n_empty)
     clean = subset_without(bad_by_frame) if bad_by_frame and len(bad_by_frame) <= most else subset
-    for _ in range(MOST_ROUNDS):
+    while True:
         worse = _outliers(clean, noise_rms)
         bad_by_frame |= {bad.frame: bad for bad in worse}
         if not worse or len(bad_by_frame) > most:
@@ -257,7 +246,7 @@ def _check_numbers(frame_numbers: tuple[int, ...], n_frames: int) -> None:
 
 def _damaged(rows: PixelSample) -> list[BadFrame]:
     """Return the frames that are zero, constant or copies, and by a sample of the pixels saturated or without tissue."""
-    sample = rows.take(spread_rows(rows.n_pixels, DAMAGE_PIXELS))
+    sample = rows.take(spread_rows(rows.n_pixels, FEW_PIXELS))
     values = sample.values
     parts = np.stack([values.real, values.imag] if np.iscomplexobj(values) else [values])
     saturated = ((parts == parts.max()) | (parts == parts.min())).any(axis=0).mean(axis=0)
@@ -265,8 +254,9 @@ def _damaged(rows: PixelSample) -> list[BadFrame]:
     observed = sample.observed_mask(slice(None))
     # A frame without any entry is not a zero frame: it is unobserved already, and the model fills it.
     is_observed = np.ones(sample.n_frames, bool) if observed is None else observed.any(axis=0)
-    numbers = np.split(np.arange(rows.n_frames), range(_COMPARED_TOGETHER, rows.n_frames, _COMPARED_TOGETHER))
-    alike = np.concatenate([_alike(values, frames) for frames in numbers], axis=1) & is_observed
+    numbers = np.arange(rows.n_frames)
+    together = part_slices(rows.n_frames, len(values))
+    alike = np.concatenate([_alike(values, numbers[frames]) for frames in together], axis=1) & is_observed
     suspects = np.flatnonzero(alike.any(axis=0))
     if len(suspects):
         # In a stack of few levels frames agree in a sample without being the same.
@@ -341,7 +331,7 @@ def _regression(subset: SubsetValues, noise_rms: float | None) -> tuple[float, N
         ridge = max(n_pixels * known.noise_rms**2, LEAST_RIDGE * float(powers.sum()), ABSOLUTE_RIDGE)
         inverses = powers / (powers + ridge)
         parts = np.stack([inverses, inverses / (powers + ridge), powers])
-        some = (known.right[frames].T for frames in slices_of(len(known.right), _COMPARED_TOGETHER))
+        some = (known.right[frames].T for frames in part_slices(*known.right.shape))
         return ridge, np.hstack([parts @ np.abs(right).astype(np.float64) ** 2 for right in some])
     values = subset.values.astype(np.result_type(subset.values.dtype, np.float64))
     gram = values @ values.conj().T

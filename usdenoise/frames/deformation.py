@@ -23,17 +23,15 @@ from usdenoise.frames.alignment import (
     shifted,
     windowed_sinc,
 )
-from usdenoise.frames.registration import TINY_SINGLE, filled
+from usdenoise.frames.registration import TINY_SINGLE
 from usdenoise.linalg.array_library import Array, Inexact, namespace, to_library
-
-LEVEL_SIGMA = 6.0
-"""Pixels over which an envelope is averaged for its level, which is divided out: a gain may change with depth."""
 
 AFFINE_STEPS, LOCAL_STEPS = 3, 2
 """Gauss-Newton steps of the affine field, and of the local one that follows."""
 
-WINDOW_SIGMA, RIDGE = 9.0, 0.1
-"""Standard deviation in pixels of the Gaussian window in which a local displacement is constant, and what is added to the
+WINDOW_SIGMA, RIDGE = 7.0, 0.1
+"""Standard deviation in pixels of the Gaussian window in which a local displacement is constant, and the level of an
+envelope, which is divided out, as a gain may change with depth; and what is added to the
 curvature of its least squares, relative to the mean one: the field stays affine where the image shows nothing. On sessions
 that deform by 0.3 pixels (root mean square) windows of 6 to 11 pixels left errors within 10 % of each other; the wider, the
 less a rotation suffers."""
@@ -114,14 +112,8 @@ def deformation_of(
         x = namespace(x).take(x, to_library(np.flatnonzero(~excluded), x), axis=0)
     image = mean_envelope(x, reference.image.shape)
     counted = reference.mask & (reference.image > 0)
-    if reference.still is not None:
-        counted &= ~reference.still
-        image = filled(image, reference.still)
     if alignment.is_shifted:
-        shift = np.array(alignment.shift)
-        if reference.still is not None:
-            counted &= ~np.roll(reference.still, -np.rint(shift).astype(int), range(image.ndim))
-        image = shifted(image[None], shift)[0]
+        image = shifted(image[None], np.array(alignment.shift))[0]
     return find_field(image, reference.image, counted & (image > 0))
 
 
@@ -187,7 +179,7 @@ def _size(field: NDArray[np.float64], counted: NDArray[np.bool_]) -> float:
 def _levelled(image: NDArray[np.floating], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return an image over its average in the neighbourhood, less 1; 0 in pixels that do not count."""
     around, values = Neighbourhood(counted), image[counted].astype(np.float64)
-    levels = around.average(values, LEVEL_SIGMA)
+    levels = around.average(values, WINDOW_SIGMA)
     return around.everywhere(values / np.maximum(levels, TINY_SINGLE) - 1).reshape(image.shape)
 
 

@@ -10,26 +10,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.noise import TINY
+from usdenoise.clutter.bad_pixels import LEAST_LINE
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.stack.sampling import spread_rows
+from usdenoise.linalg.tall_matrices import TINY
+from usdenoise.stack.sampling import ENOUGH_FRAMES, MANY_PIXELS, spread_rows
 
 TISSUE_COMPONENTS = 6
 """Leading components that are the tissue."""
+
+FLICKER_FRAMES = 96
+"""Frames, in the middle of a scan, in which a flicker is looked for: in 64 of a small stack with gaps one was found."""
 
 FLICKERS = 3.0
 """Variance of the gains over the variance that noise and blood explain from which lines flicker. On 78 stacks of two
 simulators without flicker it was 0.02 to 2.0, with a flicker of 1 to 4 % 4 to 33 (1.6 for one at 135 frames/s, whose tissue
 is fast), and in a carotid that was recorded line by line 14 (benchmarks/RECORDS.md)."""
-
-FEWEST_LINE_PIXELS, FEWEST_LINES, FEWEST_FRAMES = 8, 8, 32
-"""Fewest sampled pixels of a line, lines, and frames from which a flicker is measured."""
-
-FLICKER_FRAMES = 96
-"""Frames, in the middle of a scan, in which a flicker is looked for."""
-
-GRAM_PIXELS = 1024
-"""Pixels by which the components of a block are found."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,7 @@ def find_flicker(
     right : (n_frames, k) array
         Temporal vectors of the tissue, about orthonormal.
     """
-    if values.shape[1] < FEWEST_FRAMES or len(shape) < 2:
+    if values.shape[1] < ENOUGH_FRAMES or len(shape) < 2:
         return None
     vectors = np.linalg.qr(right[:, :TISSUE_COMPONENTS])[0]
     tissue = (values @ vectors) @ vectors.conj().T
@@ -87,8 +82,8 @@ def find_flicker(
     found, most = None, FLICKERS
     for axis, places in enumerate(np.unravel_index(pixels, shape)):
         counts = np.bincount(places, minlength=shape[axis])
-        known = counts >= FEWEST_LINE_PIXELS
-        if np.count_nonzero(known) < FEWEST_LINES:
+        known = counts >= LEAST_LINE
+        if np.count_nonzero(known) < LEAST_LINE:
             continue
         # Sums over the pixels of a line, which follow each other in this order
         order = np.argsort(places, kind="stable")[known[np.sort(places)]]
@@ -158,7 +153,7 @@ def calibrated(x: Numbers, shape: tuple[int, ...], axis: int) -> Numbers:
     axis : int
         Axis of the lines.
     """
-    pixels = spread_rows(x.shape[1], GRAM_PIXELS)
+    pixels = spread_rows(x.shape[1], MANY_PIXELS)
     for _ in range(2):
         few = np.nan_to_num(x[:, pixels]).astype(np.result_type(x, np.float64))
         vectors = np.linalg.eigh(few @ few.conj().T)[1][:, -TISSUE_COMPONENTS:].astype(x.dtype)

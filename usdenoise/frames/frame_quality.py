@@ -9,15 +9,12 @@ from usdenoise.estimate.pixel_subset import PixelSubset, draw_pixel_subset, leas
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment, find_bad_frames
 from usdenoise.linalg.array_library import Numbers, squared_magnitudes
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.linalg.tall_matrices import slices_of
+from usdenoise.linalg.tall_matrices import cached_slices
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.sampling import PixelSample, RandomStream, spread_rows
+from usdenoise.stack.sampling import MANY_PIXELS, PixelSample, RandomStream, spread_rows
 
 CARPET_BANDS = 64
 """Bands of pixels of the carpet. A mean over 16 of 1024 pixels has a standard deviation of 1.1 dB in speckle."""
-
-MEASURED_TOGETHER = 128
-"""Frames that are measured together: a megabyte of 1024 pixels in complex64."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ def frame_curves(sample: PixelSample, clutter: Numbers, displacement: NDArray[np
             np.add.reduceat(outside, edges[:-1], axis=0, dtype=np.float64),
         )
 
-    measured = sample.executor.map(measure, slices_of(n_frames, MEASURED_TOGETHER))
+    measured = sample.executor.map(measure, cached_slices(n_frames, n_pixels))
     intensity, steps, bands = (np.concatenate(part, axis=-1) for part in zip(*measured, strict=True))
     medians = np.median(bands, axis=1, keepdims=True)
     relative = np.divide(bands, medians, out=np.zeros_like(bands), where=medians > 0)
@@ -94,10 +91,6 @@ def frame_curves(sample: PixelSample, clutter: Numbers, displacement: NDArray[np
         displacement=np.where(is_observed[:, None], displacement, np.nan),
         carpet=relative.astype(np.float32),
     )
-
-
-CURVE_PIXELS = 1024
-"""Pixels of the curves over the frames."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +139,7 @@ class CheckedFrames:
 
     def quality(self, model: LowRank, low: int, displacement: NDArray[np.float64]) -> FrameQuality:
         """Return the quality of the frames, with curves for which the components [0, low) of the sample are clutter."""
-        pixels = spread_rows(self.whole.n_pixels, CURVE_PIXELS)
+        pixels = spread_rows(self.whole.n_pixels, MANY_PIXELS)
         curves = frame_curves(self.whole.take(pixels), model.left[pixels, :low], displacement)
         return FrameQuality(**vars(self.search), curves=curves)
 

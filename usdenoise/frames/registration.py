@@ -8,17 +8,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.neighbourhood import Neighbourhood
-
 PEAK_SIGMA = 1.5
 """Standard deviation, in pixels, of the Gaussian peak of a shift. The normalised spectrum is weighted with the Gaussian's
 transform, so that the logarithm of the peak is a parabola through three points, which gives fractions of a pixel."""
 
 GAUSS_NEWTON_STEPS = 2
 """Steps after the phase correlation: it finds the shift to some hundredths of a pixel, the steps to a hundredth."""
-
-FILL_SIGMA = 2.0
-"""Standard deviation, in pixels, of the Gaussian average of the tissue around it that takes the place of a still pattern."""
 
 SPECKLE_PIXELS = 8
 """Pixels of an image whose envelopes count as one independent value, for standard errors."""
@@ -103,12 +98,6 @@ class Shift(NamedTuple):
     error: float
 
 
-def filled(image: NDArray[np.floating], still: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Return an image whose pixels of a still pattern are averages of others around them: beside an edge a shift rings."""
-    around, _ = Neighbourhood(~still).average_at_nodes(image[~still].__getitem__, FILL_SIGMA, 1)
-    return np.where(still, around.reshape(image.shape), image).astype(np.float32)
-
-
 @dataclass(frozen=True)
 class Registration:
     """A reference image, prepared for the registration of other images.
@@ -116,38 +105,30 @@ class Registration:
     Attributes
     ----------
     window : (pixels along each axis...) array
-        Hann window; 0 in pixels of a still pattern.
+        Hann window.
     image : array of this shape
         The reference, without its mean and with unit energy under the window.
     gradients : (n_axes, pixels along each axis...) array
         Gradients of it.
-    still : boolean array of this shape
-        Pixels of a pattern that is at the same place in all images, which says nothing of a shift.
     """
 
     window: NDArray[np.float32]
     image: NDArray[np.float32]
     gradients: NDArray[np.float32]
-    still: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, reference: NDArray[np.floating], still: NDArray[np.bool_] | None = None) -> "Registration":
-        """Return the prepared reference image, (pixels along each axis...), with the still pattern if there is one."""
-        still = np.zeros(reference.shape, bool) if still is None else still
+    def of(cls, reference: NDArray[np.floating]) -> "Registration":
+        """Return the prepared reference image, (pixels along each axis...)."""
         window = hann_window(reference.shape)
-        window[still] = 0
-        image = _normalised(filled(reference, still) if still.any() else reference, window)
-        return cls(window, image, _gradients(np.fft.rfftn(image), image.shape), still)
+        image = _normalised(reference, window)
+        return cls(window, image, _gradients(np.fft.rfftn(image), image.shape))
 
     @cached_property
     def hessian(self) -> NDArray[np.float64]:
         """Sums of the products of the gradients under the window, (n_axes, n_axes)."""
-        return self._products(self.window)
-
-    def _products(self, window: NDArray[np.float32]) -> NDArray[np.float64]:
         axes = tuple(range(1, self.gradients.ndim))
         products = [
-            (window * self.gradients * one).sum(axis=axes, dtype=np.float64) for one in self.gradients
+            (self.window * self.gradients * one).sum(axis=axes, dtype=np.float64) for one in self.gradients
         ]
         return np.stack(products)
 
@@ -161,12 +142,11 @@ class Registration:
         image : (pixels along each axis...) array
             The image.
         """
-        size, axes, has_pattern = image.shape, tuple(range(1, self.gradients.ndim)), self.still.any()
-        moving = _normalised(filled(image, self.still) if has_pattern else image, self.window)
-        window = hann_window(size) if has_pattern else self.window
+        size, axes = image.shape, tuple(range(1, self.gradients.ndim))
+        window, hessian, moving = self.window, self.hessian, _normalised(image, self.window)
         spectra = image_spectra(np.stack([moving * window, self.image * window]))
         shift: NDArray[np.float64] = shifts(spectra[:1], spectra[1], size)[0]
-        if not self.hessian.any() or not moving.any():
+        if not hessian.any() or not moving.any():
             return Shift(np.zeros(image.ndim), 0.0, math.inf)
         spectrum, frequencies = np.fft.rfftn(moving), _frequencies(size)
 
@@ -176,13 +156,7 @@ class Registration:
                 shifted = shifted * np.exp(2j * np.pi * d * along).astype(spectrum.dtype)
             return shifted
 
-        window, hessian = self.window, self.hessian
         for _ in range(GAUSS_NEWTON_STEPS):
-            if has_pattern:
-                # Pixels that come from the pattern do not count either
-                moved = np.roll(self.still, -np.rint(shift).astype(int), range(len(size)))
-                window = np.where(moved, 0, self.window)
-                hessian = self._products(window)
             difference = window * (np.fft.irfftn(back(), size, axes=range(len(size))) - self.image)
             slopes = (difference * self.gradients).sum(axis=axes, dtype=np.float64)
             shift = shift - np.linalg.lstsq(hessian, slopes)[0]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.noise import TINY
+from usdenoise.linalg.tall_matrices import TINY
 
 RHYTHMS, CYCLES, PERIODIC = 2, 4, 0.6
 """Most rates that are looked for, fewest periods of each, and correlation of the velocity with the one a period later from

@@ -28,7 +28,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.noise import TINY
 from usdenoise.clutter.clutter_cutoff import CLUTTER_DOPPLER
 from usdenoise.linalg.array_library import (
     Array,
@@ -39,10 +38,10 @@ from usdenoise.linalg.array_library import (
     to_host,
     to_library,
 )
-from usdenoise.linalg.tall_matrices import slices_of, squared_norms
+from usdenoise.linalg.tall_matrices import TINY, cached_slices, part_slices, squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.geometry import Geometry
-from usdenoise.stack.sampling import spread_rows
+from usdenoise.stack.sampling import FEW_PIXELS, SOME_FRAMES, spread_rows
 
 TILE_MM, TILE_PIXELS, LEAST_SIDE = 0.5, 6, 2
 """Side of a tile in mm, about, in pixels along an axis whose pitch is not known, and least side in pixels."""
@@ -58,15 +57,8 @@ LEAST_COHERENCE = 0.5
 """Correlation of the frames around a tile with the frames before them, from which its tissue is followed. Tissue
 as strong as all else there has this correlation."""
 
-JUDGED_FRAMES, JUDGED_PIXELS = 64, 256
-"""Frames and pixels by which frames are simpler with their tissue held still, or as recorded, and fewest tiles that show how
-far the tissue moves."""
-
 FARTHEST = 0.95
 """Quantile over the tiles, and over the frames, that is the largest displacement: some are wrong."""
-
-TURNED_ENTRIES, TURNED_FRAMES = 1 << 16, 32
-"""Entries that are turned together, which stay in the cache, and in how many frames, about."""
 
 
 @dataclass(frozen=True)
@@ -267,19 +259,17 @@ def tile_products(
         return ChunkProducts(nothing, numbers, np.zeros((2, x.shape[1]), kind), len(used))
     zero, found = xp.zeros_like(x[:1, :1]), []
     counts = None if counted is None or counted.all() else to_library(counted, x)
-    together = max(1, TURNED_ENTRIES // x.shape[1])
-    if not isinstance(x, np.ndarray):
-        together = len(numbers)
+    is_on_host = isinstance(x, np.ndarray)
 
     def of(frames: Array) -> Array:
         return frames if counts is None else xp.where(counts, frames, zero)
 
     with np.errstate(invalid="ignore", over="ignore"):
-        for part in slices_of(len(numbers) - 1, together):
+        for part in cached_slices(len(numbers) - 1, x.shape[1] if is_on_host else 1):
             at = numbers[part.start : part.stop + 1]
             is_run = at[-1] - at[0] == len(at) - 1
             frames = x[at[0] : at[-1] + 1, :] if is_run else xp.take(x, to_library(at, x), axis=0)
-            frames = of(np.ascontiguousarray(frames) if isinstance(x, np.ndarray) else frames)
+            frames = of(np.ascontiguousarray(frames) if is_on_host else frames)
             sums = to_host(tiles.summed(frames[1:, :] * xp.conj(frames[:-1, :])))
             if not np.isfinite(sums).all():
                 frames = _finite(frames)
@@ -394,10 +384,10 @@ class TissueMotion:
         n_pixels = len(range(*pixels.indices(math.prod(self.tiles.shape))))
         kind = np.result_type(dtype_of(like), np.complex64)
         start = np.ones(n_pixels, kind) if start is None else start[pixels].astype(kind)
-        together = max(1, TURNED_ENTRIES // n_pixels)
+        together = list(cached_slices(len(self.steps), n_pixels))
         if not isinstance(like, np.ndarray):
             turn = to_library(start, like)
-            for frames in slices_of(len(self.steps), together):
+            for frames in together:
                 turns, each = (
                     self.tiles.at_pixels(to_library(self.steps[frames].astype(kind), like), rows),
                     [],
@@ -410,7 +400,7 @@ class TissueMotion:
             return
         # Interpolated with real and imaginary parts apart, which is several times as fast
         turn = start
-        for frames in slices_of(len(self.steps), together):
+        for frames in together:
             steps = self.steps[frames].astype(kind, copy=False)
             parts = self.tiles.at_pixels(np.concatenate([steps.real, steps.imag]), rows)
             along, across = parts[: len(steps)], parts[len(steps) :]
@@ -429,7 +419,7 @@ class TissueMotion:
     def row_parts(self) -> list[tuple[slice, slice]]:
         """Rows along z that are turned one after the other or side by side, and their pixels."""
         n_rows, row = self.tiles.shape[0], math.prod(self.tiles.shape[1:])
-        parts = slices_of(n_rows, max(1, TURNED_ENTRIES // (TURNED_FRAMES * row)))
+        parts = part_slices(n_rows, len(self.steps) * row)
         return [(rows, slice(rows.start * row, rows.stop * row)) for rows in parts]
 
     def still(
@@ -494,9 +484,7 @@ class TissueMotion:
         moves by more than an eighth of a wavelength from frame to frame: from a quarter on the direction is not known.
         """
         followed = np.flatnonzero(self.followed)
-        steps = self.steps.reshape(len(self.steps), -1)[
-            :, followed[spread_rows(len(followed), JUDGED_PIXELS)]
-        ]
+        steps = self.steps.reshape(len(self.steps), -1)[:, followed[spread_rows(len(followed), FEW_PIXELS)]]
         found = np.full((len(steps), 2), np.nan)
         if steps.size and used.any():
             angles = np.angle(steps).astype(np.float64)
@@ -530,7 +518,7 @@ def motion_and_strengths(
     squares, sizes, strengths = np.zeros(tiles.counts), np.zeros(tiles.counts), list[NDArray[np.float64]]()
     net, numbers = np.zeros(tiles.counts, np.complex128), products.numbers[1:]
     # Some frames at a time take less memory
-    for frames in slices_of(len(numbers), max(1, TURNED_ENTRIES // math.prod(tiles.counts))):
+    for frames in cached_slices(len(numbers), math.prod(tiles.counts)):
         averaged = tiles.averaged(products.products[frames])
         size = np.abs(averaged).astype(np.float64)
         squares, sizes = squares + (size**2).sum(axis=0), sizes + size.sum(axis=0)
@@ -555,7 +543,7 @@ def largest_displacement(displacement: NDArray[np.float64]) -> float | None:
 
 def judged(n_frames: int, n_pixels: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the numbers of the frames and pixels by which :func:`usdenoise.linalg.low_rank.compared_contents` compares."""
-    return spread_rows(n_frames, JUDGED_FRAMES), spread_rows(n_pixels, JUDGED_PIXELS)
+    return spread_rows(n_frames, SOME_FRAMES), spread_rows(n_pixels, FEW_PIXELS)
 
 
 @dataclass(frozen=True)

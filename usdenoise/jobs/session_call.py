@@ -140,7 +140,7 @@ class SessionResult(ResultSeries):
         """Describe the content in one line."""
         n_blocks, *shape = self.images["blood_power"].shape
         size = shape_text(tuple(shape))
-        doubts = ", ".join(doubt.code for doubt in self.doubts) or "none"
+        doubts = ", ".join(dict.fromkeys(doubt.code for doubt in self.doubts)) or "none"
         return (
             f"<SessionResult: {n_blocks} blocks, {int(self.bad.sum())} bad; {size} pixels; doubts: {doubts}>"
         )

@@ -134,7 +134,7 @@ class SessionFiles:
             f"the names of the blocks ({read[0].path.name} first, {read[-1].path.name} last) and the times at which files "
             "were written have different orders; name the files in the order of time if the names are wrong"
         )
-        return (Doubt("block-order", sentence),)
+        return (Doubt("block-times", sentence),)
 
     def path_of(self, number: int) -> Path:
         """Return the file of a block."""

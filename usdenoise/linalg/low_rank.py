@@ -14,13 +14,9 @@ LOW_END = 0.5
 """Share of the noise singular values, from the smallest, that gives the noise level: weak components raise the
 upper half."""
 
-_ROUNDS = 8
-"""Rounds in which the number of signal components and the noise level are found in turn. On random matrices of rank
-5 to 40 plus noise both settle in the second one."""
-
-_EDGE_MARGIN = 1.05
-"""Power, over the power of the noise edge, from which a component is signal. In 20 white noise matrices of 256 rows
-the largest singular value was 0.97 to 1.012 of the edge; noise that is correlated in space exceeds it by more."""
+EDGE_MARGIN = 1.05
+"""Singular value, over the noise edge, from which a component is signal. In 20 white noise matrices of 256 rows the largest
+one was 0.97 to 1.012 of the edge; noise that is correlated in space exceeds it by more."""
 
 
 def noise_edge(noise: float, shape: tuple[int, int]) -> float:
@@ -53,14 +49,16 @@ def noise_from_spectrum(singular_values: NDArray[np.float64], shape: tuple[int, 
     short, long = min(shape), max(shape)
     ascending = np.sort(singular_values**2)
     n_signal, variance = 0, 0.0
-    for _ in range(_ROUNDS):
+    for _ in range(short):
         # The part that is orthogonal to the signal is a noise matrix with fewer rows and columns.
         n_rows, n_columns = short - n_signal, long - n_signal
         low = max(int(LOW_END * n_rows), 1)
         quantiles = marchenko_pastur_quantiles(n_rows / n_columns, (np.arange(low) + 0.5) / n_rows)
         variance = float(np.median(ascending[:low] / (n_columns * quantiles)))
-        edge = _EDGE_MARGIN * variance * (np.sqrt(n_rows) + np.sqrt(n_columns)) ** 2
-        n_signal = min(int(np.count_nonzero(ascending > edge)), short - 1)
+        edge = EDGE_MARGIN**2 * variance * (np.sqrt(n_rows) + np.sqrt(n_columns)) ** 2
+        before, n_signal = n_signal, min(int(np.count_nonzero(ascending > edge)), short - 1)
+        if n_signal == before:
+            break
     return float(np.sqrt(variance))
 
 

@@ -9,13 +9,30 @@ from usdenoise.linalg.array_library import Array, Inexact, Numbers, namespace, s
 from usdenoise.linalg.executor import Executor
 from usdenoise.system.resources import blas_on_one_thread
 
-_PART_ENTRIES = 1 << 20
-"""Entries of a part of the rows: 8 MB in complex64, which the caches hold from one pass over it to the next."""
+NEGLIGIBLE = 1e-12
+"""Ratio of two powers below which the smaller one does not count: rounding errors of single precision are above it."""
 
-_LEAST_ROWS, _MOST_ROWS = 16, 1024
-"""Fewer rows make matrix products slow; more gain nothing and keep several threads waiting for the last part."""
+TINY = float(np.finfo(float).tiny)
+"""Least power or energy by which is divided."""
 
-_FEWEST_PARTS, _ROWS_WORTH_A_PART = 8, 64
+COMPILED_ENTRIES = 60_000_000
+"""Entries from which compiled loops repay the half second of their loading: they save 4 to 9 ns an entry."""
+
+CACHED_ENTRIES = 40_000
+"""Entries of a tile: with its copies it stays in a cache of 1 MB. With 65,000 the filter of a block of 128 x 128 x 300 took
+a fifth longer, with 20,000 as long."""
+
+PART_ENTRIES = 600_000
+"""Entries of a part that a thread works on before it takes the next one, or that is held with its copies: 5 MB in
+complex64. Eight are a block of 128 x 128 x 300, so that threads finish at about the same time."""
+
+HELD_ENTRIES = 4_194_304
+"""Entries that are held in memory at once, whatever it has: 32 MB in complex64."""
+
+_LEAST_ROWS = 16
+"""Fewer rows make matrix products slow."""
+
+FEWEST_PARTS, _ROWS_WORTH_A_PART = 8, 64
 """Parts of a small matrix, so that threads finish at about the same time, and least number of their rows."""
 
 _SQUARED_ROWS, CACHED_COLUMNS = 256, 1024
@@ -36,10 +53,20 @@ def slices_of(n: int, length: int) -> Iterator[slice]:
     return (slice(start, min(start + length, n)) for start in range(0, n, length))
 
 
+def cached_slices(n: int, n_entries: int) -> Iterator[slice]:
+    """Yield consecutive slices that cover `n` rows of some entries each: a cache holds those of a slice."""
+    return slices_of(n, max(1, CACHED_ENTRIES // max(1, n_entries)))
+
+
+def part_slices(n: int, n_entries: int) -> Iterator[slice]:
+    """Yield consecutive slices that cover `n` rows of some entries each, which are worked on one after the other."""
+    return slices_of(n, max(1, PART_ENTRIES // max(1, n_entries)))
+
+
 def row_parts(shape: tuple[int, int]) -> list[slice]:
     """Return the rows of a matrix in parts of equal size.
 
-    A part has at most a million entries, and 16 to 1024 rows. A small matrix has 8 parts, if each has 64 rows.
+    A part has at most PART_ENTRIES entries, and 16 to 1024 rows. A small matrix has 8 parts, if each has 64 rows.
 
     Parameters
     ----------
@@ -52,8 +79,9 @@ def row_parts(shape: tuple[int, int]) -> list[slice]:
         They cover all rows in order. The last one may have fewer rows.
     """
     n_rows, n_columns = shape
-    most = min(max(_PART_ENTRIES // n_columns, _LEAST_ROWS), _MOST_ROWS)
-    count = max(-(-n_rows // most), min(_FEWEST_PARTS, n_rows // _ROWS_WORTH_A_PART), 1)
+    # More rows gain nothing, and keep several threads waiting for the last part
+    most = min(max(PART_ENTRIES // n_columns, _LEAST_ROWS), CACHED_COLUMNS)
+    count = max(-(-n_rows // most), min(FEWEST_PARTS, n_rows // _ROWS_WORTH_A_PART), 1)
     return list(slices_of(n_rows, -(-n_rows // count)))
 
 
@@ -128,7 +156,7 @@ def weighted_squares(values: Numbers, weights: NDArray[np.floating]) -> NDArray[
     real = values.view(values.real.dtype)
     of_parts = np.repeat(weights, 2 if np.iscomplexobj(values) else 1, axis=0).astype(np.float64)
     sums = np.empty((len(values), *of_parts.shape[1:]))
-    for rows in slices_of(len(values), _ROWS_AT_ONCE):
+    for rows in part_slices(len(values), real.shape[1]):
         squares = real[rows].astype(np.float64)
         np.multiply(squares, squares, out=squares)
         sums[rows] = squares @ of_parts
@@ -280,9 +308,6 @@ def _sum_in_double(parts: Iterable[Numbers]) -> Numbers:
     return np.asarray(sum(part.astype(np.result_type(part.dtype, np.float64)) for part in parts))
 
 
-_ROWS_AT_ONCE = 12288
-"""Rows, at least, of a part of a long matrix that is factorised: LAPACK and NumPy hold it five times."""
-
 _LEAST_SINE = 1e-3
 """Sine of the angle between a column and the span of the previous columns from which Q is orthonormal to about 1e-10."""
 
@@ -364,12 +389,12 @@ def _cholesky_triangle(columns: Numbers) -> Numbers | None:
 def _householder(columns: Numbers, in_place: bool) -> tuple[Numbers, Numbers]:
     """Return Q and R by Householder reflections.
 
-    A long matrix is factorised by parts, which takes less memory. Its R is the R factor of the stacked R factors of the
-    parts (Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34(1), 2012).
+    A long matrix is factorised by parts, which takes less memory: LAPACK and NumPy hold it five times. Its R is the R factor
+    of the stacked R factors of the parts (Demmel, Grigori, Hoemmen and Langou, SIAM J. Sci. Comput. 34(1), 2012).
     """
     n, r = columns.shape
     basis = columns if in_place else np.empty((n, r), np.result_type(columns.dtype, np.float64))
-    parts = list(slices_of(n, -(-n // max(1, n // max(_ROWS_AT_ONCE, 2 * r)))))
+    parts = list(slices_of(n, -(-n // max(1, n // max(PART_ENTRIES // max(r, 1), 2 * r)))))
     triangles = []
     for part in parts:
         basis[part], triangle = np.linalg.qr(columns[part].astype(basis.dtype))
@@ -402,7 +427,7 @@ def rotated(columns: Numbers, rotation: Numbers, dtype: np.dtype[np.inexact]) ->
 
 def _multiplied(columns: Numbers, rotation: Numbers, out: Numbers) -> Numbers:
     """Set `out`, which may be the tall matrix itself, to the product of a tall matrix with a small one, part by part."""
-    for part in slices_of(len(columns), _ROWS_AT_ONCE):
+    for part in part_slices(*columns.shape):
         out[part] = columns[part] @ rotation
     return out
 
@@ -428,13 +453,6 @@ def eigenvectors(gram: Numbers, **subset: Sequence[float]) -> Numbers:
     with blas_on_one_thread():
         vectors: Numbers = eigh(gram, **subset)[1][:, ::-1]
     return vectors
-
-
-def covered_shares(powers: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return the part of the pixels that each of some components covers, (sum p)^2 / (n sum p^2) of its powers p, (k, n)."""
-    squares = np.maximum((powers**2).sum(axis=1), np.finfo(np.float64).tiny)
-    shares: NDArray[np.float64] = powers.sum(axis=1) ** 2 / squares / powers.shape[1]
-    return shares
 
 
 def correlation_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import Array, Numbers, is_of_library, namespace
-from usdenoise.linalg.tall_matrices import slices_of
+from usdenoise.linalg.tall_matrices import HELD_ENTRIES, slices_of
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Frames, Recording
 
 HOST = "cpu"
@@ -33,9 +33,6 @@ excluded ones, their spectra, and the terms of these."""
 
 HELD_SHARE = 0.5
 """Part of the free memory of a device up to which a whole scan is held there."""
-
-PINNED_BYTES = 8 << 20
-"""Bytes of pinned memory of which each thread has two parts."""
 
 _threads = threading.local()
 
@@ -82,10 +79,11 @@ def to_device(x: Array, device: str) -> Array:
     # As it is in memory
     values = np.ascontiguousarray(x.T if is_by_pixel else x)
     there = cupy.empty(values.shape, values.dtype)
+    # Two parts of pinned memory a thread, as many bytes
     if not hasattr(_threads, "pinned"):
-        _threads.pinned = [cupy.cuda.alloc_pinned_memory(PINNED_BYTES) for _ in range(2)]
+        _threads.pinned = [cupy.cuda.alloc_pinned_memory(HELD_ENTRIES) for _ in range(2)]
     copied: list[Any] = []
-    for part in slices_of(values.size, PINNED_BYTES // values.itemsize):
+    for part in slices_of(values.size, HELD_ENTRIES // values.itemsize):
         # A part is copied into pinned memory while the one before is copied to the device.
         if len(copied) > 1:
             copied[-2].synchronize()

@@ -9,6 +9,7 @@ from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason
 from usdenoise.clutter.similarity import DOMINANT
 from usdenoise.pipeline.fit_result import FitResult
+from usdenoise.stack.sampling import ENOUGH_FRAMES
 
 NEAR_BELOW, NEAR_ABOVE = 0.15, 0.25
 """Distances below and above the low cutoff that the data suggest within which a given one agrees with it, over the
@@ -33,12 +34,6 @@ LARGEST_VESSEL_SHARE = 0.8
 """Share of the image in vessels above which they are doubtful: a signal everywhere is tissue or noise."""
 
 
-FEW_FRAMES = 32
-"""Number of frames below which the blood map is doubtful. On 8 phantoms of 64 x 64 pixels, with the automatic cutoff, a map
-had less than 5 % of the true power in 22 to 39 % of the vessel pixels for 12 frames, in 7 to 23 % for 24, in 3 to 14 % for
-32, and in 1 to 9 % for 64."""
-
-
 @dataclass(frozen=True)
 class Doubt:
     """A reason not to trust the pictures of a result.
@@ -56,11 +51,9 @@ class Doubt:
 
 
 ABOUT_BLOOD = (
-    *("few-frames", "cutoff-low", "cutoff-high"),
-    *("no-blood", "tissue", "map-incomplete", "speckle", "correlated-noise"),
-    *("repeatability", "vessels-everywhere"),
+    *("cutoff", "few-frames", "no-blood", "tissue", "map-incomplete", "correlated-noise", "repeatability"),
 )
-"""Codes of doubts about blood and its maps, which do not apply to stacks for localisation. That a cutoff is unsure does."""
+"""Codes of doubts about blood and its maps, which do not apply to stacks for localisation."""
 
 
 def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Doubt, ...]:
@@ -84,11 +77,11 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
         doubts.append(("axes", sentence))
     doubts += fit.stack_doubts
     doubts += _of_cutoff(fit)
-    if fit.dominance > DOMINANT and "cutoff-low" not in dict(doubts):
+    if fit.dominance > DOMINANT and "cutoff" not in dict(doubts):
         sentence = (
             f"one component has {100 * fit.dominance:.0f} % of what remains above the noise: it is not blood"
         )
-        doubts.append(("one-component", sentence))
+        doubts.append(("tissue", sentence))
     if n_saturated := int(np.count_nonzero(fit.bad_pixels.saturated)):
         share = 100 * n_saturated / fit.bad_pixels.mask.size
         sentence = f"{n_saturated} pixels ({share:.2g} %) are saturated in some frames, and were excluded: lower the gain"
@@ -101,14 +94,16 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
     elif picture.noisy_share > MOST_NOISY:
         sentence = f"{100 * picture.noisy_share:.0f} % of the power that stands out is noise of some pixels, and no flow"
         doubts.append(("bad-pixels", sentence))
-    if fit.n_frames < FEW_FRAMES:
+    # On 8 phantoms of 64 x 64 pixels a map had less than 5 % of the true power in 22 to 39 % of the vessel pixels for 12
+    # frames, in 7 to 23 % for 24, in 3 to 14 % for 32, and in 1 to 9 % for 64.
+    if fit.n_frames < ENOUGH_FRAMES:
         sentence = f"{fit.n_frames} frames are few: parts of vessels can be missing from the blood map"
         doubts.append(("few-frames", sentence))
     doubts += _of_picture(picture)
     if not quality.verdict.is_good:
         doubts.append(("poor-estimate", quality.sentence))
     if quality.start_caution:
-        doubts.append(("start", quality.start_caution))
+        doubts.append(("poor-estimate", quality.start_caution))
     return tuple(Doubt(code, sentence) for code, sentence in doubts)
 
 
@@ -130,15 +125,12 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     if choice.reason is CutoffReason.RANK_TOO_LOW or (at_least and low > suggested):
         return []
     verb = "may be" if choice.certainty == CutoffCertainty.UNSURE else "is"
-    code, effect = (
-        ("cutoff-low", f"tissue {'remains' if verb == 'is' else 'may remain'}")
-        if low < suggested
-        else ("cutoff-high", f"blood {verb} removed, too")
-    )
+    remains = f"tissue {'remains' if verb == 'is' else 'may remain'}"
+    effect = remains if low < suggested else f"blood {verb} removed, too"
     plural = "" if low == 1 else "s"
     return [
         (
-            code,
+            "cutoff",
             f"{low} component{plural} removed; the data suggest {at_least}{suggested} ({choice.certainty}): {effect}",
         )
     ]
@@ -164,7 +156,7 @@ def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
             f"the blood map has the speckle of the tissue (correlation {picture.speckle_likeness:.2f}): a part of it is "
             "tissue"
         )
-        doubts.append(("speckle", sentence))
+        doubts.append(("tissue", sentence))
     if picture.quiet_correlation > MOST_QUIET_CORRELATION:
         sentence = (
             f"neighbouring frames correlate by {picture.quiet_correlation:.2f} where least power is left: slow flow or "
@@ -186,7 +178,7 @@ def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
     if picture.vessel_share > LARGEST_VESSEL_SHARE:
         doubts.append(
             (
-                "vessels-everywhere",
+                "tissue",
                 f"vessels in {100 * picture.vessel_share:.0f} % of the image: a part of the map is not blood",
             )
         )

@@ -31,13 +31,7 @@ from usdenoise.completion.problem import Factors
 from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
-from usdenoise.frames.data_checks import (
-    PERIOD_PIXELS,
-    joined_doubt,
-    periodic_doubt,
-    rounding_doubt,
-    unordered_doubt,
-)
+from usdenoise.frames.data_checks import joined_doubt, periodic_doubt, rounding_doubt, unordered_doubt
 from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
 from usdenoise.frames.frame_quality import CheckedFrames, FrameQuality, check_frames
 from usdenoise.frames.still_tissue import (
@@ -57,23 +51,20 @@ from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.inspection import Inspection, fast_power, find_signal_pixels, inspect
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Recording, StillFrames, map_chunks
-from usdenoise.stack.sampling import PixelSample, spread_rows
+from usdenoise.stack.sampling import ENOUGH_FRAMES, FEW_PIXELS, PixelSample, spread_rows
 
-BAD_PIXEL_ROUNDS, AT_ONCE = 3, 0.01
-"""Largest number of estimates that are repeated, each without the bad pixels that the one before showed, and power over the
-noisiest one from which pixels are found at once."""
+ROUNDS, AT_ONCE = 3, 0.01
+"""Largest number of times that flicker of lines is divided out, and that the estimate is repeated without bad pixels, each
+time by the one before; and power over the noisiest pixel from which others are found at once."""
 
-FLICKER_ROUNDS = 3
-"""Largest number of times that the flicker of lines is measured and divided out, each time with a better estimate."""
-
-STATIC, STATIC_FRAMES, STATIC_PIXELS = 0.5, 32, 256
-"""Energy of the mean frame over its energy in white noise below which nothing is static, least number of frames, and number
-of pixels. Tissue had 12 to 540, a rotating disk 1.2, and stacks that were filtered 0.00."""
+STATIC = 0.5
+"""Energy of the mean frame over its energy in white noise below which nothing is static. Tissue had 12 to 540, a rotating
+disk 1.2, and stacks that were filtered 0.00."""
 
 COMPONENTS_BEYOND_CUTOFF = 8
 """Components above the low cutoff that are fitted to all pixels, so that the last one below it is exact."""
 
-FITTED_ENTRIES = 1 << 24
+FITTED_ENTRIES = 16_777_216
 """Entries of the normal matrices of pixels with unobserved entries that are held together."""
 
 
@@ -261,7 +252,7 @@ def estimate_clutter(
         known = known.with_saturated(bad)
         checked = _checked(recording, options, executor, known, is_scan)
     # Lines or depths that flicker
-    for _ in range(FLICKER_ROUNDS if is_scan else 0):
+    for _ in range(ROUNDS if is_scan else 0):
         if checked.flicker is None:
             break
         calibrated = _without_flicker(checked, executor)
@@ -272,7 +263,7 @@ def estimate_clutter(
     on_checked()
     found = _estimated(checked, options, executor, start, on_iteration, known, target)
     # Noisy pixels and lines
-    for _ in range(BAD_PIXEL_ROUNDS if is_scan else 0):
+    for _ in range(ROUNDS if is_scan else 0):
         bad = _noisy_pixels(found.recording, executor, found)
         if not bad.any() or not has_enough(bad):
             break
@@ -292,7 +283,7 @@ def estimate_clutter(
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
     if (
         not found.is_static
-        and found.n_used_frames >= STATIC_FRAMES
+        and found.n_used_frames >= ENOUGH_FRAMES
         and dominance(found.singular_values, noise) <= DOMINANT
     ):
         sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
@@ -422,7 +413,7 @@ def _checked(
         looked_at, pixels = middle_frames(~frames.search.excluded), np.flatnonzero(mask)[sample.numbers]
         values, right = frames.sample.values[:, looked_at], frames.subset.right[looked_at]
         flicker = find_flicker(values, pixels, grid.shape, right)
-    few = frames.sample.spread(STATIC_PIXELS).values
+    few = frames.sample.spread(FEW_PIXELS).values
     static = np.abs(few.sum(axis=1, dtype=np.complex128)) ** 2
     is_static = bool(static.sum() >= STATIC * row_squared_norms(few).sum())
     return CheckedRecording(
@@ -502,7 +493,7 @@ def _estimated(
                 checked = checked.still(still, motion, options)
     if checked.is_consecutive and not checked.inspection.doubts:
         values = checked.frames.whole.values
-        repeats = periodic_doubt(values[spread_rows(len(values), PERIOD_PIXELS)].T)
+        repeats = periodic_doubt(values[spread_rows(len(values), FEW_PIXELS)].T)
         known = replace(known, doubts=() if repeats is None else (repeats,))
     recording, inspection, grid, frames = checked.recording, checked.inspection, checked.grid, checked.frames
     sample, excluded = frames.sample, frames.search.excluded

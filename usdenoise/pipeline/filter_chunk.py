@@ -25,34 +25,28 @@ from usdenoise.linalg.array_library import (
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
 from usdenoise.linalg.low_rank import fit_gapped_rows
-from usdenoise.linalg.tall_matrices import column_squared_norms, covered_shares, slices_of
+from usdenoise.linalg.tall_matrices import (
+    CACHED_ENTRIES,
+    NEGLIGIBLE,
+    column_squared_norms,
+    part_slices,
+    slices_of,
+)
 from usdenoise.pipeline.measures import Clutter, Measures, OwnComponents
-from usdenoise.pipeline.recording import Chunk, Here, StillFrames, map_chunks
+from usdenoise.pipeline.recording import PIXELS_A_THREAD, Chunk, Here, StillFrames, map_chunks
 from usdenoise.stack.arrays import pack
+from usdenoise.stack.sampling import MANY_PIXELS
 
-TILE_ENTRIES = 40_000
-"""Entries of a tile of pixels: with its copies it stays in a cache of 1 MB. With 65,000 the tiles of a block of
-128 x 128 x 300 took a fifth longer, with 20,000 as long."""
-
-PIXELS_A_THREAD = 2048
-"""Pixels that a thread filters before it takes the next ones."""
-
-FRAMES_A_THREAD = 40
-"""Frames of which a thread makes the coefficients before it takes the next ones."""
-
-DEVICE_TILE_ENTRIES = 1 << 25
+DEVICE_TILE_ENTRIES = 33_554_432
 """Entries of a tile on a device: its copies and spectra take up to 2.5 GB in complex64. A usual block is one tile."""
-
-RANK_TOLERANCE = 1e-12
-"""Energies of coefficients below this part of the largest one are 0 but for rounding errors."""
 
 FRAMES_A_TEMPORAL = 48
 """Frames of a block for each temporal component that is removed."""
 
-OWN_PIXELS, OWN_RATIO = 2048, 2.0
-"""Pixels on which components of a block's own are looked for, and how much stronger than usual they are. With a clutter that
-was two to seven blocks old, on a phantom whose tissue drifts, 2 to 22 times the usual power was left; without the 5 to 8
-components above this bound 0.94 to 1.03 times, and with a bound of 3 1.04 to 1.14 times."""
+OWN_RATIO = 2.0
+"""How much stronger than usual components of a block's own are. With a clutter two to seven blocks old, on a phantom whose
+tissue drifts, 2 to 22 times the usual power was left; without the 5 to 8 components above this bound 0.94 to 1.03
+times, and with a bound of 3 1.04 to 1.14 times."""
 
 
 @in_full_precision
@@ -250,7 +244,7 @@ def filtered_tiles(
     # On the processor a tile is a copy, which stays in the cache with its rows together.
     is_copied, width = isinstance(x, np.ndarray), max(DEVICE_TILE_ENTRIES // x.shape[0], 1)
     if is_copied:
-        width = min(max(TILE_ENTRIES // len(x), 32), 512)
+        width = min(max(CACHED_ENTRIES // len(x), 32), 512)
     start, stop = (0, x.shape[1]) if within is None else (within.start, within.stop)
     for part in slices_of(stop - start, width):
         pixels = slice(start + part.start, start + part.stop)
@@ -423,7 +417,7 @@ def _coefficients(
                 a = to_host(x @ u.conjugate)
             else:
                 # Frames side by side
-                parts = slices_of(len(x), FRAMES_A_THREAD)
+                parts = part_slices(*x.shape)
                 a = np.concatenate(list(threads.map(lambda part: x[part] @ u.conjugate, parts)))
     if not (np.isfinite(a).all() if shows else xp.all(xp.isfinite(x))):
         finite, zero = xp.isfinite(x), xp.zeros_like(x[:1, :1])
@@ -461,7 +455,7 @@ def _temporal(
     if usual is None:
         return leading, OwnComponents()
     signal = np.flatnonzero(clutter.grid.mask)
-    pixels = signal[:: max(1, len(signal) // OWN_PIXELS)]
+    pixels = signal[:: max(1, len(signal) // MANY_PIXELS)]
     y: Numbers = columns(x, pixels) - a @ clutter.components(a).removed[:, pixels]
     if observed is not None:
         y *= observed[:, pixels]
@@ -471,8 +465,7 @@ def _temporal(
     powers = energies / y.size
     n_own = min(int(np.count_nonzero(powers > OWN_RATIO * usual)), len(powers) - 1)
     own = vectors[:, len(powers) - n_own :]
-    areas = covered_shares(np.abs(own.conj().T @ y) ** 2)
-    found = OwnComponents(n_own, float(areas.min(initial=1)), float(powers[-1 - n_own]))
+    found = OwnComponents(n_own, float(powers[-1 - n_own]))
     return np.concatenate([leading, own], axis=1), found
 
 
@@ -493,6 +486,6 @@ def leading_temporal(a: Numbers, q: int, excluded: NDArray[np.bool_]) -> Numbers
     counted = a.astype(np.result_type(a, np.float64))
     counted[excluded] = 0
     energies, vectors = np.linalg.eigh(counted.conj().T @ counted)
-    leading = np.flatnonzero(energies > energies[-1] * RANK_TOLERANCE)[::-1][:q]
+    leading = np.flatnonzero(energies > energies[-1] * NEGLIGIBLE)[::-1][:q]
     left = counted @ (vectors[:, leading] / np.sqrt(energies[leading]))
     return np.ascontiguousarray(left, a.dtype)

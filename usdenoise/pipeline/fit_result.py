@@ -27,7 +27,7 @@ SVD, or are close to it. Each pass gains far less than the previous one. On 30 r
 them, it was up to 1.2, and the power Doppler correlated with the full SVD's at 0.9999 or better; at 0.994 or better in
 seven of them with a sampling of 0.1 or less."""
 
-ROUNDING = 2.0**-23
+ROUNDING = float(np.finfo(np.float32).eps)
 """Share of the energy of a stack in single precision that is rounding."""
 
 SAMPLES_PER_COMPONENT = 3.0

@@ -10,26 +10,33 @@ from numpy.typing import NDArray
 
 from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
 from usdenoise.errors import InputError
-from usdenoise.frames.bad_frames import DAMAGE_PIXELS, FrameSearch, find_bad_frames
-from usdenoise.frames.data_checks import order_of, value_doubts, value_step
+from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
+from usdenoise.frames.data_checks import magnitude_doubt, order_of, value_doubts, value_step
 from usdenoise.frames.still_tissue import ChunkProducts, Tiles, tile_products
 from usdenoise.linalg.array_library import Array, Numbers, columns, dtype_of, namespace, to_host, to_library
 from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.linalg.tall_matrices import row_squared_norms, slices_of, squared_norms, third_difference_norms
+from usdenoise.linalg.tall_matrices import (
+    HELD_ENTRIES,
+    part_slices,
+    row_squared_norms,
+    squared_norms,
+    third_difference_norms,
+)
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, Here, Recording, map_chunks
-from usdenoise.stack.sampling import THIRD_DIFFERENCE_GAIN, PixelSample, spread_rows
+from usdenoise.stack.sampling import (
+    ENOUGH_FRAMES,
+    FEW_PIXELS,
+    THIRD_DIFFERENCE_GAIN,
+    PixelSample,
+    spread_rows,
+)
 
 SAMPLE_PIXELS = (1000, 4000)
-"""Least and largest number of pixels, about, whose values the estimate looks at. The cutoff is chosen by the components in
-all pixels: by those in 1000 of 4096 pixels of 4800 frames it was 54 instead of 62, and blood was mixed with tissue."""
-
-SAMPLE_ENTRIES = 1 << 22
-"""Entries of these pixels that are held in memory, about: in a longer stack they are fewer."""
-
-PICKED_FRAMES = 64
-"""Frames of a chunk whose pixels are gathered at a time."""
+"""Least and largest number of pixels, about, whose values the estimate looks at; in a long stack they have HELD_ENTRIES. The
+cutoff is chosen by the components in all pixels: by those in 1000 of 4096 pixels of 4800 frames it was 54 instead of 62, and
+blood was mixed with tissue."""
 
 MAGNITUDES = (1e-12, 1e14)
 """Range of the largest magnitude of a stack: float32 holds its power, the sum of it, and power 60 dB below."""
@@ -38,12 +45,6 @@ MAGNITUDES = (1e-12, 1e14)
 SEARCHED_PIXELS, SEARCHED_RUN, COMPARED_PIXELS = 512, 8, 128
 """Pixels of a block of a session in which bad frames are looked for, in runs of neighbours that memory gives together, and
 how many of them the frames are predicted from."""
-
-CLIPPED_FRAMES = 8
-"""In a block of a session every eighth frame is looked at for clipped pixels: what is clipped is bright in all frames."""
-
-SPARSE_FRAMES = 16
-"""Frames, evenly spread over a block, of which a dead pixel is 0 in one at least."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def inspect(
     """
     geometry = recording.geometry
     n_frames, n_pixels, shape = geometry.n_frames, geometry.n_pixels, geometry.pixel_shape
-    count = int(np.clip(SAMPLE_ENTRIES // n_frames, *SAMPLE_PIXELS))
+    count = int(np.clip(HELD_ENTRIES // n_frames, *SAMPLE_PIXELS))
     gathering = Gathering(
         sample=spread_rows(n_pixels, n_pixels if needs_all else count),
         axes=geometry.axes,
@@ -195,7 +196,11 @@ def inspect_chunk(
         here, place = to_host(x), (gathering.axes, gathering.shape)
         time_letter, of_order = order_of(here, *place)
         doubts += of_order
-        doubts += () if np.iscomplexobj(here) else value_doubts(here, *place)
+        if np.iscomplexobj(here):
+            compressed = magnitude_doubt(here[[0, n // 2, n - 1]], gathering.shape)
+            doubts += () if compressed is None else (compressed,)
+        else:
+            doubts += value_doubts(here, *place)
         step = value_step(here[middle])
     highest, lowest = part_extremes(x)
     products = tuple[ChunkProducts, ...]()
@@ -218,7 +223,7 @@ def inspect_chunk(
         # In another process
         frames, values = slice(0, n), np.empty((len(gathering.sample), n), dtype_of(x))
     # Some frames at a time take less memory.
-    for part in slices_of(n, PICKED_FRAMES):
+    for part in part_slices(n, x.shape[1]):
         at = slice(frames.start + part.start, frames.start + part.stop)
         values[:, at] = columns(x[part, :], gathering.sample).T
     return found, None if into.value is not None else values
@@ -252,8 +257,10 @@ def inspect_block(
         sources = np.arange(mask.size)
         sources[clutter.replaced[0]] = clutter.replaced[1]
         x = xp.take(x, to_library(sources, x), axis=1)
-    # Pixels without data in this block, and those that are clipped in it, are unobserved
-    clipped = saturated_pixels(*part_extremes(x[::CLIPPED_FRAMES, :]))
+    # Pixels without data in this block, and those that are clipped in it, are unobserved: what is clipped is bright in all
+    # frames
+    some = x[:: max(1, x.shape[0] // ENOUGH_FRAMES), :]
+    clipped = saturated_pixels(*part_extremes(some))
     if (dead := (dead_pixels(x) | clipped) & mask.ravel()).any() and not dead[mask.ravel()].all():
         x = xp.where(to_library(dead, x), xp.nan * xp.ones_like(x[:1, :1]), x)
     signal = np.flatnonzero(mask)
@@ -282,7 +289,7 @@ def dead_pixels(x: Array) -> NDArray[np.bool_]:
     Interference in a few frames does not count as a signal.
     """
     xp, n = namespace(x), x.shape[0]
-    is_dead = to_host(xp.any(x[:: max(1, n // SPARSE_FRAMES), :] == 0, axis=0))
+    is_dead = to_host(xp.any(x[:: max(1, n // ENOUGH_FRAMES), :] == 0, axis=0))
     is_dead[is_dead] = np.count_nonzero(columns(x, np.flatnonzero(is_dead)), axis=0) < n / 2
     return is_dead
 
@@ -389,7 +396,7 @@ def find_signal_pixels(
     pixels = np.flatnonzero(energy[sample.numbers] > 0)
     # Without a sampled pixel with a signal, for example if each is 0 in most frames, the energies show no gap.
     if len(pixels):
-        tried = sample.take(pixels[spread_rows(len(pixels), DAMAGE_PIXELS)])
+        tried = sample.take(pixels[spread_rows(len(pixels), FEW_PIXELS)])
         mask_threshold = _middle_of_gap(tried.fast_power(), energy[tried.numbers])
         if mask_threshold is not None:
             mask &= fast_power() > mask_threshold

@@ -17,9 +17,6 @@ from usdenoise.linalg.lag_sums import LagSums, boundary_products, half_parts, pa
 from usdenoise.linalg.tall_matrices import weighted_squares
 from usdenoise.stack.arrays import unpack
 
-COMPILED_ENTRIES = 60_000_000
-"""Entries of a recording from which compiled loops repay the half second of their loading: they save 4 to 9 ns an entry."""
-
 
 @dataclass(frozen=True)
 class Components:
@@ -204,15 +201,11 @@ class OwnComponents:
     ----------
     number : int
         How many were removed; by default none.
-    area : float
-        Least part of the pixels that one of them covers, from :func:`usdenoise.linalg.tall_matrices.covered_shares`; 1 (the
-        default) without any.
     next_power : float
         Mean power of the strongest component that is left; 0 (the default) where it was not looked for.
     """
 
     number: int = 0
-    area: float = 1.0
     next_power: float = 0.0
 
 

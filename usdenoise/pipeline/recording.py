@@ -27,15 +27,15 @@ from usdenoise.linalg.array_library import (
     to_library,
 )
 from usdenoise.linalg.executor import Executor, Item, Result, ThreadExecutor
-from usdenoise.linalg.tall_matrices import slices_of
+from usdenoise.linalg.tall_matrices import HELD_ENTRIES, slices_of
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import checked_conversion
 from usdenoise.stack.geometry import Geometry, GriddedStack, as_frames
 
 Value = TypeVar("Value")
 
-CHUNK_ENTRIES = 1 << 22
-"""Entries of a chunk of a long block, about: 32 MB in complex64."""
+PIXELS_A_THREAD = 2048
+"""Pixels of all frames of a chunk that a thread works on before it takes the next ones."""
 
 LEAST_CHUNK_FRAMES = 32
 """Frames of a chunk, about, at least, if memory allows: with 8 frames of a volume of 10^6 voxels, products of lags across
@@ -44,10 +44,6 @@ the borders of the chunks and the sums over chunks took half of the time of all,
 STORAGE = {("single", False): np.float32, ("single", True): np.complex64}
 STORAGE |= {("double", False): np.float64, ("double", True): np.complex128}
 """Type of the entries by precision, and by whether the stack is complex."""
-
-
-PIXELS_A_CHUNK = 4096
-"""Pixels of a chunk of pixels over all frames."""
 
 
 class Frames(Protocol):
@@ -493,12 +489,12 @@ class Recording:
         return replace(self, blocks=[replace(block, chunks=still)], whole=None, motion=motion)
 
     def by_pixels(self) -> list[Chunk]:
-        """Return `whole` as chunks of PIXELS_A_CHUNK pixels over all frames."""
+        """Return `whole` as chunks of PIXELS_A_THREAD pixels over all frames."""
         assert self.whole is not None
         x, frames = self.whole.read(), self.whole
         return [
             Chunk(0, replace(frames, values=x[:, pixels], axes="tz"))
-            for pixels in slices_of(x.shape[1], PIXELS_A_CHUNK)
+            for pixels in slices_of(x.shape[1], PIXELS_A_THREAD)
         ]
 
 
@@ -543,7 +539,7 @@ def chunk_edges(
 ) -> NDArray[np.intp]:
     """Return the first frame of each chunk of a block, and the number of frames.
 
-    There is an even number of chunks of about one size, unless there are too few frames. They have CHUNK_ENTRIES entries, or
+    There is an even number of chunks of about one size, unless there are too few frames. They have HELD_ENTRIES entries, or
     LEAST_CHUNK_FRAMES frames, about, whichever is more.
 
     Parameters
@@ -562,7 +558,7 @@ def chunk_edges(
     """
     if firsts is None:
         firsts = np.arange(n_frames)
-    entries = max(CHUNK_ENTRIES, min(LEAST_CHUNK_FRAMES * n_pixels, most_entries))
+    entries = max(HELD_ENTRIES, min(LEAST_CHUNK_FRAMES * n_pixels, most_entries))
     count = min(2 * max(1, round(n_frames * n_pixels / (2 * entries))), len(firsts))
     chosen = np.linspace(0, len(firsts), count + 1).astype(np.intp)[:-1]
     return np.append(firsts[chosen], n_frames)

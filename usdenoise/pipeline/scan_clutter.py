@@ -8,9 +8,10 @@ from usdenoise.clutter.clutter_cutoff import Band, CutoffCertainty
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, interpolated
+from usdenoise.linalg.tall_matrices import COMPILED_ENTRIES
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate, fit_all_pixels, needed_components
-from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter
+from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Recording
 
 

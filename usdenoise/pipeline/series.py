@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.blood_map import map_blood
 from usdenoise.blood.clutter_projection import ClutterProjection, removed_by
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.noise import HALVES, TINY, noise_map
+from usdenoise.blood.noise import CELL_SIGMA, HALVES, noise_map
 from usdenoise.blood.picture_quality import (
     FLOOR_QUANTILE,
     WIDE,
@@ -30,12 +30,9 @@ from usdenoise.clutter.bad_pixels import COHERENT, share_of_noise
 from usdenoise.linalg.array_library import Inexact, Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.linalg.tall_matrices import correlation_of
+from usdenoise.linalg.tall_matrices import TINY, correlation_of
 from usdenoise.pipeline.measures import Clutter, Measures
 from usdenoise.stack.geometry import Geometry
-
-SMOOTHING = 1.0
-"""Standard deviation in pixels of the averages of mean and variance. 1.5 and .7 found as many pixels, within 2 %."""
 
 LEAST_KEPT = 0.15
 """Least share of white noise after the filter by which a band is divided: with less, noise would be blown up."""
@@ -381,7 +378,7 @@ class Series:
                 steadiness = correlation_of(*(blood.evidence * (self.last.halves - blood.noise_power)))
         share = share_above_noise(mean.leaked_power, power, mean.noise * projection.white[0].real)
         quality = judge_picture(blood, clutter.power, share)
-        floor = clutter.grid.floor_of_depth(power, FLOOR_QUANTILE)
+        floor = clutter.grid.floor(power, FLOOR_QUANTILE)
         quality = replace(
             quality,
             # Neighbouring frames are uncorrelated in noise
@@ -455,11 +452,11 @@ class Series:
         noise, mean = of_mean.noise, spectra.of(of_mean.lags)
         leaked = image[:, None] * spectra.of(factors[None])
         above = mean - spectra.of(noise[:, None] * spectra.white_lags) - leaked
-        blood = np.maximum(grid.average(above, SMOOTHING), 0)
+        blood = np.maximum(grid.average(above, CELL_SIGMA), 0)
         variance = (blood + noise[:, None]) ** 2
         if self.n_blocks > 1:
-            pairs = grid.average(self.pairs, SMOOTHING)
-            measured = grid.average(self.squares, SMOOTHING)
+            pairs = grid.average(self.pairs, CELL_SIGMA)
+            measured = grid.average(self.squares, CELL_SIGMA)
             measured /= np.maximum(pairs, TINY) * self.frames_a_block
             # Identical blocks, such as copies of a file, have no variance.
             usual = float(np.median(measured / np.maximum(variance, TINY))) or 1.0

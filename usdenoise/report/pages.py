@@ -102,7 +102,7 @@ def values_of_report(report: Report) -> dict[str, Any]:
         "cutoff_certainty": report.cutoff.certainty,
         "blood_to_noise_db": report.blood.blood_to_noise_db,
         "bad_frames": len(report.bad_frames),
-        "doubts": ", ".join(doubt.code for doubt in report.doubts),
+        "doubts": ", ".join(dict.fromkeys(doubt.code for doubt in report.doubts)),
         "remark": remark(report),
     }
 

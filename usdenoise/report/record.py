@@ -343,17 +343,6 @@ class SequenceRecord:
         return [*sentences, *([f"{more} more"] if more > 0 else [])]
 
     @property
-    def own_sentence(self) -> str:
-        """The blocks that were filtered without components of their own, in words; empty if there are none."""
-        own = [block.n_own for block in self.blocks if block.n_own]
-        if not own:
-            return ""
-        return (
-            f"{len(own)} block{'s were' if len(own) > 1 else ' was'} filtered without up to {max(own)} further temporal "
-            "components, of tissue that moved unlike in the other blocks"
-        )
-
-    @property
     def answers(self) -> list[str]:
         """What was asked of the session, in words: the active pixels of each type of event, and the regions."""
         activation = [f"activation by {each.name}: {each.sentence}" for each in self.activation]
@@ -686,10 +675,6 @@ def _alignment(series: ResultSeries) -> str:
         sentences.append(
             f"{len(deformed)} blocks were turned and deformed back after the filter, by up to {max(deformed):.2f} pixels "
             f"and {turned:.2f} degrees"
-        )
-    if series.n_still:
-        sentences.append(
-            f"{series.n_still} pixels of a pattern that stands still, unlike the tissue, were replaced by tissue beside them"
         )
     return "; ".join(sentences)
 

@@ -138,8 +138,6 @@ def scan_page(
     doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
     if report.sequence is not None and report.sequence.alignment:
         remarked = [f"alignment: {report.sequence.alignment}", *remarked]
-    if report.sequence is not None and report.sequence.own_sentence:
-        remarked = [report.sequence.own_sentence, *remarked]
     sentences = [
         part
         for part in report.sentences
@@ -266,7 +264,7 @@ def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, 
         certainty = "chosen from the data"
     else:
         certainty = f"this number is {report.cutoff.certainty}"
-    if "cutoff-low" in doubts:
+    if "cutoff" in doubts and report.low_cutoff < report.cutoff.suggested:
         remains = "unknown", "the estimate requires a cutoff near the one that the data suggest"
     else:
         share = "unknown" if tissue is None else f"{100 * tissue:.0f} %"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.noise import TINY
+from usdenoise.linalg.tall_matrices import NEGLIGIBLE, TINY, cached_slices
 from usdenoise.sessions.design import (
     LEAST_FITTED,
     LEAST_FREE,
@@ -38,12 +38,6 @@ tiles of each half of the image, which is several times the resolution."""
 
 ALIKE_GAIN = 0.99
 """Gain of the likelihood over the largest one from which delays are alike."""
-
-SERIES_TILE_ENTRIES = 1 << 18
-"""Entries of the series of the pixels that are fitted at a time."""
-
-ROUNDING = 1e-12
-"""Energy of a residual below this share of the energy of its series is a rounding error."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +202,7 @@ class _Estimator:
         product[1] += len(q) - 1
         grid = np.arange(0, MOST_RHO + RHO_STEP, RHO_STEP)
         expected = np.polynomial.polynomial.polyval(grid, np.stack([power, product], axis=1))
-        lags = np.maximum.accumulate(expected[1] / np.maximum(expected[0], ROUNDING))
+        lags = np.maximum.accumulate(expected[1] / np.maximum(expected[0], NEGLIGIBLE))
         # Without neighbouring blocks nothing is known of the correlation, which is then taken to be 0.
         self._lags = grid, np.where(np.ptp(lags) > 1e-6, lags, np.inf)
 
@@ -216,7 +210,7 @@ class _Estimator:
         """Return lag 1 over lag 0 of the residuals of some series, (n_blocks, m); NaN without noise."""
         residual = values - self._left @ (self._left.T @ values)
         energies = np.sum(residual**2, axis=0)
-        is_noise = energies > ROUNDING * np.sum(values**2, axis=0)
+        is_noise = energies > NEGLIGIBLE * np.sum(values**2, axis=0)
         lagged = np.sum(residual[1:] * residual[:-1], axis=0)
         lag: NDArray[np.float64] = np.divide(
             lagged, energies, out=np.full_like(lagged, np.nan), where=is_noise
@@ -242,7 +236,7 @@ class _Estimator:
         white = _whitened(values, rho)
         effects = inverse @ white
         energies = np.sum((white - matrix @ effects) ** 2, axis=0)
-        is_noise = energies > ROUNDING * np.sum(white**2, axis=0)
+        is_noise = energies > NEGLIGIBLE * np.sum(white**2, axis=0)
         return effects, np.where(is_noise, energies / self.n_free, 0), covariance
 
 
@@ -282,7 +276,7 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
         gaussian_filter(values.reshape(shape), NOISE_PIXELS).ravel()
         for values in (is_known.astype(float), np.where(is_known, lags, 0))
     )
-    lag = np.divide(lag, weight, out=np.zeros(n_pixels), where=weight > ROUNDING)
+    lag = np.divide(lag, weight, out=np.zeros(n_pixels), where=weight > NEGLIGIBLE)
     rho = np.full(n_pixels, np.nan)
 
     n_responses, contrasts = design.n_responses, dict(design.responses)
@@ -392,16 +386,14 @@ def _delay_gains(
     pixels = np.flatnonzero(series.in_vessels)
     halves = (np.indices(series.in_vessels.shape) // DELAY_TILE).sum(axis=0).ravel()[pixels] % 2
     gains, n_known = np.zeros((2, len(delays))), np.zeros(2)
-    tile = max(1, SERIES_TILE_ENTRIES // len(images))
-    for first in range(0, len(pixels), tile):
-        of_tile = slice(first, first + tile)
+    for of_tile in cached_slices(len(pixels), len(images)):
         powers = np.stack([image.reshape(-1)[pixels[of_tile]] for image in images]).astype(np.float64)
         known = np.isfinite(powers[~design.is_bad]).all(axis=0)
         left, half = (own(np.where(np.isfinite(powers), powers, 0)[:, known]), halves[of_tile][known])
         energies = np.maximum(np.sum(left**2, axis=0), TINY)
         n_known += np.bincount(half, minlength=2)
         for at, basis in enumerate(bases):
-            explained = np.minimum(np.sum((basis.T @ left) ** 2, axis=0) / energies, 1 - ROUNDING)
+            explained = np.minimum(np.sum((basis.T @ left) ** 2, axis=0) / energies, 1 - NEGLIGIBLE)
             gains[:, at] += np.bincount(half, -np.log1p(-explained), 2)
     return gains, n_known
 
@@ -591,11 +583,11 @@ def _groups(
 
     Pixels whose series does not change, or has too few blocks for the responses, are in none.
     """
-    is_bad, tile = design.is_bad, max(1, SERIES_TILE_ENTRIES // len(series))
+    is_bad = design.is_bad
     if is_bad.all():
         return
-    for first in range(0, series[0].size, tile):
-        powers = np.stack([image[first : first + tile] for image in series]).astype(np.float64)
+    for tile in cached_slices(series[0].size, len(series)):
+        powers = np.stack([image[tile] for image in series]).astype(np.float64)
         is_known = np.isfinite(powers)
         counts = np.maximum(is_known[~is_bad].sum(axis=0), 1)
         values = np.where(is_known, powers, 0)
@@ -611,7 +603,7 @@ def _groups(
                 estimators[key] = _Estimator(design, missing[:, numbers[0]])
             if estimators[key].is_possible:
                 pixels = changing[numbers]
-                yield first + pixels, values[:, pixels], estimators[key]
+                yield tile.start + pixels, values[:, pixels], estimators[key]
 
 
 def _diagonals(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,9 +7,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.noise import TINY
-from usdenoise.frames.alignment import LEAST_LIKENESS, Alignment
+from usdenoise.frames.alignment import LEAST_LIKENESS, MOST_GAIN_DB, Alignment
 from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
+from usdenoise.linalg.tall_matrices import TINY
 
 FEWEST_BLOCKS = 5
 """Least number of good blocks that are compared with each other."""
@@ -27,12 +27,7 @@ LOST_POWER = 0.5
 """Part of the usual power below which a block is bad: the gain has changed, or nothing was recorded. No change of the blood
 halves the power of nine pixels in ten."""
 
-MOVED_SPREADS = 3.0
-"""Spread from which a block is bad if its motion within the block is BAD_SPREADS above the usual one: with few pixels or few
-blocks the spread of a burst is small. Blocks that moved by half a pixel had 4.8 to 5.3, and their motion was 7.6 to 9.0
-robust standard deviations above the median. In good blocks above MOVED_SPREADS it was 5.4 at most."""
-
-WEAK_DB = -10.0
+WEAK_DB = -MOST_GAIN_DB
 """Gain of the tissue before the filter below which a block is bad."""
 
 PIXEL_RATIO, PIXEL_SPREADS, PIXEL_FLOOR = 10.0, 6.0, 0.1
@@ -40,8 +35,8 @@ PIXEL_RATIO, PIXEL_SPREADS, PIXEL_FLOOR = 10.0, 6.0, 0.1
 median by PIXEL_SPREADS robust standard deviations, each plus PIXEL_FLOOR. In 30 sessions of 24 blocks of 32 x 32 pixels the
 largest ratio in a good block was 7.8; clipping in 6 pixels had 20 to 60, noise 17 dB below the tissue 140 to 700."""
 
-FEW_PIXELS, USUAL_TIMES = 2, 3
-"""A block is bad if it has more pixels with an artefact than FEW_PIXELS + USUAL_TIMES x the median over the blocks: with
+FEW_ARTEFACTS, USUAL_TIMES = 2, 3
+"""A block is bad if it has more pixels with an artefact than FEW_ARTEFACTS + USUAL_TIMES x the median over the blocks: with
 contrast agent, every block has pixels in which a bubble passes."""
 
 APART_SPREADS, APART_FEW, APART_RATIO = 4.3, 14.0, 2.0
@@ -72,8 +67,6 @@ class BlockLevel:
         Power of the filtered block, NaN in pixels that were not observed; None for one without data.
     problem : str
         Why it is bad for another reason, in words; empty (the default) if it is not.
-    displacement : float or None
-        Largest displacement of the tissue in it, in wavelengths; None (the default) if it is not known.
     gain_db : float
         Power of the tissue before the filter over the usual power, in dB; by default 0.
     n_frames : int
@@ -84,7 +77,6 @@ class BlockLevel:
 
     power: NDArray[np.floating] | None
     problem: str = ""
-    displacement: float | None = None
     gain_db: float = 0.0
     n_frames: int = 0
     is_alike: bool = True
@@ -95,17 +87,16 @@ class BlockLevel:
         power: NDArray[np.floating] | None,
         frames: FrameSearch | None,
         alignment: Alignment | None,
-        displacement: float | None,
         problem: str = "",
     ) -> Self:
-        """Return the level of a block from its bad frames, None without data, its alignment and its displacement."""
+        """Return the level of a block from its bad frames, None without data, and its alignment."""
         if frames is None:
             return cls(power, problem)
         too_many = MOSTLY_BAD if frames.treatment is FrameTreatment.TOO_MANY else ""
         gain_db = 0.0 if alignment is None else alignment.gain_db
         n_frames = frames.n_frames - int(np.count_nonzero(frames.excluded))
         is_alike = alignment is None or alignment.likeness >= LEAST_LIKENESS
-        return cls(power, problem or too_many, displacement, gain_db, n_frames, is_alike)
+        return cls(power, problem or too_many, gain_db, n_frames, is_alike)
 
 
 def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np.float64]]:
@@ -163,13 +154,7 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
     limits = np.maximum(np.log(PIXEL_RATIO), PIXEL_SPREADS * spreads * scales[known, None])
     artefacts = np.zeros(len(blocks), int)
     artefacts[known] = np.count_nonzero(logs > limits, axis=1)
-    most = FEW_PIXELS + USUAL_TIMES * np.median(artefacts[usual])
-    # Blocks in which the image moved unusually far
-    motion = np.array([block.displacement for block in blocks], np.float64)
-    moved, is_known = np.zeros(len(blocks), bool), usual & np.isfinite(motion)
-    if is_known.any():
-        motion -= np.median(motion[is_known])
-        moved = motion > BAD_SPREADS * 1.4826 * np.median(np.abs(motion[is_known]))
+    most = FEW_ARTEFACTS + USUAL_TIMES * np.median(artefacts[usual])
     # Without a pattern in the images none is like the reference.
     is_alike = np.array([block.is_alike for block in blocks])
     is_alike |= is_alike[usual].mean() <= 0.5
@@ -178,7 +163,7 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
             why[number] = WEAK
         elif not is_alike[number]:
             why[number] = UNLIKE
-        elif not usual[number] or spread[number] > (MOVED_SPREADS if moved[number] else BAD_SPREADS):
+        elif not usual[number] or spread[number] > BAD_SPREADS:
             why[number] = MOTION
         elif levels[number] < middle + np.log(LOST_POWER):
             why[number] = LOST
@@ -187,7 +172,7 @@ def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np
     return why, spread
 
 
-def upper_group(logs: NDArray[np.float64], ratio: float = APART_RATIO) -> NDArray[np.bool_]:
+def upper_group(logs: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which blocks are in the upper one of two groups by the logarithm of a power; none without two groups.
 
     They are split where the variance between the groups is largest (Otsu, IEEE Trans. Syst. Man Cybern. 9, 1979).
@@ -196,8 +181,6 @@ def upper_group(logs: NDArray[np.float64], ratio: float = APART_RATIO) -> NDArra
     ----------
     logs : (n_blocks,) array
         Logarithms; NaN is in no group.
-    ratio : float
-        Least ratio of the geometric means of the groups; 2 by default.
     """
     known = np.sort(logs[np.isfinite(logs)])
     n, none = len(known), np.zeros(len(logs), bool)
@@ -209,7 +192,7 @@ def upper_group(logs: NDArray[np.float64], ratio: float = APART_RATIO) -> NDArra
     split = int(np.argmax(below * (n - below) * apart**2))
     low, high = known[: split + 1], known[split + 1 :]
     within = np.sqrt((len(low) * low.var() + len(high) * high.var()) / n) + SPREAD_FLOOR
-    if apart[split] < max((APART_SPREADS + (APART_FEW / n) ** 2) * within, np.log(ratio)):
+    if apart[split] < max((APART_SPREADS + (APART_FEW / n) ** 2) * within, np.log(APART_RATIO)):
         return none
     with np.errstate(invalid="ignore"):
         return np.asarray(logs > low[-1], bool)

@@ -4,7 +4,7 @@ The same steps as for one acquisition: an estimate from a sample, a pass over th
 combination of their measures.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, Self
@@ -26,13 +26,12 @@ from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording
 from usdenoise.pipeline.series import Series, signal_image
 from usdenoise.progress import Progress
-from usdenoise.sessions.bad_blocks import MOTION, find_bad_blocks
+from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.measured_block import (
     BlockFilter,
     BlockFindings,
     BlockStore,
     Empty,
-    MeasuredBlock,
     measure_blocks,
     own_options,
 )
@@ -44,8 +43,6 @@ from usdenoise.sessions.session_estimate import (
     session_clutter,
 )
 from usdenoise.sessions.session_sample import JOINED_FRAMES, SAMPLED_FRAMES, draw_sample
-from usdenoise.sessions.unusual_blocks import LOCAL_AREA
-from usdenoise.stack.sampling import spread_rows
 from usdenoise.system.resources import (
     available_bytes,
     available_threads,
@@ -53,18 +50,6 @@ from usdenoise.system.resources import (
     most_side_by_side,
     release_freed_memory,
 )
-
-HELD_ENTRIES = 1 << 26
-"""Entries of the blocks that are filtered side by side, one on each thread, about."""
-
-
-USUAL_BLOCKS = 4
-"""Good blocks that show how strong the strongest component of a filtered block usually is."""
-
-FRAMES_AN_OWN = 12
-"""Least frames of a block for each component of its own: with more components its blood would be removed, too. In sessions
-whose tissue turned at random from block to block, blocks of 104 to 120 frames with far more power than usual had 3 to 8, and
-three blocks with bursts of motion 48 to 70."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +156,7 @@ def filter_session(
             recording if executor is not None else windows_on_device(recording, options.device, n_threads)
         )
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
-        n_unusual, n_near, reference = estimate.n_unusual, estimate.n_near, estimate.reference
+        n_unusual, n_near = estimate.n_unusual, estimate.n_near
         del estimate
         # All blocks are filtered, but those that an earlier run has stored, if their frames are in the sink or not needed. A
         # block without data (frames of its findings is None) has none to write.
@@ -188,54 +173,10 @@ def filter_session(
             # A block that is stored is done.
             store.put(number, block)
             progress.blocks(number + 1, len(recording.blocks))
-        # Blocks in which more is left than usual, without components of their own
-        judged, n_mended = JudgedBlocks.of(store, len(recording.blocks)), 0
-        for number, block in _without_own(blocks, judged, clutter, how, session, mapper):
-            if sink is not None and block.frames is not None:
-                sink.write(number, block.frames)
-            store.put(number, block)
-            n_mended += 1
-        if n_mended:
-            judged = JudgedBlocks.of(store, len(recording.blocks))
+        judged = JudgedBlocks.of(store, len(recording.blocks))
         # The series of the good ones
         series = filtered_session(recording, session, clutter, fit, store, judged, options, threads)
-        still = None if reference is None else reference.still
-        n_still = 0 if still is None else int(still.sum())
-        return replace(series, n_unusual=n_unusual, n_near=n_near, n_still=n_still)
-
-
-def _without_own(
-    recording: Recording,
-    judged: JudgedBlocks,
-    clutter: Clutter,
-    how: BlockFilter,
-    session: SessionOptions,
-    executor: Executor,
-) -> Iterator[tuple[int, MeasuredBlock]]:
-    """Yield the blocks that are bad as more power remains than usual, measured without temporal components of their own.
-
-    These are far stronger than the strongest component of a usual block: tissue that moved unlike that of other blocks. The
-    usual one is looked for here, in a few good blocks, as most sessions need it in none.
-    """
-    moved = [number for number, why in enumerate(judged.why) if why == MOTION]
-    good = [
-        number
-        for number, (why, found) in enumerate(zip(judged.why, judged.findings, strict=True))
-        if not (why or found.own.number)
-    ]
-    if not moved or not good or not clutter.keeps_residual:
-        return
-    usual = [good[at] for at in spread_rows(len(good), USUAL_BLOCKS).tolist()]
-    looked_at = replace(how, usual=np.inf, products=(), keeps_frames=False)
-    found = measure_blocks(recording, usual, clutter, looked_at, session, executor)
-    strongest = [block.findings.own.next_power for block in found if block.lags is not None]
-    if strongest:
-        how = replace(how, usual=float(np.median(strongest)))
-        measured = measure_blocks(recording, moved, clutter, how, session, executor)
-        for number, block in zip(moved, measured, strict=True):
-            own = block.findings.own
-            if 0 < own.number <= recording.blocks[number].n_frames / FRAMES_AN_OWN and own.area >= LOCAL_AREA:
-                yield number, block
+        return replace(series, n_unusual=n_unusual, n_near=n_near)
 
 
 def _most_blocks(
@@ -261,7 +202,7 @@ def _most_blocks(
     if needed > free and store.on_disk is not None:
         # Chunks of it are in memory
         needed, empty = of_block + held_bytes(sample=2 * JOINED_FRAMES * n_pixels * entry), store.on_disk
-    most = most_side_by_side(free, needed, max(of_block, 1), 1 + HELD_ENTRIES // entries)
+    most = most_side_by_side(free, needed, max(of_block, 1))
     if not most and holds_blocks:
         raise InputError(
             f"a block of {max(n_frames)} frames and a sample of the session need about {needed / 2**20:.0f} MiB of memory, "
@@ -383,7 +324,6 @@ def _block_record(
         leftover=None if np.isnan(leftover) else leftover,
         n_unobserved=findings.n_unobserved,
         kept_share=0.0,
-        n_own=findings.own.number,
     )
     if search is not None:
         n_entries = search.n_frames * geometry.n_pixels

@@ -27,7 +27,7 @@ from usdenoise.system.resources import run_in_background
 LIVE_FRAMES = 600
 """Frames from which the clutter is estimated, half as many as for a finished session: it is done again and again."""
 
-LATER, LATER_PART = 3, 3
+LATER = 3
 """A result from n blocks is computed again after n / 3 more blocks, at least 3: 14 times in 200 blocks. With n / 8, blocks
 of 64 x 64 x 300 every 0.5 s on two busy cores fell behind by 4 s (`python -m benchmarks.live`)."""
 
@@ -35,7 +35,7 @@ LEAST_DELAY, DELAY_PART = 2, 8
 """A result from n blocks is used n / 8 blocks later, at least 2. As many blocks are filtered side by side."""
 
 REMEMBERED = 20
-"""Blocks with whose power and motion a new one is compared."""
+"""Blocks with whose power a new one is compared."""
 
 Result = TypeVar("Result")
 
@@ -72,7 +72,7 @@ class ScheduledResult(Generic[Result]):
 
         If it cannot be computed, the previous result stays.
         """
-        due = n_blocks + max(LATER, n_blocks // LATER_PART)
+        due = n_blocks + max(LATER, n_blocks // LATER)
         if not self.known:
             first: Future[Result] = Future()
             first.set_result(find())
@@ -294,14 +294,10 @@ class LiveState:
         if clutter.n_lags != before.n_lags:
             return replace(self, clutter=clutter, series=Series(), models=ScheduledResult(), recent=())
         known = [
-            (
-                reference is not None and reference.still is not None,
-                reference is not None and reference.profiles is not None,
-            )
+            reference is not None and reference.profiles is not None
             for reference in (clutter.reference, before.reference)
         ]
-        # Blocks that are registered without a still pattern, or divided by a gain for each depth, do not compare with blocks
-        # before it was found.
+        # Blocks that are divided by a gain for each depth do not compare with blocks before it was found.
         recent = self.recent if known[0] == known[1] else ()
         if np.array_equal(clutter.grid.mask, before.grid.mask):
             return replace(self, clutter=clutter, recent=recent)

@@ -75,7 +75,7 @@ class BlockFindings:
 
     def level(self, power: NDArray[np.floating] | None) -> BlockLevel:
         """Return the quantities of the block that are compared with other blocks."""
-        return BlockLevel.of(power, self.frames, self.alignment, self.displacement, self.problem)
+        return BlockLevel.of(power, self.frames, self.alignment, self.problem)
 
 
 @dataclass(frozen=True)

@@ -56,10 +56,7 @@ from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.stack.sampling import RandomStream
 from usdenoise.system.resources import available_bytes, available_threads, held_bytes, most_side_by_side
 
-SETTLING = (
-    *("cutoff-unsure", "cutoff-low", "cutoff-high", "one-component", "few-frames"),
-    *("no-blood", "repeatability", "poor-estimate", "start"),
-)
+SETTLING = ("cutoff", "cutoff-unsure", "few-frames", "no-blood", "repeatability", "poor-estimate")
 """Codes of doubts that settle with the blocks, and are no remark on a live session."""
 
 logger = logging.getLogger(__name__)
@@ -223,11 +220,11 @@ class OnlineSession:
             return self._updated(state, begun, block.findings.problem)
         # Its clutter, with which the previous blocks are compared
         state = state.with_clutter(clutter)
-        level = block.findings.level(block.power)
+        level, moved = block.findings.level(block.power), block.findings.displacement
         why = find_bad_blocks([*state.recent, level])[0][-1]
         state = replace(
             state,
-            motion=(*state.motion, np.nan if level.displacement is None else level.displacement),
+            motion=(*state.motion, np.nan if moved is None else moved),
             strongest=(*state.strongest, block.findings.own.next_power),
             recent=(*state.recent[1 - REMEMBERED :], replace(level, problem=why)),
         ).with_sample(begun.sample)

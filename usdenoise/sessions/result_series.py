@@ -136,8 +136,6 @@ class BlockRecord:
         None if blocks were not aligned.
     rotation_degrees : tuple of float
         Mean rotation of this field, as in :class:`usdenoise.frames.deformation.Deformation`; empty without one.
-    n_own : int
-        Number of temporal components of its own that were removed: tissue that moved unlike that of other blocks.
     is_shifted, is_scaled : bool
         Whether the displacement was compensated, and the gain divided out.
     is_gain_uneven : bool
@@ -164,7 +162,6 @@ class BlockRecord:
     likeness: float | None = None
     deformation_pixels: float | None = None
     rotation_degrees: tuple[float, ...] = ()
-    n_own: int = 0
     is_shifted: bool = False
     is_scaled: bool = False
     is_gain_uneven: bool = False
@@ -241,8 +238,6 @@ class ResultSeries:
         Number of unusual blocks that the estimate of the clutter left out; 0 by default.
     n_near : int
         Number of blocks near in time from which the clutter of a block comes; 0 (the default) if all blocks have the same.
-    n_still : int
-        Pixels of a pattern that stands still while the tissue moves, and does not count in the registration; by default 0.
     options : SessionOptions
         Window, stride and model of a session; the defaults for a scan.
     stack : DenoiseResult or None
@@ -272,7 +267,6 @@ class ResultSeries:
     block_records: tuple[BlockRecord, ...]
     n_unusual: int = 0
     n_near: int = 0
-    n_still: int = 0
     options: SessionOptions = field(default_factory=SessionOptions)
     stack: DenoiseResult | None = None
     flow: Mapping[str, FlowImage] = field(default_factory=dict)
@@ -498,14 +492,14 @@ def block_doubts(blocks: Sequence[BlockRecord], images: NDArray[np.float32]) -> 
         )
     if changed:
         sentences.append(f"the gain of {len(changed)} blocks differs, by up to {max(changed):.1f} dB")
-    doubts = [Doubt("uncorrected", f"{sentence}; this was not corrected") for sentence in sentences]
+    doubts = [Doubt("bad-blocks", f"{sentence}; this was not corrected") for sentence in sentences]
     # If most blocks are bad, the good ones may be the unusual ones.
     known = [block for block in blocks if block.leftover is not None]
     n_bad = sum(block.is_bad for block in known)
     n_weaker = sum(block.is_bad and block.why == LOST for block in known)
     if n_bad > MOST_BAD * len(known) or n_weaker > MOST_WEAKER * len(known):
         sentence = f"{n_bad} of {len(known)} blocks are bad: whether they are, or the others, is not known"
-        doubts.append(Doubt("many-bad-blocks", sentence))
+        doubts.append(Doubt("bad-blocks", sentence))
     return doubts
 
 

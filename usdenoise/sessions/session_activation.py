@@ -363,7 +363,7 @@ def _motion_with_events(
     sentence = (
         f"the {strongest[1]}: the stimulus moves the tissue, which cannot be distinguished from activation"
     )
-    return correlations, [Doubt("locked-motion", sentence)] if strongest[1] else []
+    return correlations, [Doubt("activation", sentence)] if strongest[1] else []
 
 
 def motion_measures(
@@ -409,7 +409,7 @@ def _event_doubts(series: ResultSeries, events: Sequence[Event], end: float, des
     if NO_STARTS in series.geometry.assumptions:
         doubts.append(Doubt("block-times", NO_STARTS))
     if n_outside:
-        doubts.append(Doubt("events-outside", f"{n_outside} of {len(events)} events are outside the session"))
+        doubts.append(Doubt("design", f"{n_outside} of {len(events)} events are outside the session"))
     # The design was right for all blocks, and may not be for the good ones and their motion.
     if problem := design.problem[0]:
         doubts.append(Doubt("design", f"in the good blocks, {problem}"))
@@ -419,7 +419,7 @@ def _event_doubts(series: ResultSeries, events: Sequence[Event], end: float, des
                 f"'{name}' is a condition of the model, so other types are compared with the blocks outside all events; "
                 "omit it from the events if it is the baseline"
             )
-            doubts.append(Doubt("baseline-type", sentence))
+            doubts.append(Doubt("design", sentence))
     return doubts
 
 
@@ -433,7 +433,7 @@ def _activation_doubts(
     doubts = []
     for name, found in activation.items():
         if name in design.problems:
-            doubts.append(Doubt("events-outside", f"{design.problems[name]}: it has no activation map"))
+            doubts.append(Doubt("design", f"{design.problems[name]}: it has no activation map"))
             continue
         n_active = int(found.active.sum())
         if n_active and is_rest.any():
@@ -441,7 +441,7 @@ def _activation_doubts(
             n_outside = int((found.active & ~blood_pixels(rest, noise, NOISE_ERROR)).sum())
             if n_outside > MOST_DOUBTFUL * n_active:
                 sentence = f"{n_outside} of {n_active} active pixels of '{name}' are outside the vessels in blocks at rest"
-                doubts.append(Doubt("active-outside", sentence))
+                doubts.append(Doubt("activation", sentence))
         assert found.change is not None
         # The change is the one of a long event. A short one does not reach it.
         peak = 1.0 if design.is_free else float(np.abs(found.expected[good]).max())
@@ -451,7 +451,7 @@ def _activation_doubts(
             sentence = (
                 f"{n_large} of {n_active} active pixels of '{name}' change by more than {MOST_CHANGE:.0f} %"
             )
-            doubts.append(Doubt("large-changes", sentence))
+            doubts.append(Doubt("activation", sentence))
     return doubts
 
 

@@ -14,16 +14,17 @@ from usdenoise.blood.picture_quality import removed_energy, weak_speckle
 from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
-from usdenoise.frames.alignment import Reference, nearest_good
+from usdenoise.frames.alignment import REFERENCE_BLOCKS, Reference, nearest_good
 from usdenoise.frames.still_tissue import StillReference, tiles_of
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, interpolated
+from usdenoise.linalg.tall_matrices import COMPILED_ENTRIES
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate, estimate_clutter
 from usdenoise.pipeline.filter_chunk import filter_chunks
 from usdenoise.pipeline.fit_result import FitResult, fit_result
-from usdenoise.pipeline.measures import COMPILED_ENTRIES, Clutter, ClutterOverTime
+from usdenoise.pipeline.measures import Clutter, ClutterOverTime
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.scan_clutter import components_only, with_cutoff
 from usdenoise.sessions.bad_blocks import MOST_UNUSUAL
@@ -35,9 +36,6 @@ from usdenoise.stack.sampling import spread_rows
 MOST_FITS = 6
 """Number of fits of the sample of a finished session, each without the blocks that were unusual in the previous fit. The
 estimate of a live session is repeated in any case."""
-
-COURSES = 32
-"""Blocks, spread over the session, from which the mean effect of components that change over time is known."""
 
 TEMPORAL = 6
 """Largest number of temporal components that are removed from a block. Six change the hits of steady sessions to 0.98 times
@@ -251,7 +249,7 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
             for first, period in zip(firsts, periods, strict=False)
             for frames, at in period.sample.places()
         )
-        some = {*spread_rows(len(blocks), COURSES).tolist()}
+        some = {*spread_rows(len(blocks), REFERENCE_BLOCKS).tolist()}
         for number, (course, (frames, at)) in enumerate(zip(courses, places, strict=True)):
             if number in some:
                 course[frames] = over_time.leading(blocks[number].start_s, low)[1][at]

@@ -32,12 +32,12 @@ from usdenoise.sessions.measured_block import Empty, own_options
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import RandomStream
 
+JOINED_FRAMES = 128
+"""Frames of a chunk of the sample, about: products with a few frames of each block are slow."""
+
 SAMPLED_FRAMES = 1200
 """Frames of the sample, about; each block has one at least. On two sessions with tissue 40 and
 45 dB over blood 4000 frames gave no better series."""
-
-JOINED_FRAMES = 128
-"""Frames of a chunk of the sample, about: products with a few frames of each block are slow."""
 
 
 MOST_MISSING = 0.2
@@ -261,7 +261,9 @@ def look_at_block(
     with suppress(UsdenoiseError):
         found = estimate_clutter(scan, options, executor).consecutive
         # Its frames are numbered from its own first one.
-        doubts = ((code, f"in one block {why}" if code == "joined" else why) for code, why in found.doubts)
+        doubts = (
+            (code, f"in one block {why}" if code == "frame-order" else why) for code, why in found.doubts
+        )
         return replace(found, doubts=tuple(doubts))
     return ConsecutiveFrames.nothing(x.shape[1])
 

@@ -1,15 +1,13 @@
 """Unusual blocks: their sampled frames differ from those of the other blocks. The estimate of a session omits them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.noise import TINY
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.linalg.tall_matrices import covered_shares, row_squared_norms
+from usdenoise.linalg.tall_matrices import TINY, row_squared_norms
 from usdenoise.pipeline.estimate_clutter import ClutterEstimate
 from usdenoise.sessions.bad_blocks import (
     FEWEST_BLOCKS,
@@ -20,22 +18,15 @@ from usdenoise.sessions.bad_blocks import (
     upper_group,
 )
 from usdenoise.sessions.session_sample import Sample
-from usdenoise.stack.sampling import spread_rows
+from usdenoise.stack.sampling import MANY_PIXELS, spread_rows
 
 UNUSUAL_SPREADS = 4.0
 """Robust standard deviations of the logarithm of the power outside the clutter from which a block is not used for the
 estimate. On two simulated sessions blocks in which the image moved by a pixel had 4.6 to 12, others 3 at most; with them
 the cutoff was 19 instead of 43, and 30 instead of 36."""
 
-STRONGEST_PART, GROUP_RATIO = 4, 3.5
-"""Part of the components of the clutter that are its strongest, and ratio of the power of the others, or of a component in
-few pixels, between two groups of blocks from which the upper group is unusual. In 8 of 10 sessions of 24 blocks with 5 to 12
-bursts of motion there were groups with ratios of 4.8 to 10; in 20 sessions without there were three, with 2.2 to 2.8."""
-
-LOCAL_RATIO, LOCAL_AREA = 10.0, 0.2
-"""A block has an artefact, and is not used for the estimate, if a component is above LOCAL_RATIO times its median power in
-it, and covers less than LOCAL_AREA of the pixels. On phantoms clipping in 0.6 to 20 % of the pixels gave components with
-shares of .01 to .2. Components of bursts of motion had shares of 0.22 to 0.48, and the only one in a good block 0.45."""
+STRONGEST_PART = 4
+"""Part of the components of the clutter that are its strongest."""
 
 HELD_OUT = 4
 """One in how many usual blocks judges whether the estimate is better without the unusual ones."""
@@ -45,9 +36,6 @@ JUDGES, LEAST_NEARER_DB = 8, 1.0
 must leave in them than all blocks. The nearest quarter left 1.3 to 7 dB less in nine simulated sessions whose tissue turned,
 deformed or left the image plane, and 1 dB less to 5 dB more in 23 others, still, shifted, jittered or scaled. With the half
 instead a session with a step of 2 degrees had a mean map of .26 instead of .97, without the blocks of one side."""
-
-ARTEFACT_PIXELS = 2048
-"""Pixels of the sample in which artefacts are looked for, spread over the image."""
 
 
 def _block_levels(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -76,21 +64,19 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
         return np.ones(len(levels), bool)
     above = levels - np.nanmedian(levels)
     spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
-    weak, local = np.log(_powers_of_weak_components(found, edges)), _local_components(found, edges)
-
     # Where many blocks are unusual, the spread is theirs, and so are many of the components: they are a group. One kind at a
     # time, as an artefact spoils the fit, by which other blocks are judged.
-    def kinds() -> Iterator[list[Any]]:
-        yield [above > UNUSUAL_SPREADS * spread]
-        yield [(local > LOCAL_RATIO * np.median(local, axis=0)).any(axis=1)]
-        yield [_have_artefacts(found, sample.parts)]
-        yield [upper_group(levels)]
-        yield [upper_group(weak, GROUP_RATIO)]
-        yield [upper_group(np.log(np.maximum(power, TINY)), GROUP_RATIO) for power in local.T]
-
-    for kind in kinds():
-        few = [unusual for unusual in kind if 0 < np.count_nonzero(unusual) <= MOST_UNUSUAL * len(unusual)]
-        if few and not (usual := _explained(found, sample, ~np.any(few, axis=0))).all():
+    kinds = (
+        lambda: above > UNUSUAL_SPREADS * spread,
+        lambda: _have_artefacts(found, sample.parts),
+        lambda: upper_group(levels),
+        lambda: upper_group(np.log(_powers_of_weak_components(found, edges))),
+    )
+    for kind in kinds:
+        unusual = kind()
+        if not 0 < np.count_nonzero(unusual) <= MOST_UNUSUAL * len(unusual):
+            continue
+        if not (usual := _explained(found, sample, ~unusual)).all():
             return usual
     return np.ones(len(levels), bool)
 
@@ -166,20 +152,12 @@ def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[Numbers]) -> NDA
 def _in_some_pixels(found: ClutterEstimate, parts: Sequence[Numbers]) -> tuple[Numbers, NDArray[np.bool_]]:
     """Return the sampled frames in some of the signal pixels, 0 in frames that do not count, and which frames count."""
     signal_pixels = np.flatnonzero(found.grid.mask)
-    pixels = signal_pixels[spread_rows(len(signal_pixels), ARTEFACT_PIXELS)]
+    pixels = signal_pixels[spread_rows(len(signal_pixels), MANY_PIXELS)]
     values = np.concatenate([part[:, pixels] for part in parts])
     used = ~found.excluded & np.isfinite(values).any(axis=1)
     values[~used] = 0
     # Missing entries would be filled from the other blocks.
     return values[:, np.isfinite(values).all(axis=0)], used
-
-
-def _local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the mean power in each block, (n_blocks, k), of the components in few pixels."""
-    # All components: an artefact disturbs the cutoff, too.
-    areas = covered_shares(np.abs(found.model.left.T) ** 2)
-    right = np.abs(found.model.right[:, areas < LOCAL_AREA]).astype(np.float64) ** 2
-    return np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
 
 
 def blocks_near(found: ClutterEstimate, sample: Sample) -> int:

@@ -113,11 +113,11 @@ def test_the_table_and_the_record_agree_with_the_reports(done: tuple[Path, Any])
 
 
 def test_a_scan_with_a_wrong_cutoff_is_named(phantom_file: Path, tmp_path: Path) -> None:
-    for low, doubts in (("3", "cutoff-low"), ("auto", "")):
+    for low, doubts in (("3", "cutoff"), ("auto", "")):
         out = tmp_path / low
         printed = cli("batch", phantom_file, "-o", out, "--low-cutoff", low, "--jobs", 1).stdout
         assert rows(out)["small.h5"]["doubts"].partition(",")[0] == doubts
-        assert ("check" in printed) == ("small.h5: cutoff-low" in printed) == bool(doubts)
+        assert ("check" in printed) == ("small.h5: cutoff" in printed) == bool(doubts)
         assert ("1 to check" in (out / "index.html").read_text()) == bool(doubts)
 
 
