@@ -21,7 +21,7 @@ import argparse
 import dataclasses
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -105,6 +105,7 @@ class _Spec:
     clutter_db: Range = (30, 45)  # median tissue over the blood of large vessels
     blood_db: Range = (2, 13)  # blood of large vessels over noise
     noise_slope_db: Range = (4, 14)
+    noise_px: Range = (0.35, 0.7)  # standard deviation over which pixels share their noise
 
 
 _SPECS = {
@@ -126,6 +127,13 @@ _SPECS = {
     "low frame rate": _Spec(rate=(60, 150), heart_hz=(7, 10), heart_um=(5, 20)),
 }  # fmt: skip
 ORDINARY = tuple(_SPECS)
+_NOISE_SPECS = {
+    "strong noise over depth": _Spec(n_frames=(150, 250), blood_db=(-7, -4), noise_slope_db=(16, 22)),
+    "strong noise": _Spec(n_frames=(150, 250), blood_db=(-7, -4), noise_slope_db=(0, 2)),
+    "wide noise": _Spec(n_frames=(150, 250), blood_db=(-4, 0), noise_px=(0.9, 1.3)),
+    "noise of few frames a second": _Spec(n_frames=(150, 250), rate=(100, 180), blood_db=(-4, 0)),
+}
+NOISE = tuple(_NOISE_SPECS)
 WIDE = ("carotid", "sinus", "vertical vessel")
 
 
@@ -371,7 +379,7 @@ class _Scene:
         self.noise_power = level * 10 ** (-rng.uniform(*spec.blood_db) / 10) * grown / np.mean(grown[large])
         # Receive band over depth and shared channels over width: neighbouring pixels share their noise.
         self.mixers = []
-        for n, sigma in zip(shape, rng.uniform(0.35, 0.7, 2), strict=True):
+        for n, sigma in zip(shape, rng.uniform(*spec.noise_px, 2), strict=True):
             mixer = np.exp(-0.5 * ((np.arange(n)[:, None] - np.arange(-3, n + 3)) / sigma) ** 2)
             self.mixers.append((mixer / np.linalg.norm(mixer, axis=1, keepdims=True)).astype(np.complex64))
 
@@ -593,11 +601,13 @@ def _size(rng: np.random.Generator, spec: _Spec) -> tuple[int, int, int]:
     return t, z, x
 
 
-def ordinary(seed: int, kind: str | None = None, *, keep_parts: bool = False) -> Stack:
-    """A recording without defects; the seed chooses the kind in turn where none is named."""
-    kind = ORDINARY[seed % len(ORDINARY)] if kind is None else kind
-    rng = _random(seed, kind)
-    stack = _record(rng, kind, _SPECS[kind], _size(rng, _SPECS[kind]))
+def ordinary(
+    seed: int, kind: str | None = None, *, keep_parts: bool = False, kinds: Sequence[str] = ORDINARY
+) -> Stack:
+    """A recording without defects; the seed chooses one of some kinds in turn where none is named."""
+    kind = kinds[seed % len(kinds)] if kind is None else kind
+    rng, spec = _random(seed, kind), {**_SPECS, **_NOISE_SPECS}[kind]
+    stack = _record(rng, kind, spec, _size(rng, spec))
     return stack if keep_parts else dataclasses.replace(stack, parts=None)
 
 

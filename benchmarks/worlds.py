@@ -3,9 +3,10 @@
     python -m benchmarks.worlds [--world second] [--seeds 60] [--first-seed 1000] [--kind K] [--rules all] [--json FILE]
 
 Worlds: "ours" is the simulator of the package, with vessels wider than the window of the noise map besides; "second" is
-benchmarks/second_world.py, which shares no code with it; "faulty" are its stacks with one fault each; "our sessions" and
-"second sessions". Of each stack: the correlation of the blood map and of power Doppler with the true blood power, the best
-that the SVD reaches with any cutoff, the median error of the noise map in the half of the image with least blood, the
+benchmarks/second_world.py, which shares no code with it; "faulty" are its stacks with one fault each; "our noise" and
+"second noise" have strong noise, noise that many pixels share, or few frames a second, in 150 to 250 frames; "our sessions"
+and "second sessions". Of each stack: the correlation of the blood map and of power Doppler with the true blood power, the
+best that the SVD reaches with any cutoff, the median error of the noise map in the half of the image with least blood, the
 background of the map (its mean where there is no blood over its median in the vessels, in dB), and the doubts. Of each
 session, without the edge of the image, which registration may mask, and with the truth brought to where the image is in the
 median good block, at the median gain of each depth:
@@ -27,7 +28,7 @@ each of some rules switched off ("all", or names with commas). That a rule that 
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -157,9 +158,36 @@ def our_case(seed: int) -> Case:
     )
 
 
-def second_case(seed: int, is_faulty: bool = False) -> Case:
+OUR_NOISE: dict[str, dict[str, Any]] = {
+    "strong noise over depth": {"blood_to_noise_db": (-7, -4), "noise_gain_db": 20.0},
+    "strong noise": {"blood_to_noise_db": (-7, -4), "noise_gain_db": 0.0},
+    "wide noise": {"blood_to_noise_db": (-4, 0), "noise_correlation_pixels": 1.3},
+    "noise of few frames a second": {"blood_to_noise_db": (-4, 0), "frame_rate_hz": 140.0},
+}
+"""Kinds of strong or correlated noise in phantoms of our simulator; ranges are drawn from."""
+
+
+def our_noise(seed: int) -> Case:
+    """A phantom of our own simulator with strong noise, of a kind that the seed chooses in turn."""
+    kind, rng = list(OUR_NOISE)[seed % len(OUR_NOISE)], np.random.default_rng([seed, 81])
+    settings = {
+        "frame_rate_hz": 500.0,
+        "thin_vessels": 5,
+        "noise_gain_db": 10.0,
+        "clutter_to_blood_db": float(rng.uniform(36, 48)),
+        **OUR_NOISE[kind],
+    }
+    settings["blood_to_noise_db"] = float(rng.uniform(*settings["blood_to_noise_db"]))
+    shape = (80, 64, int(rng.integers(150, 251)))
+    made, iq, blood = phantom(PhantomSettings(shape, seed=seed, **settings), ("iq", "blood"))
+    power = np.mean(np.abs(np.moveaxis(blood, -1, 0)) ** 2, axis=0, dtype=np.float64)
+    iq = np.ascontiguousarray(np.moveaxis(iq, -1, 0))
+    return Case(iq, power, made.noise_power.astype(float), settings["frame_rate_hz"], kind)
+
+
+def second_case(seed: int, is_faulty: bool = False, kinds: Sequence[str] = second_world.ORDINARY) -> Case:
     """A stack of the second world."""
-    made = second_world.faulty(seed) if is_faulty else second_world.ordinary(seed)
+    made = second_world.faulty(seed) if is_faulty else second_world.ordinary(seed, kinds=kinds)
     return Case(made.iq, made.blood_power, made.noise_power, made.frame_rate_hz, made.name)
 
 
@@ -492,6 +520,8 @@ MAKERS = {
     "ours": our_case,
     "second": second_case,
     "faulty": lambda seed: second_case(seed, is_faulty=True),
+    "our noise": our_noise,
+    "second noise": lambda seed: second_case(seed, kinds=second_world.NOISE),
     "our sessions": our_session,
     "second sessions": second_world.session,
 }
