@@ -38,6 +38,7 @@ from usdenoise.linalg.array_library import (
     to_host,
     to_library,
 )
+from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import TINY, cached_slices, part_slices, squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.geometry import Geometry
@@ -429,6 +430,7 @@ class TissueMotion:
         out: Numbers | None = None,
         rows: slice = slice(None),
         is_back: bool = False,
+        executor: ThreadExecutor | None = None,
     ) -> Array:
         """Return frames times conj(e): with the tissue held still.
 
@@ -444,13 +446,21 @@ class TissueMotion:
             Rows along z whose pixels `x` and `out` have; by default all.
         is_back : bool
             Whether frames are multiplied by e instead: what was filtered moves as recorded again.
+        executor : ThreadExecutor, optional
+            Turns rows of pixels side by side; by default one part after the other.
         """
         xp, parts = namespace(x), list[Array]()
         if isinstance(x, np.ndarray):
             out = np.empty_like(x) if out is None else out
             if rows == slice(None) and len(self.row_parts) > 1:
-                for rows, pixels in self.row_parts:
-                    self.still(x[:, pixels], start, out[:, pixels], rows, is_back)
+                into = out
+
+                def turn(part: tuple[slice, slice]) -> None:
+                    rows, pixels = part
+                    self.still(x[:, pixels], start, into[:, pixels], rows, is_back)
+
+                for _ in (map if executor is None else executor.map)(turn, self.row_parts):
+                    pass
                 return out
         with np.errstate(invalid="ignore"):
             for frames, turns in self._turns(x, start, rows):

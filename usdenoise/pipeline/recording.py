@@ -259,16 +259,7 @@ class StillFrames:
         if start is None and self.first:
             start = self.motion.cut(0, self.first).end(None)
         motion = self.motion.cut(self.first, len(self.motion.steps))
-        if executor is None or out is None:
-            return motion.still(x, start, out, is_back=is_back)
-
-        def turn(part: tuple[slice, slice]) -> None:
-            rows, pixels = part
-            motion.still(x[:, pixels], start, out[:, pixels], rows, is_back)
-
-        for _ in executor.map(turn, motion.row_parts):
-            pass
-        return out
+        return motion.still(x, start, out, is_back=is_back, executor=executor)
 
 
 @dataclass(frozen=True)
