@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import FlowImage, flow_images
 from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.frames.alignment import FAR_SHIFT
 from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.frames.rhythm import rhythms
 from usdenoise.frames.still_tissue import largest_displacement
@@ -26,8 +27,8 @@ from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import Geometry, GriddedStack
 from usdenoise.system.text import distinct_names, plain_name
 
-MOVED_PIXELS, CHANGED_DB = 0.25, 1.0
-"""Displacement and gain of a block, against most blocks, from which a doubt reports that they were not corrected."""
+CHANGED_DB = 1.0
+"""Gain of a block, against most blocks, from which a doubt reports that it was not corrected."""
 
 LIKE_NOTHING, LIKE_NONE = 0.3, 0.8
 """Likeness of the block that is most like the image of the session, between which several images may be mixed in it. Of two
@@ -473,7 +474,7 @@ def block_doubts(blocks: Sequence[BlockRecord], images: NDArray[np.float32]) -> 
     n_uneven = sum(block.is_gain_uneven for block in good)
     shifts = [max(map(abs, block.shift_pixels or (0.0,))) for block in good if not block.is_shifted]
     gains = [abs(block.gain_db or 0.0) for block in good if not (block.is_scaled or block.is_gain_uneven)]
-    moved = [shift for shift in shifts if shift > MOVED_PIXELS]
+    moved = [shift for shift in shifts if shift > FAR_SHIFT]
     changed = [gain for gain in gains if gain > CHANGED_DB]
     sentences = []
     if n_uneven:
