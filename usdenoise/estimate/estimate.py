@@ -42,7 +42,7 @@ from usdenoise.linalg.tall_matrices import (
     tall_qr,
 )
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.stack.sampling import FEW_PIXELS, PixelSample, RandomStream, draw_entries
+from usdenoise.stack.sampling import FEW_PIXELS, MANY_PIXELS, PixelSample, RandomStream, draw_entries
 from usdenoise.system.resources import release_freed_memory
 
 
@@ -210,11 +210,6 @@ class Prior:
         return self.noise_variance / np.maximum(self.variances, floor)
 
 
-FIRST_PIXELS = 2000
-"""Pixels, at least, of the refit before the one on the whole sample: they rotate the subspace most of the way for a
-fraction of the price."""
-
-
 def extend(rows: PixelSample, sampled: LowRank, noise_rms: float) -> tuple[LowRank, float, Prior]:
     """Return the components of a pixel sample, from the components of its sampled pixels, and the gain of the last refit.
 
@@ -236,7 +231,7 @@ def extend(rows: PixelSample, sampled: LowRank, noise_rms: float) -> tuple[LowRa
     prior = Prior(sampled.singular_values**2 / len(sampled.left), noise_rms**2)
     if rows.is_complete:
         # Most of the rotation, for a fraction of the price of a step over all pixels.
-        right = refit(rows.spread(FIRST_PIXELS), right, prior)[0].right
+        right = refit(rows.spread(MANY_PIXELS), right, prior)[0].right
     # The components near the cutoff must be separated.
     return refit(rows, right, prior, rotate_again=True)
 

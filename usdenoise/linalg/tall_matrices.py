@@ -455,6 +455,13 @@ def eigenvectors(gram: Numbers, **subset: Sequence[float]) -> Numbers:
     return vectors
 
 
+def covered_shares(powers: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Return the part of the pixels that each of some components covers, (sum p)^2 / (n sum p^2) of its powers p, (k, n)."""
+    squares = np.maximum((powers**2).sum(axis=1), np.finfo(np.float64).tiny)
+    shares: NDArray[np.float64] = powers.sum(axis=1) ** 2 / squares / powers.shape[1]
+    return shares
+
+
 def correlation_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
     """Return the correlation of two vectors, such as maps; None if one of them is constant."""
     a, b = a - a.mean(), b - b.mean()
