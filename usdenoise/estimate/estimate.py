@@ -231,7 +231,7 @@ def extend(rows: PixelSample, sampled: LowRank, noise_rms: float) -> tuple[LowRa
     prior = Prior(sampled.singular_values**2 / len(sampled.left), noise_rms**2)
     if rows.is_complete:
         # Most of the rotation, for a fraction of the price of a step over all pixels.
-        right = refit(rows.spread(MANY_PIXELS), right, prior)[0].right
+        right = refit(rows.spread(2 * MANY_PIXELS), right, prior)[0].right
     # The components near the cutoff must be separated.
     return refit(rows, right, prior, rotate_again=True)
 

@@ -455,7 +455,7 @@ def _temporal(
     if usual is None:
         return leading, OwnComponents()
     signal = np.flatnonzero(clutter.grid.mask)
-    pixels = signal[:: max(1, len(signal) // MANY_PIXELS)]
+    pixels = signal[:: max(1, len(signal) // (2 * MANY_PIXELS))]
     y: Numbers = columns(x, pixels) - a @ clutter.components(a).removed[:, pixels]
     if observed is not None:
         y *= observed[:, pixels]

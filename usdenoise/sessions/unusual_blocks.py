@@ -157,7 +157,7 @@ def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[Numbers]) -> NDA
 def _in_some_pixels(found: ClutterEstimate, parts: Sequence[Numbers]) -> tuple[Numbers, NDArray[np.bool_]]:
     """Return the sampled frames in some of the signal pixels, 0 in frames that do not count, and which frames count."""
     signal_pixels = np.flatnonzero(found.grid.mask)
-    pixels = signal_pixels[spread_rows(len(signal_pixels), MANY_PIXELS)]
+    pixels = signal_pixels[spread_rows(len(signal_pixels), 2 * MANY_PIXELS)]
     values = np.concatenate([part[:, pixels] for part in parts])
     used = ~found.excluded & np.isfinite(values).any(axis=1)
     values[~used] = 0

@@ -25,7 +25,7 @@ from usdenoise.linalg.low_rank import fit_gapped_rows
 from usdenoise.linalg.tall_matrices import gram, row_parts, third_difference_norms
 from usdenoise.stack.arrays import pack, packed_width, unpack
 
-FEW_PIXELS, MANY_PIXELS = 256, 2048
+FEW_PIXELS, MANY_PIXELS = 256, 1024
 """Pixels, spread over the image, that are enough for what all pixels have in common, as the spectrum of a hundred components
 and of the noise below them; and for what differs between parts of the image."""
 
