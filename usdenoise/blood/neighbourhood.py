@@ -260,9 +260,10 @@ class Neighbourhood:
         return self.at_signal(largest * np.exp(image).reshape(-1))
 
     def floor(self, values: NDArray[np.float64], quantile: float) -> NDArray[np.float64]:
-        """Return the floor at each pixel: a low quantile at its depth, times those of its lines across over the usual one.
+        """Return the floor at each pixel: a low quantile of its depth, corrected for each line across the depth.
 
-        Over depth it is smoothed, and without its rises. Noise also differs between lines.
+        Over depth the quantile is smoothed, and without its rises. Noise may differ between lines, so the floor of a line is
+        multiplied by the quantile of the values over the floor in the line, over the one in the image.
 
         Parameters
         ----------

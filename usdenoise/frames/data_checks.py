@@ -348,8 +348,8 @@ def unordered_doubt(right: Numbers, energy: NDArray[np.float64], noise: float) -
 
 JOINED_FRAMES, JOINED = 4, 0.5
 """Frames on each side of a border that are compared, and the difference of the least unlikeness across the border and the
-largest one on a side from which the tissue is another one. It was 0.96 and more in
-recordings of another simulator that were joined, and at most 0 in twelve kinds of its stacks."""
+largest one on a side from which the tissue is another one. It was 0.96 and more in recordings of another simulator that were
+joined, and at most 0 in twelve kinds of its stacks."""
 
 
 def joined_doubt(
@@ -463,7 +463,7 @@ def order_of(
         Number of pixels along z, x and y.
     """
     chosen = spread_rows(frames.shape[1], FEW_PIXELS)
-    x = frames[:, chosen].astype(np.complex128)
+    x = frames[:SOME_FRAMES, chosen].astype(np.complex128)
     x = np.where(np.isfinite(x), x, 0)
     scale = float(np.abs(x).max(initial=0))
     if len(x) < 4 or not scale:

@@ -31,10 +31,9 @@ AFFINE_STEPS, LOCAL_STEPS = 3, 2
 
 WINDOW_SIGMA, RIDGE = 7.0, 0.1
 """Standard deviation in pixels of the Gaussian window in which a local displacement is constant, and the level of an
-envelope, which is divided out, as a gain may change with depth; and what is added to the
-curvature of its least squares, relative to the mean one: the field stays affine where the image shows nothing. On sessions
-that deform by 0.3 pixels (root mean square) windows of 6 to 11 pixels left errors within 10 % of each other; the wider, the
-less a rotation suffers."""
+envelope, which is divided out, as a gain may change with depth; and what is added to the curvature of its least squares,
+relative to the mean one: the field stays affine where the image shows nothing. On sessions that deform by 0.3 pixels (root
+mean square) windows of 6 to 11 pixels left errors within 10 % of each other; the wider, the less a rotation suffers."""
 
 NODE_STEP = 4
 """Pixels from one of these windows to the next."""

@@ -51,7 +51,13 @@ class Doubt:
 
 
 ABOUT_BLOOD = (
-    *("cutoff", "few-frames", "no-blood", "tissue", "map-incomplete", "correlated-noise", "repeatability"),
+    "cutoff",
+    "few-frames",
+    "no-blood",
+    "tissue",
+    "map-incomplete",
+    "correlated-noise",
+    "repeatability",
 )
 """Codes of doubts about blood and its maps, which do not apply to stacks for localisation."""
 
