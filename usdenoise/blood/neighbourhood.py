@@ -283,13 +283,23 @@ class Neighbourhood:
         floors = np.interp(np.arange(n_depths), depths, np.exp(_without_rises(log, depths, n_depths, 0)))
         floors = np.repeat(floors, mask.shape[1])[mask.ravel()]
         places = np.unravel_index(np.flatnonzero(self.mask), self.shape)
-        for along in places[1:]:
+        for axis, along in enumerate(places[1:], start=1):
             relative = values / np.maximum(floors, np.finfo(float).tiny)
-            usual, order = float(np.quantile(relative, quantile)), np.argsort(along, kind="stable")
-            lines, firsts = np.unique(along[order], return_index=True)
-            of_lines = [np.quantile(part, quantile) for part in np.split(relative[order], firsts[1:])]
-            if usual > 0:
-                floors = floors * (np.array(of_lines) / usual)[np.searchsorted(lines, along)]
+            if not (usual := float(np.quantile(relative, quantile))) > 0:
+                continue
+            if self.is_whole:
+                across = tuple(other for other in range(len(self.shape)) if other != axis)
+                lines, of_lines = (
+                    np.arange(self.shape[axis]),
+                    np.quantile(relative.reshape(self.shape), quantile, across),
+                )
+            else:
+                order = np.argsort(along, kind="stable")
+                lines, firsts = np.unique(along[order], return_index=True)
+                of_lines = np.array(
+                    [np.quantile(part, quantile) for part in np.split(relative[order], firsts[1:])]
+                )
+            floors = floors * (of_lines / usual)[np.searchsorted(lines, along)]
         return floors
 
     def filled(self, values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,9 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.linalg.array_library import Array, Numbers, namespace, to_host
-from usdenoise.linalg.lag_sums import column_lag_sums
-from usdenoise.linalg.tall_matrices import CACHED_COLUMNS, TINY, cached_slices, slices_of
+from usdenoise.linalg.array_library import Array, Numbers, columns, namespace, to_host
+from usdenoise.linalg.tall_matrices import (
+    CACHED_COLUMNS,
+    TINY,
+    cached_slices,
+    column_squared_norms,
+    slices_of,
+)
 
 PIXEL, LINE = 10.0, 5.0
 """Power of a pixel over both neighbours along an axis, and median of it over a line, from which they stand out. A vessel is
@@ -225,10 +230,8 @@ def standing_out(
                 yield axis, numbers.swapaxes(0, axis)[number][signal.swapaxes(0, axis)[number]]
 
 
-def power_and_coherence(
-    x: Numbers, left: Numbers, shape: tuple[int, ...], used: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return the power r(0) of each pixel after the filter, and its correlation with the next frame and with a neighbour.
+def power_after(x: Numbers, left: Numbers, used: NDArray[np.bool_]) -> tuple[Numbers, NDArray[np.float64]]:
+    """Return consecutive frames after the filter, (n, n_pixels), 0 if they do not count, and the power of each pixel.
 
     Parameters
     ----------
@@ -236,55 +239,76 @@ def power_and_coherence(
         Consecutive frames; entries that are not finite count as 0.
     left : (n_pixels, k) array
         Orthonormal spatial components that are removed.
-    shape : tuple of int
-        Pixels along each axis of the image.
     used : (n,) boolean array
         Frames that count.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        coefficients = x @ left.conj()
+    if not np.isfinite(coefficients).all():
+        x = np.where(np.isfinite(x), x, np.zeros((), x.dtype))
+        coefficients = x @ left.conj()
+    residual = x - coefficients @ left.T
+    residual[~used] = 0
+    return residual, column_squared_norms(residual)
+
+
+def coherence(
+    residual: Numbers, power: NDArray[np.float64], shape: tuple[int, ...], pixels: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the correlation of some pixels with the next frame and with a neighbour after the filter.
+
+    Parameters
+    ----------
+    residual, power
+        The frames and the power of all pixels, from :func:`power_after`.
+    shape : tuple of int
+        Pixels along each axis of the image.
+    pixels : (m,) array of int
+        Numbers of the pixels.
 
     Returns
     -------
-    power, in_time : (n_pixels,) float64 arrays
-        r(0), and |r(1)| / r(0) of neighbouring frames.
-    in_space : (n_axes, n_pixels) float64 array
+    in_time : (m,) float64 array
+        |r(1)| / r(0) of neighbouring frames.
+    in_space : (n_axes, m) float64 array
         Product with a neighbour along each axis over the larger power of both: how much of a pixel its neighbour has, or the
         other way. The larger one of both sides.
     """
-    finite = np.isfinite(x)
-    x = x if finite.all() else np.where(finite, x, np.zeros((), x.dtype))
-    residual = x - (x @ left.conj()) @ left.T
-    residual[~used] = 0
-    r_0, r_1 = (part.copy() for part in column_lag_sums(residual, 2, [(0, len(x), 0)])[0].T)
-    power, image = r_0.real.reshape(shape), residual.reshape(-1, *shape)
-    in_space = np.zeros((len(shape), *shape))
-    for axis in range(len(shape)):
-        one, other = power.swapaxes(0, axis), in_space[axis].swapaxes(0, axis)
-        frames = image.swapaxes(1, axis + 1)
-        product = np.abs(np.sum(frames[:, 1:].conj() * frames[:, :-1], axis=0))
-        scale = np.maximum(one[1:], one[:-1])
-        in_common = np.divide(product, scale, out=np.zeros(scale.shape), where=scale > 0)
-        for side in (slice(1, None), slice(-1)):
-            other[side] = np.maximum(other[side], in_common)
-    in_time = np.divide(np.abs(r_1), r_0.real, out=np.zeros(len(r_0)), where=r_0.real > 0)
-    return r_0.real, in_time, in_space.reshape(len(shape), -1)
+    places, own = np.unravel_index(pixels, shape), power[pixels]
+    in_time, in_space = np.zeros(len(pixels)), np.zeros((len(shape), len(pixels)))
+    for part in cached_slices(len(pixels), len(residual)):
+        x = columns(residual, pixels[part])
+        products = np.abs(np.vecdot(x[:-1], x[1:], axis=0))
+        in_time[part] = np.divide(products, own[part], out=np.zeros(len(products)), where=own[part] > 0)
+        for axis, length in enumerate(shape):
+            for step in (-1, 1):
+                # At an edge a pixel is its own neighbour, which does not count
+                place = [along[part] for along in places]
+                there = (place[axis] + step >= 0) & (place[axis] + step < length)
+                place[axis] = np.clip(place[axis] + step, 0, length - 1)
+                beside = np.ravel_multi_index(place, shape)
+                scale = np.maximum(own[part], power[beside])
+                products = np.abs(np.vecdot(x, columns(residual, beside), axis=0))
+                shares = np.divide(products, scale, out=np.zeros(len(scale)), where=there & (scale > 0))
+                in_space[axis, part] = np.maximum(in_space[axis, part], shares)
+    return in_time, in_space
 
 
-def is_noise(
-    axis: int, pixels: NDArray[np.intp], in_time: NDArray[np.float64], in_space: NDArray[np.float64]
-) -> bool:
-    """Return whether pixels that stand out are noise, by their correlations from :func:`power_and_coherence`.
+def is_noise(axis: int, in_time: NDArray[np.float64], in_space: NDArray[np.float64]) -> bool:
+    """Return whether pixels that stand out are noise, by their correlations from :func:`coherence`.
 
     By the point-spread function the pixels beside flow have a part of it. Where a vessel is narrower, flow is correlated
     from frame to frame, and along a line, but not the same along it, as hum is.
 
     Parameters
     ----------
-    axis, pixels
-        A group from :func:`standing_out`.
+    axis : int
+        The axis across which their power falls, from :func:`standing_out`.
     in_time, in_space
         Correlations.
     """
-    is_flow = np.median(in_time[pixels]) > COHERENT
-    if is_flow and len(pixels) > 1:
-        along = np.delete(in_space, axis, axis=0)[:, pixels].max(axis=0)
+    is_flow = np.median(in_time) > COHERENT
+    if is_flow and len(in_time) > 1:
+        along = np.delete(in_space, axis, axis=0).max(axis=0)
         is_flow = COHERENT < np.median(along) < THE_SAME
-    return bool(np.median(in_space[axis, pixels]) < BESIDE and not is_flow)
+    return bool(np.median(in_space[axis]) < BESIDE and not is_flow)

@@ -102,7 +102,8 @@ def on_host(values: Array) -> Array:
 def columns(values: Array, numbers: NDArray[np.intp]) -> HostArray:
     """Return some columns of a matrix on the host."""
     if isinstance(values, np.ndarray):
-        return values[:, numbers]
+        # A quarter of the time of an index
+        return np.take(values, numbers, axis=1)
     return to_host(namespace(values).take(values, to_library(numbers, values), axis=1))
 
 
@@ -122,4 +123,6 @@ def dtype_of(values: Array) -> np.dtype[np.inexact]:
     TypeError
         If NumPy does not have this type.
     """
+    if isinstance(values, np.ndarray):
+        return values.dtype
     return np.dtype(str(values.dtype).rpartition(".")[2])

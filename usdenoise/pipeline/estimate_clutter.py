@@ -17,10 +17,11 @@ from usdenoise.clutter.bad_pixels import (
     COHERENT,
     MOST_NOISY,
     BadPixels,
+    coherence,
     is_noise,
     own_entries,
     part_extremes,
-    power_and_coherence,
+    power_after,
     saturated_pixels,
     share_of_noise,
     standing_out,
@@ -382,7 +383,7 @@ class CheckedRecording:
             values = self.frames.whole.values * motion.of_pixels(self.pixels).conj().T
         else:
             # They are in memory
-            values = np.ascontiguousarray(recording.whole.read()[:, self.pixels].T)
+            values = np.ascontiguousarray(columns(recording.whole.read(), self.pixels).T)
             values[~np.isfinite(values)] = 0
         frames = self.frames.of(values.astype(recording.dtype, copy=False), options)
         return replace(self, recording=recording, frames=frames)
@@ -585,14 +586,8 @@ def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstima
     if any(True for _ in standing_out(residual, signal)):
         # Where tissue is 60 dB above the residual, this difference has rounding errors, and consecutive frames do not.
         middle = recording.chunks[len(recording.chunks) // 2 :][:1]
-        found_in = map_chunks(filtered_power, middle, executor, left, signal.shape, found.excluded)
-        ((power, in_time, in_space),) = found_in
-        # Without noise, rounding errors are left.
-        signal &= (power > ROUNDING_POWER * energy).reshape(signal.shape)
-        groups = list(standing_out(power.reshape(signal.shape), signal))
-        noisy = [pixels for axis, pixels in groups if is_noise(axis, pixels, in_time, in_space)]
+        ((noisy, levels),) = map_chunks(noisy_groups, middle, executor, left, signal, energy, found.excluded)
         # Beside very noisy pixels the components are wrong, and others may stand out for that: weaker ones come later.
-        levels = [float(np.median(power[group])) for group in noisy]
         for group, level in zip(noisy, levels, strict=True):
             bad[group] |= level > AT_ONCE * max(levels)
     return bad
@@ -608,11 +603,34 @@ def energy_of_frames(chunk: Chunk, frames: NDArray[np.bool_]) -> NDArray[np.floa
     return squared_norms(np.where(np.isfinite(x), x, np.zeros((), x.dtype)))[1]
 
 
-def filtered_power(
-    chunk: Chunk, left: Numbers, shape: tuple[int, ...], excluded: NDArray[np.bool_]
-) -> tuple[NDArray[np.float64], ...]:
-    """Return the power of each pixel in a filtered chunk and its correlations, as :func:`power_and_coherence` does."""
-    return power_and_coherence(to_host(chunk.read()), left, shape, ~excluded[chunk.first : chunk.stop])
+def noisy_groups(
+    chunk: Chunk,
+    left: Numbers,
+    signal: NDArray[np.bool_],
+    energy: NDArray[np.float64],
+    excluded: NDArray[np.bool_],
+) -> tuple[list[NDArray[np.intp]], list[float]]:
+    """Return the pixels of a filtered chunk that stand out and show no flow, by groups, and the power of each group.
+
+    `energy` is that of the pixels, (n_pixels,), before the filter: without noise, rounding errors are left.
+    """
+    residual, power = power_after(to_host(chunk.read()), left, ~excluded[chunk.first : chunk.stop])
+    shape, signal = signal.shape, signal & (power > ROUNDING_POWER * energy).reshape(signal.shape)
+    noisy = [
+        pixels
+        for axis, pixels in standing_out(power.reshape(shape), signal)
+        if is_noise(axis, *coherence(residual, power, shape, pixels))
+    ]
+    return noisy, [float(np.median(power[pixels])) for pixels in noisy]
+
+
+def filtered_noise(
+    chunk: Chunk, left: Numbers, grid: Neighbourhood, excluded: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the power of each signal pixel in a filtered chunk, and whether it shows no flow."""
+    residual, power = power_after(to_host(chunk.read()), left, ~excluded[chunk.first : chunk.stop])
+    in_time, in_space = coherence(residual, power, grid.shape, np.flatnonzero(grid.mask))
+    return grid.at_signal(power), np.maximum(in_time, in_space.max(axis=0)) < COHERENT
 
 
 def checked_noise(
@@ -636,11 +654,8 @@ def checked_noise(
     if quality.noisy_share <= MOST_NOISY:
         return quality
     grid, left = clutter.grid, clutter.left[:, : clutter.low]
-    found_in = map_chunks(filtered_power, [chunk], executor, left, grid.shape, excluded)
-    ((power, in_time, in_space),) = found_in
-    noise = np.maximum(in_time, in_space.max(axis=0)) < COHERENT
-    share = share_of_noise(grid.at_signal(power), grid.at_signal(noise), grid)
-    return replace(quality, noisy_share=share)
+    ((power, noise),) = map_chunks(filtered_noise, [chunk], executor, left, grid, excluded)
+    return replace(quality, noisy_share=share_of_noise(power, noise, grid))
 
 
 def _signal_mask(
