@@ -39,7 +39,7 @@ from usdenoise.linalg.array_library import (
     to_library,
 )
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.tall_matrices import TINY, cached_slices, part_slices, squared_norms
+from usdenoise.linalg.tall_matrices import TINY, part_slices, squared_norms
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import FEW_PIXELS, SOME_FRAMES, spread_rows
@@ -111,7 +111,7 @@ class Tiles:
         levels = []
         for level in range(LEVELS):
             width, before, after = TILE_MM * WIDTH_TILES * 2**level, [], []
-            for axis, (count, side) in enumerate(zip(self.counts, self.side_mm, strict=True), 1):
+            for axis, (count, side) in enumerate(zip(self.counts, self.side_mm, strict=True)):
                 distance = np.subtract.outer(np.arange(count), np.arange(count)) * side
                 matrix = FALL ** (level / len(self.counts)) * np.exp(-0.5 * (distance / width) ** 2)
                 left, values, right = np.linalg.svd(matrix)
@@ -149,17 +149,16 @@ class Tiles:
             values = total
         return values
 
-    def averaged(self, values: Array) -> Array:
-        """Return images of tiles, (n, tiles along each axis), averaged by the kernel."""
-        if isinstance(values, np.ndarray) and np.iscomplexobj(values):
-            # Real and imaginary parts apart: a product of complex numbers has four of real ones
-            parts, found = self.averaged(np.concatenate([values.real, values.imag])), np.empty_like(values)
-            found.real, found.imag = parts[: len(values)], parts[len(values) :]
-            return found
-        total = _along(values, self.blurs[0])
+    def averaged(self, values: Numbers) -> Numbers:
+        """Return images of tiles, (tiles along each axis, n), averaged by the kernel."""
+        # Real and imaginary parts beside each other: a product of complex numbers has four of real ones
+        values = np.ascontiguousarray(values)
+        parts = values.view(values.real.dtype)
+        averages = _along(parts, self.blurs[0])
         for matrices in self.blurs[1:]:
-            total += _along(values, matrices)
-        return total
+            averages += _along(parts, matrices)
+        found: Numbers = averages.view(values.dtype)
+        return found
 
     @cached_property
     def between(self) -> list[NDArray[np.float64]]:
@@ -266,7 +265,7 @@ def tile_products(
         return frames if counts is None else xp.where(counts, frames, zero)
 
     with np.errstate(invalid="ignore", over="ignore"):
-        for part in cached_slices(len(numbers) - 1, x.shape[1] if is_on_host else 1):
+        for part in part_slices(len(numbers) - 1, x.shape[1] if is_on_host else 1):
             at = numbers[part.start : part.stop + 1]
             is_run = at[-1] - at[0] == len(at) - 1
             frames = x[at[0] : at[-1] + 1, :] if is_run else xp.take(x, to_library(at, x), axis=0)
@@ -311,7 +310,7 @@ def joined_products(chunks: Sequence[ChunkProducts], tiles: Tiles) -> ChunkProdu
 
 
 def _phases(products: Numbers, averaged: Numbers, tiles: Tiles) -> Numbers:
-    """Return numbers of magnitude 1 with the phase of the products of tiles, which are averaged by the kernel.
+    """Return numbers of magnitude 1 with the phase of the products of tiles, (tiles along each axis, n), averaged.
 
     The average falls behind where the phase changes over the kernel, as at the edge of the image: it is corrected by the
     average of what it leaves.
@@ -325,7 +324,9 @@ def _phases(products: Numbers, averaged: Numbers, tiles: Tiles) -> Numbers:
 def _unit(values: Numbers) -> Numbers:
     """Return numbers over their magnitude, and 1 for 0."""
     size = np.abs(values)
-    unit: Numbers = np.where(size > 0, values / np.where(size > 0, size, 1), 1)
+    # A product: NumPy divides complex numbers by complex ones
+    unit: Numbers = values * (1 / np.where(size > 0, size, 1))
+    unit[size == 0] = 1
     return unit
 
 
@@ -372,25 +373,30 @@ class TissueMotion:
         parts = []
         for rows, pixels in self.row_parts:
             turn = np.ones(pixels.stop - pixels.start, self.steps.dtype) if start is None else start[pixels]
-            for _, turns in self._turns(turn, start, rows):
+            for _, turns in self._turns(turn, start, rows, True):
                 turn = turns[-1]
             parts.append(turn)
         last: Numbers = np.concatenate(parts)
         return last
 
-    def _turns(self, like: Array, start: Numbers | None, rows: slice) -> Iterator[tuple[slice, Array]]:
-        """Yield e of some frames after each other in rows of pixels, in the library and precision of an array."""
+    def _turns(
+        self, like: Array, start: Numbers | None, rows: slice, is_back: bool
+    ) -> Iterator[tuple[slice, Array]]:
+        """Yield conj(e), or e to turn back, of frames after each other in rows of pixels, in the library of an array."""
         xp, row = namespace(like), math.prod(self.tiles.shape[1:])
         pixels = slice(None) if rows == slice(None) else slice(rows.start * row, rows.stop * row)
         n_pixels = len(range(*pixels.indices(math.prod(self.tiles.shape))))
         kind = np.result_type(dtype_of(like), np.complex64)
         start = np.ones(n_pixels, kind) if start is None else start[pixels].astype(kind)
-        together = list(cached_slices(len(self.steps), n_pixels))
+        all_steps = self.steps if is_back else self.steps.conj()
+        start = start if is_back else start.conj()
+        # A quarter of a part: with fewer, calls take longer than products, and with more the cache does not hold them
+        together = list(part_slices(len(self.steps), 4 * n_pixels))
         if not isinstance(like, np.ndarray):
             turn = to_library(start, like)
             for frames in together:
                 turns, each = (
-                    self.tiles.at_pixels(to_library(self.steps[frames].astype(kind), like), rows),
+                    self.tiles.at_pixels(to_library(all_steps[frames].astype(kind), like), rows),
                     [],
                 )
                 turns = turns / xp.abs(turns)
@@ -402,16 +408,11 @@ class TissueMotion:
         # Interpolated with real and imaginary parts apart, which is several times as fast
         turn = start
         for frames in together:
-            steps = self.steps[frames].astype(kind, copy=False)
+            steps = all_steps[frames].astype(kind, copy=False)
             parts = self.tiles.at_pixels(np.concatenate([steps.real, steps.imag]), rows)
-            along, across = parts[: len(steps)], parts[len(steps) :]
-            size = along * along
-            size += across * across
-            np.sqrt(size, out=size)
-            np.divide(1, size, out=size)
-            turns = np.empty(along.shape, kind)
-            np.multiply(along, size, out=turns.real)
-            np.multiply(across, size, out=turns.imag)
+            turns = np.empty((len(steps), n_pixels), kind)
+            turns.real, turns.imag = parts[: len(steps)], parts[len(steps) :]
+            turns *= 1 / np.abs(turns)
             for each in turns:
                 turn = np.multiply(each, turn, out=each)
             yield frames, turns
@@ -420,7 +421,7 @@ class TissueMotion:
     def row_parts(self) -> list[tuple[slice, slice]]:
         """Rows along z that are turned one after the other or side by side, and their pixels."""
         n_rows, row = self.tiles.shape[0], math.prod(self.tiles.shape[1:])
-        parts = part_slices(n_rows, len(self.steps) * row)
+        parts = part_slices(n_rows, len(self.steps) * row // 2)
         return [(rows, slice(rows.start * row, rows.stop * row)) for rows in parts]
 
     def still(
@@ -463,12 +464,11 @@ class TissueMotion:
                     pass
                 return out
         with np.errstate(invalid="ignore"):
-            for frames, turns in self._turns(x, start, rows):
-                factor = turns if is_back else xp.conj(turns)
+            for frames, turns in self._turns(x, start, rows, is_back):
                 if out is None:
-                    parts.append(x[frames, :] * factor)
+                    parts.append(x[frames, :] * turns)
                 else:
-                    np.multiply(x[frames], factor, out=out[frames])
+                    np.multiply(x[frames], turns, out=out[frames])
         if out is not None:
             return out
         return parts[0] if len(parts) == 1 else xp.concat(parts)
@@ -479,10 +479,10 @@ class TissueMotion:
         rising = numbers[order]
         with np.errstate(invalid="ignore"):
             for rows, pixels in self.row_parts:
-                for frames, turns in self._turns(x, None, rows):
+                for frames, turns in self._turns(x, None, rows, False):
                     some = slice(*np.searchsorted(rising, (frames.start, frames.stop)).tolist())
                     at = rising[some]
-                    out[order[some], pixels] = x[at, pixels] * turns[at - frames.start].conj()
+                    out[order[some], pixels] = x[at, pixels] * turns[at - frames.start]
         return out
 
     def displacement(self, used: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -522,27 +522,27 @@ def motion_and_strengths(
     energy : (n_pixels,) array
         Mean energy of the pixels in a frame that counts.
     """
-    of_tiles = tiles.summed(energy[None])
-    usual = tiles.averaged(of_tiles)[0]
+    of_tiles = tiles.summed(energy[None])[0]
+    usual = tiles.averaged(of_tiles[..., None])[..., 0]
     steps = np.ones((products.n_frames, *tiles.counts), products.products.dtype)
     squares, sizes, strengths = np.zeros(tiles.counts), np.zeros(tiles.counts), list[NDArray[np.float64]]()
     net, numbers = np.zeros(tiles.counts, np.complex128), products.numbers[1:]
     # Some frames at a time take less memory
-    for frames in cached_slices(len(numbers), math.prod(tiles.counts)):
-        averaged = tiles.averaged(products.products[frames])
+    for frames in part_slices(len(numbers), math.prod(tiles.counts)):
+        # Products of matrices are faster with the frames side by side
+        own = np.ascontiguousarray(np.moveaxis(products.products[frames], 0, -1))
+        averaged = tiles.averaged(own)
         size = np.abs(averaged).astype(np.float64)
-        squares, sizes = squares + (size**2).sum(axis=0), sizes + size.sum(axis=0)
-        strengths.append(size.reshape(len(size), -1).sum(axis=1))
-        net += averaged.sum(axis=0, dtype=np.complex128)
-        steps[numbers[frames]] = _phases(products.products[frames], averaged, tiles)
+        squares, sizes = squares + (size**2).sum(axis=-1), sizes + size.sum(axis=-1)
+        strengths.append(size.reshape(-1, size.shape[-1]).sum(axis=0))
+        net += averaged.sum(axis=-1, dtype=np.complex128)
+        steps[numbers[frames]] = np.moveaxis(_phases(own, averaged, tiles), -1, 0)
     coherence = np.sqrt(squares / max(len(numbers), 1))
     # Tissue goes to and fro; what moves on steadily, and faster than tissue does, is flow
     is_flow = (np.abs(net) > LEAST_COHERENCE * sizes) & (np.abs(np.angle(net)) > 2 * np.pi * CLUTTER_DOPPLER)
     is_tissue = (coherence > LEAST_COHERENCE * usual) & ~is_flow
     steps[:, ~is_tissue] = 1
-    return TissueMotion(tiles, steps, is_tissue & (of_tiles[0] > 0)), np.concatenate(
-        [np.zeros(0), *strengths]
-    )
+    return TissueMotion(tiles, steps, is_tissue & (of_tiles > 0)), np.concatenate([np.zeros(0), *strengths])
 
 
 def largest_displacement(displacement: NDArray[np.float64]) -> float | None:
@@ -608,9 +608,9 @@ class StillReference:
 
     def turn(self, mean: Numbers) -> Numbers:
         """Return the turn of a block against the reference, (n_pixels,), by its mean frame."""
-        sums = self.tiles.summed((mean * self.image.conj())[None])
+        sums = np.moveaxis(self.tiles.summed((mean * self.image.conj())[None]), 0, -1)
         phases = _phases(sums, self.tiles.averaged(sums), self.tiles)
-        return _unit(self.tiles.at_pixels(phases)[0]).astype(mean.dtype)
+        return _unit(self.tiles.at_pixels(np.moveaxis(phases, -1, 0))[0]).astype(mean.dtype)
 
     def hold(self, x: Array, used: NDArray[np.bool_]) -> tuple[Array, StillBlock]:
         """Return the frames of a block, (n, n_pixels), with the tissue held still, and their turn."""
@@ -678,7 +678,7 @@ def _frames_apart(
     if len(at) < 2:
         return apart
     # The sum of the kernel over the pixels
-    whole = tiles.averaged(np.ones((1, *tiles.counts))).mean()
+    whole = tiles.averaged(np.ones((*tiles.counts, 1))).mean()
     is_like = strengths > LEAST_COHERENCE * whole * np.sqrt(energy[at[:-1]] * energy[at[1:]])
     apart[at] = ~(np.append(is_like, False) | np.append(False, is_like))
     return apart
