@@ -277,8 +277,8 @@ def coherence(
     places, own = np.unravel_index(pixels, shape), power[pixels]
     in_time, in_space = np.zeros(len(pixels)), np.zeros((len(shape), len(pixels)))
     for part in cached_slices(len(pixels), len(residual)):
-        x = columns(residual, pixels[part])
-        products = np.abs(np.vecdot(x[:-1], x[1:], axis=0))
+        x = columns(residual, pixels[part]).T
+        products = np.abs(np.vecdot(x[:, :-1], x[:, 1:]))
         in_time[part] = np.divide(products, own[part], out=np.zeros(len(products)), where=own[part] > 0)
         for axis, length in enumerate(shape):
             for step in (-1, 1):
@@ -288,7 +288,7 @@ def coherence(
                 place[axis] = np.clip(place[axis] + step, 0, length - 1)
                 beside = np.ravel_multi_index(place, shape)
                 scale = np.maximum(own[part], power[beside])
-                products = np.abs(np.vecdot(x, columns(residual, beside), axis=0))
+                products = np.abs(np.vecdot(x, columns(residual, beside).T))
                 shares = np.divide(products, scale, out=np.zeros(len(scale)), where=there & (scale > 0))
                 in_space[axis, part] = np.maximum(in_space[axis, part], shares)
     return in_time, in_space

@@ -124,5 +124,6 @@ def dtype_of(values: Array) -> np.dtype[np.inexact]:
         If NumPy does not have this type.
     """
     if isinstance(values, np.ndarray):
-        return values.dtype
+        own: np.dtype[np.inexact] = values.dtype
+        return own
     return np.dtype(str(values.dtype).rpartition(".")[2])
