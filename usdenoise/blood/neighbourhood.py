@@ -29,7 +29,8 @@ SLOPE_DEPTH = 16
 """Pixels in depth, from the first and the last median, over which the slope beyond them is fitted."""
 
 RISE_SHARE, MOST_RISE = 0.5, 0.1 * math.log(10)
-"""Part of an axis within which a wide median may not rise and fall again, and by how much it may: 1 dB."""
+"""Part of an axis within which a wide median may not rise and fall again, and by how much it may: 1 dB. Across the depth it
+may change by as much from a median to the next one."""
 
 GAUSSIAN_REACH = 4
 """Standard deviations beyond which a Gaussian weight is 0."""
@@ -338,13 +339,14 @@ def _without_rises(
 
     They do where they exceed their opening, the maximum of the minima over windows of RISE_SHARE of the axis, by more than
     MOST_RISE. Beyond its ends the level is continued with the slope near them: a level that grows towards an end does not.
+    Across the depth a vessel may be at the edge of the image, and noise changes little. So there they also do where they
+    exceed by more than MOST_RISE the largest level below them that changes by MOST_RISE from node to node.
     """
     lines: NDArray[np.float64] = np.moveaxis(log, axis, 0)
     if len(nodes) < 3:
         return log
     width = max(math.ceil(RISE_SHARE * n * (len(nodes) - 1) / (nodes[-1] - nodes[0])), 2)
-    steps = np.arange(1, width).reshape(-1, *[1] * (log.ndim - 1))
-    beyond = []
+    steps, beyond = np.arange(1, width).reshape(-1, *[1] * (log.ndim - 1)), []
     for end, offsets in ((lines, nodes - nodes[0]), (lines[::-1], nodes[-1] - nodes[::-1])):
         near = max(int(np.count_nonzero(offsets <= SLOPE_DEPTH)), 2)
         centred = np.arange(near) - (near - 1) / 2
@@ -352,6 +354,10 @@ def _without_rises(
     opened = np.concatenate([beyond[0][::-1], lines, beyond[1]])
     for extreme in (np.min, np.max):
         opened = extreme(np.lib.stride_tricks.sliding_window_view(opened, width, axis=0), axis=-1)
+    if axis:
+        ramp = MOST_RISE * np.arange(len(lines)).reshape(-1, *[1] * (log.ndim - 1))
+        opened = np.minimum(opened, np.minimum.accumulate(lines - ramp) + ramp)
+        opened = np.minimum(opened, np.minimum.accumulate((lines + ramp)[::-1])[::-1] - ramp)
     without, rises = (
         lines.copy().reshape(len(lines), -1),
         (lines > opened + MOST_RISE).reshape(len(lines), -1),
