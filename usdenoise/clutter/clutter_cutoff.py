@@ -324,10 +324,10 @@ def _edge_of_clutter(rank: int, profile: SimilarityProfile, squares: tuple[int, 
         return _Decision(rank, CutoffReason.BEYOND_RANK, CutoffCertainty.UNSURE)
     if squares is None:
         return _Decision(usual, CutoffReason.SIMILARITY_FALLS, CutoffCertainty.UNSURE)
-    # Noise lowers the similarity of weak tissue, so the fall comes early. The component at the edge of the square is
-    # a mixture of tissue and blood, and is kept.
+    # Noise lowers the similarity of weak tissue, so the fall comes early. The last component of the square is a mixture of
+    # tissue and blood, and goes: tissue that is left is worth more than the blood in one component.
     latest = profile.first_below(LATEST_LEVEL * profile.plateau) or rank
-    edge = max(usual, min(squares[0], latest) - 1)
+    edge = max(usual, min(squares[0], latest))
     reason = CutoffReason.TISSUE_SQUARE if edge > usual else CutoffReason.SIMILARITY_FALLS
     outside = max(usual - squares[0], squares[0] - latest, 0)
     return _Decision(edge, reason, _certainty_of(outside, edge))
