@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.blood_map import map_blood
-from usdenoise.blood.clutter_projection import ClutterProjection, removed_by
+from usdenoise.blood.clutter_projection import ClutterProjection, at_frequencies, removed_by
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import CELL_SIGMA, HALVES, noise_map
 from usdenoise.blood.picture_quality import (
@@ -315,7 +315,7 @@ class Series:
             squares=squares,
             pairs=pairs,
             bands=bands,
-            removed=self.removed + removed,
+            removed=removed + (at_frequencies(self.removed, len(removed)) if number else 0),
             # The halves of its frames are for the map of a single block.
             last=replace(block, sums=None, halves=None) if number else block,
             clutter=None,
