@@ -26,7 +26,7 @@ def report(**fields: Any) -> Report:
         "blood": {
             "vessel_share": 0.19, "noise_share": 0.75, "blood_to_noise_db": 8.1, "lost_share": 0.3,
             "reproducibility": 0.82, "tissue_share": 0.02, "noisy_share": 0.0, "missing_share": 0.01,
-            "speckle_likeness": 0.05, "quiet_correlation": 0.02, "steadiness": 0.9,
+            "speckle_likeness": 0.05, "quiet_correlation": 0.02, "steadiness": 0.9, "errors": 80.0,
             "sentence": "vessels in 19 % of the image",
         },
         "reproducibility": 0.82, "fit": "as-full-svd", "estimate": "as good as the full SVD", "start_caution": "",

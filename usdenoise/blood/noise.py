@@ -12,7 +12,7 @@ from usdenoise.blood.neighbourhood import Neighbourhood, Slab
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
-from usdenoise.linalg.tall_matrices import cached_slices
+from usdenoise.linalg.tall_matrices import NEGLIGIBLE, cached_slices
 
 
 def to_channels(lags: Numbers, is_complex: bool) -> NDArray[np.float64]:
@@ -51,14 +51,11 @@ def to_lags(channels: NDArray[np.float64], is_complex: bool) -> NDArray[np.compl
 
 
 N_FREQUENCIES = 32
-"""Frequencies at which spectra of at most 13 lags are looked at: more than twice the number of lags. With 64 no map of 48
+"""Frequencies at which spectra of at most 9 lags are looked at: more than twice the number of lags. With 64 no map of 48
 phantoms changed by more than 0.0002 of its correlation with the true blood power."""
 
 _N_QUIET = N_FREQUENCIES // 2
 """Frequencies with the least blood and tissue."""
-
-TIE = 1e-9
-"""Relative difference up to which two powers that are summed in double precision are equal but for rounding."""
 
 SURROUNDINGS_SIGMA, SURROUNDINGS_STEP = 6.0, 3
 """The spectrum of an average over this standard deviation in pixels shows where there is no blood. The average is made at
@@ -126,7 +123,7 @@ def noise_map(
         power = (around @ spectrum) / kept
         last_quiet = np.partition(power, _N_QUIET - 1, axis=1)[:, _N_QUIET - 1, None]
         # Both frequencies of a pair that differs by rounding: a real stack has as much power at f and -f
-        quiet = (power <= last_quiet + TIE * np.abs(last_quiet)).astype(np.float64)
+        quiet = (power <= last_quiet + NEGLIGIBLE * np.abs(last_quiet)).astype(np.float64)
         return (quiet @ spectrum.T) / (quiet @ kept)[:, None], nodes
 
     def power_of(part: int) -> NDArray[np.float64]:

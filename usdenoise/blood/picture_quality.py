@@ -1,6 +1,6 @@
 """Quality of a blood map: blood over noise, tissue that the filter left, the correlation of two halves."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -252,6 +252,8 @@ class PictureQuality:
         as estimated from the Doppler spectrum that is left. Slow and transverse flow that was removed whole is not in it.
     reproducibility : float or None
         Correlation of the blood maps of two interleaved halves of the frames; None if one is constant.
+    errors : float
+        Blood power over its error, of the brightest pixels.
     tissue_share : float or None
         Share of leaked tissue in the power above the noise after the filter; None (the default) if it is not known.
     noisy_share : float
@@ -271,6 +273,7 @@ class PictureQuality:
     blood_to_noise_db: float | None
     lost_share: float | None
     reproducibility: float | None
+    errors: float
     tissue_share: float | None = None
     noisy_share: float = 0.0
     missing_share: float = 0.0
@@ -303,20 +306,6 @@ class PictureQuality:
         return "; ".join(parts)
 
 
-def shows_blood(blood: BloodMap, stack_power: float) -> bool:
-    """Return whether the brightest pixels of a blood map exceed what noise alone and rounding errors could give.
-
-    Parameters
-    ----------
-    blood : BloodMap
-        The map.
-    stack_power : float
-        Mean power of the entries of the stack before the clutter filter.
-    """
-    bright = float(np.percentile(blood.blood_power / blood.error, BRIGHT_PERCENT))
-    return bool(bright > LEAST_ERRORS and _brightest(blood) > ROUNDING_POWER * stack_power)
-
-
 def blood_pixels(
     blood_power: NDArray[np.floating], noise_power: NDArray[np.floating], least: float = 1.0
 ) -> NDArray[np.bool_]:
@@ -346,18 +335,22 @@ def judge_picture(blood: BloodMap, stack_power: float, tissue_share: float | Non
         As in :class:`PictureQuality`.
     """
     power, noise = blood.blood_power, blood.noise_power
-    bright = power >= 10 ** (-BRIGHT_DB / 10) * _brightest(blood)
-    vessel = bright & (blood.evidence > LEAST_EVIDENCE) & (power > 0)
-    if not shows_blood(blood, stack_power) or not vessel.any():
-        return PictureQuality(
-            0.0, float((noise > power).mean()), None, None, blood.reproducibility, tissue_share
-        )
+    brightest = float(np.percentile(power, BRIGHT_PERCENT))
+    errors = float(np.percentile(power / blood.error, BRIGHT_PERCENT))
+    vessel = (power >= 10 ** (-BRIGHT_DB / 10) * brightest) & (blood.evidence > LEAST_EVIDENCE) & (power > 0)
+    found = PictureQuality(
+        vessel_share=float(vessel.mean()),
+        noise_share=float(((noise > power) & ~vessel).mean()),
+        blood_to_noise_db=None,
+        lost_share=None,
+        reproducibility=blood.reproducibility,
+        tissue_share=tissue_share,
+        errors=errors,
+    )
+    # What noise alone and rounding errors could give is no blood
+    if errors <= LEAST_ERRORS or brightest <= ROUNDING_POWER * stack_power or not vessel.any():
+        return replace(found, vessel_share=0.0, noise_share=float((noise > power).mean()))
     noisy = vessel & (noise > NEGLIGIBLE * power)
     level = 10 * float(np.log10(np.median(power[noisy] / noise[noisy]))) if noisy.any() else None
-    noise_share = float(((noise > power) & ~vessel).mean())
     lost = 1 - float((power * blood.kept_share)[vessel].sum()) / float(power[vessel].sum())
-    return PictureQuality(float(vessel.mean()), noise_share, level, lost, blood.reproducibility, tissue_share)
-
-
-def _brightest(blood: BloodMap) -> float:
-    return float(np.percentile(blood.blood_power, BRIGHT_PERCENT))
+    return replace(found, blood_to_noise_db=level, lost_share=lost)

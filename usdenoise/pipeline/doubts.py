@@ -23,9 +23,12 @@ MOST_TISSUE = 0.5
 """Share of tissue in the power above the noise above which the pictures are doubtful. With the automatic cutoff it was 0 to
 0.27 on 32 phantoms of 16 kinds and to 0.45 in sessions, with 0.4 to 0.6 times as many components 0.37 to 0.73."""
 
-MOST_MISSING, MOST_SPECKLE = 0.1, 0.23
+MOST_MISSING, MOST_SPECKLE = 0.1, 0.17
 """Share of the power above its floor that the blood map lacks, and correlation of the blood map with the speckle of the
 tissue, from which it is doubtful. benchmarks/RECORDS.md has both for stacks of two simulators."""
+
+WEAK_ERRORS = 35.0
+"""Blood over its error below which bright vessels may be tissue that is left (benchmarks/RECORDS.md)."""
 
 LEAST_REPEATABLE = 0.5
 """Correlation of the blood maps of two halves of the frames below which they are doubtful."""
@@ -146,6 +149,12 @@ def _of_picture(picture: PictureQuality) -> list[tuple[str, str]]:
     if picture.lost_share is None:
         return [("no-blood", "no blood was found above the noise")]
     doubts = []
+    if picture.errors < WEAK_ERRORS:
+        sentence = (
+            f"the brightest of the blood map is {picture.errors:.0f} times its error: it may be blood, or tissue that is "
+            "left, which reaches as much in recordings without blood"
+        )
+        doubts.append(("no-blood", sentence))
     repeats, tissue = picture.reproducibility, picture.tissue_share
     if tissue is not None and tissue > MOST_TISSUE:
         doubts.append(

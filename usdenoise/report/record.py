@@ -44,6 +44,7 @@ class BloodRecord:
     speckle_likeness: float
     quiet_correlation: float
     steadiness: float | None
+    errors: float
     sentence: str
 
 
