@@ -1,6 +1,6 @@
 """Pixels with far more power than their neighbours after the filter, such as a noisy line of the probe, and clipped ones."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -230,8 +230,12 @@ def standing_out(
                 yield axis, numbers.swapaxes(0, axis)[number][signal.swapaxes(0, axis)[number]]
 
 
-def power_after(x: Numbers, left: Numbers, used: NDArray[np.bool_]) -> tuple[Numbers, NDArray[np.float64]]:
-    """Return consecutive frames after the filter, (n, n_pixels), 0 if they do not count, and the power of each pixel.
+Filtered = Callable[[slice | NDArray[np.intp]], Numbers]
+"""Returns consecutive frames of some pixels, (n, m), after the filter."""
+
+
+def power_after(x: Numbers, left: Numbers, used: NDArray[np.bool_]) -> tuple[Filtered, NDArray[np.float64]]:
+    """Return what filters pixels of consecutive frames, 0 in those that do not count, and the power of each pixel after it.
 
     Parameters
     ----------
@@ -247,20 +251,26 @@ def power_after(x: Numbers, left: Numbers, used: NDArray[np.bool_]) -> tuple[Num
     if not np.isfinite(coefficients).all():
         x = np.where(np.isfinite(x), x, np.zeros((), x.dtype))
         coefficients = x @ left.conj()
-    residual = x - coefficients @ left.T
-    residual[~used] = 0
-    return residual, column_squared_norms(residual)
+
+    def filtered(pixels: slice | NDArray[np.intp]) -> Numbers:
+        y: Numbers = x[:, pixels] if isinstance(pixels, slice) else columns(x, pixels)
+        y = y - coefficients @ left[pixels].T
+        y[~used] = 0
+        return y
+
+    parts = cached_slices(x.shape[1], len(x))
+    return filtered, np.concatenate([column_squared_norms(filtered(part)) for part in parts])
 
 
 def coherence(
-    residual: Numbers, power: NDArray[np.float64], shape: tuple[int, ...], pixels: NDArray[np.intp]
+    filtered: Filtered, power: NDArray[np.float64], shape: tuple[int, ...], pixels: NDArray[np.intp]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the correlation of some pixels with the next frame and with a neighbour after the filter.
 
     Parameters
     ----------
-    residual, power
-        The frames and the power of all pixels, from :func:`power_after`.
+    filtered, power
+        What filters them, and the power of all pixels, from :func:`power_after`.
     shape : tuple of int
         Pixels along each axis of the image.
     pixels : (m,) array of int
@@ -276,8 +286,8 @@ def coherence(
     """
     places, own = np.unravel_index(pixels, shape), power[pixels]
     in_time, in_space = np.zeros(len(pixels)), np.zeros((len(shape), len(pixels)))
-    for part in cached_slices(len(pixels), len(residual)):
-        x = columns(residual, pixels[part]).T
+    for part in slices_of(len(pixels), CACHED_COLUMNS):
+        x = filtered(pixels[part]).T
         products = np.abs(np.vecdot(x[:, :-1], x[:, 1:]))
         in_time[part] = np.divide(products, own[part], out=np.zeros(len(products)), where=own[part] > 0)
         for axis, length in enumerate(shape):
@@ -288,7 +298,7 @@ def coherence(
                 place[axis] = np.clip(place[axis] + step, 0, length - 1)
                 beside = np.ravel_multi_index(place, shape)
                 scale = np.maximum(own[part], power[beside])
-                products = np.abs(np.vecdot(x, columns(residual, beside).T))
+                products = np.abs(np.vecdot(x, filtered(beside).T))
                 shares = np.divide(products, scale, out=np.zeros(len(scale)), where=there & (scale > 0))
                 in_space[axis, part] = np.maximum(in_space[axis, part], shares)
     return in_time, in_space

@@ -126,10 +126,10 @@ def _products(rows: Numbers, later: Numbers, n_lags: int, parts: Parts, n_halves
     """Return sum_t later[t + l] conj(rows[t]) over each part, by halves, (n_halves, m, n_lags)."""
     sums = np.zeros((n_halves, len(rows), n_lags), np.result_type(rows.dtype, np.float64))
     row, column = later.strides
+    # All lags in one call: with many short ones, threads would wait for each other.
+    windows = as_strided(later, (len(rows), n_lags, later.shape[1] - n_lags + 1), (row, column, column))
     for first, last, half in parts:
-        # All lags in one call: with many short ones, threads would wait for each other.
-        windows = as_strided(later[:, first:], (len(rows), n_lags, last - first), (row, column, column))
-        sums[half] += np.vecdot(rows[:, None, first:last], windows)
+        sums[half] += np.vecdot(rows[:, None, first:last], windows[:, :, first:last])
     return sums
 
 

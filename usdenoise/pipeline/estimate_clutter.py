@@ -614,12 +614,12 @@ def noisy_groups(
 
     `energy` is that of the pixels, (n_pixels,), before the filter: without noise, rounding errors are left.
     """
-    residual, power = power_after(to_host(chunk.read()), left, ~excluded[chunk.first : chunk.stop])
+    filtered, power = power_after(to_host(chunk.read()), left, ~excluded[chunk.first : chunk.stop])
     shape, signal = signal.shape, signal & (power > ROUNDING_POWER * energy).reshape(signal.shape)
     noisy = [
         pixels
         for axis, pixels in standing_out(power.reshape(shape), signal)
-        if is_noise(axis, *coherence(residual, power, shape, pixels))
+        if is_noise(axis, *coherence(filtered, power, shape, pixels))
     ]
     return noisy, [float(np.median(power[pixels])) for pixels in noisy]
 
@@ -628,8 +628,8 @@ def filtered_noise(
     chunk: Chunk, left: Numbers, grid: Neighbourhood, excluded: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the power of each signal pixel in a filtered chunk, and whether it shows no flow."""
-    residual, power = power_after(to_host(chunk.read()), left, ~excluded[chunk.first : chunk.stop])
-    in_time, in_space = coherence(residual, power, grid.shape, np.flatnonzero(grid.mask))
+    filtered, power = power_after(to_host(chunk.read()), left, ~excluded[chunk.first : chunk.stop])
+    in_time, in_space = coherence(filtered, power, grid.shape, np.flatnonzero(grid.mask))
     return grid.at_signal(power), np.maximum(in_time, in_space.max(axis=0)) < COHERENT
 
 
