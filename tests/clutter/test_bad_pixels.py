@@ -7,7 +7,7 @@ import usdenoise
 from tests.conftest import all_frames
 from tests.sessions.scans import LENGTH, scan
 from usdenoise.blood.metrics import correlation
-from usdenoise.clutter.bad_pixels import part_extremes, saturated_pixels
+from usdenoise.clutter.bad_pixels import coherence, part_extremes, power_after, saturated_pixels
 from usdenoise.phantom import PhantomSettings
 
 
@@ -78,6 +78,39 @@ def test_extremes_equal_a_loop(order, dtype):
             for v in ((x[t, pixel].real, x[t, pixel].imag) if dtype != np.float32 else (x[t, pixel],))
         ]
         assert (highest[pixel], lowest[pixel]) == ((max(parts), min(parts)) if parts else (0, 0))
+
+
+@pytest.mark.parametrize("shape", [(9,), (5, 4), (3, 4, 2)])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
+def test_power_and_coherence_equal_loops(shape, dtype):
+    rng, n, count = np.random.default_rng(len(shape)), 20, int(np.prod(shape))
+    x = rng.standard_normal((n, count)) + 1j * rng.standard_normal((n, count))
+    x = np.asarray(x if np.issubdtype(dtype, np.complexfloating) else x.real, dtype)
+    left = np.linalg.qr(rng.standard_normal((count, 2)))[0].astype(dtype)
+    x[3, 1] = np.nan
+    used = np.arange(n) != 7
+    filtered, power = power_after(x, left, used)
+    y = np.where(np.isfinite(x), x, 0)
+    y = (y - y @ left.conj() @ left.T) * used[:, None]
+    # Sums of n terms of about 1
+    tolerance = 8 * n * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(filtered(slice(None)), y, atol=tolerance)
+    np.testing.assert_allclose(power, (np.abs(y) ** 2).sum(axis=0), rtol=tolerance)
+    pixels = rng.permutation(count)[: count - 2]
+    in_time, in_space = coherence(filtered, power, shape, pixels)
+    for pixel, along, beside in zip(pixels, in_time, in_space.T, strict=True):
+        own = y[:, pixel]
+        assert along == pytest.approx(abs(np.vdot(own[:-1], own[1:])) / power[pixel], abs=tolerance)
+        place = np.array(np.unravel_index(pixel, shape))
+        for axis, share in enumerate(beside):
+            shares = []
+            for step in (-1, 1):
+                other = place + step * (np.arange(len(shape)) == axis)
+                if 0 <= other[axis] < shape[axis]:
+                    number = np.ravel_multi_index(tuple(other), shape)
+                    most = max(power[pixel], power[number])
+                    shares.append(abs(np.vdot(own, y[:, number])) / most)
+            assert share == pytest.approx(max(shares), abs=tolerance)
 
 
 def test_a_stack_of_few_levels_is_not_saturated():
