@@ -528,7 +528,7 @@ def motion_and_strengths(
     squares, sizes, strengths = np.zeros(tiles.counts), np.zeros(tiles.counts), list[NDArray[np.float64]]()
     net, numbers = np.zeros(tiles.counts, np.complex128), products.numbers[1:]
     # Some frames at a time take less memory
-    for frames in part_slices(len(numbers), math.prod(tiles.counts)):
+    for frames in part_slices(len(numbers), 4 * math.prod(tiles.counts)):
         # Products of matrices are faster with the frames side by side
         own = np.ascontiguousarray(np.moveaxis(products.products[frames], 0, -1))
         averaged = tiles.averaged(own)

@@ -100,10 +100,11 @@ def on_host(values: Array) -> Array:
 
 
 def columns(values: Array, numbers: NDArray[np.intp]) -> HostArray:
-    """Return some columns of a matrix on the host."""
+    """Return some columns of a matrix on the host, in the order of its memory."""
     if isinstance(values, np.ndarray):
         # A quarter of the time of an index
-        return np.take(values, numbers, axis=1)
+        by_column = values.strides[0] < values.strides[1]
+        return np.take(values.T, numbers, axis=0).T if by_column else np.take(values, numbers, axis=1)
     return to_host(namespace(values).take(values, to_library(numbers, values), axis=1))
 
 
