@@ -247,8 +247,7 @@ def choose_low_cutoff(
     """Choose the low cutoff of a low-rank model.
 
     Noise has the gain of the tissue over depth, and resembles it; without the gain weak tissue resembles it for long. So the
-    components of a scan are compared as they are and without wide trends, and the lower cutoff is chosen. Those of a session
-    are compared as they are alone, and end with the square of tissue where the similarity falls far behind it.
+    components of a scan are compared as they are and without wide trends, and the lower cutoff is chosen.
 
     Parameters
     ----------
@@ -266,16 +265,14 @@ def choose_low_cutoff(
     CutoffChoice
         With low 0 without a clutter subspace.
     """
-    choices = [_choice(model, noise_rms, highest, spatial_similarity(model.left), grid is None)]
+    choices = [_choice(model, noise_rms, highest, spatial_similarity(model.left))]
     if grid is not None and choices[0].low:
-        choices.append(_choice(model, noise_rms, highest, spatial_similarity(model.left, grid), False))
+        choices.append(_choice(model, noise_rms, highest, spatial_similarity(model.left, grid)))
     return min(choices, key=lambda choice: choice.low)
 
 
-def _choice(
-    model: LowRank, noise_rms: float, highest: int, similarity: NDArray[np.float64], is_only: bool
-) -> CutoffChoice:
-    """Return the cutoff by a similarity of the components, which may be the only one."""
+def _choice(model: LowRank, noise_rms: float, highest: int, similarity: NDArray[np.float64]) -> CutoffChoice:
+    """Return the cutoff by a similarity of the components."""
     doppler, singular = mean_doppler(model.right), model.singular_values
     noise = noise_energy(noise_rms, (len(model.left), len(model.right)))
     profile = SimilarityProfile.from_similarity(similarity, singular, noise)
@@ -285,7 +282,7 @@ def _choice(
         squares = first + a, first + b
     decision = _no_clutter(singular, doppler)
     if decision is None or dominance(singular, noise) > DOMINANT:
-        decision = _edge_of_clutter(model.rank, profile, squares, is_only)
+        decision = _edge_of_clutter(model.rank, profile, squares)
     plural = "" if decision.low == 1 else "s"
     sentence = decision.reason.value.format(
         low=decision.low, plural=plural, level=100 * USUAL_LEVEL, **decision.figures
@@ -320,10 +317,8 @@ def _no_clutter(singular: NDArray[np.float64], doppler: NDArray[np.float64]) -> 
     return None
 
 
-def _edge_of_clutter(
-    rank: int, profile: SimilarityProfile, squares: tuple[int, int] | None, is_only: bool
-) -> _Decision:
-    """Return the decision where clutter ends, from the similarity of the components, which may be the only one."""
+def _edge_of_clutter(rank: int, profile: SimilarityProfile, squares: tuple[int, int] | None) -> _Decision:
+    """Return the decision where clutter ends, from the similarity of the components."""
     usual = profile.first_below(USUAL_LEVEL * profile.plateau)
     if usual is None:
         return _Decision(rank, CutoffReason.BEYOND_RANK, CutoffCertainty.UNSURE)
@@ -335,8 +330,4 @@ def _edge_of_clutter(
     edge = max(usual, min(squares[0], latest))
     reason = CutoffReason.TISSUE_SQUARE if edge > usual else CutoffReason.SIMILARITY_FALLS
     outside = max(usual - squares[0], squares[0] - latest, 0)
-    certainty = _certainty_of(outside, edge)
-    if is_only and certainty is CutoffCertainty.UNSURE and squares[0] < usual:
-        # Noise and blood with the gain of the tissue resemble it far beyond the square
-        edge, reason = squares[0], CutoffReason.TISSUE_SQUARE
-    return _Decision(edge, reason, certainty)
+    return _Decision(edge, reason, _certainty_of(outside, edge))

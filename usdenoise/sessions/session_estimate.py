@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
-from usdenoise.clutter.clutter_cutoff import CutoffReason
+from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.frames.alignment import REFERENCE_BLOCKS, Reference, nearest_good
@@ -168,6 +168,8 @@ def estimate_session(
             periods = fitted
     if not periods:
         n_near, periods = 0, [_without_unusual(whole, geometry, fit, n_fits)]
+    if reference is not None and reference.profiles is not None:
+        periods = [replace(period, found=_ended_by_square(period.found, options)) for period in periods]
     n_unusual = n_blocks - sum(len(period.sample.blocks) for period in periods)
     # The tissue needs the highest cutoff, and with several ones the level of the series would have steps
     number = int(np.argmax([period.found.band.low for period in periods]))
@@ -177,6 +179,21 @@ def estimate_session(
             changed = with_cutoff(period.scan, executor, period.found, low, "by another period")
             periods[other] = replace(period, found=changed)
     return SessionEstimate(periods, number, found.grid, reference, still, n_unusual, n_near)
+
+
+def _ended_by_square(found: ClutterEstimate, options: DenoiseOptions) -> ClutterEstimate:
+    """Return an estimate whose clutter ends with the square of tissue, if its cutoff is unsure and higher than that.
+
+    Where a gain that changes over depth is divided out of blocks, their noise has its course, and resembles the tissue far
+    beyond the square. Unusual blocks are found before, with all that is alike removed.
+    """
+    choice, squares = found.cutoff, found.cutoff.two_squares
+    is_unsure = choice.certainty is CutoffCertainty.UNSURE and isinstance(options.low_cutoff, str)
+    if not is_unsure or squares is None or squares[0] >= choice.low:
+        return found
+    sentence = CutoffReason.TISSUE_SQUARE.value.format(low=squares[0])
+    ended = replace(choice, low=squares[0], reason=CutoffReason.TISSUE_SQUARE, sentence=sentence)
+    return replace(found, band=replace(found.band, low=squares[0]), cutoff=ended)
 
 
 def _without_unusual(
