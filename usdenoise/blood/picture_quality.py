@@ -347,7 +347,7 @@ def judge_picture(blood: BloodMap, stack_power: float, tissue_share: float | Non
         tissue_share=tissue_share,
         errors=errors,
     )
-    # What noise alone and rounding errors could give is no blood
+    # Noise alone, or rounding errors, could give such a map
     if errors <= LEAST_ERRORS or brightest <= ROUNDING_POWER * stack_power or not vessel.any():
         return replace(found, vessel_share=0.0, noise_share=float((noise > power).mean()))
     noisy = vessel & (noise > NEGLIGIBLE * power)

@@ -395,11 +395,8 @@ class TissueMotion:
         if not isinstance(like, np.ndarray):
             turn = to_library(start, like)
             for frames in together:
-                turns, each = (
-                    self.tiles.at_pixels(to_library(all_steps[frames].astype(kind), like), rows),
-                    [],
-                )
-                turns = turns / xp.abs(turns)
+                turns = self.tiles.at_pixels(to_library(all_steps[frames].astype(kind), like), rows)
+                turns, each = turns / xp.abs(turns), []
                 for t in range(turns.shape[0]):
                     turn = turn * turns[t, :]
                     each.append(turn)

@@ -612,7 +612,7 @@ def noisy_groups(
 ) -> tuple[list[NDArray[np.intp]], list[float]]:
     """Return the pixels of a filtered chunk that stand out and show no flow, by groups, and the power of each group.
 
-    `energy` is that of the pixels, (n_pixels,), before the filter: without noise, rounding errors are left.
+    A pixel does not count if its power is within the rounding errors of its `energy` before the filter, (n_pixels,).
     """
     filtered, power = power_after(to_host(chunk.read()), left, ~excluded[chunk.first : chunk.stop])
     shape, signal = signal.shape, signal & (power > ROUNDING_POWER * energy).reshape(signal.shape)
