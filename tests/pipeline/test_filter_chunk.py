@@ -222,6 +222,29 @@ def test_a_block_without_temporal_components_equals_a_textbook_loop(dtype, case,
     np.testing.assert_allclose(*both, atol=near)
 
 
+@pytest.mark.parametrize("case", ["whole", "excluded", "mask", "gaps", "everything"])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex64])
+def test_a_block_loses_the_leading_components_of_its_own_frames(dtype, case):
+    x, clutter, excluded, _ = example(dtype, case)
+    clutter = replace(clutter, low=0, n_own=3)
+    out = np.empty_like(x)
+    measures = filter_chunk(x, clutter, excluded, (0, N), out=out)
+    # Unobserved entries have the values of the components of all blocks
+    mask, finite = clutter.grid.mask.ravel(), np.isfinite(x)
+    model = measures.coefficients.astype(np.complex128) @ clutter.left.T
+    whole = np.where(finite, x, model)[:, mask]
+    whole[excluded] = 0
+    v = np.linalg.svd(whole, full_matrices=False)[0][:, :3]
+    rest = np.where(finite[:, mask] & ~excluded[:, None], whole - v @ (v.conj().T @ whole), 0)
+    near = 1e-9 if x.real.dtype == np.float64 else 2e-4
+    power = np.sum(np.abs(rest) ** 2, axis=0)
+    np.testing.assert_allclose(measures.power[mask], power, rtol=near, atol=1e3 * near)
+    assert measures.own.number == 3
+    np.testing.assert_allclose(measures.temporal @ measures.temporal.conj().T, v @ v.conj().T, atol=10 * near)
+    kept = np.isfinite(x) & mask & ~excluded[:, None]
+    np.testing.assert_allclose(out[kept], rest[kept[:, mask]], atol=1e2 * near)
+
+
 @pytest.mark.parametrize(("case", "order"), [("whole", "C"), ("gaps", "F"), ("everything", "C")])
 def test_a_block_of_a_session_is_filtered_as_it_is_in_the_reference(case, order):
     x, clutter, excluded, _ = example(np.complex64, case)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.sessions.scans import LENGTH, estimate_of, scan
 from usdenoise import denoise, session
+from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.errors import OptionError
 from usdenoise.options import DenoiseOptions
 from usdenoise.pipeline.series import signal_image
@@ -47,6 +48,34 @@ def test_the_clutter_of_a_block_comes_from_blocks_near_in_time() -> None:
     for block in found.blood_power:
         assert block[vessels].mean() == pytest.approx(1.0, abs=0.25)
         assert abs(block[~vessels].mean()) < 0.1
+
+
+@pytest.mark.parametrize(("seed", "turns"), [(0, 48), (1, 100)])
+def test_blocks_without_common_clutter_lose_components_of_their_own(seed: int, turns: int) -> None:
+    """Each block has other speckle: the components of all blocks have the tissue of none."""
+    made = scan(24, turns=turns, resolution=0.7, seed=seed)
+    found = session(made.stack, LENGTH)
+    assert found.n_near == 1
+    assert found.low_cutoff == 4
+    assert found.fit.cutoff.reason is CutoffReason.BLOCK_ALONE
+    assert not found.bad.any()
+    vessels = made.blood_power.mean(axis=0) > 0
+    for number, block in enumerate(made.blocks):
+        # The SVD of the block
+        left, values, right = np.linalg.svd(block.reshape(LENGTH, -1), full_matrices=False)
+        rest = (left[:, 4:] * values[4:]) @ right[4:]
+        power = np.mean(np.abs(rest) ** 2, axis=0).reshape(vessels.shape)
+        np.testing.assert_allclose(found.power_doppler[number], power, rtol=0.02)
+    for block in found.blood_power:
+        assert block[vessels].mean() == pytest.approx(1.0, abs=0.25)
+        assert abs(block[~vessels].mean()) < 0.1
+
+
+def test_a_given_cutoff_is_of_common_components() -> None:
+    made = scan(24, turns=48, resolution=0.7)
+    found = session(made.stack, LENGTH, options=DenoiseOptions(low_cutoff=4))
+    assert found.n_near == 0
+    assert found.low_cutoff == 4
 
 
 def test_the_clutter_near_a_block_is_that_of_its_frames() -> None:

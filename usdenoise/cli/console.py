@@ -311,7 +311,8 @@ def _clutter(report: "Report") -> str:
     removed = f"{count} component{'' if count == 1 else 's'} removed"
     if report.sequence is not None:
         near = report.sequence.n_near
-        removed += f" from each block, of the {near} nearest in time" if near else " from all blocks"
+        of_block = " of its own" if near == 1 else f", of the {near} nearest in time"
+        removed += f" from each block{of_block}" if near else " from all blocks"
     if cutoff.certainty == CutoffCertainty.GIVEN:
         return f"{removed}, as given"
     return f"{removed}, {cutoff.certainty}: {cutoff.reason}"

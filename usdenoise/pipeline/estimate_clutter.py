@@ -85,6 +85,10 @@ class ConsecutiveFrames:
         Flicker of lines that was divided out, by the rounds in which it was found; by default none.
     is_still : bool or None
         Whether the frames are simpler with the tissue held still; None (the default) if no tissue is followed in them.
+    cutoff : CutoffChoice or None
+        The low cutoff that they suggest; None (the default) without an estimate.
+    left : float
+        Share of their energy that is left above it, from :attr:`ClutterEstimate.left`; by default 0.
     """
 
     bad_pixels: NDArray[np.bool_]
@@ -92,6 +96,8 @@ class ConsecutiveFrames:
     doubts: tuple[tuple[str, str], ...] = ()
     flickers: tuple[Flicker, ...] = ()
     is_still: bool | None = None
+    cutoff: CutoffChoice | None = None
+    left: float = 0.0
 
     @classmethod
     def nothing(cls, n_pixels: int) -> "ConsecutiveFrames":
@@ -189,6 +195,16 @@ class ClutterEstimate:
         """Mean power of an entry in these frames."""
         return self.energy / (self.grid.n_pixels * self.n_used_frames)
 
+    @property
+    def left(self) -> float:
+        """Share of the energy that the low cutoff leaves, over the share of white noise that it leaves.
+
+        It is a sum of what is left, as their difference would be a rounding error.
+        """
+        (low, n), squares = (self.band.low, self.n_used_frames), self.singular_values.astype(np.float64) ** 2
+        of_noise = self.estimate.noise_rms**2 * self.grid.n_pixels * max(n - len(squares), 0)
+        return float((squares[low:].sum() + of_noise) / self.energy) * n / max(n - low, 1)
+
 
 def has_gaps(inspection: Inspection, grid: Neighbourhood, excluded: NDArray[np.bool_]) -> bool:
     """Return whether entries that count are unobserved; excluded frames and masked pixels do not count."""
@@ -280,7 +296,8 @@ def estimate_clutter(
         n_parts = 2 if recording.dtype.kind == "c" else 1
         rounded = rounding_doubt(step, n_parts, found.estimate.noise_rms**2)
         doubts = (*found.inspection.doubts, *known.doubts, *_order(found), *_flickering(checked))
-        known = replace(known, doubts=doubts if rounded is None else (*doubts, rounded))
+        doubts = doubts if rounded is None else (*doubts, rounded)
+        known = replace(known, doubts=doubts, cutoff=found.cutoff, left=found.left)
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
     if (
         not found.is_static

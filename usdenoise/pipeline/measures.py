@@ -112,6 +112,9 @@ class Clutter:
     n_temporal : int
         Largest number q of temporal components V that are removed from a block after U, by I - V V^H: the q leading left
         singular vectors of the coefficients of the clutter in this block; at most one for FRAMES_A_TEMPORAL frames.
+    n_own : int
+        Number of temporal components of a block that are removed if its tissue is not in the components of other blocks: the
+        leading ones of its frames. `low` is then 0. 0 (the default) if it is.
     speckle : (2, n_pixels) float64 array
         Sums of |u_k|^2 over two halves of the components that are like the tissue that leaks through the filter.
     tissue : (n_pixels,) float64 array
@@ -142,6 +145,7 @@ class Clutter:
     is_given: bool = False
     has_gaps: bool = False
     n_temporal: int = 0
+    n_own: int = 0
     speckle: NDArray[np.float64] = field(default_factory=lambda: np.zeros((2, 0)))
     tissue: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     noise_rms: float = 0.0

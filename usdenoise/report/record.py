@@ -310,7 +310,8 @@ class SequenceRecord:
     n_unusual : int
         Number of unusual blocks that the estimate of the clutter left out; by default none.
     n_near : int
-        Number of blocks near in time from which the clutter of a block comes; 0 (the default) if all blocks have the same.
+        Number of blocks near in time from which the clutter of a block comes: 0 (the default) if all blocks have the same,
+        1 if each has components of its own.
     """
 
     window: int

@@ -255,7 +255,7 @@ def filtered_session(
         alone = map_scan(scan, own, threads, clutter.grid)
     model = series.model(clutter, threads, alone)
     quality = model.maps.quality
-    if quality.noisy_share > MOST_NOISY:
+    if quality.noisy_share > MOST_NOISY and not clutter.n_own:
         chunk = Chunk(0, _in_reference(recording, middle, findings, clutter))
         of_block = clutter.at(recording.blocks[middle].start_s)
         quality = checked_noise(quality, chunk, of_block, np.zeros(chunk.stop, bool), threads)

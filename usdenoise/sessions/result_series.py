@@ -238,7 +238,8 @@ class ResultSeries:
     n_unusual : int
         Number of unusual blocks that the estimate of the clutter left out; 0 by default.
     n_near : int
-        Number of blocks near in time from which the clutter of a block comes; 0 (the default) if all blocks have the same.
+        Number of blocks near in time from which the clutter of a block comes: 0 (the default) if all blocks have the same,
+        1 if each has components of its own.
     options : SessionOptions
         Window, stride and model of a session; the defaults for a scan.
     stack : DenoiseResult or None

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
-from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason
+from usdenoise.clutter.clutter_cutoff import Band, CutoffCertainty, CutoffChoice, CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.frames.alignment import REFERENCE_BLOCKS, Reference, nearest_good
@@ -21,8 +21,8 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, interpolated
 from usdenoise.linalg.tall_matrices import COMPILED_ENTRIES
 from usdenoise.options import DenoiseOptions, SessionOptions
-from usdenoise.pipeline.estimate_clutter import ClutterEstimate, estimate_clutter
-from usdenoise.pipeline.filter_chunk import filter_chunks
+from usdenoise.pipeline.estimate_clutter import ClutterEstimate, ConsecutiveFrames, estimate_clutter
+from usdenoise.pipeline.filter_chunk import OWN_RATIO, filter_chunks
 from usdenoise.pipeline.fit_result import FitResult, fit_result
 from usdenoise.pipeline.measures import Clutter, ClutterOverTime
 from usdenoise.pipeline.recording import Recording
@@ -81,7 +81,8 @@ class SessionEstimate:
     n_unusual : int
         Number of unusual blocks that were left out; by default none.
     n_near : int
-        Number of blocks near in time from which the clutter of a block comes; 0 (the default) if that is all of them.
+        Number of blocks near in time from which the clutter of a block comes: 0 (the default) if that is all of them, 1 if
+        each has components of its own.
     """
 
     periods: list[Period]
@@ -178,7 +179,29 @@ def estimate_session(
         if period.found.band.low != low:
             changed = with_cutoff(period.scan, executor, period.found, low, "by another period")
             periods[other] = replace(period, found=changed)
+    if (alone := _block_alone(periods, sample.consecutive, options)) is not None:
+        band, choice = alone
+        whole = replace(whole, found=replace(found, band=band, cutoff=choice))
+        return SessionEstimate([whole], 0, found.grid, reference, still, n_near=1)
     return SessionEstimate(periods, number, found.grid, reference, still, n_unusual, n_near)
+
+
+def _block_alone(
+    periods: Sequence[Period], block: ConsecutiveFrames, options: DenoiseOptions
+) -> tuple[Band, CutoffChoice] | None:
+    """Return the components of a block by itself, if the ones that blocks have in common leave far more of its energy.
+
+    Tissue that turns or deforms from block to block, by a part of a pixel and more, has other components in each.
+    """
+    left, band = float(np.mean([period.found.left for period in periods])), periods[0].found.band
+    is_automatic = isinstance(options.low_cutoff, str) and band.keeps_residual
+    if not is_automatic or block.cutoff is None or left <= OWN_RATIO * block.left:
+        return None
+    # What is left of numbers alone is a rounding error
+    ratio = left / max(block.left, float(np.finfo(np.float32).eps))
+    sentence = CutoffReason.BLOCK_ALONE.value.format(ratio=ratio, alone=block.cutoff.sentence)
+    choice = replace(block.cutoff, reason=CutoffReason.BLOCK_ALONE, sentence=sentence)
+    return replace(band, low=choice.low), choice
 
 
 def _ended_by_square(found: ClutterEstimate, options: DenoiseOptions) -> ClutterEstimate:
@@ -250,14 +273,14 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
     models = [interpolated(period.found.model, period.found.excluded) for period in periods]
     lefts = [period.found.grid.everywhere(model.left) for period, model in zip(periods, models, strict=True)]
     n_kept = low if keeps_residual else min(found.band.high, models[0].rank)
-    left, over_time = lefts[0][:, :n_kept], None
+    left, over_time, n_own = lefts[0][:, :n_kept], None, low if estimate.n_near == 1 else 0
     # The components take more from a block to whose frames they were fitted
     blocks = [block for period in periods for block in period.sample.blocks]
     lengths = [int(np.median([block.n_frames for block in blocks]))]
     if not is_new:
         lengths = [block.n_frames for block in blocks]
     courses = [np.zeros((length, low), np.complex128) for length in lengths]
-    if estimate.n_near:
+    if estimate.n_near > 1:
         over_time = _components_over_time(estimate, models, lefts)
         left = over_time.span @ over_time.leading(blocks[len(blocks) // 2].start_s, low)[0]
         firsts = np.cumsum([0, *(len(model.right) for model in models)])
@@ -271,7 +294,7 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
             if number in some:
                 course[frames] = over_time.leading(blocks[number].start_s, low)[1][at]
         courses = [course for number, course in enumerate(courses) if number in some]
-    elif not is_new:
+    elif not is_new and not n_own:
         for course, (frames, at) in zip(courses, periods[0].sample.places(), strict=True):
             course[frames] = models[0].right[at, :low]
     powers = [
@@ -284,12 +307,13 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
     ]
     return Clutter(
         left=np.ascontiguousarray(left),
-        low=low,
+        low=low - n_own,
         high=n_kept,
         keeps_residual=keeps_residual,
         projection=blocks_projection(courses),
         grid=grid,
         n_temporal=TEMPORAL if keeps_residual else 0,
+        n_own=n_own,
         speckle=np.mean(weak, axis=0),
         tissue=np.mean(removed, axis=0),
         noise_rms=float(np.mean([period.found.estimate.noise_rms for period in periods])),
