@@ -292,7 +292,10 @@ OF_SESSIONS: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     ),
     "gain over depth": ((alignment, "profiles_of", lambda _: None),),
     "compensated deformation": ((measured_block, "deformation_of", lambda *_: None),),
-    "periods": ((session_estimate, "blocks_near", lambda *_: 0),),
+    "components of each block": (
+        (session_estimate, "tissue_changes", lambda *_: False),
+        (session_estimate, "OWN_RATIO", np.inf),
+    ),
     "weights": ((series, "band_weights", lambda blood, *_: np.ones_like(blood) / blood.shape[1]),),
     "scale of the weights": ((series, "MOST_RESCALED", 1.0),),
 }

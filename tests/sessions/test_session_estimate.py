@@ -11,7 +11,6 @@ from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.errors import OptionError
 from usdenoise.options import DenoiseOptions
 from usdenoise.pipeline.series import signal_image
-from usdenoise.sessions.bad_blocks import FEWEST_BLOCKS
 
 
 def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
@@ -35,27 +34,11 @@ def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
     np.testing.assert_array_equal(signal_image(geometry, clutter.grid, pixels), image)
 
 
-def test_the_clutter_of_a_block_comes_from_blocks_near_in_time() -> None:
-    """The tissue becomes other tissue: in the session it has twice the components of a block."""
-    made = scan(24, turns=6, resolution=0.7)
-    found = session(made.stack, LENGTH)
-    truth = made.blood_power.mean(axis=0)
-    assert FEWEST_BLOCKS <= found.n_near <= 12
-    # In six blocks the tissue is at most three kinds of tissue, of four components each
-    assert found.low_cutoff <= 12
-    assert not found.bad.any()
-    vessels = truth > 0
-    for block in found.blood_power:
-        assert block[vessels].mean() == pytest.approx(1.0, abs=0.25)
-        assert abs(block[~vessels].mean()) < 0.1
-
-
-@pytest.mark.parametrize(("seed", "turns"), [(0, 48), (1, 100)])
-def test_blocks_without_common_clutter_lose_components_of_their_own(seed: int, turns: int) -> None:
-    """Each block has other speckle: the components of all blocks have the tissue of none."""
+@pytest.mark.parametrize(("seed", "turns"), [(0, 6), (1, 6), (0, 48), (1, 100)])
+def test_blocks_of_changing_tissue_lose_components_of_their_own(seed: int, turns: int) -> None:
+    """The speckle becomes other speckle: within four blocks, or from block to block."""
     made = scan(24, turns=turns, resolution=0.7, seed=seed)
     found = session(made.stack, LENGTH)
-    assert found.n_near == 1
     assert found.low_cutoff == 4
     assert found.fit.cutoff.reason is CutoffReason.BLOCK_ALONE
     assert not found.bad.any()
@@ -74,39 +57,10 @@ def test_blocks_without_common_clutter_lose_components_of_their_own(seed: int, t
 def test_a_given_cutoff_is_of_common_components() -> None:
     made = scan(24, turns=48, resolution=0.7)
     found = session(made.stack, LENGTH, options=DenoiseOptions(low_cutoff=4))
-    assert found.n_near == 0
     assert found.low_cutoff == 4
-
-
-def test_the_clutter_near_a_block_is_that_of_its_frames() -> None:
-    made = scan(24, turns=6, resolution=0.7)
-    clutter = estimate_of(made.recording, DenoiseOptions())
-    assert clutter.over_time is not None
-    for number in (0, 11, 23):
-        block = made.recording.blocks[number]
-        at = clutter.at(block.start_s)
-        assert at.over_time is None
-        np.testing.assert_allclose(at.left.conj().T @ at.left, np.eye(at.low), atol=1e-4)
-        # The nearest sampled frames, one after the other
-        span, frames = clutter.over_time.span, clutter.over_time.frames
-        times = clutter.over_time.start_s
-        by_distance = sorted({*times.tolist()}, key=lambda time: abs(time - block.start_s))
-        nearest = by_distance[: clutter.over_time.n_blocks]
-        near = [t for t in range(len(frames)) if times[t] in nearest]
-        values = np.stack([span @ frames[t] for t in near], axis=1)
-        energies = np.linalg.svd(values, compute_uv=False) ** 2
-        course = clutter.over_time.leading(block.start_s, at.low)[1]
-        assert not np.delete(course, near, axis=0).any()
-        left_by = [
-            values - at.left @ (at.left.conj().T @ values),
-            values - (values @ course[near]) @ course[near].conj().T,
-        ]
-        for rest in left_by:
-            assert np.vdot(rest, rest).real == pytest.approx(energies[at.low :].sum(), rel=1e-3)
-        x = np.asarray(block.read())
-        rest = x - (x @ at.left.conj()) @ at.left.T
-        shared = x - (x @ clutter.left.conj()) @ clutter.left.T
-        assert np.vdot(rest, rest).real <= 1.05 * np.vdot(shared, shared).real
+    assert found.fit.is_cutoff_given
+    # The components of all blocks leave the tissue of each
+    assert found.power_doppler.mean() > 10 * made.blood_power.mean()
 
 
 def test_some_blocks_of_a_session_are_filtered_alone() -> None:

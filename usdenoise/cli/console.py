@@ -310,9 +310,9 @@ def _clutter(report: "Report") -> str:
     count, cutoff = report.low_cutoff, report.cutoff
     removed = f"{count} component{'' if count == 1 else 's'} removed"
     if report.sequence is not None:
-        near = report.sequence.n_near
-        of_block = " of its own" if near == 1 else f", of the {near} nearest in time"
-        removed += f" from each block{of_block}" if near else " from all blocks"
+        removed += (
+            " of its own from each block" if report.cutoff.rule == "block-alone" else " from all blocks"
+        )
     if cutoff.certainty == CutoffCertainty.GIVEN:
         return f"{removed}, as given"
     return f"{removed}, {cutoff.certainty}: {cutoff.reason}"

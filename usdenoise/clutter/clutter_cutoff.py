@@ -56,10 +56,7 @@ class CutoffReason(CodedEnum):
         "among them"
     )
     TISSUE_SQUARE = "the first {low} components resemble each other, as tissue speckle does"
-    BLOCK_ALONE = (
-        "components of its own are removed from each block, as those of all blocks leave {ratio:.1f} times as much: in one "
-        "block, {alone}"
-    )
+    BLOCK_ALONE = "the tissue changes, and components of its own are removed from each block: in one, {alone}"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What the filter of a chunk takes and gives: the clutter of a recording, and the measures of the filtered frames."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -33,54 +33,6 @@ class Components:
     left: Array
     conjugate: Array
     removed: Array
-
-
-@dataclass(frozen=True)
-class ClutterOverTime:
-    """Components of the clutter that change during a session, as tissue does that turns, or leaves the image plane.
-
-    Those of a block are the leading ones of the sampled frames of the blocks that are near to it in time.
-
-    Attributes
-    ----------
-    span : (n_pixels, r) array
-        Orthonormal columns: the components that the periods of the session have.
-    frames : (n, r) array
-        The sampled frames, x = span @ frames[t].
-    start_s : (n,) float64 array
-        Time of the first frame of the block of each frame.
-    n_blocks : int
-        Number of blocks that are near to a block, itself included.
-    """
-
-    span: Numbers
-    frames: Numbers
-    start_s: NDArray[np.float64]
-    n_blocks: int
-
-    def near(self, start_s: float) -> NDArray[np.intp]:
-        """Return the sampled frames of the blocks that are nearest to a time."""
-        times = np.unique(self.start_s)
-        nearest = times[np.argsort(np.abs(times - start_s), kind="stable")[: self.n_blocks]]
-        return np.flatnonzero(np.isin(self.start_s, nearest))
-
-    def leading(self, start_s: float, k: int) -> tuple[Numbers, Numbers]:
-        """Return W, (r, k), and V, (n, k), of the leading components (span W) S V^H of the frames near to a time."""
-        near = self.near(start_s)
-        frames = self.frames[near].astype(np.result_type(self.frames, np.float64))
-        # The smaller one of both Gram matrices
-        is_short = len(near) < frames.shape[1]
-        gram = frames @ frames.conj().T if is_short else frames.conj().T @ frames
-        energies, vectors = np.linalg.eigh(gram)
-        energies, vectors = energies[::-1][:k], vectors[:, ::-1][:, :k]
-        # Frames of a lower rank have fewer components
-        is_known = energies > np.finfo(np.float64).eps * len(gram) * energies[0]
-        scales = np.where(is_known, 1 / np.sqrt(np.where(is_known, energies, 1)), 0)
-        others = (frames.conj().T if is_short else frames) @ (vectors * scales)
-        courses, turns = (vectors * is_known, others) if is_short else (others, vectors * is_known)
-        right = np.zeros((len(self.frames), vectors.shape[1]), frames.dtype)
-        right[near] = courses.conj()
-        return turns.conj().astype(self.span.dtype), right
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +82,6 @@ class Clutter:
         block is aligned: interpolation would spread their noise.
     is_compiled : bool
         Whether lags are summed by compiled loops: in a recording of COMPILED_ENTRIES entries or more. By default not.
-    over_time : ClutterOverTime or None
-        What the components of each block come from, where they change during a session; None (the default) if all blocks
-        have the same. `left` are then those of its middle.
     """
 
     left: Numbers
@@ -154,14 +103,6 @@ class Clutter:
     still: StillReference | None = None
     replaced: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None
     is_compiled: bool = False
-    over_time: ClutterOverTime | None = None
-
-    def at(self, start_s: float) -> "Clutter":
-        """Return the clutter of a block that begins at a time; itself if all blocks have the same."""
-        if self.over_time is None:
-            return self
-        turns, _ = self.over_time.leading(start_s, self.low)
-        return replace(self, left=self.over_time.span @ turns, over_time=None)
 
     @property
     def n_lags(self) -> int:

@@ -4,15 +4,12 @@ from dataclasses import replace
 
 from usdenoise.blood.clutter_projection import clutter_projection
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
-from usdenoise.clutter.clutter_cutoff import Band, CutoffCertainty
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, interpolated
 from usdenoise.linalg.tall_matrices import COMPILED_ENTRIES
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.pipeline.estimate_clutter import ClutterEstimate, fit_all_pixels, needed_components
+from usdenoise.pipeline.estimate_clutter import ClutterEstimate
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import Recording
 
 
 def scan_clutter(found: ClutterEstimate, options: DenoiseOptions) -> Clutter:
@@ -49,22 +46,3 @@ def model_coefficients(model: LowRank) -> Numbers:
     """Return the coefficients of the components in each frame, (n_frames, r)."""
     a: Numbers = model.right.conj() * model.singular_values.astype(model.right.real.dtype)
     return a
-
-
-def with_cutoff(
-    recording: Recording, executor: Executor, found: ClutterEstimate, low: int, why: str
-) -> ClutterEstimate:
-    """Return an estimate of which the residual is kept, with a higher cutoff and the reason for it in words.
-
-    Components that the model does not have yet are fitted to all pixels.
-    """
-    rank, model = len(found.singular_values), found.model
-    first = found.cutoff.sentence.partition("; raised")[0]
-    choice = replace(
-        found.cutoff, low=low, sentence=f"{first}; raised to {low} {why}", certainty=CutoffCertainty.UNSURE
-    )
-    if model.rank < (count := needed_components(low, rank)):
-        model = fit_all_pixels(
-            recording, executor, found.inspection, found.grid, found.excluded, found.estimate, count
-        )
-    return replace(found, model=model, band=Band(low, rank, True), cutoff=choice)

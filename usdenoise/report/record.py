@@ -309,9 +309,6 @@ class SequenceRecord:
         Delay of the response to the events in s; by default 0.
     n_unusual : int
         Number of unusual blocks that the estimate of the clutter left out; by default none.
-    n_near : int
-        Number of blocks near in time from which the clutter of a block comes: 0 (the default) if all blocks have the same,
-        1 if each has components of its own.
     """
 
     window: int
@@ -330,7 +327,6 @@ class SequenceRecord:
     regions: tuple[RegionRecord, ...] = ()
     delay_s: float = 0.0
     n_unusual: int = 0
-    n_near: int = 0
 
     @property
     def named_regions(self) -> tuple[RegionRecord, ...]:
@@ -641,7 +637,6 @@ def _sequence(series: ResultSeries) -> SequenceRecord:
         alignment=_alignment(series),
         delay_s=series.delay_s,
         n_unusual=series.n_unusual,
-        n_near=series.n_near,
         design=() if model is None else model.columns,
         model=None if model is None else model.model,
         has_modulation=any(event.modulation != 1 for event in series.events),

@@ -124,7 +124,7 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
         # A missing block has no frames, and the time of a usual one.
         n_frames = sum(block.n_frames or sequence.window for block in (first, last)) / 2
         duration = f"{last.time - first.time + n_frames / (report.input.frame_rate_hz or 1.0):.4g}"
-        most = 0 if sequence.n_near == 1 else report.low_cutoff
+        most = 0 if report.cutoff.rule == "block-alone" else report.low_cutoff
         n_temporal = min(TEMPORAL, sequence.window // FRAMES_A_TEMPORAL, most)
     # Held-out errors at the start and of the iteration that was used, if it is lower
     errors = None

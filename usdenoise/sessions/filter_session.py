@@ -21,6 +21,7 @@ from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.denoise import map_scan
 from usdenoise.pipeline.devices import HOST, device_memory, most_blocks, windows_on_device
 from usdenoise.pipeline.estimate_clutter import checked_noise
+from usdenoise.pipeline.filter_chunk import filter_chunk
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording
@@ -156,7 +157,7 @@ def filter_session(
             recording if executor is not None else windows_on_device(recording, options.device, n_threads)
         )
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
-        n_unusual, n_near = estimate.n_unusual, estimate.n_near
+        n_unusual = estimate.n_unusual
         del estimate
         # All blocks are filtered, but those that an earlier run has stored, if their frames are in the sink or not needed. A
         # block without data (frames of its findings is None) has none to write.
@@ -176,7 +177,7 @@ def filter_session(
         judged = JudgedBlocks.of(store, len(recording.blocks))
         # The series of the good ones
         series = filtered_session(recording, session, clutter, fit, store, judged, options, threads)
-        return replace(series, n_unusual=n_unusual, n_near=n_near)
+        return replace(series, n_unusual=n_unusual)
 
 
 def _most_blocks(
@@ -255,10 +256,15 @@ def filtered_session(
         alone = map_scan(scan, own, threads, clutter.grid)
     model = series.model(clutter, threads, alone)
     quality = model.maps.quality
-    if quality.noisy_share > MOST_NOISY and not clutter.n_own:
-        chunk = Chunk(0, _in_reference(recording, middle, findings, clutter))
-        of_block = clutter.at(recording.blocks[middle].start_s)
-        quality = checked_noise(quality, chunk, of_block, np.zeros(chunk.stop, bool), threads)
+    if quality.noisy_share > MOST_NOISY:
+        frames = _in_reference(recording, middle, findings, clutter)
+        if clutter.n_own:
+            # Components of its own are no longer known
+            held = replace(clutter, reference=None, still=None)
+            x = filter_chunk(frames.read(), held, np.zeros(frames.n_frames, bool), is_kept=True).filtered
+            frames = replace(frames, values=x)
+        chunk = Chunk(0, frames)
+        quality = checked_noise(quality, chunk, clutter, np.zeros(chunk.stop, bool), threads)
     # The blood power of each block
     blood = dict(
         zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)

@@ -252,7 +252,7 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
         Without lags if too few of its frames are good, or it is zero everywhere; the error of a block that cannot be read.
     """
     options, geometry = how.options, how.geometry
-    own, clutter = own_options(options, block), clutter.at(block.start_s)
+    own = own_options(options, block)
     try:
         x = to_device(block.read(), options.device)
     except InputError as error:

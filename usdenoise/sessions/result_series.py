@@ -237,9 +237,6 @@ class ResultSeries:
         The record of each block.
     n_unusual : int
         Number of unusual blocks that the estimate of the clutter left out; 0 by default.
-    n_near : int
-        Number of blocks near in time from which the clutter of a block comes: 0 (the default) if all blocks have the same,
-        1 if each has components of its own.
     options : SessionOptions
         Window, stride and model of a session; the defaults for a scan.
     stack : DenoiseResult or None
@@ -268,7 +265,6 @@ class ResultSeries:
     attributes: Mapping[str, Mapping[str, str]]
     block_records: tuple[BlockRecord, ...]
     n_unusual: int = 0
-    n_near: int = 0
     options: SessionOptions = field(default_factory=SessionOptions)
     stack: DenoiseResult | None = None
     flow: Mapping[str, FlowImage] = field(default_factory=dict)

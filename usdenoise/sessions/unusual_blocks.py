@@ -173,8 +173,8 @@ def _local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArra
     return np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
 
 
-def blocks_near(found: ClutterEstimate, sample: Sample) -> int:
-    """Return from how many blocks near in time the clutter of a block comes; 0 if that is all of them.
+def tissue_changes(found: ClutterEstimate, sample: Sample) -> bool:
+    """Return whether the tissue changes during a session, so that blocks do not have the components of all blocks.
 
     A few blocks, spread over the session, judge by the energy that the components of the others leave in their frames: of
     all others, or of those near in time. From fewer frames components have more noise, unless those that are far in time
@@ -191,9 +191,9 @@ def blocks_near(found: ClutterEstimate, sample: Sample) -> int:
     # All components of the model would leave nothing
     low = min(found.band.low, model.rank // 2)
     # From a quarter on: where tissue moves by a step, half of the session still has tissue of both sides
-    size, n_near = n_blocks // 4, 0
+    size = n_blocks // 4
     if not low or not found.band.keeps_residual or size < FEWEST_BLOCKS:
-        return 0
+        return False
     frames = (model.right.conj() * model.singular_values).astype(np.complex128)
     numbers = np.repeat(np.arange(n_blocks), np.diff(sample.edges))
     times = np.array([block.start_s for block in sample.blocks])
@@ -215,9 +215,6 @@ def blocks_near(found: ClutterEstimate, sample: Sample) -> int:
         return float(np.mean(left))
 
     bound, least = left_by(n_blocks) - LEAST_NEARER_DB * np.log(10) / 10, np.inf
-    while size >= FEWEST_BLOCKS and (left := left_by(size)) < least:
-        least = left
-        if left < bound:
-            n_near = size
-        size //= 2
-    return n_near
+    while size >= FEWEST_BLOCKS and bound <= (left := left_by(size)) < least:
+        least, size = left, size // 2
+    return size >= FEWEST_BLOCKS and left < bound
