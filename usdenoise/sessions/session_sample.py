@@ -299,8 +299,11 @@ def pick_completed(
     like observed ones: with some of its entries missing, a bad frame is harder to find, and the components to fit.
     """
     x = block.pick(numbers) if tiles is None else to_host(block.read())
-    missing, at = ~np.isfinite(x), slice(None) if tiles is None else numbers
-    if missing.any():
+    missing, at = np.zeros(x.shape, bool), slice(None) if tiles is None else numbers
+    with np.errstate(over="ignore", invalid="ignore"):
+        # A value that is not finite shows in the sum
+        is_whole = np.isfinite(x.sum())
+    if not is_whole and (missing := ~np.isfinite(x)).any():
         # Some of the frames may not have the components that fill them.
         x, gaps = completed(to_host(block.read()))
         missing, at = np.zeros(x.shape, bool) if gaps is None else gaps, numbers
