@@ -56,7 +56,9 @@ class CutoffReason(CodedEnum):
         "among them"
     )
     TISSUE_SQUARE = "the first {low} components resemble each other, as tissue speckle does"
-    BLOCK_ALONE = "the tissue changes, and components of its own are removed from each block: in one, {alone}"
+    BLOCK_ALONE = (
+        "the blocks do not share their components, and each loses as many of its own: in one, {alone}"
+    )
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,7 @@ def choose_low_cutoff(
     """Choose the low cutoff of a low-rank model.
 
     Noise has the gain of the tissue over depth, and resembles it; without the gain weak tissue resembles it for long. So the
-    components of a scan are compared as they are and without wide trends, and the lower cutoff is chosen.
+    components are compared as they are and without wide trends, and the lower cutoff is chosen.
 
     Parameters
     ----------

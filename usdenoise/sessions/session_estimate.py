@@ -111,7 +111,7 @@ def estimate_session(
         Called with each line of the trace.
     n_fits : int
         Largest number of fits, each without the blocks that were unusual in the one before; by default MOST_FITS. With one,
-        as in a live session, it is not looked for changes over time.
+        as in a live session, which is to keep its components, neither changes over time nor an unsure cutoff count.
 
     Raises
     ------
@@ -129,40 +129,25 @@ def estimate_session(
     scan = sample.recording(geometry)
     found, alone, n_blocks = fit(scan, sample), sample.consecutive, len(sample.blocks)
     # Where the tissue changes, blocks are unusual for that, and each has components of its own
-    is_known = alone.cutoff is not None and alone.cutoff.certainty is not CutoffCertainty.UNSURE
-    may_be_own = is_known and isinstance(options.low_cutoff, str) and found.band.keeps_residual
+    may_be_own = isinstance(options.low_cutoff, str) and found.band.keeps_residual
+    may_be_own = may_be_own and alone.cutoff is not None and alone.cutoff.low > 0
     is_own = may_be_own and n_fits > 1 and tissue_changes(found, sample)
-    for _ in range(0 if is_own else n_fits - 1):
+    for n_more in reversed(range(n_fits)):
+        is_unsure = n_fits > 1 and found.cutoff.certainty is CutoffCertainty.UNSURE
+        is_own = is_own or (may_be_own and (is_unsure or found.left > OWN_RATIO * alone.left))
+        if is_own or not n_more:
+            break
         usual = usual_blocks(found, sample)
         if usual.all() or usual.mean() < 1 - MOST_UNUSUAL:
             break
         sample = sample.only(usual)
         scan = sample.recording(geometry)
         found = fit(scan, sample)
-    if reference is not None and reference.profiles is not None:
-        found = _ended_by_square(found, options)
-    is_own = may_be_own and (is_own or found.left > OWN_RATIO * alone.left)
-    if is_own and alone.cutoff is not None and alone.cutoff.low:
+    if is_own and alone.cutoff is not None:
         sentence = CutoffReason.BLOCK_ALONE.value.format(alone=alone.cutoff.sentence)
         choice = replace(alone.cutoff, reason=CutoffReason.BLOCK_ALONE, sentence=sentence)
         found = replace(found, band=replace(found.band, low=choice.low), cutoff=choice)
-        return SessionEstimate(sample, scan, found, reference, still, is_own=True)
-    return SessionEstimate(sample, scan, found, reference, still, n_blocks - len(sample.blocks))
-
-
-def _ended_by_square(found: ClutterEstimate, options: DenoiseOptions) -> ClutterEstimate:
-    """Return an estimate whose clutter ends with the square of tissue, if its cutoff is unsure and higher than that.
-
-    Where a gain that changes over depth is divided out of blocks, their noise has its course, and resembles the tissue far
-    beyond the square. Unusual blocks are found before, with all that is alike removed.
-    """
-    choice, squares = found.cutoff, found.cutoff.two_squares
-    is_unsure = choice.certainty is CutoffCertainty.UNSURE and isinstance(options.low_cutoff, str)
-    if not is_unsure or squares is None or squares[0] >= choice.low:
-        return found
-    sentence = CutoffReason.TISSUE_SQUARE.value.format(low=squares[0])
-    ended = replace(choice, low=squares[0], reason=CutoffReason.TISSUE_SQUARE, sentence=sentence)
-    return replace(found, band=replace(found.band, low=squares[0]), cutoff=ended)
+    return SessionEstimate(sample, scan, found, reference, still, n_blocks - len(sample.blocks), is_own)
 
 
 def _fit(
