@@ -529,8 +529,7 @@ def _estimated(
     model = estimate.model
     if not is_sample:
         model = fit_all_pixels(recording, executor, inspection, grid, excluded, estimate, model.rank)
-    # The frames of a session have jitter and a gain of their own, and weak tissue ends early without wide trends
-    band, choice = _choose_band(model, estimate, options, grid if checked.is_consecutive else None)
+    band, choice = _choose_band(model, estimate, options, grid)
     # Those that the model does not have are estimated from the sample
     remaining = estimate.model.singular_values[model.rank :] * np.sqrt(
         len(model.left) / len(estimate.model.left)
@@ -782,7 +781,7 @@ def unobserved_part(
 
 
 def _choose_band(
-    model: LowRank, estimate: Estimate, options: DenoiseOptions, grid: Neighbourhood | None
+    model: LowRank, estimate: Estimate, options: DenoiseOptions, grid: Neighbourhood
 ) -> tuple[Band, CutoffChoice]:
     """Return the band that is kept, and the low cutoff that the data suggest."""
     rank = estimate.model.rank
