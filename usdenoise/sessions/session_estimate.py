@@ -133,8 +133,10 @@ def estimate_session(
     may_be_own = may_be_own and alone.cutoff is not None and alone.cutoff.low > 0
     is_own = may_be_own and n_fits > 1 and tissue_changes(found, sample)
     for n_more in reversed(range(n_fits)):
+        # An unsure cutoff most often is one of tissue that blocks do not share, unless it leaves far less than their own
         is_unsure = n_fits > 1 and found.cutoff.certainty is CutoffCertainty.UNSURE
-        is_own = is_own or (may_be_own and (is_unsure or found.left > OWN_RATIO * alone.left))
+        ratio = 1 / OWN_RATIO if is_unsure else OWN_RATIO
+        is_own = is_own or (may_be_own and found.left > ratio * alone.left)
         if is_own or not n_more:
             break
         usual = usual_blocks(found, sample)
