@@ -309,10 +309,10 @@ def _clutter(report: "Report") -> str:
 
     count, cutoff = report.low_cutoff, report.cutoff
     removed = f"{count} component{'' if count == 1 else 's'} removed"
-    if report.sequence is not None:
-        removed += (
-            " of its own from each block" if report.cutoff.rule == "block-alone" else " from all blocks"
-        )
+    if cutoff.rule == "block-alone":
+        removed = f"{count} component{'' if count == 1 else 's'} of its own removed from each block"
+    elif report.sequence is not None:
+        removed += " from all blocks"
     if cutoff.certainty == CutoffCertainty.GIVEN:
         return f"{removed}, as given"
     return f"{removed}, {cutoff.certainty}: {cutoff.reason}"
