@@ -44,11 +44,11 @@ FRAMES_A_TEMPORAL = 48
 """Frames of a block for each temporal component that is removed."""
 
 OWN_RATIO = 2.0
-"""How much stronger than usual components of a block's own are, and how much more the components of all blocks of a session
-leave than those of a block by itself where its blocks have no clutter in common: in 25 sessions 5 to 14 times as much in the
-three that were lost, and 1.0 to 1.9 times in the others. With a clutter two to seven blocks old, on a phantom whose
-tissue drifts, 2 to 22 times the usual power was left; without the 5 to 8 components above this bound 0.94 to 1.03
-times, and with a bound of 3 1.04 to 1.14 times."""
+"""How much stronger than usual components of a block's own are, and how much more the common components of a session
+leave than the components of its middle block if blocks do not share them: 4 to 31 times as much in four sessions that were
+lost, 0.2 to 1.6 times in 44 others (benchmarks/RECORDS.md, "Components of a block's own"). With a clutter two to seven
+blocks old, on a phantom whose tissue drifts, 2 to 22 times the usual power was left; without the 5 to 8 components above
+this bound 0.94 to 1.03 times, and with a bound of 3 1.04 to 1.14 times."""
 
 
 @in_full_precision
