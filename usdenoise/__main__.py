@@ -25,15 +25,5 @@ def main() -> None:
         gc.freeze()
 
 
-def main_of_batch() -> None:
-    """Run the command line for a batch, which holds the other end of stdin: the process ends with the batch."""
-    from usdenoise.system import processes
-
-    processes.end_with_stdin()
-    # The process of the same scan in a batch that was killed a moment ago holds the lock until it ends.
-    processes.WAIT_S += processes.GRACE_S
-    main()
-
-
 if __name__ == "__main__":
     main()

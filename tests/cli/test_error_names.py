@@ -8,8 +8,8 @@ import click
 import pytest
 
 from usdenoise.cli import main
-from usdenoise.cli.flags import FLAGS
 from usdenoise.cli.main import COMMANDS
+from usdenoise.options import FLAGS
 
 PACKAGE = Path(__file__).parents[2] / "usdenoise"
 

@@ -12,9 +12,8 @@ import pytest
 
 import usdenoise
 from tests.cli.shared import IQ, cli, parse, refused, write, write_two
-from usdenoise.cli.flags import FLAGS
 from usdenoise.errors import OptionError
-from usdenoise.options import DenoiseOptions
+from usdenoise.options import FLAGS, DenoiseOptions
 
 WRONG_USAGE = {
     "run x.h5": [

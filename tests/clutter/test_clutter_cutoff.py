@@ -6,7 +6,6 @@ import pytest
 from tests.conftest import all_frames
 from usdenoise.blood.metrics import correlation
 from usdenoise.clutter.clutter_cutoff import (
-    CommonCutoff,
     CutoffCertainty,
     CutoffReason,
     choose_low_cutoff,
@@ -211,4 +210,3 @@ def test_the_surest_of_several_scans_name_the_common_cutoff(
         common = common_cutoff(order)
         assert (common.low, common.certainty) == (low, certainty)
         assert words in common.sentence
-        assert CommonCutoff.read(low, common.text) == common

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 @flags.flags_of(JobOptions, "bids")
 @flags.flags_of(Display)
 @flags.flags_of(JobOptions, "memory", "dask")
-@flags.flags_of(JobOptions, "common_cutoff", hidden=True)
 @flags.messages
 def run(acquisition: Path, output: Path | None, console: Console, **values: object) -> None:
     """Denoise or clutter-filter ACQUISITION, a stack of beamformed frames.
@@ -266,7 +265,7 @@ class BatchView:
 def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:
     """Denoise many acquisitions: every file PATH, and every acquisition in a folder PATH.
 
-    Each one is filtered by a process of `usdenoise run`. DIR mirrors the tree of the scans. The same command again
+    Each one is filtered as by `usdenoise run`. DIR mirrors the tree of the scans. The same command again
     resumes: it skips scans with complete results, unless their input, the options or the version changed. The
     processors are divided among the scans that run at a time. The page index.html and the tables batch.csv and
     batch.json are written to the top of DIR; the page can be opened while the batch runs. --json prints a line for

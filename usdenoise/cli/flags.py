@@ -12,9 +12,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from usdenoise import options as option_classes
 from usdenoise.cli.console import Console
-from usdenoise.options import DenoiseOptions, Display, JobOptions, Output, ReadOptions
+from usdenoise.options import FLAGS, DenoiseOptions, Display, JobOptions, Output, ReadOptions
 from usdenoise.options.declaration import (
     KEY_FLAGS,
     NAMES,
@@ -29,24 +28,6 @@ from usdenoise.options.declaration import (
 )
 from usdenoise.options.denoise_options import with_preset
 from usdenoise.system.text import decoded
-
-
-class _Flags(dict[str, str]):
-    """Flags by the names of parameters; a parameter that is not declared is called as its flag."""
-
-    def __missing__(self, name: str) -> str:
-        return flag(name)
-
-
-FLAGS: Mapping[str, str] = _Flags(
-    {
-        declared.name: declared.flag
-        # A setting of a phantom comes first: its flag is the one of another option of the same name.
-        for name in sorted(option_classes.__all__, key=lambda name: name != "PhantomSettings")
-        for declared in vars(option_classes)[name].declared.values()
-    }
-)
-"""Flags by the names of their parameters."""
 
 
 class PathType(click.Path):
@@ -430,7 +411,7 @@ def job_arguments(values: Values) -> dict[str, Any]:
     """
     values = with_preset(values.get("preset"), {**values, **dict(values["estimator"])})
     job = JobOptions(**requested(JobOptions, values))
-    own = ("patterns", "regions", "bids", "overwrite", "memory", "dask", "common_cutoff")
+    own = ("patterns", "regions", "bids", "overwrite", "memory", "dask")
     return {
         **{name: getattr(job, name) for name in own if name in values},
         "options": DenoiseOptions(**requested(DenoiseOptions, values)),

@@ -10,8 +10,9 @@ from importlib import import_module
 import click
 
 from usdenoise import __version__
-from usdenoise.cli.flags import FLAGS, GroupedCommand, GroupedOption
+from usdenoise.cli.flags import GroupedCommand, GroupedOption
 from usdenoise.errors import OUT_OF_MEMORY, DivergedError, UsdenoiseError, is_out_of_memory
+from usdenoise.options import FLAGS
 from usdenoise.options.declaration import Group
 from usdenoise.system.processes import INTERRUPTED, exit_code, terminable
 from usdenoise.system.text import printable

@@ -22,6 +22,7 @@ from usdenoise.cli.console import (
 from usdenoise.cli.main import FAILED
 from usdenoise.errors import InputError
 from usdenoise.options import (
+    FLAGS,
     CompareOptions,
     DenoiseOptions,
     Display,
@@ -76,7 +77,7 @@ def info(file: Path, as_json: bool, **reading: object) -> None:
     }
     # Attributes of HDF5 may be references, which cannot be copied.
     plain = replace(description, problem=None, metadata=replace(metadata, attributes={}))
-    report = {**asdict(plain), "problem": problem and problem.worded(flags.FLAGS), "metadata": descriptions}
+    report = {**asdict(plain), "problem": problem and problem.worded(FLAGS), "metadata": descriptions}
     Console(as_json=as_json).show(report, lambda: two_columns(_description_rows(description)))
     if problem is not None:
         raise problem
@@ -100,11 +101,11 @@ def _list_folder(folder: Path, as_json: bool, reading: flags.Values) -> None:
         try:
             description = describe(path, **reading)
         except InputError as error:
-            problem = error.worded(flags.FLAGS)
+            problem = error.worded(FLAGS)
         else:
             chosen = description.chosen
             if description.problem is not None:
-                problem = description.problem.worded(flags.FLAGS).replace(f"{path} ", "")
+                problem = description.problem.worded(FLAGS).replace(f"{path} ", "")
         stacks[name] = {"stack": chosen and asdict(chosen), "problem": problem or None}
         rows.append((name, problem if chosen is None else problem or _stack_text(chosen)))
     Console(as_json=as_json).show({"files": stacks}, lambda: two_columns(rows))

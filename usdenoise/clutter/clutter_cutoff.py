@@ -157,23 +157,6 @@ class CommonCutoff:
     certainty: CutoffCertainty
     sentence: str
 
-    @classmethod
-    def read(cls, low: int, text: str) -> "CommonCutoff":
-        """Return what :attr:`text` describes.
-
-        Raises
-        ------
-        ValueError
-            If the text does not begin with a certainty.
-        """
-        certainty, _, sentence = text.partition(": ")
-        return cls(low, CutoffCertainty(certainty), sentence)
-
-    @property
-    def text(self) -> str:
-        """The certainty and the sentence, for a command line."""
-        return f"{self.certainty}: {self.sentence}"
-
 
 def common_cutoff(cutoffs: Sequence[tuple[int, CutoffCertainty]]) -> CommonCutoff:
     """Return the cutoff that the surest of several scans name: their median, the higher one of two.

@@ -1,4 +1,4 @@
-"""The batch: plan, decide how many scans fit side by side, run each as a process, and write the table and the page."""
+"""The batch: plan, decide how many scans fit side by side, run them in processes, and write the table and the page."""
 
 import filecmp
 import math
@@ -32,7 +32,7 @@ from usdenoise.jobs.batch_table import (
     write_texts,
 )
 from usdenoise.jobs.job import expected_bytes
-from usdenoise.jobs.scan_process import scan_words, scan_workers
+from usdenoise.jobs.scan_process import scan_workers
 from usdenoise.jobs.workers import LOOK_S
 from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.options.job_options import NO_PRODUCTS
@@ -41,14 +41,14 @@ from usdenoise.report.pages import COMPLETE, Row, Status, values_of_report
 from usdenoise.stack.sampling import spread_rows
 from usdenoise.system.processes import GRACE_S, locked, uninterrupted
 from usdenoise.system.resources import available_bytes, available_threads
-from usdenoise.system.text import requested, short_stem, software, to_json
+from usdenoise.system.text import printable, requested, short_stem, software, to_json
 
 COMMON_SCANS = 32
 """Scans, spread over a batch, whose cutoffs name the common one: up to twice as many, and all of a small batch. If a
 fifth of them are sure, as in a folder of bubbles, about six are left to agree."""
 
-PAGE_S = 0.02
-"""Seconds for each scan of a batch between two times that the table and the page are written, which takes 1.2 ms a scan."""
+PAGE_S = 60.0
+"""Seconds between two times that the table and the page are written while a batch runs, which takes 1.2 ms a scan."""
 
 
 def decide(scan: Scan, requested: Mapping[str, object], overwrite: bool = False) -> Row:
@@ -339,7 +339,7 @@ def run_batch(  # noqa: PLR0913
     command: list[str] | None = None,
     watcher: BatchWatcher | None = None,
 ) -> BatchReport:
-    """Denoise many acquisitions, each by a process of ``usdenoise run``, and skip those that have complete results.
+    """Denoise many acquisitions in processes that each call :func:`usdenoise.run`, and skip those with complete results.
 
     Parameters
     ----------
@@ -347,7 +347,7 @@ def run_batch(  # noqa: PLR0913
         Files, and folders that are searched with their subfolders.
     folder : str or Path
         Folder of all results, which mirrors the tree of the input. index.html, batch.csv and batch.json
-        are written to its top, again after each scan, of 1000 scans at most every 20 s.
+        are written to its top, at the end and each minute.
     arguments : mapping, optional
         Keyword arguments of :func:`usdenoise.run` for every scan: options, display, output, reading and memory. The
         number of threads is divided among the processes. By default, the defaults of `usdenoise.run`.
@@ -419,7 +419,13 @@ def run_batch(  # noqa: PLR0913
     todo = [scan for scan, row in rows.items() if row.status == Status.NOT_RUN]
     # How many scans run side by side: with Dask, one on each thread of the workers
     n_here, threads = (0, 1) if dask is not None else scans_side_by_side(todo, job, jobs)
-    scan_job = {**job, "options": replace(job["options"], threads=threads)}
+    scan_job = {
+        **job,
+        "options": replace(job["options"], threads=threads),
+        "common_cutoff": common,
+        "command": command,
+        "overwrite": True,
+    }
     running: dict[Future[str | None], Scan] = {}
     # An image is read once, and shown on many pages.
     image_of, curve_of = cache(scan_image), cache(scan_curve)
@@ -466,10 +472,11 @@ def run_batch(  # noqa: PLR0913
                     while todo and len(running) < max(1, n_workers()):
                         scan = todo.pop(0)
                         watcher.started(scan)
-                        running[start(scan_words(scan, scan_job, common), lock.resolve())] = scan
+                        # The folder of a scan follows from the tree of the batch.
+                        paths_of_scan = {"path": scan.path.absolute(), "folder": scan.folder.absolute()}
+                        running[start({**scan_job, **paths_of_scan}, lock.resolve())] = scan
                         is_stale = True
-                # Written after each scan, the page of thousands would take longer than the scans.
-                if is_stale and time.monotonic() >= written + PAGE_S * len(rows):
+                if is_stale and time.monotonic() >= written + PAGE_S:
                     # A problem with the folder is reported at the end: the scans matter more than the page.
                     # An import that a signal interrupts cannot be repeated.
                     with suppress(OutputError), uninterrupted():
@@ -553,4 +560,4 @@ def _finished_row(scan: Scan, reason: str, future: Future[str | None]) -> Row:
             return scan_row(scan, Status.DONE, reason, **values_of_report(read_report(scan)))
     except (OSError, ValueError) as unreadable:
         failure = str(unreadable)
-    return scan_row(scan, Status.FAILED, reason, error=failure)
+    return scan_row(scan, Status.FAILED, reason, error=printable(failure))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.clutter.clutter_cutoff import CommonCutoff
-from usdenoise.errors import OptionError, OutputError, check_path
+from usdenoise.errors import OutputError, check_path
 from usdenoise.files.bids import bids_name, describe_derivative, judge_recordings
 from usdenoise.files.layout import scratch_array
 from usdenoise.files.open_input import open_input
@@ -136,7 +136,7 @@ def run(  # noqa: PLR0913
     memory: int | None = None,
     dask: str | None = None,
     overwrite: bool = False,
-    common_cutoff: str | None = None,
+    common_cutoff: CommonCutoff | None = None,
     command: list[str] | None = None,
     watcher: Progress | None = None,
 ) -> dict[str, Any]:
@@ -169,8 +169,8 @@ def run(  # noqa: PLR0913
         function under ``if __name__ == "__main__":`` then, because it starts processes.
     overwrite : bool
         Whether existing results may be replaced; by default False.
-    common_cutoff : str, optional
-        How the low cutoff of the options follows from the scans of a batch, as `CommonCutoff.text`; by default it does not.
+    common_cutoff : CommonCutoff, optional
+        How the low cutoff of the options follows from the scans of a batch; by default it does not.
     command : list of str, optional
         The command line, for the record.
     watcher : Progress, optional
@@ -199,16 +199,6 @@ def run(  # noqa: PLR0913
     path = Path(path)
     root = Path(f"{short_stem(path.stem)}-usdenoise") if folder is None else Path(folder)
     options = options or DenoiseOptions()
-    common = None
-    if common_cutoff is not None:
-        try:
-            common = CommonCutoff.read(int(options.low_cutoff), common_cutoff)
-        except ValueError:
-            raise OptionError(
-                f"'{common_cutoff}' is not how a batch describes a cutoff that it chose",
-                option="common_cutoff",
-                remedy="omit {common_cutoff}, which only a batch sets",
-            ) from None
     job = Job(
         paths=(path,),
         name=path.stem,
@@ -218,7 +208,7 @@ def run(  # noqa: PLR0913
         output=output or Output(),
         reading=reading or {},
         command=command,
-        common_cutoff=common,
+        common_cutoff=common_cutoff,
         bids=None if bids is None else bids_name(bids, path, is_session=False),
         memory=memory,
         dask=dask,

@@ -471,9 +471,6 @@ class JobOptions(Options, group=Group.RESOURCES):
         group=Group.ESTIMATOR,
         choices=tuple(PRESETS),
     )
-    common_cutoff: str | None = option(
-        None, "How {low_cutoff} follows from the scans of a batch, for their processes.", group=Group.CUTOFFS
-    )
     output: Path | None = option(
         None, "Folder of the results.", kind=PATH, group=Group.OUTPUTS, metavar="DIR", short="-o"
     )

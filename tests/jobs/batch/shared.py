@@ -6,23 +6,21 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import click
 import pytest
 
 from tests.programs import as_from_a_shell
 from tests.report.reports import Page
 from tests.stacks import low_rank, write_stack
-from usdenoise.cli import main
-from usdenoise.cli.flags import FLAGS
 from usdenoise.errors import UsdenoiseError
 from usdenoise.jobs import scan_process
-from usdenoise.options import DenoiseOptions, Output
+from usdenoise.jobs.run_job import run
+from usdenoise.options import FLAGS, DenoiseOptions, Output
 
 ROOT = Path(__file__).parents[3]
 QUICK = ("--rank", "3", "--estimator", "iterations=2", "--low-cutoff", "1", "--products", "power")
@@ -38,10 +36,10 @@ def scans_here() -> Iterator[None]:
     """Within this context, the scans of a batch run in this process, one at a time."""
     one_at_a_time = Lock()
 
-    def run_scan(words: Sequence[str], lock: Path) -> str | None:
+    def run_scan(arguments: Mapping[str, Any], lock: Path) -> str | None:
         try:
-            with one_at_a_time, main.make_context("usdenoise", ["run", *words]) as context:
-                click.Group.invoke(main, context)
+            with one_at_a_time:
+                run(**arguments)
         except UsdenoiseError as error:
             return error.worded(FLAGS)
         return None

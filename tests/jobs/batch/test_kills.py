@@ -130,13 +130,13 @@ def test_terminated_and_resumed(scans: Path, undisturbed: Path, tmp_path: Path) 
 
 @pytest.mark.slow
 def test_scan_that_does_not_stop_ends_with_its_batch(tmp_path: Path) -> None:
-    (tmp_path / "click.py").write_text("import time; time.sleep(60)")
+    (tmp_path / "h5py.py").write_text("import time; time.sleep(60)")
     (tmp_path / "lock").touch()
     program = (
         "import os, signal, sys; from pathlib import Path; from usdenoise.jobs.scan_process import run_scan\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "os.environ['PYTHONPATH'] = sys.argv[1] + os.pathsep + os.environ.get('PYTHONPATH', '')\n"
-        "run_scan(['scan.npy'], Path(sys.argv[1], 'lock'))"
+        "run_scan({'path': 'scan.npy'}, Path(sys.argv[1], 'lock'))"
     )
     batch = psutil.Popen([sys.executable, "-c", program, tmp_path])
     wait_for(lambda: bool(batch.children()))
@@ -151,12 +151,10 @@ def test_scan_that_is_stopped_is_killed(tmp_path: Path, monkeypatch: pytest.Monk
     lock.touch()
 
     def scans() -> list[psutil.Process]:
-        return [
-            child for child in psutil.Process().children() if "main_of_batch" in " ".join(child.cmdline())
-        ]
+        return [child for child in psutil.Process().children() if "serve" in " ".join(child.cmdline())]
 
     with ThreadPoolExecutor() as thread:
-        failure = thread.submit(run_scan, ["gone.npy"], lock)
+        failure = thread.submit(run_scan, {"path": "gone.npy"}, lock)
         wait_for(lambda: bool(scans()))
         scans()[0].suspend()
         lock.unlink()
