@@ -6,6 +6,7 @@ in either memory order. It needs no other chunk, so chunks may be filtered in an
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from usdenoise.linalg.array_library import (
     to_library,
 )
 from usdenoise.linalg.executor import Executor, ThreadExecutor
-from usdenoise.linalg.lag_sums import column_lag_sums, half_parts
+from usdenoise.linalg.lag_sums import Parts, column_lag_sums, half_parts
 from usdenoise.linalg.low_rank import fit_gapped_rows
 from usdenoise.linalg.tall_matrices import (
     CACHED_ENTRIES,
@@ -105,7 +106,6 @@ def filter_chunk(
     if clutter.still is not None:
         x, still = clutter.still.hold(x, ~excluded)
     (n, n_pixels), xp, is_on_host = x.shape, namespace(x), isinstance(x, np.ndarray)
-    zero = xp.zeros_like(x[:1, :1])
     first, n_frames = place or (0, n)
     x, coefficients, bits, observed = _coefficients(
         x, clutter, excluded, slice(first, first + n), mask, threads
@@ -119,42 +119,22 @@ def filter_chunk(
     a, v, used = (to_library(values, x) for values in (coefficients, temporal, ~excluded[:, None]))
     is_observed = None if observed is None else to_library(observed, x)
 
-    # What is measured: the lags of what the filter leaves, the first of which is the power, by parts (first frame, stop,
-    # half); and the first and last frames, for products across two chunks
-    n_lags, wide, is_block = max(clutter.n_lags, 1), np.result_type(dtype_of(x), np.float64), n == n_frames
-    n_halves, parts, n_ends = 1, [(0, n, 0)], 0
-    if place is not None:
-        n_halves, parts = 2, half_parts(n_frames, first, first + n)
-        n_ends = 0 if is_block else min(n_lags - 1, n)
-    lags = _Columns(np.empty((n_halves, n_pixels, n_lags), wide) if is_on_host else None)
+    # Filter and measure, by tiles: what is measured has 0 for entries that do not count, and what is kept is filled there
+    parts = [(0, n, 0)] if place is None else half_parts(n_frames, first, first + n)
+    measured = _PixelMeasures.empty(
+        clutter, x, parts, None if place is None else n_frames, observed is not None
+    )
     kept = _Columns((np.empty_like(x) if out is None and is_kept else out) if is_on_host else None)
-    counts = np.empty((n_halves, n_pixels, n_lags)) if clutter.has_gaps or observed is not None else None
-    ends, seen = (np.zeros((2, n_pixels, n_ends), kind) for kind in (dtype_of(x), np.float32))
-    filled_power = None if observed is None and clutter.keeps_residual else np.empty(n_pixels)
-    first_power = np.empty(n_pixels) if place is not None and is_block else None
+    unfilled = None if gaps is None else is_observed
 
     def measure(pixels: slice) -> None:
-        # The filter, by tiles: what is measured has 0 for entries that do not count, and what is kept is filled there
-        unfilled = None if gaps is None else is_observed
         tiles = filtered_tiles(x, clutter.components(x).removed, a[:, : clutter.low], v, unfilled, pixels)
         if observed is not None or excluded.any() or clutter.has_gaps or not clutter.keeps_residual:
             tiles = _filled_tiles(tiles, clutter, a, used, is_observed)
         for tile in tiles:
-            at, measured = tile.pixels, tile.measured
-            lags.put(at, column_lag_sums(measured, n_lags, parts, n_halves, clutter.is_compiled))
+            measured.put(tile, used)
             if is_kept or out is not None:
-                kept.put(at, tile.kept)
-            if filled_power is not None:
-                filled_power[at] = column_squared_norms(xp.where(used, tile.kept, zero))
-            if first_power is not None:
-                first_power[at] = column_squared_norms(measured[: n // 2, :])
-            if n_ends:
-                ends[:, at] = to_host(measured[:n_ends, :]).T, to_host(measured[n - n_ends :, :]).T
-            if counts is not None:
-                weights = xp.astype(xp.broadcast_to(tile.counted, measured.shape), xp.float32)
-                of_tile = column_lag_sums(weights, n_lags, parts, n_halves, clutter.is_compiled)
-                counts[:, at] = np.rint(to_host(of_tile))
-                seen[:, at] = to_host(weights[:n_ends, :]).T, to_host(weights[n - n_ends :, :]).T
+                kept.put(tile.pixels, tile.kept)
 
     if threads is None or not is_on_host:
         measure(slice(0, n_pixels))
@@ -162,25 +142,19 @@ def filter_chunk(
         for _ in threads.map(measure, slices_of(n_pixels, PIXELS_A_THREAD)):
             pass
 
-    # After: 0 in masked pixels. The sums of several chunks are added up in double precision.
-    sums = np.ascontiguousarray(to_host(lags.joined()), None if place is None else wide)
+    # After: 0 in masked pixels
     filtered = kept.joined() if is_kept or out is not None else None
-    if not mask.all():
-        for values in (*sums, *ends):
-            values[~mask] = 0
-        for values in (filled_power, first_power):
-            if values is not None:
-                values[~mask] = 0
-        if filtered is not None and is_on_host:
-            filtered[:, ~mask] = 0
-        elif filtered is not None:
-            filtered = xp.where(to_library(mask, x), filtered, zero)
+    measured.mask(mask)
+    if filtered is not None and is_on_host:
+        filtered[:, ~mask] = 0
+    elif filtered is not None:
+        filtered = xp.where(to_library(mask, x), filtered, xp.zeros_like(x[:1, :1]))
     if still is not None and filtered is not None:
         # What leaves moves as recorded
         filtered = still.moving(filtered)
     if out is not None and filtered is not out:
         out[:] = to_host(filtered)
-    power = sums[:, :, 0].real.sum(axis=0, dtype=np.float64)
+    power = measured.sums[:, :, 0].real.sum(axis=0, dtype=np.float64)
     # Kernels of a device that fail may leave zeros without an error
     is_empty = bits is None and not excluded.all() and coefficients.any() and not power.any()
     if not is_on_host and (is_empty or not np.isfinite(power).all()):
@@ -190,18 +164,18 @@ def filter_chunk(
     return Measures(
         excluded=excluded,
         power=power,
-        kept_power=power.copy() if filled_power is None else filled_power,
+        kept_power=power.copy() if measured.filled is None else measured.filled,
         coefficients=coefficients,
         temporal=temporal,
         own=own,
-        sums=sums,
-        counts=counts,
-        ends=(ends[0], ends[1]),
-        ends_seen=(seen[0], seen[1]),
+        sums=measured.sums,
+        counts=measured.counts,
+        ends=(measured.ends[0], measured.ends[1]),
+        ends_seen=(measured.seen[0], measured.seen[1]),
         observed=bits,
         n_unobserved=0 if observed is None else int(np.count_nonzero(~observed[~excluded])),
-        first_power=first_power,
-        n_first=0 if first_power is None else int(np.count_nonzero(~excluded[: n // 2])),
+        first_power=measured.first,
+        n_first=0 if measured.first is None else int(np.count_nonzero(~excluded[: n // 2])),
         alignment=alignment,
         displacement=None if still is None else largest_displacement(still.motion.displacement(~excluded)),
         filtered=filtered if is_kept else None,
@@ -285,6 +259,72 @@ def _filled_tiles(
         if clutter.keeps_residual:
             kept = xp.where(counted, y, model)
         yield FilteredTile(tile.pixels, xp.where(counted, y, xp.zeros_like(y[:1, :1])), kept, counted)
+
+
+@dataclass(frozen=True)
+class _PixelMeasures:
+    """What is measured of the pixels of a chunk, which tiles write.
+
+    Attributes
+    ----------
+    parts, is_compiled
+        As for :func:`usdenoise.linalg.lag_sums.column_lag_sums`.
+    sums, counts, first : arrays
+        As for :class:`usdenoise.pipeline.measures.Measures`.
+    ends, seen : (2, n_pixels, n_ends) arrays
+        As `ends` and `ends_seen` there.
+    filled : (n_pixels,) array or None
+        As `kept_power` there; None if it is the power.
+    """
+
+    parts: Parts
+    is_compiled: bool
+    sums: Numbers
+    counts: NDArray[np.float64] | None
+    ends: Numbers
+    seen: NDArray[np.float32]
+    filled: NDArray[np.float64] | None
+    first: NDArray[np.float64] | None
+
+    @classmethod
+    def empty(cls, clutter: Clutter, x: Array, parts: Parts, n_frames: int | None, is_filled: bool) -> Self:
+        """Return the measures of a chunk before all tiles, of a block of `n_frames` frames; None for a block of its own."""
+        (n, n_pixels), n_lags = x.shape, max(clutter.n_lags, 1)
+        lags = (1 if n_frames is None else 2, n_pixels, n_lags)
+        # The sums of several chunks are added up in double precision, and have products across two chunks.
+        n_ends = 0 if n_frames in (None, n) else min(n_lags - 1, n)
+        return cls(
+            parts=parts,
+            is_compiled=clutter.is_compiled,
+            sums=np.empty(lags, np.result_type(dtype_of(x), np.float64)),
+            counts=np.empty(lags) if clutter.has_gaps or is_filled else None,
+            ends=np.zeros((2, n_pixels, n_ends), dtype_of(x)),
+            seen=np.zeros((2, n_pixels, n_ends), np.float32),
+            filled=np.empty(n_pixels) if is_filled or not clutter.keeps_residual else None,
+            first=np.empty(n_pixels) if n_frames == n else None,
+        )
+
+    def put(self, tile: FilteredTile, used: Array) -> None:
+        """Measure a tile; `used`, (n, 1), are the frames that count."""
+        at, y, xp = tile.pixels, tile.measured, namespace(tile.measured)
+        n, n_ends, (n_halves, _, n_lags) = y.shape[0], self.ends.shape[2], self.sums.shape
+        self.sums[:, at] = to_host(column_lag_sums(y, n_lags, self.parts, n_halves, self.is_compiled))
+        if self.filled is not None:
+            self.filled[at] = column_squared_norms(xp.where(used, tile.kept, xp.zeros_like(y[:1, :1])))
+        if self.first is not None:
+            self.first[at] = column_squared_norms(y[: n // 2, :])
+        self.ends[:, at] = to_host(y[:n_ends, :]).T, to_host(y[n - n_ends :, :]).T
+        if self.counts is not None:
+            seen = xp.astype(xp.broadcast_to(tile.counted, y.shape), xp.float32)
+            counts = column_lag_sums(seen, n_lags, self.parts, n_halves, self.is_compiled)
+            self.counts[:, at] = np.rint(to_host(counts))
+            self.seen[:, at] = to_host(seen[:n_ends, :]).T, to_host(seen[n - n_ends :, :]).T
+
+    def mask(self, mask: NDArray[np.bool_]) -> None:
+        """Set what is measured outside of a mask to 0."""
+        for values in (*self.sums, *self.ends, self.filled, self.first):
+            if values is not None:
+                values[~mask] = 0
 
 
 class _Columns:
