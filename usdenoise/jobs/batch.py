@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -250,7 +250,7 @@ class BatchReport:
             "software": software(),
             "command": command,
         }
-        table = csv_text([field.name for field in fields(Row)], rows)
+        table = csv_text([each.name for each in fields(Row)], rows)
         write_texts(self.folder, {BatchFile.TABLE: table, BatchFile.RECORD: f"{to_json(record, indent=2)}\n"})
 
 
@@ -414,7 +414,6 @@ def run_batch(  # noqa: PLR0913
         job = _with_cutoff(job, common)
         if common is not None:
             watcher.chosen(common)
-    options = requested(**job)
     rows = plan_batch(paths, folder, arguments=job, patterns=patterns, overwrite=overwrite)
     todo = [scan for scan, row in rows.items() if row.status == Status.NOT_RUN]
     # How many scans run side by side: with Dask, one on each thread of the workers
@@ -426,86 +425,122 @@ def run_batch(  # noqa: PLR0913
         "command": command,
         "overwrite": True,
     }
-    running: dict[Future[str | None], Scan] = {}
-    # An image is read once, and shown on many pages.
-    image_of, curve_of = cache(scan_image), cache(scan_curve)
-
-    def finish(scan: Scan, row: Row) -> None:
-        rows[scan] = row
-        if row.status == Status.FAILED:
-            scan.clear()
-        if scan in links:
-            _update_link(scan, links[scan], row.status == Status.DONE)
-        watcher.finished(row)
-
-    def write(is_over: bool) -> BatchReport:
-        # The failed ones first
-        listed = dict(sorted(rows.items(), key=lambda item: item[1].status != Status.FAILED))
-        report = BatchReport(tuple(listed.values()), time.monotonic() - began, folder, common)
-        report.write_tables(options, command)
-        still = None if is_over else running.values()
-        write_page(
-            folder,
-            listed,
-            still,
-            display=job["display"],
-            command=command,
-            image_of=image_of,
-            curve_of=curve_of,
-            common=common,
-        )
-        if is_over:
-            watcher.ended(report)
-        return report
-
+    batch = _Batch(folder, rows, links, job, command, common, watcher, began)
     with locked(folder) as lock, scan_workers(n_here, dask) as (start, n_workers):
         try:
             watcher.planned(rows)
             for scan, row in rows.items():
                 scan.clear()
                 if row.status == Status.DONE:
-                    finish(scan, row)
-            is_stale, written = True, -math.inf
-            while todo or running:
+                    batch.finish(scan, row)
+            written = -math.inf
+            while todo or batch.running:
                 # Start scans on free workers, of which Dask may have none for a moment. It cannot be interrupted safely.
                 with uninterrupted():
-                    while todo and len(running) < max(1, n_workers()):
+                    while todo and len(batch.running) < max(1, n_workers()):
                         scan = todo.pop(0)
                         watcher.started(scan)
                         # The folder of a scan follows from the tree of the batch.
                         paths_of_scan = {"path": scan.path.absolute(), "folder": scan.folder.absolute()}
-                        running[start({**scan_job, **paths_of_scan}, lock.resolve())] = scan
-                        is_stale = True
-                if is_stale and time.monotonic() >= written + PAGE_S:
+                        batch.running[start({**scan_job, **paths_of_scan}, lock.resolve())] = scan
+                if time.monotonic() >= written + PAGE_S:
                     # A problem with the folder is reported at the end: the scans matter more than the page.
                     # An import that a signal interrupts cannot be repeated.
                     with suppress(OutputError), uninterrupted():
-                        write(is_over=False)
-                    is_stale, written = False, time.monotonic()
+                        batch.write(is_over=False)
+                    written = time.monotonic()
                 # Wait until a scan has ended, or look whether a Dask worker has come
-                for future in wait(running, LOOK_S, FIRST_COMPLETED).done:
+                for future in wait(batch.running, LOOK_S, FIRST_COMPLETED).done:
                     # The outcome of a scan is its report
-                    scan = running.pop(future)
-                    finish(scan, _finished_row(scan, rows[scan].reason, future))
-                    is_stale = True
+                    scan = batch.running.pop(future)
+                    batch.finish(scan, _finished_row(scan, rows[scan].reason, future))
         except BaseException as error:
             with uninterrupted():
                 # This ends the processes, of which some may have written their results.
                 lock.unlink(missing_ok=True)
-                wait(running, 3 * GRACE_S)
-                for scan in running.values():
-                    row = decide(scan, options)
-                    if row.status == Status.DONE:
-                        rows[scan] = replace(row, reason=rows[scan].reason)
-                    else:
-                        scan.clear()
-                write(is_over=True)
+                batch.interrupt()
             n_done = sum(row.status == Status.DONE for row in rows.values())
             error.add_note(
                 f"{n_done} of {len(rows)} scans are done; the same command filters the remaining scans"
             )
             raise
-        return write(is_over=True)
+        return batch.write(is_over=True)
+
+
+@dataclass
+class _Batch:
+    """A batch that runs: the rows of its scans, and what is written of them. The first arguments are as for `run_batch`.
+
+    Attributes
+    ----------
+    rows : dict from Scan to Row
+        The rows of all scans so far.
+    links : dict from Scan to Path
+        Where the filtered stacks go besides; empty without a flat folder.
+    job : dict
+        Keyword arguments of every scan.
+    common : CommonCutoff or None
+        The one cutoff of all scans, if there is one.
+    began : float
+        When it began, by the monotonic clock.
+    running : dict from Future to Scan
+        The scans that run; none by default.
+    """
+
+    folder: Path
+    rows: dict[Scan, Row]
+    links: Mapping[Scan, Path]
+    job: Mapping[str, Any]
+    command: list[str] | None
+    common: CommonCutoff | None
+    watcher: BatchWatcher
+    began: float
+    running: dict[Future[str | None], Scan] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._options = requested(**self.job)
+        # An image is read once, and shown on many pages.
+        self._image_of, self._curve_of = cache(scan_image), cache(scan_curve)
+
+    def finish(self, scan: Scan, row: Row) -> None:
+        """Take the row of a scan that is over."""
+        self.rows[scan] = row
+        if row.status == Status.FAILED:
+            scan.clear()
+        if scan in self.links:
+            _update_link(scan, self.links[scan], row.status == Status.DONE)
+        self.watcher.finished(row)
+
+    def interrupt(self) -> None:
+        """Wait for the scans that run, whose processes end, and write the tables."""
+        wait(self.running, 3 * GRACE_S)
+        for scan in self.running.values():
+            row = decide(scan, self._options)
+            if row.status == Status.DONE:
+                self.rows[scan] = replace(row, reason=self.rows[scan].reason)
+            else:
+                scan.clear()
+        self.write(is_over=True)
+
+    def write(self, is_over: bool) -> BatchReport:
+        """Write the tables and the page, and return the outcome so far."""
+        # The failed ones first
+        listed = dict(sorted(self.rows.items(), key=lambda item: item[1].status != Status.FAILED))
+        report = BatchReport(tuple(listed.values()), time.monotonic() - self.began, self.folder, self.common)
+        report.write_tables(self._options, self.command)
+        write_page(
+            self.folder,
+            listed,
+            None if is_over else self.running.values(),
+            display=self.job["display"],
+            command=self.command,
+            image_of=self._image_of,
+            curve_of=self._curve_of,
+            common=self.common,
+        )
+        if is_over:
+            self.watcher.ended(report)
+        return report
 
 
 def _complete(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
