@@ -17,8 +17,7 @@ import scipy
 from threadpoolctl import threadpool_limits
 
 from benchmarks.shared import command_line, median_ratio, medians, timed_in_turn
-from usdenoise.completion.problem import CompletionProblem
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import CompletionProblem, gaussian
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.sampling import draw_entries
 from usdenoise.system.resources import available_threads

@@ -22,8 +22,8 @@ import numpy as np
 
 import usdenoise
 from benchmarks.shared import command_line
-from usdenoise.blood.clutter_projection import clutter_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.noise import clutter_projection
 from usdenoise.linalg.array_library import to_host
 from usdenoise.options import DenoiseOptions
 from usdenoise.pipeline.devices import cupy_on, to_device

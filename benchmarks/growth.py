@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.shared import command_line, medians, timed_in_turn, with_peak, write_json
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.linalg.tall_matrices import orthonormal
 from usdenoise.pipeline.denoise import denoise
 

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import svds
 
 from benchmarks.shared import command_line, seconds_of
 from usdenoise import denoise
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.stack.sampling import draw_entries
 
 RANK, SAMPLING, TAU, DECAY = 100, 0.5, 0.32, 0.05

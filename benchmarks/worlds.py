@@ -44,9 +44,8 @@ from benchmarks import second_world
 from benchmarks.shared import command_line, oracle, phantom, seconds_of, seeds_of, write_json
 from usdenoise import denoise, session
 from usdenoise.blood import blood_map, neighbourhood, noise
-from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.metrics import correlation
-from usdenoise.blood.noise import RemainingTissue
+from usdenoise.blood.noise import ClutterProjection, RemainingTissue
 from usdenoise.clutter import clutter_cutoff, similarity
 from usdenoise.frames import alignment, bad_frames
 from usdenoise.linalg.executor import ThreadExecutor

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from usdenoise.options.job_options import Display as Display
     from usdenoise.options.job_options import Output as Output
     from usdenoise.pipeline.denoise import denoise as denoise
-    from usdenoise.pipeline.doubts import Doubt as Doubt
     from usdenoise.pipeline.result import DenoiseResult as DenoiseResult
+    from usdenoise.pipeline.result import Doubt as Doubt
     from usdenoise.report.pictures import plot as plot
     from usdenoise.sessions.live_state import SessionUpdate as SessionUpdate
     from usdenoise.stack.acquisition import Acquisition as Acquisition
@@ -41,7 +41,7 @@ _HOMES = {
     "DenoiseOptions": "usdenoise.options.denoise_options",
     "DenoiseResult": "usdenoise.pipeline.result",
     "Display": "usdenoise.options.job_options",
-    "Doubt": "usdenoise.pipeline.doubts",
+    "Doubt": "usdenoise.pipeline.result",
     "METHODS": "usdenoise.completion.descent_methods",
     "Output": "usdenoise.options.job_options",
     "UsdenoiseError": "usdenoise.errors",

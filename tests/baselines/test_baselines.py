@@ -13,7 +13,7 @@ from usdenoise.baselines import (
     robust_pca,
     threshold_singular_values,
 )
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.errors import DivergedError
 from usdenoise.estimate.estimate import truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor

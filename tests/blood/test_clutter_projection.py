@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.reference import loops
-from usdenoise.blood.clutter_projection import MOST_LAGS, clutter_projection, filter_projection
+from usdenoise.blood.noise import MOST_LAGS, clutter_projection, filter_projection
 
 
 def slow_vectors(n_frames, k):

@@ -12,7 +12,7 @@ from usdenoise.clutter.clutter_cutoff import (
     common_cutoff,
     mean_doppler,
 )
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline.denoise import denoise

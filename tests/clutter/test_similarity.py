@@ -11,7 +11,7 @@ from usdenoise.clutter.similarity import (
     spatial_similarity,
     two_squares,
 )
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 
 
 def test_similarity_is_the_correlation_of_envelopes():

@@ -5,8 +5,7 @@ import pytest
 
 from tests.reference import loops
 from usdenoise.completion import problem as kernels
-from usdenoise.completion.problem import CompletionProblem, fit_rows
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import CompletionProblem, fit_rows, gaussian
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import orthonormal
 from usdenoise.stack.sampling import draw_entries

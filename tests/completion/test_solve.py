@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 import pytest
 
+import usdenoise.completion.problem as initialize
 from tests.completion.test_problem import make
 from tests.reference import loops, planted_loops
 from usdenoise.completion import descent_methods
-from usdenoise.completion import starts as initialize
 from usdenoise.completion.descent_methods import (
     METHODS,
     StoppingRule,
@@ -35,7 +35,7 @@ def low_rank(dtype, shape=(60, 40), rank=3, seed=1, scales=(10, 3, 1)):
 def test_eta_decay_is_the_papers_iteration(dtype):
     _, _, sample, problem = make(dtype, (60, 40), fraction=0.7)
     problem.matrix = low_rank(dtype)
-    start = initialize.spectral(problem, 3, np.random.default_rng(0))
+    start = initialize.spectral_start(problem, 3, np.random.default_rng(0))
     alpha = 0.3 * 60 * 40 / 2
     u, v, values = loops.eta_decay(
         *start, problem.matrix, sample.mask(slice(0, 60)), alpha, beta=0.05, iterations=12
@@ -66,7 +66,7 @@ def test_every_method_recovers_a_low_rank_matrix_from_a_sample(name):
         alpha /= initialize.largest_singular_value(problem, rng)
     solution = solve(
         problem,
-        initialize.spectral(problem, 3, rng),
+        initialize.spectral_start(problem, 3, rng),
         preconditioner=method.preconditioner,
         damping=method.make_damping(1e-3 if "lambda" in name or name == "precgd" else None, 0.5),
         step=alpha,
@@ -165,7 +165,7 @@ def test_a_slow_beginning_is_not_convergence_and_a_rise_is():
 def test_iterations_after_the_best_one_do_not_count():
     _, _, _, problem = make(np.complex128, (60, 40), fraction=0.7)
     problem.matrix = low_rank(np.complex128)
-    start = initialize.spectral(problem, 3, np.random.default_rng(0))
+    start = initialize.spectral_start(problem, 3, np.random.default_rng(0))
 
     class Worse:
         """The problem with a held-out error that falls twice and then rises."""
@@ -241,7 +241,7 @@ def test_damped_gram_equals_its_formula(dtype):
 def test_spectral_start_is_the_truncated_svd_of_the_scaled_sample(dtype):
     matrix, _, sample, problem = make(dtype, (80, 50), fraction=0.9)
     problem.matrix = matrix + low_rank(dtype, (80, 50), scales=(30, 20, 15)).astype(dtype)
-    u, v = initialize.spectral(problem, 3, np.random.default_rng(0))
+    u, v = initialize.spectral_start(problem, 3, np.random.default_rng(0))
     scaled = np.where(sample.mask(slice(0, 80)), problem.matrix, 0) / problem.density
     left, singular, right = loops.truncated_svd(scaled, 3)
     assert np.linalg.norm(u @ v.conj().T - (left * singular) @ right.conj().T) < 1e-3 * np.linalg.norm(
@@ -254,12 +254,12 @@ def test_spectral_start_is_the_truncated_svd_of_the_scaled_sample(dtype):
 
 def test_warm_start_keeps_the_given_factors_and_fills_up_the_rank():
     _, factors, _, problem = make(np.complex64, (60, 40), rank=3)
-    u, v = initialize.warm(problem, 5, np.random.default_rng(0), factors)
+    u, v = initialize.start_from(problem, 5, np.random.default_rng(0), factors)
     assert u.shape == (60, 5)
     assert np.array_equal(u[:, :3], factors[0])
     assert np.array_equal(v[:, :3], factors[1])
     assert 0 < np.abs(u[:, 3:] @ v[:, 3:].conj().T).max() < 1e-4
-    same = initialize.warm(problem, 3, np.random.default_rng(0), factors)
+    same = initialize.start_from(problem, 3, np.random.default_rng(0), factors)
     assert np.array_equal(same[0], factors[0])
 
 
@@ -267,12 +267,12 @@ def test_warm_start_keeps_the_given_factors_and_fills_up_the_rank():
 def test_warm_start_of_another_size_is_refused(rank):
     _, (u, v), _, problem = make(np.complex64, (60, 40), rank=3)
     with pytest.raises(OptionError, match="cannot start a matrix of 60 pixels x 40 frames at rank"):
-        initialize.warm(problem, rank, np.random.default_rng(0), (u, v) if rank == 2 else (v, u))
+        initialize.start_from(problem, rank, np.random.default_rng(0), (u, v) if rank == 2 else (v, u))
 
 
 def test_random_starts_have_the_scale_of_the_data():
     matrix, _, _, problem = make(np.complex64, (400, 300), scale=1e4)
-    for make_start, scale in ((initialize.random, 1.0), (initialize.small, initialize.SMALL_RMS)):
+    for make_start, scale in ((initialize.random_start, 1.0), (initialize.small_start, initialize.SMALL_RMS)):
         u, v = make_start(problem, 5, np.random.default_rng(0))
         rms = np.sqrt(np.mean(np.abs(u @ v.conj().T) ** 2))
         assert rms == pytest.approx(scale * np.sqrt(np.mean(np.abs(matrix) ** 2)), rel=0.2)

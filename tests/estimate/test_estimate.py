@@ -8,7 +8,7 @@ from tests.reference import loops
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise, with_gaps
 from usdenoise import denoise
 from usdenoise.blood.metrics import correlation
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.estimate.estimate import Prior, _whitening, draw_sampled_pixels, refit, truncated_svd
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.low_rank import LowRank

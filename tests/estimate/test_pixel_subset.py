@@ -8,7 +8,7 @@ import pytest
 import usdenoise
 from tests.reference import loops
 from tests.reference.matrices import casorati_matrix, low_rank_and_noise
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.estimate.pixel_subset import automatic_rank, draw_pixel_subset, sufficient_subset
 from usdenoise.stack.sampling import RandomStream
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.reference import loops, planted_loops
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.experiments.planted import (
     LARGEST_ERROR,
     SIZE,

@@ -8,7 +8,7 @@ import usdenoise
 from tests.conftest import all_frames
 from tests.sessions.scans import LENGTH, scan
 from usdenoise.blood.metrics import correlation
-from usdenoise.frames.flicker import calibrated, find_flicker, line_gains
+from usdenoise.frames.gains import calibrated, find_flicker, line_gains
 from usdenoise.phantom import PhantomSettings
 
 

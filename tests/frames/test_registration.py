@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from usdenoise.frames.registration import PEAK_SIGMA, Registration, image_spectra, shifts
+from usdenoise.frames.alignment import PEAK_SIGMA, Registration, image_spectra, shifts
 
 
 def smooth_images(size, n_images, seed=0):

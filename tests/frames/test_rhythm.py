@@ -5,7 +5,7 @@ import pytest
 
 from tests.conftest import all_frames
 from usdenoise import Acquisition, denoise
-from usdenoise.frames.rhythm import rhythms
+from usdenoise.frames.frame_quality import rhythms
 from usdenoise.phantom import PhantomSettings
 from usdenoise.sessions.result_series import series_of_stack
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.linalg.low_rank import (
     LowRank,
     fit_gapped_rows,

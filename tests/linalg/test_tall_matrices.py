@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.linalg import tall_matrices
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import (

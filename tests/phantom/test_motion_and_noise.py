@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import all_frames
 from tests.phantom.terms import SESSION, block_terms, correlation, mean_power
 from tests.reference.matrices import SERIAL
-from usdenoise.frames.registration import Registration
+from usdenoise.frames.alignment import Registration
 from usdenoise.phantom import Phantom, PhantomSettings
 from usdenoise.phantom.motion_and_noise import DIRECTION, NoiseField, image_motion
 

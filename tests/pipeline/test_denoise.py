@@ -7,11 +7,11 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import usdenoise
+import usdenoise.completion.problem as initialize
 from tests.conftest import all_frames
 from tests.reference import loops
 from tests.sessions.scans import LENGTH, scan
 from usdenoise.blood.metrics import correlation
-from usdenoise.completion import starts as initialize
 from usdenoise.completion.problem import CompletionProblem
 from usdenoise.errors import InputError
 from usdenoise.linalg.executor import ThreadExecutor
@@ -51,7 +51,7 @@ def test_on_a_phantom_the_papers_settings_end_where_the_textbook_iteration_ends(
     matrix = stack.transpose(1, 2, 0).reshape(-1, len(stack))
     sample = draw_entries(matrix.shape, 0.5, 0)
     with ThreadExecutor(1) as executor:
-        start = initialize.spectral(
+        start = initialize.spectral_start(
             CompletionProblem(matrix, sample, executor), rank, np.random.default_rng([0, 1])
         )
     u, v, _ = loops.eta_decay(*start, matrix, sample.mask(slice(0, 1280)), alpha, 0.05, 30)

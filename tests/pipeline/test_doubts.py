@@ -12,7 +12,7 @@ from tests.conftest import all_frames
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.picture_quality import FLOOR_QUANTILE, missing_share, speckle_likeness
 from usdenoise.phantom import PhantomSettings, Terms
-from usdenoise.pipeline.doubts import find_doubts
+from usdenoise.pipeline.result import find_doubts
 
 SHAPE = (40, 36, 120)
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.reference import loops
 from tests.reference.matrices import SERIAL, low_rank_and_noise
-from usdenoise.blood.clutter_projection import clutter_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.noise import clutter_projection
 from usdenoise.frames.alignment import Reference, mean_envelope
 from usdenoise.linalg.lag_sums import quarter_edges
 from usdenoise.pipeline.filter_chunk import filter_chunk, filter_chunks

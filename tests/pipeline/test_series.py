@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from tests.sessions.scans import LENGTH, Scan, estimate_of, scan
 from usdenoise import SessionResult, denoise, session
-from usdenoise.blood.clutter_projection import removed_by
-from usdenoise.blood.noise import noise_map
+from usdenoise.blood.noise import noise_map, removed_by
 from usdenoise.blood.picture_quality import WIDE
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.lag_sums import LagSums

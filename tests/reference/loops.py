@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 
 
 def value_and_gradients(U, V, M, mask):

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.completion.starts import gaussian
+from usdenoise.completion.problem import gaussian
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.stack.arrays import pack
 from usdenoise.stack.sampling import PixelSample

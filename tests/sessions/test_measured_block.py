@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import binary_erosion
 
 from usdenoise import Acquisition
-from usdenoise.blood.clutter_projection import blocks_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.noise import blocks_projection
 from usdenoise.errors import InputError
 from usdenoise.frames.alignment import Reference, mean_envelope
 from usdenoise.frames.deformation import Deformation

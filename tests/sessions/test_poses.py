@@ -19,8 +19,15 @@ from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.pose_images import contradictions, likeness_of, tells_apart
-from usdenoise.sessions.poses import PosePlan, cycle_of, plan_of, proposed_rule
+from usdenoise.sessions.poses import (
+    PosePlan,
+    contradictions,
+    cycle_of,
+    likeness_of,
+    plan_of,
+    proposed_rule,
+    tells_apart,
+)
 
 N_POSES, N_SWEEPS = 3, 15
 BLOCK_S = LENGTH / RATE_HZ

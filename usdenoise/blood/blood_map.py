@@ -6,9 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.neighbourhood import Neighbourhood, Slab
-from usdenoise.blood.noise import CELL_SIGMA, HALVES, measure_noise, remaining_tissue, to_channels, to_lags
+from usdenoise.blood.noise import (
+    CELL_SIGMA,
+    HALVES,
+    ClutterProjection,
+    measure_noise,
+    remaining_tissue,
+    to_channels,
+    to_lags,
+)
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.linalg.tall_matrices import NEGLIGIBLE, TINY, cached_slices, correlation_of
@@ -59,7 +66,7 @@ def map_blood(
 
     1. N w_l is subtracted. N comes from :func:`usdenoise.blood.noise.measure_noise`.
     2. The lags are averaged over neighbours. The power before the filter is solved for (see
-       :class:`usdenoise.blood.clutter_projection.ClutterProjection`).
+       :class:`usdenoise.blood.noise.ClutterProjection`).
     3. The ratio of the pixel to the average is the least-squares factor <pixel, average> / <average, average> over
        the lags.
     4. The power is multiplied by the share of the signal that noise and remaining tissue do not explain.

@@ -13,7 +13,6 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.completion import starts
 from usdenoise.completion.descent_methods import (
     METHODS,
     Method,
@@ -25,7 +24,16 @@ from usdenoise.completion.descent_methods import (
     identity,
     norm_penalty,
 )
-from usdenoise.completion.problem import CompletionProblem, Factors, fit_rows
+from usdenoise.completion.problem import (
+    CompletionProblem,
+    Factors,
+    fit_rows,
+    largest_singular_value,
+    random_start,
+    small_start,
+    spectral_start,
+    start_from,
+)
 from usdenoise.completion.solve import Iteration, Solution, solve
 from usdenoise.errors import InputError
 from usdenoise.estimate.pixel_subset import PixelSubset, choose_rank, least_rank, sufficient_subset
@@ -313,7 +321,7 @@ _FIRST_RIDGE = 0.1
 """The ridge starts at this share of the largest singular value of the start, in units of the sampled entries."""
 
 _STARTS: Mapping[str, Callable[[CompletionProblem, int, np.random.Generator], Factors]] = MappingProxyType(
-    {"spectral": starts.spectral, "random": starts.random, "small": starts.small}
+    {"spectral": spectral_start, "random": random_start, "small": small_start}
 )
 
 
@@ -445,7 +453,7 @@ def complete(
         start, passes = _start(problem, subset, prior, options, rng)
         penalty = _penalty(problem, subset, options, start, prior)
     else:
-        start, passes = starts.warm(problem, rank, rng, warm_start), 0
+        start, passes = start_from(problem, rank, rng, warm_start), 0
         penalty = _penalty(problem, subset, options)
     damping = options.damping
     if damping is None:
@@ -520,5 +528,5 @@ def _alpha(
     if method.preconditioner is identity:
         # Without a preconditioner this is the curvature of the other factor, the largest singular value. It is 0
         # where all samples are zero, and then any step will do.
-        alpha /= starts.largest_singular_value(problem, rng) or 1.0
+        alpha /= largest_singular_value(problem, rng) or 1.0
     return alpha

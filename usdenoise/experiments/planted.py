@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from usdenoise.completion.descent_methods import METHODS, StoppingRule, StopReason
-from usdenoise.completion.problem import Evaluation, Factors
+from usdenoise.completion.problem import Evaluation, Factors, gaussian
 from usdenoise.completion.solve import solve
-from usdenoise.completion.starts import gaussian
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import orthonormal
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.flicker import TISSUE_COMPONENTS
+from usdenoise.frames.gains import TISSUE_COMPONENTS
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import TINY
 from usdenoise.stack.arrays import offset_of, skewness

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.alignment import (
+    TINY_SINGLE,
     Alignment,
     Reference,
     mean_envelope,
@@ -23,7 +24,6 @@ from usdenoise.frames.alignment import (
     shifted,
     windowed_sinc,
 )
-from usdenoise.frames.registration import TINY_SINGLE
 from usdenoise.linalg.array_library import Array, Inexact, namespace, to_library
 
 AFFINE_STEPS, LOCAL_STEPS = 3, 2

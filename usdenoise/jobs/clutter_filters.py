@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from usdenoise.baselines import end_of_clutter, highpass, polynomial, randomized_svd, robust_pca
 from usdenoise.blood.blood_map import map_blood
-from usdenoise.blood.clutter_projection import clutter_projection, filter_projection
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.noise import clutter_projection, filter_projection
 from usdenoise.completion.descent_methods import METHODS
 from usdenoise.errors import InputError, OptionError
 from usdenoise.estimate.pixel_subset import least_rank
@@ -28,10 +28,10 @@ from usdenoise.options import DenoiseOptions
 from usdenoise.options.denoise_options import SharedKeywords, make_options
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.pipeline.filter_chunk import filter_chunks
+from usdenoise.pipeline.fit_result import model_coefficients
 from usdenoise.pipeline.inspection import find_signal_pixels
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, working_type
-from usdenoise.pipeline.scan_clutter import model_coefficients
 from usdenoise.pipeline.series import signal_image
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.sampling import PixelSample, RandomStream

@@ -23,7 +23,7 @@ from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.results import ResultFile, write_result
 from usdenoise.options.job_options import Display
-from usdenoise.pipeline.doubts import Doubt
+from usdenoise.pipeline.result import Doubt
 from usdenoise.progress import LiveBlock, Progress
 from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries

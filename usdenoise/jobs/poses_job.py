@@ -17,8 +17,8 @@ from usdenoise.jobs.session_inputs import ONE_PATH
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.job_options import PATHS
-from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
+from usdenoise.pipeline.result import Doubt
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.progress import Progress
 from usdenoise.report.record import InputRecord

@@ -37,8 +37,7 @@ from usdenoise.pipeline.recording import array_recording
 from usdenoise.progress import Progress
 from usdenoise.report.page_content import page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.pose_page import pose_page
-from usdenoise.report.pose_report import PosesReport, pose_report_of
+from usdenoise.report.pose_report import PosesReport, pose_page, pose_report_of
 from usdenoise.report.record import InputRecord, Report, input_record, report_of
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import ResultSeries, series_of_stack

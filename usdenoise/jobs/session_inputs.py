@@ -23,8 +23,8 @@ from usdenoise.files.input_files import (
 from usdenoise.files.open_input import Input
 from usdenoise.files.recordings import FileFrames, StoredFile, last_file
 from usdenoise.options.job_options import PATHS, SessionOptions
-from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
+from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.blocks import (
     NO_STARTS,
     OR_IGNORE,

@@ -40,8 +40,8 @@ from usdenoise.jobs.session_inputs import (
 )
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
-from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
+from usdenoise.pipeline.result import Doubt
 from usdenoise.progress import Progress
 from usdenoise.report.record import InputRecord, input_record
 from usdenoise.sessions.blocks import NO_STARTS

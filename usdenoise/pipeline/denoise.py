@@ -30,10 +30,9 @@ from usdenoise.pipeline.dask_executor import (
 from usdenoise.pipeline.devices import device_memory, on_device
 from usdenoise.pipeline.estimate_clutter import checked_noise, estimate_clutter
 from usdenoise.pipeline.filter_chunk import filter_chunks, filtered_frames
-from usdenoise.pipeline.fit_result import fit_result
+from usdenoise.pipeline.fit_result import fit_result, scan_clutter
 from usdenoise.pipeline.recording import Recording, StillFrames, array_recording, map_chunks
 from usdenoise.pipeline.result import DenoiseResult, LabelledResult
-from usdenoise.pipeline.scan_clutter import scan_clutter
 from usdenoise.pipeline.series import BlockLags, Series, SeriesMaps, signal_image
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import pack

@@ -33,8 +33,8 @@ from usdenoise.completion.solve import Iteration
 from usdenoise.estimate.estimate import Estimate, estimate_components
 from usdenoise.estimate.pixel_subset import least_rank
 from usdenoise.frames.data_checks import joined_doubt, periodic_doubt, rounding_doubt, unordered_doubt
-from usdenoise.frames.flicker import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
 from usdenoise.frames.frame_quality import CheckedFrames, FrameQuality, check_frames
+from usdenoise.frames.gains import TISSUE_COMPONENTS, Flicker, find_flicker, line_gains, middle_frames
 from usdenoise.frames.still_tissue import (
     ChunkProducts,
     Tiles,
@@ -562,7 +562,7 @@ def _estimated(
 
 
 def gains_of_chunk(chunk: Chunk, left: Numbers, shape: tuple[int, ...], axis: int) -> Numbers:
-    """Return the gains of the lines of a chunk, (n, n_lines); see :func:`usdenoise.frames.flicker.line_gains`."""
+    """Return the gains of the lines of a chunk, (n, n_lines); see :func:`usdenoise.frames.gains.line_gains`."""
     return line_gains(to_host(chunk.read()), left, shape, axis)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from array_api_compat import is_cupy_array
 from numpy.typing import NDArray
 
-from usdenoise.blood.clutter_projection import ClutterProjection
 from usdenoise.blood.neighbourhood import Neighbourhood
+from usdenoise.blood.noise import ClutterProjection
 from usdenoise.frames.alignment import Alignment, Reference
 from usdenoise.frames.still_tissue import StillReference
 from usdenoise.linalg.array_library import Array, Entry, Numbers, library_of, to_library

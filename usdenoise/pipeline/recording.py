@@ -15,7 +15,7 @@ from array_api_compat import is_cupy_array
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError
-from usdenoise.frames.flicker import calibrated, divided
+from usdenoise.frames.gains import calibrated, divided
 from usdenoise.frames.still_tissue import TissueMotion
 from usdenoise.linalg.array_library import (
     Array,

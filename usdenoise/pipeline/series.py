@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.blood_map import map_blood
-from usdenoise.blood.clutter_projection import ClutterProjection, at_frequencies, removed_by
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.blood.noise import CELL_SIGMA, HALVES, noise_map
+from usdenoise.blood.noise import CELL_SIGMA, HALVES, ClutterProjection, at_frequencies, noise_map, removed_by
 from usdenoise.blood.picture_quality import (
     FLOOR_QUANTILE,
     WIDE,
@@ -199,7 +198,7 @@ class Spectra:
         What was filtered.
     removed : (4 n,) float64 array, optional
         Share of white noise that the temporal components of a block remove besides, from
-        :func:`usdenoise.blood.clutter_projection.removed_by`; by default nothing.
+        :func:`usdenoise.blood.noise.removed_by`; by default nothing.
     """
 
     def __init__(self, clutter: Clutter, removed: NDArray[np.float64] | None = None) -> None:

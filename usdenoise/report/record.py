@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.options.job_options import NO_PRODUCTS
-from usdenoise.pipeline.doubts import ABOUT_BLOOD, Doubt
 from usdenoise.pipeline.fit_result import FitResult, Verdict
-from usdenoise.pipeline.result import verdict_parts
+from usdenoise.pipeline.result import ABOUT_BLOOD, Doubt, verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
 from usdenoise.sessions.regions import RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord, ResultSeries

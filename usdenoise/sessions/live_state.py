@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Block
+from usdenoise.pipeline.result import Doubt
 from usdenoise.pipeline.series import Series, SeriesModel
 from usdenoise.sessions.bad_blocks import BlockLevel
 from usdenoise.sessions.blocks import FileTime

@@ -19,7 +19,6 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.denoise_options import StackKeywords
 from usdenoise.pipeline.devices import device_memory, most_blocks
-from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import (
@@ -31,6 +30,7 @@ from usdenoise.pipeline.recording import (
     map_chunks,
     working_type,
 )
+from usdenoise.pipeline.result import Doubt, find_doubts
 from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.pipeline.doubts import Doubt
+from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.design import delayed, design_of
 from usdenoise.sessions.poses import PosePlan

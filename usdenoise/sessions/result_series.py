@@ -10,13 +10,12 @@ from usdenoise.blood.doppler import FlowImage, flow_images
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.frames.alignment import FAR_SHIFT
 from usdenoise.frames.bad_frames import FrameSearch
-from usdenoise.frames.rhythm import rhythms
+from usdenoise.frames.frame_quality import rhythms
 from usdenoise.frames.still_tissue import largest_displacement
 from usdenoise.linalg.array_library import on_host
 from usdenoise.options.job_options import SessionOptions
-from usdenoise.pipeline.doubts import Doubt, find_doubts
 from usdenoise.pipeline.fit_result import FitResult
-from usdenoise.pipeline.result import DenoiseResult
+from usdenoise.pipeline.result import DenoiseResult, Doubt, find_doubts
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.bad_blocks import LOST, interpolated_series
 from usdenoise.sessions.blocks import time_unit
@@ -91,7 +90,7 @@ class FramesRecord:
         Largest displacement of the tissue from its median position, in um if the centre frequency is known, otherwise in
         wavelengths; None if it is not known.
     rates_hz : tuple of float
-        Rates at which it repeats itself, from :func:`usdenoise.frames.rhythm.rhythms`.
+        Rates at which it repeats itself, from :func:`usdenoise.frames.frame_quality.rhythms`.
     sentence : str
         The bad frames in words.
     """

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from usdenoise.blood.picture_quality import NOISE_ERROR, blood_pixels
 from usdenoise.errors import OptionError
 from usdenoise.options.job_options import SessionOptions
-from usdenoise.pipeline.doubts import Doubt
 from usdenoise.pipeline.recording import Recording
+from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.activation import (
     ActivationMap,
     ActivationMaps,
