@@ -141,7 +141,7 @@ def test_chunks_and_rows_turn_as_the_whole(order: str) -> None:
             assert np.abs(chunk.frames.moving(chunk.read()) - x[chunk.first : chunk.stop]).max() < rounding
             part = chunk.frames.cut(0, 1).read()
             assert np.abs(part - wanted[chunk.first]).max() < rounding
-        in_memory = replace(recording, whole=ArrayFrames(x, "tz", x.dtype, "x"))
+        in_memory = replace(recording, in_memory=ArrayFrames(x, "tz", x.dtype, "x"))
         target = np.empty_like(x)
         held = in_memory.still(motion, edges[:-1], executor, target)
         assert np.abs(target - wanted).max() < rounding

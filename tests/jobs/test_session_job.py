@@ -24,8 +24,8 @@ from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan, two_sided
 from tests.stacks import write_stack
 from usdenoise import load, session
 from usdenoise.errors import OptionError, OutputError, UnreadableError
-from usdenoise.files import spectra_store
-from usdenoise.files.spectra_store import SpectraStore
+from usdenoise.files import blocks_on_disk
+from usdenoise.files.blocks_on_disk import BlocksOnDisk
 from usdenoise.frames.alignment import Alignment
 from usdenoise.jobs import products, session_job, workers
 from usdenoise.jobs.session_inputs import SessionFiles
@@ -463,20 +463,20 @@ def test_a_folder_with_files_of_the_user_is_not_replaced(files: Path, tmp_path: 
 def test_a_stored_block_keeps_its_gain_over_depth(tmp_path: Path) -> None:
     alignment = Alignment((0.1, 0.2), 1.0, 0.9, is_scaled=True, profile_db=(0.5, 1.25))
     findings, lags = BlockFindings(alignment=alignment), np.ones((4, 3), np.complex64)
-    store = SpectraStore(tmp_path / "s", "key")
+    store = BlocksOnDisk(tmp_path / "s", "key")
     store.put(0, MeasuredBlock(findings, BlockLags(lags, np.ones(4, np.float32), lags[:, :1])))
     assert store.findings(0).alignment == alignment
     assert store.lags(0).has_own_depths
 
 
 def test_another_session_does_not_use_the_spectra(tmp_path: Path) -> None:
-    store = SpectraStore(tmp_path / "s", "key")
+    store = BlocksOnDisk(tmp_path / "s", "key")
     store.put(3, MeasuredBlock(BlockFindings("it cannot be read")))
-    again = SpectraStore(tmp_path / "s", "key")
+    again = BlocksOnDisk(tmp_path / "s", "key")
     assert [again.has(number) for number in (2, 3)] == [False, True]
     assert again.findings(3) == BlockFindings("it cannot be read")
     # On a file system without locks another session may take the folder: no block gets into its store.
-    other = SpectraStore(tmp_path / "s", "other key")
+    other = BlocksOnDisk(tmp_path / "s", "other key")
     assert not other.has(3)
     with pytest.raises(OutputError, match="another session"):
         store.put(6, MeasuredBlock(BlockFindings()))
@@ -488,12 +488,12 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 from usdenoise.errors import OutputError
-from usdenoise.files import spectra_store
-from usdenoise.files.spectra_store import SpectraStore
+from usdenoise.files import blocks_on_disk
+from usdenoise.files.blocks_on_disk import BlocksOnDisk
 from usdenoise.pipeline.series import BlockLags
 from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 
-store = SpectraStore(Path(sys.argv[1]), "key")
+store = BlocksOnDisk(Path(sys.argv[1]), "key")
 lags = np.ones((24 * 24, 13), np.complex64)
 block = MeasuredBlock(BlockFindings(), BlockLags(lags, np.ones(24 * 24, np.float32), lags[:100, :2]))
 _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -518,7 +518,7 @@ def test_a_block_that_the_disk_does_not_take_is_one_error(tmp_path: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, "session.json 7488.0\n", "")
 
 
-@pytest.mark.parametrize(("module", "writes"), [(spectra_store, "create_file"), (products, "write_result")])
+@pytest.mark.parametrize(("module", "writes"), [(blocks_on_disk, "create_file"), (products, "write_result")])
 def test_a_session_resumes_after_the_disk_was_full(
     module: ModuleType, writes: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -554,7 +554,7 @@ import os, signal, sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from usdenoise.cli import main
-from usdenoise.files import spectra_store
+from usdenoise.files import blocks_on_disk
 from usdenoise.jobs import products, run_job, session_job
 
 products.draw_picture = lambda *arguments, **settings: b"picture"
@@ -606,9 +606,9 @@ def run(prepare=lambda: None):
 
 
 moments = {
-    "two blocks later": lambda: kill_after(spectra_store.SpectraStore, "put", 2),
-    "between a stack and its spectra": lambda: kill_after(spectra_store.h5py, "File", 3),
-    "before a block has its name": lambda: kill_after(spectra_store.os, "replace", 4),
+    "two blocks later": lambda: kill_after(blocks_on_disk.BlocksOnDisk, "put", 2),
+    "between a stack and its spectra": lambda: kill_after(blocks_on_disk.h5py, "File", 3),
+    "before a block has its name": lambda: kill_after(blocks_on_disk.os, "replace", 4),
     "when the series is made": lambda: kill_after(session_job, "_record_of_files", 0),
     "when blocks get their names": lambda: kill_before_name("long_block_00003_denoised.h5"),
     "when the series is written": lambda: kill_after(run_job, "write_result", 0),

@@ -26,7 +26,7 @@ from tests.jobs.batch.shared import finish, shell, start
 from tests.results import differences
 from tests.stacks import low_rank, run_in_windows, write_stack
 from usdenoise.errors import InputError, OptionError, OutputError
-from usdenoise.files import layout, open_input, spectra_store
+from usdenoise.files import blocks_on_disk, layout, open_input
 from usdenoise.files.layout import scratch_array
 from usdenoise.files.matlab_writing import write_v73
 from usdenoise.jobs import job
@@ -150,7 +150,7 @@ def test_sampled_frames_of_a_session_go_into_a_file_where_memory_has_no_room(
         made.append(shape)
         return scratch_array(folder, shape, dtype)
 
-    monkeypatch.setattr(spectra_store, "scratch_array", counted)
+    monkeypatch.setattr(blocks_on_disk, "scratch_array", counted)
     # A block and 256 of the 1200 sampled frames
     frame = stack[0].nbytes
     free = 3.3 * 100 * frame + 2.1 * 300 * frame

@@ -82,7 +82,7 @@ def filtered(
         options=options,
         geometry=recording.geometry,
         keeps_frames=True,
-        usual=usual,
+        usual_power=usual,
         by_halves=usual is not None,
     )
     found = measure_block(recording.blocks[0], clutter, how)

@@ -23,7 +23,7 @@ from usdenoise.options import DenoiseOptions, ReadOptions
 from usdenoise.options.denoise_options import LoadKeywords, reading_options
 from usdenoise.options.job_options import shows_options
 from usdenoise.pipeline.devices import HOST, cupy_on
-from usdenoise.pipeline.recording import ArrayFrames, Chunk, Here, Recording, chunk_edges
+from usdenoise.pipeline.recording import ArrayFrames, Chunk, ProcessLocal, Recording, chunk_edges
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.metadata import Metadata
 
@@ -199,7 +199,7 @@ class FileFrames:
         First frame, and the one after the last, among the selected frames.
     dtype : numpy.dtype
         Type of the values that are read.
-    source : Here
+    source : ProcessLocal
         The open file. Another process opens the file itself; by default this one, too.
     """
 
@@ -207,7 +207,7 @@ class FileFrames:
     first: int
     stop: int
     dtype: Dtype
-    source: Here[Input] = field(default_factory=Here, compare=False)
+    source: ProcessLocal[Input] = field(default_factory=ProcessLocal, compare=False)
 
     @property
     def n_frames(self) -> int:
@@ -262,7 +262,7 @@ def file_recording(source: Input, most_entries: float = 0) -> Recording:
     firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))
     edges = chunk_edges(n_frames, source.geometry.n_pixels, firsts[firsts < n_frames], most_entries)
     chunks = [
-        Chunk(first, FileFrames(stored_file, first, stop, source.dtype, Here(source)))
+        Chunk(first, FileFrames(stored_file, first, stop, source.dtype, ProcessLocal(source)))
         for first, stop in pairwise(edges.tolist())
     ]
     return Recording.of_chunks(source.geometry, source.dtype, chunks)

@@ -124,7 +124,7 @@ class CheckedFrames:
     ----------
     sample : PixelSample
         The sample, which excludes the bad frames.
-    whole : PixelSample
+    all_frames : PixelSample
         The same with all frames.
     search : FrameSearch
         The bad frames.
@@ -133,23 +133,23 @@ class CheckedFrames:
     """
 
     sample: PixelSample
-    whole: PixelSample
+    all_frames: PixelSample
     search: FrameSearch
     subset: PixelSubset
 
     def quality(self, model: LowRank, low: int, displacement: NDArray[np.float64]) -> FrameQuality:
         """Return the quality of the frames, with curves for which the components [0, low) of the sample are clutter."""
-        pixels = spread_rows(self.whole.n_pixels, MANY_PIXELS)
-        curves = frame_curves(self.whole.take(pixels), model.left[pixels, :low], displacement)
+        pixels = spread_rows(self.all_frames.n_pixels, MANY_PIXELS)
+        curves = frame_curves(self.all_frames.take(pixels), model.left[pixels, :low], displacement)
         return FrameQuality(**vars(self.search), curves=curves)
 
     def of(self, values: Numbers, options: DenoiseOptions) -> "CheckedFrames":
         """Return the same with other values of the pixels, (n_pixels, n_frames)."""
-        whole = replace(self.whole, values=values)
-        used = whole.without(self.search.excluded) if self.search.excluded.any() else whole
+        all_frames = replace(self.all_frames, values=values)
+        used = all_frames.without(self.search.excluded) if self.search.excluded.any() else all_frames
         rng = RandomStream.PIXEL_SUBSET.generator(options.seed)
-        subset = draw_pixel_subset(used, rng).subset.trimmed(whole.n_pixels, least_rank(options))
-        return replace(self, sample=used, whole=whole, subset=subset)
+        subset = draw_pixel_subset(used, rng).subset.trimmed(all_frames.n_pixels, least_rank(options))
+        return replace(self, sample=used, all_frames=all_frames, subset=subset)
 
 
 def check_frames(sample: PixelSample, options: DenoiseOptions) -> CheckedFrames:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError, UsdenoiseError, cause_of
 from usdenoise.files.bids import bids_name, read_events
+from usdenoise.files.blocks_on_disk import BlocksOnDisk
 from usdenoise.files.input_files import sha256
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import drawn_regions
-from usdenoise.files.spectra_store import SpectraStore
 from usdenoise.jobs.job import POSES_FOLDER, Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks, LivePages, follow
 from usdenoise.jobs.poses_job import filter_positions, write_poses
@@ -154,7 +154,7 @@ def run_session(  # noqa: PLR0913
 
 def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
     """Filter a session of files, and write its results; a session that was stopped goes on."""
-    is_stopped = SpectraStore.is_in(_spectra_folder(job))
+    is_stopped = BlocksOnDisk.is_in(_spectra_folder(job))
     if is_stopped and not (job.folder / f"{job.stem}_report.json").exists():
         # Files without a report are its results.
         overwrite = True
@@ -290,7 +290,7 @@ def filter_files(
         provenance = {"requested": requested(**job.requested_options), "software": software()}
         key = to_json({**provenance, "paths": [str(path) for path in job.paths], "files": files.states})
         with clock.stage("filter"), dask_executor(job.dask, options.threads) as executor:
-            store = SpectraStore(_spectra_folder(job), key)
+            store = BlocksOnDisk(_spectra_folder(job), key)
             try:
                 series = filter_series(
                     files.recording,
@@ -389,8 +389,8 @@ def _common_folder(paths: Sequence[Path]) -> Path:
 
 
 def remove_spectra(job: Job) -> None:
-    """Remove the spectra of the blocks of a job that is done."""
-    SpectraStore.remove(_spectra_folder(job))
+    """Remove the measurements of the blocks of a job that is done."""
+    BlocksOnDisk.remove(_spectra_folder(job))
 
 
 def _spectra_folder(job: Job) -> Path:

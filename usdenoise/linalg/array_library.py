@@ -54,7 +54,7 @@ def in_full_precision(function: Callable[Arguments, Result]) -> Callable[Argumen
     return exact
 
 
-def is_of_library(values: object) -> bool:
+def is_foreign_array(values: object) -> bool:
     """Return whether a value is an array of another library than NumPy and Dask."""
     return (
         is_array_api_obj(values)
@@ -96,7 +96,7 @@ def to_library(values: NDArray[np.generic], like: Array) -> Array:
 
 def on_host(values: Array) -> Array:
     """Return an array of another library than NumPy and Dask as an array of NumPy, and any other value as it is."""
-    return to_host(values) if is_of_library(values) else values
+    return to_host(values) if is_foreign_array(values) else values
 
 
 def columns(values: Array, numbers: NDArray[np.intp]) -> HostArray:

@@ -502,5 +502,5 @@ class Options:
 
 
 def flag(name: str) -> str:
-    """Return the command-line flag of an option that is called as its flag."""
+    """Return the command-line flag that the name of an option makes: --low-cutoff of low_cutoff."""
     return "--" + name.replace("_", "-")

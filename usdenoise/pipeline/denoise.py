@@ -196,7 +196,7 @@ def denoise_frames(
         mapper = executor or threads
         if executor is not None and executor.local is not executor:
             # Workers share chunks of some frames
-            recording = replace(recording, whole=None)
+            recording = replace(recording, in_memory=None)
         # The spatial subspace, the noise level and the bad frames; and the recording without the flicker of its lines,
         # and its tissue held still
         checked = partial(report_step, "solve", 1)

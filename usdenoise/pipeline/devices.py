@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
-from usdenoise.linalg.array_library import Array, Numbers, is_of_library, namespace
+from usdenoise.linalg.array_library import Array, Numbers, is_foreign_array, namespace
 from usdenoise.linalg.tall_matrices import HELD_ENTRIES, slices_of
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Frames, Recording
 
@@ -72,7 +72,7 @@ def cupy_on(device: str) -> ModuleType:
 
 def to_device(x: Array, device: str) -> Array:
     """Return a chunk on a device; an array of another library than NumPy stays where it is."""
-    if device == HOST or is_of_library(x):
+    if device == HOST or is_foreign_array(x):
         return x
     cupy = cupy_on(device)
     stream, is_by_pixel = cupy.cuda.get_current_stream(), x.strides[0] < x.strides[1]
@@ -221,7 +221,7 @@ class DeviceFrames:
 
 def _is_there(chunk: Chunk) -> bool:
     """Return whether a chunk is of an array of another library than NumPy, which stays where it is."""
-    return isinstance(chunk.frames, ArrayFrames) and is_of_library(chunk.frames.values)
+    return isinstance(chunk.frames, ArrayFrames) and is_foreign_array(chunk.frames.values)
 
 
 def on_device(recording: Recording, device: str, n_threads: int | None) -> Recording:

@@ -70,8 +70,8 @@ FITTED_ENTRIES = 16_777_216
 
 
 @dataclass(frozen=True)
-class ConsecutiveFrames:
-    """What consecutive frames show, and a sample of the frames of a session does not.
+class ScanFindings:
+    """What is found in consecutive frames, and cannot be in a sample of the frames of a session.
 
     Attributes
     ----------
@@ -100,11 +100,11 @@ class ConsecutiveFrames:
     left: float = 0.0
 
     @classmethod
-    def nothing(cls, n_pixels: int) -> "ConsecutiveFrames":
+    def nothing(cls, n_pixels: int) -> "ScanFindings":
         """Return what shows no bad pixels and no doubts."""
         return cls(np.zeros(n_pixels, bool), np.zeros(n_pixels, bool))
 
-    def with_saturated(self, pixels: NDArray[np.bool_]) -> "ConsecutiveFrames":
+    def with_saturated(self, pixels: NDArray[np.bool_]) -> "ScanFindings":
         """Return the same with more saturated pixels."""
         return replace(self, bad_pixels=self.bad_pixels | pixels, saturated=self.saturated | pixels)
 
@@ -141,7 +141,7 @@ class ClutterEstimate:
         Pixels that are excluded for their noise, or because they are saturated.
     is_static : bool
         Whether the mean frame has as much energy as in white noise, or more.
-    consecutive : ConsecutiveFrames
+    scan_findings : ScanFindings
         What consecutive frames show.
     recording : Recording
         What was estimated: the recording without the flicker of its lines, if they flickered, and with its tissue held
@@ -161,7 +161,7 @@ class ClutterEstimate:
     time_letter: str | None
     bad_pixels: BadPixels
     is_static: bool
-    consecutive: ConsecutiveFrames
+    scan_findings: ScanFindings
     recording: Recording
 
     @property
@@ -218,7 +218,7 @@ def estimate_clutter(
     start: Factors | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
     on_checked: Callable[[], None] = lambda: None,
-    consecutive: ConsecutiveFrames | None = None,
+    scan_findings: ScanFindings | None = None,
     target: Numbers | None = None,
 ) -> ClutterEstimate:
     """Estimate the clutter of a recording from its chunks.
@@ -242,7 +242,7 @@ def estimate_clutter(
         Called with each line of the trace.
     on_checked : callable, optional
         Called after the frames were checked.
-    consecutive : ConsecutiveFrames, optional
+    scan_findings : ScanFindings, optional
         What consecutive frames show, for a recording whose own frames are not consecutive, and whose tissue is still
         already. By default they are consecutive.
     target : (n_frames, n_pixels) array of NumPy, optional
@@ -253,8 +253,8 @@ def estimate_clutter(
     UsdenoiseError
         As for :func:`usdenoise.denoise`.
     """
-    is_scan = consecutive is None
-    known = consecutive or ConsecutiveFrames.nothing(recording.geometry.n_pixels)
+    is_scan = scan_findings is None
+    known = scan_findings or ScanFindings.nothing(recording.geometry.n_pixels)
 
     def has_enough(bad: NDArray[np.bool_]) -> bool:
         # As many pixels as the components that the pixel subset has
@@ -284,14 +284,14 @@ def estimate_clutter(
         bad = _noisy_pixels(found.recording, executor, found)
         if not bad.any() or not has_enough(bad):
             break
-        known = replace(found.consecutive, bad_pixels=known.bad_pixels | bad)
+        known = replace(found.scan_findings, bad_pixels=known.bad_pixels | bad)
         checked = checked.without(bad, options)
         still = found.recording
-        if target is not None and still.whole is not None and still.motion is not None:
+        if target is not None and still.in_memory is not None and still.motion is not None:
             # The frames as recorded may have been there
-            StillFrames(still.whole, still.motion).moving(target, target, executor.local)
+            StillFrames(still.in_memory, still.motion).moving(target, target, executor.local)
         found = _estimated(checked, options, executor, start, on_iteration, known, target)
-    known = found.consecutive
+    known = found.scan_findings
     if is_scan:
         n_parts = 2 if recording.dtype.kind == "c" else 1
         rounded = rounding_doubt(step, n_parts, found.estimate.noise_rms**2)
@@ -306,7 +306,7 @@ def estimate_clutter(
     ):
         sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
         known = replace(known, doubts=(*known.doubts, ("filtered-before", sentence)))
-    return replace(found, consecutive=known, inspection=replace(found.inspection, products=()))
+    return replace(found, scan_findings=known, inspection=replace(found.inspection, products=()))
 
 
 def _order(found: ClutterEstimate) -> list[tuple[str, str]]:
@@ -378,7 +378,7 @@ class CheckedRecording:
     def without(self, bad: NDArray[np.bool_], options: DenoiseOptions) -> "CheckedRecording":
         """Return the same without some more pixels, (n_pixels,), by which its frames are checked again."""
         mask = self.grid.mask.ravel() & ~bad
-        sample = self.frames.whole.take(np.flatnonzero(mask[self.pixels]))
+        sample = self.frames.all_frames.take(np.flatnonzero(mask[self.pixels]))
         sample = replace(sample, numbers=(np.cumsum(mask) - 1)[self.pixels[mask[self.pixels]]])
         frames = check_frames(sample, options)
         return replace(self, grid=Neighbourhood(mask.reshape(self.grid.shape)), frames=frames)
@@ -396,11 +396,11 @@ class CheckedRecording:
         self, recording: Recording, motion: TissueMotion, options: DenoiseOptions
     ) -> "CheckedRecording":
         """Return the same of the recording with its tissue held still by a motion."""
-        if recording.whole is None:
-            values = self.frames.whole.values * motion.of_pixels(self.pixels).conj().T
+        if recording.in_memory is None:
+            values = self.frames.all_frames.values * motion.of_pixels(self.pixels).conj().T
         else:
             # They are in memory
-            values = np.ascontiguousarray(columns(recording.whole.read(), self.pixels).T)
+            values = np.ascontiguousarray(columns(recording.in_memory.read(), self.pixels).T)
             values[~np.isfinite(values)] = 0
         frames = self.frames.of(values.astype(recording.dtype, copy=False), options)
         return replace(self, recording=recording, frames=frames)
@@ -410,7 +410,7 @@ def _checked(
     recording: Recording,
     options: DenoiseOptions,
     executor: Executor,
-    known: ConsecutiveFrames,
+    known: ScanFindings,
     is_consecutive: bool,
 ) -> CheckedRecording:
     """Look at all chunks of a recording, without the bad pixels that are known, and exclude bad frames."""
@@ -495,7 +495,7 @@ def _estimated(
     executor: Executor,
     start: Factors | None,
     on_iteration: Callable[[Iteration], None] | None,
-    known: ConsecutiveFrames,
+    known: ScanFindings,
     target: Numbers | None,
 ) -> ClutterEstimate:
     """Return the estimate of a recording whose frames were checked, with its tissue held still if they are simpler then."""
@@ -510,7 +510,7 @@ def _estimated(
                 still = checked.recording.still(motion, firsts, executor, target)
                 checked = checked.still(still, motion, options)
     if checked.is_consecutive and not checked.inspection.doubts:
-        values = checked.frames.whole.values
+        values = checked.frames.all_frames.values
         repeats = periodic_doubt(values[spread_rows(len(values), FEW_PIXELS)].T)
         known = replace(known, doubts=() if repeats is None else (repeats,))
     recording, inspection, grid, frames = checked.recording, checked.inspection, checked.grid, checked.frames
@@ -556,7 +556,7 @@ def _estimated(
             )
         ),
         is_static=checked.is_static,
-        consecutive=known,
+        scan_findings=known,
         recording=recording,
     )
 
@@ -738,7 +738,7 @@ def fit_all_pixels(
     """
     right = estimate.model.right[:, :count]
     # M V, (n_pixels, count), with 0 for unobserved entries. Chunks of all frames need no sums
-    if recording.whole is None:
+    if recording.in_memory is None:
         projection = reduce(np.add, map_chunks(projected, recording.chunks, executor, right))
     else:
         projection = np.concatenate(list(map_chunks(projected, recording.by_pixels(), executor, right)))

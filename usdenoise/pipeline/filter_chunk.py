@@ -34,7 +34,7 @@ from usdenoise.linalg.tall_matrices import (
     slices_of,
 )
 from usdenoise.pipeline.measures import Clutter, Measures, OwnComponents
-from usdenoise.pipeline.recording import PIXELS_A_THREAD, Chunk, Here, StillFrames, map_chunks
+from usdenoise.pipeline.recording import PIXELS_A_THREAD, Chunk, ProcessLocal, StillFrames, map_chunks
 from usdenoise.stack.arrays import pack
 from usdenoise.stack.sampling import MANY_PIXELS
 
@@ -57,8 +57,8 @@ def filter_chunk(
     x: Array,
     clutter: Clutter,
     excluded: NDArray[np.bool_],
-    place: tuple[int, int] | None = None,
-    usual: float | None = None,
+    in_block: tuple[int, int] | None = None,
+    usual_power: float | None = None,
     out: Numbers | None = None,
     is_kept: bool = False,
     threads: ThreadExecutor | None = None,
@@ -78,10 +78,10 @@ def filter_chunk(
         The clutter.
     excluded : (n,) boolean array
         Frames that are excluded from all measures.
-    place : (int, int), optional
+    in_block : (int, int), optional
         Number of its first frame in the block, and number of frames of the block: the lags are summed over each half of
         these. By default the chunk is a block of its own, and the lags are summed over all of its frames.
-    usual : float, optional
+    usual_power : float, optional
         Usual power of the strongest component of a filtered block. A block may have tissue where no block of the estimate
         had it: components more than twice as strong are removed as further temporal components of this block. By default
         they are not looked for.
@@ -106,7 +106,7 @@ def filter_chunk(
     if clutter.still is not None:
         x, still = clutter.still.hold(x, ~excluded)
     (n, n_pixels), xp, is_on_host = x.shape, namespace(x), isinstance(x, np.ndarray)
-    first, n_frames = place or (0, n)
+    first, n_frames = in_block or (0, n)
     x, coefficients, bits, observed = _coefficients(
         x, clutter, excluded, slice(first, first + n), mask, threads
     )
@@ -115,14 +115,14 @@ def filter_chunk(
         # Components of its own have all entries
         model, gaps = to_library(coefficients, x) @ clutter.components(x).left.T, None
         x = xp.where(to_library(observed, x), x, model)
-    temporal, own = _temporal(x, coefficients[:, : clutter.low], clutter, excluded, gaps, usual)
+    temporal, own = _temporal(x, coefficients[:, : clutter.low], clutter, excluded, gaps, usual_power)
     a, v, used = (to_library(values, x) for values in (coefficients, temporal, ~excluded[:, None]))
     is_observed = None if observed is None else to_library(observed, x)
 
     # Filter and measure, by tiles: what is measured has 0 for entries that do not count, and what is kept is filled there
-    parts = [(0, n, 0)] if place is None else half_parts(n_frames, first, first + n)
+    parts = [(0, n, 0)] if in_block is None else half_parts(n_frames, first, first + n)
     measured = _PixelMeasures.empty(
-        clutter, x, parts, None if place is None else n_frames, observed is not None
+        clutter, x, parts, None if in_block is None else n_frames, observed is not None
     )
     kept = _Columns((np.empty_like(x) if out is None and is_kept else out) if is_on_host else None)
     unfilled = None if gaps is None else is_observed
@@ -353,7 +353,7 @@ def filter_frames(
     chunk: Chunk,
     clutter: Clutter,
     excluded: NDArray[np.bool_],
-    target: Here[Numbers],
+    target: ProcessLocal[Numbers],
     is_kept: bool,
     threads: ThreadExecutor | None = None,
 ) -> Measures:
@@ -367,7 +367,7 @@ def filter_frames(
         The clutter.
     excluded : (n_frames,) boolean array
         Frames of the block that are excluded.
-    target : Here
+    target : ProcessLocal
         Where the filtered frames of the block go, (n_frames, n_pixels).
     is_kept : bool
         Whether the measures contain the filtered frames if no target is given.
@@ -375,9 +375,9 @@ def filter_frames(
         As for :func:`filter_chunk`.
     """
     x, frames = chunk.read(), slice(chunk.first, chunk.stop)
-    place, out = (chunk.first, len(excluded)), None if target.value is None else target.value[frames]
+    in_block, out = (chunk.first, len(excluded)), None if target.value is None else target.value[frames]
     is_kept &= out is None
-    measures = filter_chunk(x, clutter, excluded[frames], place, out=out, is_kept=is_kept, threads=threads)
+    measures = filter_chunk(x, clutter, excluded[frames], in_block, out=out, is_kept=is_kept, threads=threads)
     # What leaves moves as recorded
     if isinstance(chunk.frames, StillFrames) and out is not None:
         chunk.frames.moving(out, out, threads)
@@ -388,7 +388,7 @@ def filter_frames(
 
 def filtered_frames(chunk: Chunk, clutter: Clutter, excluded: NDArray[np.bool_]) -> Numbers:
     """Return the filtered frames of a chunk of a block, (n, n_pixels)."""
-    filtered = filter_frames(chunk, clutter, excluded, Here(), True).filtered
+    filtered = filter_frames(chunk, clutter, excluded, ProcessLocal(), True).filtered
     assert filtered is not None
     return filtered
 
@@ -422,8 +422,10 @@ def filter_chunks(
     kept, is_needed, chunks = [], is_kept or target is not None, list(chunks)
     if len(chunks) == 1 and executor.local is executor:
         # All frames at once: threads share its pixels
-        return filter_frames(chunks[0], clutter, excluded, Here(target), is_needed, executor.local)
-    for measures in map_chunks(filter_frames, chunks, executor, clutter, excluded, Here(target), is_needed):
+        return filter_frames(chunks[0], clutter, excluded, ProcessLocal(target), is_needed, executor.local)
+    for measures in map_chunks(
+        filter_frames, chunks, executor, clutter, excluded, ProcessLocal(target), is_needed
+    ):
         if measures.filtered is not None:
             first = 0 if total is None else total.n_frames
             if target is None:
@@ -492,7 +494,7 @@ def _temporal(
     clutter: Clutter,
     excluded: NDArray[np.bool_],
     observed: NDArray[np.bool_] | None,
-    usual: float | None,
+    usual_power: float | None,
 ) -> tuple[Numbers, OwnComponents]:
     """Return the temporal components that are removed from a block, and which of them are its own.
 
@@ -501,7 +503,7 @@ def _temporal(
     usual, if these are looked for.
     """
     leading = leading_temporal(a, min(clutter.n_temporal, len(a) // FRAMES_A_TEMPORAL), excluded)
-    if usual is None and not clutter.n_own:
+    if usual_power is None and not clutter.n_own:
         return leading, OwnComponents()
     signal = np.flatnonzero(clutter.grid.mask)
     pixels = signal[:: max(1, len(signal) // (2 * MANY_PIXELS))]
@@ -512,7 +514,7 @@ def _temporal(
     y -= leading @ (leading.conj().T @ y)
     energies, vectors = np.linalg.eigh(y @ y.conj().T)
     powers = energies / y.size
-    n_own = clutter.n_own or int(np.count_nonzero(powers > OWN_RATIO * (usual or 0.0)))
+    n_own = clutter.n_own or int(np.count_nonzero(powers > OWN_RATIO * (usual_power or 0.0)))
     n_own = min(n_own, len(powers) - 1)
     own = vectors[:, len(powers) - n_own :]
     found = OwnComponents(n_own, float(powers[-1 - n_own]))

@@ -289,7 +289,7 @@ def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptio
     found : ClutterEstimate
         The estimate.
     measures : Measures
-        Measures of the frames from which it was made, filtered by it.
+        Measures of the estimate's own frames after the filter.
     options : DenoiseOptions
         Options of the estimate.
     """
@@ -300,15 +300,15 @@ def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptio
             options,
             rank=len(singular_values),
             low_cutoff=found.band.low,
-            tissue="still" if found.consecutive.is_still else "recorded",
+            tissue="still" if found.scan_findings.is_still else "recorded",
         ),
         singular_values=singular_values,
         solution=estimate.solution,
         cutoff=found.cutoff,
         is_cutoff_given=not isinstance(options.low_cutoff, str),
         time_letter=found.time_letter,
-        stack_doubts=found.consecutive.doubts,
-        flickers=found.consecutive.flickers,
+        stack_doubts=found.scan_findings.doubts,
+        flickers=found.scan_findings.flickers,
         fit_quality=_judge(found, measures, singular_values, gained_energy, options),
         noise_floor=estimate.noise_rms,
         n_frames=measures.n_frames,

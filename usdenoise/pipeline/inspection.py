@@ -24,7 +24,7 @@ from usdenoise.linalg.tall_matrices import (
 )
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import Chunk, Here, Recording, map_chunks
+from usdenoise.pipeline.recording import Chunk, ProcessLocal, Recording, map_chunks
 from usdenoise.stack.sampling import (
     ENOUGH_FRAMES,
     FEW_PIXELS,
@@ -162,7 +162,9 @@ def inspect(
     gathered = np.empty((len(gathering.sample), n_frames), recording.dtype)
     found: Inspection | None = None
     first = 0
-    for of_chunk, values in map_chunks(inspect_chunk, recording.chunks, executor, gathering, Here(gathered)):
+    for of_chunk, values in map_chunks(
+        inspect_chunk, recording.chunks, executor, gathering, ProcessLocal(gathered)
+    ):
         found = of_chunk if found is None else found.followed_by(of_chunk)
         if values is not None:
             frames = slice(first, len(found.frame_energy))
@@ -180,7 +182,7 @@ def inspect(
 
 @np.errstate(over="ignore", invalid="ignore")
 def inspect_chunk(
-    chunk: Chunk, gathering: Gathering, into: Here[Numbers]
+    chunk: Chunk, gathering: Gathering, into: ProcessLocal[Numbers]
 ) -> tuple[Inspection, Numbers | None]:
     """Look at one chunk; return what is found, and the values that it gathers where it cannot write them into `into`."""
     x = chunk.read()

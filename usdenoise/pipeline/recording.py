@@ -21,7 +21,7 @@ from usdenoise.linalg.array_library import (
     Array,
     Numbers,
     dtype_of,
-    is_of_library,
+    is_foreign_array,
     namespace,
     to_host,
     to_library,
@@ -104,7 +104,7 @@ class ArrayFrames:
 
     def read(self) -> Array:
         """Return all frames as a chunk: a view if memory has them in this order and type."""
-        if is_of_library(self.values):
+        if is_foreign_array(self.values):
             return self._read_there()
         values = np.ma.filled(self.values, np.nan) if np.ma.isMaskedArray(self.values) else self.values
         with checked_conversion(values, self.dtype, self.name):
@@ -377,7 +377,7 @@ class Recording:
         The blocks, in the order of time: one for a scan, many for a session.
     frame_time : float
         Time from one frame to the next, in s, or in frames of the file if the frame rate is not known; by default 1.
-    whole : ArrayFrames or None
+    in_memory : ArrayFrames or None
         All frames of the only block, if they are an array of NumPy in memory, of which threads filter pixels: a chunk of
         all frames costs nothing then. None (the default) if they are not.
     positions : tuple of int
@@ -391,7 +391,7 @@ class Recording:
     dtype: np.dtype[np.inexact]
     blocks: list[Block]
     frame_time: float = 1.0
-    whole: ArrayFrames | None = None
+    in_memory: ArrayFrames | None = None
     positions: tuple[int, ...] = ()
     motion: TissueMotion | None = None
 
@@ -401,11 +401,11 @@ class Recording:
         geometry: Geometry,
         dtype: np.dtype[np.inexact],
         chunks: Sequence[Chunk],
-        whole: ArrayFrames | None = None,
+        in_memory: ArrayFrames | None = None,
     ) -> "Recording":
         """Return the recording of a scan, whose only block has these chunks."""
         block = Block(chunks=chunks, window=Window(0, geometry.n_frames, True))
-        return cls(geometry, dtype, [block], whole=whole)
+        return cls(geometry, dtype, [block], in_memory=in_memory)
 
     def calibrated(self, axis: int, gains: Numbers | None) -> "Recording":
         """Return the recording without the flicker of its lines along an axis; itself if its chunks are Dask values.
@@ -430,7 +430,7 @@ class Recording:
                     own, frames = own * frames.gains, frames.frames
                 chunks.append(replace(chunk, frames=CalibratedFrames(frames, shape, axis, own)))
             blocks.append(replace(block, chunks=chunks))
-        return replace(self, blocks=blocks, whole=None)
+        return replace(self, blocks=blocks, in_memory=None)
 
     @property
     def chunks(self) -> Sequence[Chunk]:
@@ -440,10 +440,10 @@ class Recording:
 
     @property
     def at_once(self) -> Chunk | None:
-        """All frames of the only block as one chunk, if they are in `whole`."""
-        if self.whole is None or self.motion is None:
-            return None if self.whole is None else Chunk(0, self.whole)
-        return Chunk(0, StillFrames(self.whole, self.motion, is_held=True))
+        """All frames of the only block as one chunk, if they are in memory."""
+        if self.in_memory is None or self.motion is None:
+            return None if self.in_memory is None else Chunk(0, self.in_memory)
+        return Chunk(0, StillFrames(self.in_memory, self.motion, is_held=True))
 
     def still(
         self, motion: TissueMotion, firsts: Sequence[int], executor: Executor, target: Numbers | None = None
@@ -463,26 +463,26 @@ class Recording:
             whenever they are read.
         """
         (block,) = self.blocks
-        if self.whole is not None and target is not None:
-            StillFrames(self.whole, motion).held(target, executor.local)
-            whole = replace(self.whole, values=target, axes="tz")
+        if self.in_memory is not None and target is not None:
+            StillFrames(self.in_memory, motion).held(target, executor.local)
+            whole = replace(self.in_memory, values=target, axes="tz")
             chunks = [
                 Chunk(first, StillFrames(whole.cut(first, stop), motion.cut(0, stop), first, None, True))
                 for first, stop in pairwise([*firsts, self.geometry.n_frames])
             ]
-            return replace(self, blocks=[replace(block, chunks=chunks)], whole=whole, motion=motion)
+            return replace(self, blocks=[replace(block, chunks=chunks)], in_memory=whole, motion=motion)
         parts = [motion.cut(*edges) for edges in pairwise(firsts)]
         starts = list[Numbers | None]([None])
         for end in executor.local.map(TissueMotion.end, parts, None):
             before = starts[-1]
             starts.append(end if before is None else before * end)
         still = [chunk.still(motion, start) for chunk, start in zip(block.chunks, starts, strict=True)]
-        return replace(self, blocks=[replace(block, chunks=still)], whole=None, motion=motion)
+        return replace(self, blocks=[replace(block, chunks=still)], in_memory=None, motion=motion)
 
     def by_pixels(self) -> list[Chunk]:
-        """Return `whole` as chunks of PIXELS_A_THREAD pixels over all frames."""
-        assert self.whole is not None
-        x, frames = self.whole.read(), self.whole
+        """Return the frames in memory as chunks of PIXELS_A_THREAD pixels over all frames."""
+        assert self.in_memory is not None
+        x, frames = self.in_memory.read(), self.in_memory
         return [
             Chunk(0, replace(frames, values=x[:, pixels], axes="tz"))
             for pixels in slices_of(x.shape[1], PIXELS_A_THREAD)
@@ -510,14 +510,14 @@ def map_chunks(
     return executor.map(function, chunks, *constants)
 
 
-class Here(Generic[Value]):
+class ProcessLocal(Generic[Value]):
     """A value for this process alone. A copy in another process, such as a worker, has None."""
 
     def __init__(self, value: Value | None = None) -> None:
         self.value = value
 
-    def __reduce__(self) -> tuple[type["Here[Value]"], tuple[()]]:
-        return Here, ()
+    def __reduce__(self) -> tuple[type["ProcessLocal[Value]"], tuple[()]]:
+        return ProcessLocal, ()
 
 
 def working_type(stack: GriddedStack, precision: str) -> np.dtype[np.inexact]:
@@ -573,7 +573,7 @@ def array_recording(
     """
     dtype = working_type(stack, precision)
     frames = ArrayFrames(stack.iq, stack.axes, dtype, stack.name)
-    if is_of_library(stack.iq):
+    if is_foreign_array(stack.iq):
         return Recording.of_chunks(stack.geometry, dtype, frames.chunks()), None
     own: Numbers = as_frames(stack.iq, stack.axes)
     is_view = stack.iq.dtype == dtype and np.may_share_memory(own, stack.iq)

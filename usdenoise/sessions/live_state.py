@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames
+from usdenoise.pipeline.estimate_clutter import ScanFindings
 from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Block
@@ -229,7 +229,7 @@ class BlockAtWork:
         The measured block, and the removed clutter; an InputError for a block without data.
     estimates : ScheduledResult
         The estimates from which its clutter comes.
-    consecutive : ConsecutiveFrames
+    scan_findings : ScanFindings
         What the frames of the first block with data show.
     """
 
@@ -239,7 +239,7 @@ class BlockAtWork:
     sample: SampledFrames
     filtered: Future[tuple[MeasuredBlock | InputError, Clutter]]
     estimates: ScheduledResult[LiveEstimate]
-    consecutive: ConsecutiveFrames
+    scan_findings: ScanFindings
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class LiveState:
         The weights of its blood map, by the number of good blocks.
     estimates : ScheduledResult
         The clutter, by the number of blocks.
-    consecutive : ConsecutiveFrames or None
+    scan_findings : ScanFindings or None
         What the frames of the first block with data show; None before it.
     recent : tuple of BlockLevel
         Levels of the last blocks.
@@ -277,7 +277,7 @@ class LiveState:
     series: Series = field(default_factory=Series)
     models: ScheduledResult[SeriesModel] = field(default_factory=ScheduledResult)
     estimates: ScheduledResult[LiveEstimate] = field(default_factory=ScheduledResult)
-    consecutive: ConsecutiveFrames | None = None
+    scan_findings: ScanFindings | None = None
     recent: tuple[BlockLevel, ...] = ()
     sample: tuple[SampledFrames, ...] = ()
     file_times: tuple[FileTime, ...] = ()
@@ -321,7 +321,7 @@ class LiveState:
 
         Blocks that may be filtered side by side with it do not count, whether they are finished or not.
         """
-        # The least number of finished blocks when it begins; the first block is always filtered alone.
+        # The fewest blocks that are finished when the filter of this block starts; the first block is filtered alone.
         n_finished = next(n for n in range(min(number, 1), number + 1) if number - n < delay_blocks(n))
         before = np.array(self.strongest[max(0, n_finished - REMEMBERED) : n_finished])
         return float(np.nanmedian(before)) if np.isfinite(before).any() else np.inf

@@ -177,7 +177,7 @@ class BlockFilter:
         Flow images that are made of each block; none by default.
     keeps_frames : bool
         Whether the filtered frames are kept; by default not.
-    usual : float or None
+    usual_power : float or None
         As for :func:`usdenoise.pipeline.filter_chunk.filter_chunk`; None by default.
     by_halves : bool
         Whether the lags are summed by halves of the frames, for the map of the only block; by default not.
@@ -187,7 +187,7 @@ class BlockFilter:
     geometry: Geometry
     products: tuple[str, ...] = ()
     keeps_frames: bool = False
-    usual: float | None = None
+    usual_power: float | None = None
     by_halves: bool = False
 
 
@@ -262,8 +262,8 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     except (InputError, OptionError) as error:
         return MeasuredBlock(BlockFindings(error.cause))
     is_kept = how.keeps_frames or not FLOW_PRODUCTS.isdisjoint(how.products)
-    place = (0, x.shape[0]) if how.by_halves else None
-    measures = filter_chunk(x, clutter, search.excluded, place, how.usual, is_kept=is_kept)
+    in_block = (0, x.shape[0]) if how.by_halves else None
+    measures = filter_chunk(x, clutter, search.excluded, in_block, how.usual_power, is_kept=is_kept)
     displacement = measures.displacement
     if clutter.still is None and (tiles := tiles_of(geometry, options)) is not None:
         # Frames that are filtered as recorded show how far the tissue moves, too

@@ -19,7 +19,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.denoise_options import StackKeywords
 from usdenoise.pipeline.devices import device_memory, most_blocks
-from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames
+from usdenoise.pipeline.estimate_clutter import ScanFindings
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import (
     ArrayFrames,
@@ -156,11 +156,11 @@ class OnlineSession:
         geometry = self._geometry
         frames = ArrayFrames(stack.iq, stack.axes, working_type(stack, self._options.precision), stack.name)
         block = Block(chunks=[Chunk(0, frames)], window=Window(0, stack.n_frames, True), name=name)
-        consecutive = state.consecutive
-        if consecutive is None:
+        findings = state.scan_findings
+        if findings is None:
             with ThreadExecutor(self._options.threads) as executor, device_memory(self._options.device):
-                consecutive = look_at_block(block.read(), geometry, self._options, executor)
-        for axis in dict.fromkeys(flicker.axis for flicker in consecutive.flickers):
+                findings = look_at_block(block.read(), geometry, self._options, executor)
+        for axis in dict.fromkeys(flicker.axis for flicker in findings.flickers):
             (block,) = Recording(geometry, frames.dtype, [block]).calibrated(axis, None).blocks
         # Frames for the next estimates, in random order
         number = len(state.lengths) + n_at_work
@@ -171,8 +171,8 @@ class OnlineSession:
             numbers = numbers[~np.isin(numbers, known_bad)]
         share = LIVE_FRAMES / (sum(state.lengths) + stack.n_frames)
         numbers = numbers[: max(1, round(share * stack.n_frames))]
-        tiles = None if consecutive.is_still is False else tiles_of(geometry, self._options)
-        picked = pick_completed(block, numbers, tiles, ~consecutive.bad_pixels)
+        tiles = None if findings.is_still is False else tiles_of(geometry, self._options)
+        picked = pick_completed(block, numbers, tiles, ~findings.bad_pixels)
         sample = SampledFrames(replace(block, chunks=[]), numbers, picked.values, picked.missing)
         file_time = file_time or FileTime.of(stack)
         failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()
@@ -180,21 +180,21 @@ class OnlineSession:
         estimates = state.estimates
         try:
             if not estimates.known:
-                find = partial(self._estimate, (sample,), None, geometry, consecutive)
+                find = partial(self._estimate, (sample,), None, geometry, findings)
                 estimates = estimates.after(0, find)
         except InputError as error:
             # For example, it is zero everywhere.
             failed.set_exception(error)
-            return begun(failed, estimates, consecutive)
+            return begun(failed, estimates, findings)
         usual = state.usual_strongest(number)
 
         def filtered() -> tuple[MeasuredBlock | InputError, Clutter]:
             clutter = estimates.at(number).result().clutter
-            how = BlockFilter(options=self._options, geometry=geometry, usual=usual, by_halves=True)
+            how = BlockFilter(options=self._options, geometry=geometry, usual_power=usual, by_halves=True)
             with ThreadExecutor(1) as executor, device_memory(self._options.device):
                 return next(map_chunks(measure_block, [block], executor, clutter, how)), clutter
 
-        return begun(self._pool.submit(filtered), estimates, consecutive)
+        return begun(self._pool.submit(filtered), estimates, findings)
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:
         """Wait for a block of :meth:`begin`, add it to the session, and return the update after it."""
@@ -230,9 +230,9 @@ class OnlineSession:
         ).with_sample(begun.sample)
         # The clutter of the blocks so far, for blocks that have not begun
         estimates = state.estimates if state.estimates.known else begun.estimates
-        find = partial(self._estimate, state.sample, clutter, begun.geometry, begun.consecutive)
+        find = partial(self._estimate, state.sample, clutter, begun.geometry, begun.scan_findings)
         estimates = estimates.after(len(state.lengths), find)
-        state = replace(state, estimates=estimates, consecutive=begun.consecutive)
+        state = replace(state, estimates=estimates, scan_findings=begun.scan_findings)
         if not why:
             state = replace(state, series=state.series.added(block.lags, clutter))
         # Its blood, with the weights of the blocks so far
@@ -324,7 +324,7 @@ class OnlineSession:
         parts: Sequence[SampledFrames],
         before: Clutter | None,
         geometry: Geometry,
-        consecutive: ConsecutiveFrames,
+        scan_findings: ScanFindings,
     ) -> LiveEstimate:
         """Estimate the clutter of blocks that are not in the sample."""
         ordered = [(part, np.argsort(part.numbers)) for part in parts]
@@ -334,7 +334,7 @@ class OnlineSession:
             frames=[part.numbers[order] for part, order in ordered],
             values=np.concatenate([part.values[order] for part, order in ordered]),
             missing=np.concatenate([part.missing[order] for part, order in ordered]),
-            consecutive=consecutive,
+            scan_findings=scan_findings,
         )
         reference = None if before is None else before.reference
         with ThreadExecutor(self._options.threads) as executor:

@@ -133,11 +133,11 @@ def estimate_session(
             "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
         )
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
-    tiles = None if sample.consecutive.is_still is False else tiles_of(geometry, options)
+    tiles = None if sample.scan_findings.is_still is False else tiles_of(geometry, options)
     still = None if tiles is None else still_sample(sample, tiles, executor)
     fit = partial(_fit, options=options, executor=executor, on_iteration=on_iteration)
     scan = sample.recording(geometry)
-    found, alone, n_blocks = fit(scan, sample), sample.consecutive, len(sample.blocks)
+    found, alone, n_blocks = fit(scan, sample), sample.scan_findings, len(sample.blocks)
     # Where the tissue changes, blocks are unusual for that, and each has components of its own
     may_be_own = isinstance(options.low_cutoff, str) and found.band.keeps_residual
     may_be_own = may_be_own and alone.cutoff is not None and alone.cutoff.low > 0
@@ -176,7 +176,11 @@ def _fit(
     bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
     options = replace(options, bad_frames=bad_frames)
     estimated = partial(
-        estimate_clutter, scan, executor=executor, on_iteration=on_iteration, consecutive=sample.consecutive
+        estimate_clutter,
+        scan,
+        executor=executor,
+        on_iteration=on_iteration,
+        scan_findings=sample.scan_findings,
     )
     found = estimated(options)
     if found.cutoff.reason is CutoffReason.BEYOND_RANK and options.rank == "auto":
@@ -310,8 +314,8 @@ def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
     above = levels - np.nanmedian(levels)
     spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
     local = _local_components(found, edges)
-    # Where many blocks are unusual, the spread is theirs: they are a group. One kind at a time, as an artefact spoils the
-    # fit, by which other blocks are judged.
+    # Many unusual blocks widen the spread, and are found as a group. One kind at a time: an artefact spoils the fit, by
+    # which other blocks are judged.
 
     def kinds() -> Iterator[Any]:
         yield above > UNUSUAL_SPREADS * spread

@@ -23,7 +23,7 @@ from usdenoise.linalg.low_rank import compared_contents
 from usdenoise.linalg.tall_matrices import row_squared_norms
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.devices import to_device
-from usdenoise.pipeline.estimate_clutter import ConsecutiveFrames, estimate_clutter
+from usdenoise.pipeline.estimate_clutter import ScanFindings, estimate_clutter
 from usdenoise.pipeline.inspection import MAGNITUDES, dead_pixels, largest_part
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
 from usdenoise.sessions.bad_blocks import WEAK_DB
@@ -60,7 +60,7 @@ class Sample:
         The frames of all blocks, one block after the other.
     missing : (n, n_pixels) boolean array
         Entries that are filled in and do not count: NaN after the blocks are aligned.
-    consecutive : ConsecutiveFrames
+    scan_findings : ScanFindings
         What the frames of one of the blocks show.
     empty : callable
         Makes an array of a shape and a type, for the values: in memory (the default), or in a temporary file.
@@ -71,7 +71,7 @@ class Sample:
     frames: list[NDArray[np.intp]]
     values: Numbers
     missing: NDArray[np.bool_]
-    consecutive: ConsecutiveFrames
+    scan_findings: ScanFindings
     empty: Empty = np.empty
 
     @property
@@ -179,8 +179,8 @@ def draw_sample(
     sample : Sample
         The sampled frames of the others.
     """
-    consecutive = _first_look(recording, options, executor)
-    for axis in dict.fromkeys(flicker.axis for flicker in consecutive.flickers):
+    findings = _first_look(recording, options, executor)
+    for axis in dict.fromkeys(flicker.axis for flicker in findings.flickers):
         # Each block calibrates itself when it is read
         recording = recording.calibrated(axis, None)
     blocks = [*recording.blocks]
@@ -198,7 +198,7 @@ def draw_sample(
     while True:
         n_read, contents = 0, np.zeros(2)
         items = [(blocks[number], frames) for number, frames in chosen.items()]
-        picked = map_chunks(picked_frames, items, executor, tiles, ~consecutive.bad_pixels)
+        picked = map_chunks(picked_frames, items, executor, tiles, ~findings.bad_pixels)
         for number, part in zip([*chosen], picked, strict=True):
             if isinstance(part, InputError):
                 why = why_missing(part, recording, blocks[number], session)
@@ -212,20 +212,20 @@ def draw_sample(
         if tiles is None or contents[0] <= contents[1]:
             break
         tiles = None
-    consecutive = replace(consecutive, is_still=tiles is not None)
+    findings = replace(findings, is_still=tiles is not None)
     sample = Sample(
         blocks=[blocks[number] for number in chosen],
         numbers=[*chosen],
         frames=[*chosen.values()],
         values=values[:n_read],
         missing=missing[:n_read],
-        consecutive=consecutive,
+        scan_findings=findings,
         empty=empty,
     )
     return replace(recording, blocks=blocks), sample
 
 
-def _first_look(recording: Recording, options: DenoiseOptions, executor: Executor) -> ConsecutiveFrames:
+def _first_look(recording: Recording, options: DenoiseOptions, executor: Executor) -> ScanFindings:
     """Return what consecutive frames show, of the block nearest to the middle that can be read.
 
     The blocks are of one kind, and have their noisy pixels and the flicker of their lines in common.
@@ -235,12 +235,12 @@ def _first_look(recording: Recording, options: DenoiseOptions, executor: Executo
         with suppress(InputError):
             own = own_options(options, block)
             return look_at_block(block.read(), recording.geometry, own, executor.local)
-    return ConsecutiveFrames.nothing(recording.geometry.n_pixels)
+    return ScanFindings.nothing(recording.geometry.n_pixels)
 
 
 def look_at_block(
     x: Numbers, geometry: Geometry, options: DenoiseOptions, executor: Executor
-) -> ConsecutiveFrames:
+) -> ScanFindings:
     """Return what the frames of a block show, by its estimate as a scan.
 
     Parameters
@@ -259,13 +259,13 @@ def look_at_block(
     scan = Recording.of_chunks(geometry.of_frames(x.shape[0]), frames.dtype, frames.chunks())
     # The block may be empty, or too short for the options.
     with suppress(UsdenoiseError):
-        found = estimate_clutter(scan, options, executor).consecutive
+        found = estimate_clutter(scan, options, executor).scan_findings
         # Its frames are numbered from its own first one.
         doubts = (
             (code, f"in one block {why}" if code == "frame-order" else why) for code, why in found.doubts
         )
         return replace(found, doubts=tuple(doubts))
-    return ConsecutiveFrames.nothing(x.shape[1])
+    return ScanFindings.nothing(x.shape[1])
 
 
 @dataclass(frozen=True)
@@ -370,9 +370,9 @@ def aligned_sample(
     """
     # Pixels that are clipped in some block are excluded from all
     clipped = saturated_pixels(*part_extremes(sample.values))
-    sample = replace(sample, consecutive=sample.consecutive.with_saturated(clipped))
-    if sample.consecutive.bad_pixels.any():
-        bad, nearest = nearest_good(sample.consecutive.bad_pixels.reshape(geometry.pixel_shape))
+    sample = replace(sample, scan_findings=sample.scan_findings.with_saturated(clipped))
+    if sample.scan_findings.bad_pixels.any():
+        bad, nearest = nearest_good(sample.scan_findings.bad_pixels.reshape(geometry.pixel_shape))
         sample.values[:, bad], sample.missing[:, bad] = sample.values[:, nearest], sample.missing[:, nearest]
     dead = np.stack([dead_pixels(part) for part in sample.parts])
     has_data = np.array([not pixels.all() for pixels in dead], bool)

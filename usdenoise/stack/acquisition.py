@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from array_api_compat import is_dask_array
 
-from usdenoise.linalg.array_library import Numbers, dtype_of, is_of_library, on_host
+from usdenoise.linalg.array_library import Numbers, dtype_of, is_foreign_array, on_host
 from usdenoise.stack.arrays import check_library
 from usdenoise.stack.geometry import GriddedStack, as_frames
 
@@ -135,7 +135,7 @@ def without_mask(values: Any) -> Numbers:
         Masked integers become float64.
     """
     unchanged: Numbers = values
-    if is_of_library(values):
+    if is_foreign_array(values):
         check_library(values)
         return unchanged
     if is_dask_array(values):

@@ -23,15 +23,15 @@ LAGS = ("lags", "observed", "temporal")
 """Arrays that a series adds up."""
 
 
-class SpectraStore:
-    """A folder of the spectra of blocks.
+class BlocksOnDisk:
+    """A folder of the measurements of blocks.
 
     Parameters
     ----------
     folder : Path
         The folder. It is made; if it was made for another key it is emptied.
     key : str
-        Text on everything that the spectra depend on.
+        Text on everything that the measurements depend on.
 
     Raises
     ------
