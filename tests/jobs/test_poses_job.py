@@ -48,7 +48,11 @@ def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str,
     return run_session(paths, out, options=FOUR, session_options=options, **{"overwrite": True, **more})
 
 
-def test_the_command_writes_one_series_and_a_page_for_each_position(folder: Path, tmp_path: Path) -> None:
+def test_the_command_writes_one_series_and_a_page_for_each_position(
+    folder: Path, blocks: Any, tmp_path: Path
+) -> None:
+    # A block of the second position without contact
+    write_stack(folder / "b04.h5", 0.1 * blocks[4], start_s=4 * INTERVAL_S, **ABOUT)
     events = tmp_path / "events.tsv"
     sweep_s = N_POSES * INTERVAL_S
     rows = [f"{first * sweep_s}\t{sweep_s}\ton" for first in (2, 5)]
@@ -71,9 +75,11 @@ def test_the_command_writes_one_series_and_a_page_for_each_position(folder: Path
     done = CliRunner().invoke(main, [*map(str, arguments), "-o", str(out), "--json"])
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
-    assert [pose["name"] for pose in report["poses"]] == ["0", "1", "2"]
-    assert [pose["position_mm"] for pose in report["poses"]] == pytest.approx([0, STEP_MM, 2 * STEP_MM])
-    assert report["n_sweeps"] == N_SWEEPS
+    assert [pose["name"] for pose in report["sequence"]["poses"]] == ["0", "1", "2"]
+    assert [pose["position_mm"] for pose in report["sequence"]["poses"]] == pytest.approx(
+        [0, STEP_MM, 2 * STEP_MM]
+    )
+    assert len(report["sequence"]["time"]) == N_SWEEPS
     names = {path.name for path in out.iterdir()}
     assert {
         "mouse_sequence.h5",
@@ -84,6 +90,15 @@ def test_the_command_writes_one_series_and_a_page_for_each_position(folder: Path
     } <= names
     assert not any(name.endswith("_spectra") for name in names)
     page = (out / "mouse_report.html").read_text()
+    # It is the page of a session: bad blocks with their reasons, the model, and the methods.
+    assert [pose["n_bad"] for pose in report["sequence"]["poses"]] == [0, 1, 0]
+    assert "Pose 1: block 1 (b04.h5) is bad: the image is 10 dB weaker" in page
+    assert f"1 of {N_POSES * N_SWEEPS} blocks are bad" in page
+    assert "Their condition number is" in page
+    assert (
+        f"{N_POSES * N_SWEEPS} blocks of {LENGTH} frames in {N_SWEEPS} sweeps over {N_POSES} positions"
+        in page
+    )
     for pose in range(N_POSES):
         address = f"poses/mouse_pose-{pose}_report.html"
         assert f'href="./{address}"' in page
@@ -259,7 +274,7 @@ def test_names_of_positions_that_are_no_names_of_files(folder: Path, tmp_path: P
     lines = [f"{number}\t{names[number % N_POSES]}" for number in range(N_POSES * N_SWEEPS)]
     table.write_text("\n".join(["block\tpose", *lines]))
     report = run(folder, tmp_path / "out", table, session={"pose_step_mm": None})
-    assert [pose["name"] for pose in report["poses"]] == names
+    assert [pose["name"] for pose in report["sequence"]["poses"]] == names
     pages = sorted(path.name for path in (tmp_path / "out/poses").glob("*_report.html"))
     assert len({name.lower() for name in pages}) == N_POSES
     shown = (tmp_path / "out/mouse_report.html").read_text()

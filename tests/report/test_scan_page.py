@@ -17,7 +17,11 @@ NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])
 
 
 def page(block_charts: Any = (), **fields: Any) -> Page:
-    return Page(scan_page("x", report(**fields), [PICTURE], [NOISE], [], block_charts))
+    return Page(
+        scan_page(
+            "x", report(**fields), [PICTURE], [NOISE], [], {"Blocks": block_charts} if block_charts else {}
+        )
+    )
 
 
 def test_the_page_has_the_numbers_of_the_report() -> None:

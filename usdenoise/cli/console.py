@@ -5,10 +5,10 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import click
 
@@ -214,32 +214,6 @@ def show_summary(console: Console, report: Mapping[str, object]) -> None:
     console.show(report, lambda: two_columns(summary_rows(record, warnings)))
 
 
-def show_poses(console: Console, report: Mapping[str, Any]) -> None:
-    """Print the warnings about a session of several positions of the probe, and its summary."""
-    for doubt in report["doubts"]:
-        console.warn(doubt["sentence"])
-    poses, source = report["poses"], report["input"]
-    rows = [("input", f"{source['path']} ({source['dataset']})"), ("result", report["verdict"])]
-    rows.append(("poses", f"{len(poses)} in {report['n_sweeps']} sweeps"))
-    for pose in poses:
-        place = [] if pose["position_mm"] is None else [f"at {pose['position_mm']:g} mm"]
-        blood = pose["blood_to_noise_db"]
-        words = [
-            *place,
-            f"{pose['low_cutoff']} components removed, {pose['certainty']}",
-            "no blood" if blood is None else f"blood {blood:.1f} dB over noise",
-            f"{pose['n_bad']} of {pose['n_blocks']} blocks bad",
-            *(f"{count} pixels active by {name}" for name, count in pose["n_active"].items()),
-        ]
-        rows.append((f"pose {pose['name']}", "; ".join(words)))
-    rows += [("time", f"{report['timings_s']['total']:.2f} s")]
-    rows += [("memory", f"{report['peak_memory_bytes'] / 2**20:.0f} MiB at the peak")]
-    rows += [("wrote", path) for key, path in report["output"].items() if key != "report_html"]
-    if (page := report["output"].get("report_html")) is not None:
-        rows.append(("page", page))
-    console.show(report, lambda: two_columns(rows))
-
-
 def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str]]:
     """Return the names and the texts of the summary of a run.
 
@@ -263,6 +237,8 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         rows.append(("blocks", _blocks(sequence)))
     if sequence is not None and sequence.alignment:
         rows.append(("aligned", sequence.alignment))
+    is_of_poses = sequence is not None and len(sequence.poses) > 0
+    rows += _poses(sequence) if sequence is not None else []
     sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
     count, seconds, estimate = report.iterations, report.timings_s, report.estimate
     if estimate in warned:
@@ -270,7 +246,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     stages = [
         f"{_STAGES[name]} {value:.2f} s" for name, value in seconds.items() if name in _STAGES and value
     ]
-    rows += [
+    of_estimate = [
         ("method", f"{report.method}, rank {report.rank}{sampled}"),
         ("clutter", _clutter(report)),
         ("kept", _kept(report)),
@@ -278,6 +254,10 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         ("estimate", estimate),
         ("error", _error(report)),
         ("stopped", f"after {count} iteration{'' if count == 1 else 's'}: {report.stop_reason}"),
+    ]
+    # The reports of the positions have their estimates.
+    rows += [
+        *([] if is_of_poses else of_estimate),
         ("time", f"{seconds['total']:.2f} s: {', '.join(stages)}"),
         ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
@@ -294,8 +274,25 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     return rows
 
 
+def _poses(sequence: "SequenceRecord") -> Iterator[tuple[str, str]]:
+    for pose in sequence.poses:
+        place = [] if pose.position_mm is None else [f"at {pose.position_mm:g} mm"]
+        blood = pose.blood_to_noise_db
+        words = [
+            *place,
+            f"{pose.low_cutoff} components removed, {pose.certainty}",
+            "no blood" if blood is None else f"blood {blood:.1f} dB over noise",
+            f"{pose.n_bad} of {pose.n_blocks} blocks bad",
+            *(f"{count} pixels active by {name}" for name, count in pose.n_active.items()),
+        ]
+        yield f"pose {pose.name}", "; ".join(words)
+
+
 def _blocks(sequence: "SequenceRecord") -> str:
     blocks, length = sequence.blocks, sequence.window
+    if sequence.poses:
+        sweeps = f"{len(blocks)} sweeps over {len(sequence.poses)} positions"
+        return f"{sequence.n_blocks} of {sequence.size}, {sweeps}; {sequence.n_bad} bad"
     last, stride = blocks[-1].n_frames, sequence.stride
     every = "" if stride in (None, length) else f" every {stride}"
     is_usual = sequence.size == f"{length} frames"
@@ -309,7 +306,7 @@ def _clutter(report: "Report") -> str:
 
     count, cutoff = report.low_cutoff, report.cutoff
     removed = f"{count} component{'' if count == 1 else 's'} removed"
-    if cutoff.rule == "block-alone":
+    if cutoff.is_own:
         removed = f"{count} component{'' if count == 1 else 's'} of its own removed from each block"
     elif report.sequence is not None:
         removed += " from all blocks"

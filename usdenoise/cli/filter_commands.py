@@ -18,7 +18,6 @@ from usdenoise.cli.console import (
     JobView,
     print_json,
     print_line,
-    show_poses,
     show_summary,
     two_columns,
     typed_command,
@@ -154,9 +153,6 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
         command=typed_command(),
         watcher=JobView(console, arguments["options"].iterations),
     )
-    if "poses" in report:
-        show_poses(console, report)
-        return
     if "sequence" in report:
         show_summary(console, report)
         return

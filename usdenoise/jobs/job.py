@@ -22,7 +22,6 @@ from usdenoise.files.recordings import describe
 from usdenoise.files.zarr_files import import_zarr
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
-from usdenoise.report.pose_report import PosesReport
 from usdenoise.report.record import Report
 from usdenoise.report.tables import Table
 from usdenoise.system.resources import (
@@ -373,12 +372,12 @@ class Results:
         """Key -> final path of each file, as the report has them."""
         return {key: str(final) for key, final in zip(self._places, self._folder.finals, strict=True)}
 
-    def commit(self, report: Report | PosesReport, page: str | None) -> dict[str, Any]:
+    def commit(self, report: Report, page: str | None) -> dict[str, Any]:
         """Write the page, if there is one, and the report, and give all files their final names.
 
         Parameters
         ----------
-        report : Report or PosesReport
+        report : Report
             The report.
         page : str or None
             The page; None without one.

@@ -37,7 +37,6 @@ from usdenoise.pipeline.recording import array_recording
 from usdenoise.progress import Progress
 from usdenoise.report.page_content import page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.pose_report import PosesReport, pose_page, pose_report_of
 from usdenoise.report.record import InputRecord, Report, input_record, report_of
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import ResultSeries, series_of_stack
@@ -284,21 +283,18 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
 
 def _reported(
     job: Job, series: ResultSeries, source: InputRecord, results: Results, clock: StageClock
-) -> tuple[Report | PosesReport, str | None]:
+) -> tuple[Report, str | None]:
     """Return the report of a job, and the page that shows it, if there is one."""
     known = (source, results.names | stack_files(job, series.block_records), results.notes, clock.timings_s)
     asked = (job.command, requested(**job.requested_options))
     shown, activations = dict[str, bytes](), dict[str, bytes]()
     if job.output.judges_blood:
         shown, activations = pictures_on_page(results), activations_on_page(series, results)
+    pages = []
     if isinstance(series, PoseSeries):
-        joined = replace(pose_report_of(series, *known, *asked), memory_limit_bytes=job.memory)
-        pages = {
-            name: os.path.relpath(_page_of(pose_job(job, number, series.names)), job.folder)
-            for number, name in enumerate(series.names)
-        }
-        return joined, pose_page(job.name, series, joined, shown, activations, pages) if shown else None
-    report = replace(report_of(series, *known, *asked), memory_limit_bytes=job.memory)
+        of_poses = [pose_job(job, number, series.names) for number in range(len(series.names))]
+        pages = [os.path.relpath(_page_of(of_pose), job.folder) for of_pose in of_poses]
+    report = replace(report_of(series, *known, *asked, pages), memory_limit_bytes=job.memory)
     return report, page_of(job.name, series, report, shown, activations) if shown else None
 
 

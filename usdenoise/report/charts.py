@@ -26,12 +26,7 @@ if TYPE_CHECKING:
     from jinja2.bccache import Bucket
     from markupsafe import Markup
 
-SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE, POSES_PAGE = (
-    "scan.html",
-    "batch.html",
-    "comparison.html",
-    "poses.html",
-)
+SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"
 METHODS_TEMPLATE, SHORT_METHODS_TEMPLATE = "methods.txt", "methods_short.txt"
 """Names of the templates of the pages, and of the methods paragraphs, which are plain text."""
 

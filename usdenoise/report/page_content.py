@@ -18,6 +18,7 @@ from usdenoise.report.scan_page import ActivationSection, Picture, live_page, sc
 from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.live_state import SessionUpdate
+from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.regions import mean_course, relative_change
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.geometry import GriddedStack
@@ -74,13 +75,21 @@ def page_of(
     if series.stack is not None:
         quality, rate = series.stack.frame_quality, stack.frame_rate_hz
         over_frames = [*frame_charts(quality, stack), carpet_of(quality, rate)]
+    over_blocks = {"Blocks": block_charts(series)} if series.is_session else {}
+    if isinstance(series, PoseSeries):
+        over_blocks = {
+            f"Blocks of {plane}": [
+                chart for chart in block_charts(of_pose) if chart.title in (BLOOD_COURSE, BLOCK_MOTION)
+            ]
+            for plane, of_pose in zip(series.planes, series.poses, strict=True)
+        }
     return scan_page(
         stem,
         report,
         shown,
         noise_over_depth(series.means["noise_power"], stack),
         over_frames,
-        block_charts(series) if series.is_session else [],
+        over_blocks,
         [_activation_section(series, trial_type, png) for trial_type, png in activations.items()],
         regions,
     )
@@ -120,7 +129,12 @@ def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> Ac
         response = _known(np.nanmean(activation.change[:, activation.active], axis=1).astype(np.float64))
         label = "Mean response of the active pixels", "blocks after the onset", "% of the baseline"
         charts.append(Chart(*label, range(len(response)), response, least_span=5.0))
-    picture = Picture(title, png, title, f"{activation.letter} of the active pixels over the blood map.")
+    caption = f"{activation.letter} of the active pixels over the blood map."
+    if series.planes:
+        caption += (
+            " Planes with most active pixels first. The significance is among the pixels of all positions."
+        )
+    picture = Picture(title, png, title, caption)
     record = ActivationRecord.of(trial_type, activation)
     words = [f"{record.proposal.capitalize()}."] if record.proposal else []
     if record.correlations:

@@ -18,6 +18,7 @@ from usdenoise.options.job_options import NO_PRODUCTS
 from usdenoise.pipeline.fit_result import FitResult, Verdict
 from usdenoise.pipeline.result import ABOUT_BLOOD, Doubt, verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
+from usdenoise.sessions.pose_series import POSE_AXIS, PoseSeries
 from usdenoise.sessions.regions import RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord, ResultSeries
 from usdenoise.stack.geometry import GriddedStack
@@ -63,6 +64,11 @@ class CutoffRecord:
     similarity_profile: tuple[float, ...]
     similarity_threshold: float
     doppler_cycles_a_frame: tuple[float, ...]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether each block of a session has components of its own."""
+        return self.rule == CutoffReason.BLOCK_ALONE.code
 
 
 @dataclass(frozen=True)
@@ -279,8 +285,47 @@ class RegionRecord:
 
 
 @dataclass(frozen=True)
+class PoseRecord:
+    """A position of the probe.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    position_mm : float or None
+        Where it is; None if that is not known.
+    low_cutoff, certainty : int, str
+        Clutter components that are removed from its blocks, and how sure this number is.
+    blood_to_noise_db : float or None
+        Median of blood over noise in its vessels; None without any.
+    n_blocks, n_bad : int
+        Number of its blocks, and of bad ones among them.
+    moves_pixels : float or None
+        Largest displacement of a block against its reference; None if blocks were not aligned.
+    n_active : dict
+        Type of event -> number of active pixels.
+    doubts : tuple of Doubt
+        Reasons not to trust its maps.
+    page : str
+        Path of its page from the folder of the results; empty for a library call.
+    """
+
+    name: str
+    position_mm: float | None
+    low_cutoff: int
+    certainty: str
+    blood_to_noise_db: float | None
+    n_blocks: int
+    n_bad: int
+    moves_pixels: float | None
+    n_active: dict[str, int]
+    doubts: tuple[Doubt, ...]
+    page: str
+
+
+@dataclass(frozen=True)
 class SequenceRecord:
-    """The blocks of a session.
+    """The blocks of a session, or the sweeps over several positions of the probe.
 
     Attributes
     ----------
@@ -308,6 +353,8 @@ class SequenceRecord:
         Delay of the response to the events in s; by default 0.
     n_unusual : int
         Number of unusual blocks that the estimate of the clutter left out; by default none.
+    poses : tuple of PoseRecord
+        The positions of the probe, if there are several. What describes the estimate is of the position in the middle then.
     """
 
     window: int
@@ -326,6 +373,18 @@ class SequenceRecord:
     regions: tuple[RegionRecord, ...] = ()
     delay_s: float = 0.0
     n_unusual: int = 0
+    poses: tuple[PoseRecord, ...] = ()
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks, of all positions."""
+        return sum(pose.n_blocks for pose in self.poses) or len(self.blocks)
+
+    @property
+    def removed(self) -> str:
+        """Components that were removed from the blocks of each position, in words."""
+        cutoffs = sorted({pose.low_cutoff for pose in self.poses})
+        return f"{cutoffs[0]} to {cutoffs[-1]}" if len(cutoffs) > 1 else str(*cutoffs)
 
     @property
     def named_regions(self) -> tuple[RegionRecord, ...]:
@@ -443,6 +502,9 @@ class Report:
     def sentences(self) -> list[str]:
         """The parts of the verdict."""
         answers = [] if self.sequence is None else self.sequence.answers
+        if self.sequence is not None and self.sequence.poses:
+            # The pages of the positions have their quality.
+            return [*answers, f"{self.sequence.n_bad} of {self.sequence.n_blocks} blocks are bad"]
         quality = verdict_parts(self.blood.sentence, self.frames.sentence, self.estimate, self.start_caution)
         return [*answers, *quality]
 
@@ -524,6 +586,7 @@ def report_of(
     timings_s: Mapping[str, float],
     command: Sequence[str] | None,
     requested: Mapping[str, Any],
+    pages: Sequence[str] = (),
 ) -> Report:
     """Return the report of a job.
 
@@ -535,14 +598,19 @@ def report_of(
         The input.
     output, notes, timings_s, command, requested
         As in :class:`usdenoise.report.record.Report`.
+    pages : sequence of str
+        Path of the page of each position of the probe; none by default.
     """
-    result, picture, blocks = series.fit, series.picture_quality, series.block_records
+    result, picture, blocks = series.fit, series.picture_quality, series.all_blocks
     judges_blood = tuple(requested.get("output", {}).get("products", ())) != NO_PRODUCTS
     solution, options, fit = result.solution, result.options, result.fit_quality
     doubts = tuple(doubt for doubt in series.doubts if judges_blood or doubt.code not in ABOUT_BLOOD)
     # A doubt is not an assumption besides.
     doubted = {doubt.sentence for doubt in doubts}
-    assumptions = tuple(note for note in source.assumptions if note not in doubted)
+    assumptions = source.assumptions
+    if isinstance(series, PoseSeries):
+        assumptions = tuple(dict.fromkeys((*assumptions, *series.geometry.assumptions)))
+    assumptions = tuple(note for note in assumptions if note not in doubted)
     # A bad frame of two windows that overlap counts once. A session of one file does not name it.
     bad_frames = {(block.file, frame.frame): (block, frame) for block in blocks for frame in block.bad_frames}
     report = Report(
@@ -565,7 +633,7 @@ def report_of(
             replace(frame, file=None if source.files is None else block.file)
             for block, frame in bad_frames.values()
         ),
-        frames=_frames_of_blocks(blocks) if series.is_session else blocks[0].frames,
+        frames=_frames_of_session(series) if series.is_session else blocks[0].frames,
         fit=fit.verdict.code,
         estimate=fit.sentence,
         start_caution=fit.start_caution,
@@ -594,7 +662,7 @@ def report_of(
         software=dict(software()),
         command=None if command is None else tuple(command),
         requested=dict(requested),
-        sequence=_sequence(series) if series.is_session else None,
+        sequence=_sequence(series, pages) if series.is_session else None,
         output_bytes={},
     )
     return replace(report, verdict="; ".join(report.sentences))
@@ -619,8 +687,13 @@ def _cutoff(result: FitResult) -> CutoffRecord:
     )
 
 
-def _sequence(series: ResultSeries) -> SequenceRecord:
+def _sequence(series: ResultSeries, pages: Sequence[str]) -> SequenceRecord:
     """Return the record of the blocks of a session."""
+    poses = _poses(series, pages) if isinstance(series, PoseSeries) else ()
+    one_by_one = zip(series.names, series.poses, strict=True) if isinstance(series, PoseSeries) else ()
+    alignments = [
+        f"pose {name}: {words}" for name, of_pose in one_by_one if (words := _alignment(of_pose))
+    ] or [_alignment(series)]
     lengths = [block.n_frames for block in series.block_records if block.n_frames]
     # The last one may be shorter.
     is_even = len(set(lengths[:-1])) <= 1
@@ -632,9 +705,10 @@ def _sequence(series: ResultSeries) -> SequenceRecord:
         time=tuple(series.time.tolist()),
         time_unit=series.time_unit,
         sampled_frames=series.fit.n_frames,
-        n_bad=int(series.bad.sum()),
-        alignment=_alignment(series),
+        n_bad=sum(block.is_bad for block in series.all_blocks),
+        alignment="; ".join(alignments),
         delay_s=series.delay_s,
+        poses=poses,
         n_unusual=series.n_unusual,
         design=() if model is None else model.columns,
         model=None if model is None else model.model,
@@ -642,6 +716,27 @@ def _sequence(series: ResultSeries) -> SequenceRecord:
         activation=tuple(ActivationRecord.of(name, found) for name, found in series.activations.items()),
         regions=tuple(RegionRecord.of(name, each, series.bad) for name, each in series.region_series.items()),
         blocks=series.block_records,
+    )
+
+
+def _poses(series: PoseSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]:
+    """Return the records of several positions of the probe."""
+    places = series.geometry.coordinates.get(POSE_AXIS)
+    return tuple(
+        PoseRecord(
+            name=name,
+            position_mm=None if places is None else float(places.values[number]),
+            low_cutoff=of_pose.low_cutoff,
+            certainty=of_pose.fit.cutoff_certainty.value,
+            blood_to_noise_db=of_pose.picture_quality.blood_to_noise_db,
+            n_blocks=len(of_pose.block_records),
+            n_bad=int(of_pose.bad.sum()),
+            moves_pixels=None if of_pose.shifts is None else float(np.nanmax(np.abs(of_pose.shifts))),
+            n_active={name: int(found.active.sum()) for name, found in of_pose.activation.items()},
+            doubts=of_pose.doubts,
+            page=pages[number] if pages else "",
+        )
+        for number, (name, of_pose) in enumerate(zip(series.names, series.poses, strict=True))
     )
 
 
@@ -673,6 +768,19 @@ def _alignment(series: ResultSeries) -> str:
             f"and {turned:.2f} degrees"
         )
     return "; ".join(sentences)
+
+
+def _frames_of_session(series: ResultSeries) -> FramesRecord:
+    """Return the record of the frames of a session, in which the sentence names the position of each bad block."""
+    whole = _frames_of_blocks(series.all_blocks)
+    if not isinstance(series, PoseSeries):
+        return whole
+    sentences = [
+        f"pose {name}: {words}"
+        for name, of_pose in zip(series.names, series.poses, strict=True)
+        if (words := _frames_of_blocks(of_pose.block_records).sentence)
+    ]
+    return replace(whole, sentence="; ".join(sentences))
 
 
 def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:

@@ -5,9 +5,10 @@ import math
 import os
 import shlex
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import quote
 
 from usdenoise.clutter.clutter_cutoff import CutoffCertainty
@@ -102,7 +103,7 @@ def scan_page(
     pictures: Sequence[Picture],
     charts: Sequence[Chart],
     frame_charts: Sequence[Chart | Carpet] = (),
-    block_charts: Sequence[Chart | Carpet] = (),
+    block_charts: Mapping[str, Sequence[Chart | Carpet]] = MappingProxyType({}),
     activations: Sequence[ActivationSection] = (),
     regions: Picture | None = None,
 ) -> str:
@@ -120,8 +121,8 @@ def scan_page(
         Curves that only the result has, such as the noise over depth.
     frame_charts : sequence of Chart or Carpet
         Curves and images over the frames; by default none.
-    block_charts : sequence of Chart or Carpet
-        Curves and images over the blocks of a session; by default none.
+    block_charts : mapping
+        Heading -> curves and images over the blocks of a session, or of each position of the probe; by default none.
     activations : sequence of ActivationSection
         Sections for each type of event; by default none.
     regions : Picture, optional
@@ -169,6 +170,10 @@ def scan_page(
         command=None if command is None else shlex.join(command),
         # Addresses from a page in the same folder
         files=[(name, f"./{quote(os.fsencode(name))}") for name in names],
+        poses=[
+            (pose, f"./{quote(os.fsencode(pose.page))}")
+            for pose in (() if report.sequence is None else report.sequence.poses)
+        ],
     )
 
 
@@ -219,7 +224,8 @@ def live_page(
         report=None,
         numbers=numbers,
         pictures=pictures,
-        block_charts=block_charts,
+        poses=[],
+        block_charts={"Blocks": block_charts} if block_charts else {},
         activations=activations,
         remarks=remarks,
         final_page=final_page,
@@ -256,6 +262,17 @@ def _answers_at_top(report: Report) -> list[tuple[str, str, str]]:
 
 def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, str, str]]:
     """Return the numbers at the top of the page: name, value, and meaning."""
+    n_bytes, sequence = report.peak_memory_bytes, report.sequence
+    memory = f"{n_bytes / 2**20:.0f} MiB" if n_bytes < 2**30 else f"{n_bytes / 2**30:.1f} GiB"
+    time = ("Time", f"{report.timings_s['total']:.1f} s", f"peak memory {memory}")
+    if sequence is not None and sequence.poses:
+        n_blocks = f"of {sequence.n_blocks}, in {len(sequence.blocks)} sweeps over the positions"
+        return [
+            ("Positions", str(len(sequence.poses)), "of the probe, each filtered as a session of its own"),
+            ("Bad blocks", str(sequence.n_bad), n_blocks),
+            ("Clutter components removed", sequence.removed, "by position"),
+            time,
+        ]
     blood, repeatability, tissue = report.blood, report.reproducibility, report.blood.tissue_share
     if report.cutoff.certainty == CutoffCertainty.GIVEN:
         certainty = "as given"
@@ -269,8 +286,6 @@ def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, 
     else:
         share = "unknown" if tissue is None else f"{100 * tissue:.0f} %"
         remains = share, "estimated share of the power above the noise after the filter"
-    n_bytes = report.peak_memory_bytes
-    memory = f"{n_bytes / 2**20:.0f} MiB" if n_bytes < 2**30 else f"{n_bytes / 2**30:.1f} GiB"
     level = "none found" if blood.blood_to_noise_db is None else f"{blood.blood_to_noise_db:.1f} dB"
     return [
         ("Clutter components removed", str(report.low_cutoff), certainty),
@@ -295,7 +310,7 @@ def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, 
             "good" if report.is_good_fit else "poor",
             f"{report.estimate}; this does not judge the scan or the cutoff",
         ),
-        ("Time", f"{report.timings_s['total']:.1f} s", f"peak memory {memory}"),
+        time,
     ]
 
 

@@ -42,24 +42,25 @@ def remarks(report: Report) -> list[str]:
     report : Report
         The report of a job.
     """
+    has_poses = report.sequence is not None and len(report.sequence.poses) > 0
     sentences = []
     if report.n_missing > 0:
         sentences.append(
             f"{report.n_missing} entries were NaN or infinite; they were not used, and are filled from the low-rank model"
         )
-    if report.n_bad_pixels:
+    if report.n_bad_pixels and not has_poses:
         places = "; ".join(report.bad_pixels[:NAMED_PIXELS])
         more = len(report.bad_pixels) - NAMED_PIXELS
         sentences.append(
             f"{report.n_bad_pixels} pixels are far noisier than their neighbours ({places}"
             f"{f' and {more} more' if more > 0 else ''}); they are excluded from all computations and set to 0 in the output"
         )
-    for axis, spread in report.flicker.items():
+    for axis, spread in () if has_poses else report.flicker.items():
         sentences.append(
             f"the gain of each position along {axis} flickered from frame to frame, by {100 * spread:.2g} %; it was "
             "measured on the tissue and divided out"
         )
-    if report.n_silent > report.n_bad_pixels + report.n_saturated:
+    if report.n_silent > report.n_bad_pixels + report.n_saturated and not has_poses:
         is_shifted = report.sequence is not None and any(block.is_shifted for block in report.sequence.blocks)
         outside = ", or leave the image in some blocks" if is_shifted else ""
         n_silent = report.n_silent - report.n_bad_pixels - report.n_saturated
@@ -124,7 +125,7 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
         # A missing block has no frames, and the time of a usual one.
         n_frames = sum(block.n_frames or sequence.window for block in (first, last)) / 2
         duration = f"{last.time - first.time + n_frames / (report.input.frame_rate_hz or 1.0):.4g}"
-        most = 0 if report.cutoff.rule == "block-alone" else report.low_cutoff
+        most = 0 if report.cutoff.is_own else report.low_cutoff
         n_temporal = min(TEMPORAL, sequence.window // FRAMES_A_TEMPORAL, most)
     # Held-out errors at the start and of the iteration that was used, if it is lower
     errors = None
@@ -147,5 +148,6 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
         errors=errors,
         bad_spreads=f"{BAD_SPREADS:g}",
         n_temporal=n_temporal,
+        removed=sequence.removed if sequence is not None and sequence.poses else str(report.low_cutoff),
     )
     return " ".join(text.split()), sources

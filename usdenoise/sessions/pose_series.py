@@ -75,6 +75,11 @@ class PoseSeries(ResultSeries):
         return tuple(doubts)
 
     @property
+    def all_blocks(self) -> tuple[BlockRecord, ...]:
+        """The records of the blocks of each position; `block_records` are sweeps."""
+        return tuple(block for series in self.poses for block in series.block_records)
+
+    @property
     def counting(self) -> NDArray[np.float32]:
         """Blood power in which bad blocks are NaN, unless they are interpolated: they do not count in courses."""
         blood = self.images["blood_power"]

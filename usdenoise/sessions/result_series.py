@@ -280,6 +280,11 @@ class ResultSeries:
         return self.stack is None
 
     @property
+    def all_blocks(self) -> tuple[BlockRecord, ...]:
+        """The records of all blocks; of several positions of the probe, those of each."""
+        return self.block_records
+
+    @property
     def time(self) -> NDArray[np.float64]:
         """Middle of each block from the first frame of the file or of the session, in `time_unit`."""
         return np.array([block.time for block in self.block_records])
