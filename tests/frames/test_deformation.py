@@ -11,7 +11,7 @@ from tests.sessions.scans import LENGTH, scan
 from usdenoise import Acquisition, session
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.alignment import Alignment, Reference, shifted
-from usdenoise.frames.deformation import AtRest, Deformation, Warp, deformation_of, find_field
+from usdenoise.frames.deformation import AtRest, Deformation, at_places, deformation_of, find_field
 
 
 def speckle(rng: Any, shape: tuple[int, ...], width: float = 1.0) -> NDArray[np.complex128]:
@@ -61,7 +61,7 @@ def test_values_are_interpolated_at_the_places_of_a_field(shape: tuple[int, ...]
     image = image if np.dtype(dtype).kind == "c" else image.real
     wanted = displaced(image, field)
     values = np.stack([image, 2 * image], axis=-1).reshape(-1, 2).astype(dtype)
-    found = Warp(field)(values)
+    found = at_places(values, field)
     assert found.dtype == dtype
     inside = (slice(5, -5),) * len(shape)
     for column, factor in zip(found.T, (1, 2), strict=True):
@@ -74,8 +74,8 @@ def test_interpolation_does_not_smooth() -> None:
     rng = np.random.default_rng(1)
     white = rng.standard_normal((40, 60, 50))
     values = white.reshape(40, -1).T
-    assert Warp(rotation((60, 50), 2))(values).var() > 0.75
-    np.testing.assert_allclose(Warp(np.zeros((2, 60, 50)))(values), values, atol=1e-12)
+    assert at_places(values, rotation((60, 50), 2)).var() > 0.75
+    np.testing.assert_allclose(at_places(values, np.zeros((2, 60, 50))), values, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_pixels_from_outside_are_unobserved_and_masked_ones_do_not_spread() -> N
     image = 10 + np.indices(shape).sum(axis=0).astype(np.float64)
     wanted = image + 0.7
     image[~observed | ~mask] = 1e6
-    rest = AtRest(Warp(field), grid, grid.at_signal(observed.ravel()))
+    rest = AtRest(field, grid, grid.at_signal(observed.ravel()))
     values = grid.at_signal(image.ravel())
     counts = rest.counts(np.where(grid.at_signal(observed.ravel()), 50.0, 0.0))
     at = grid.everywhere(counts).reshape(shape)

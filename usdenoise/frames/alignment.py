@@ -590,16 +590,10 @@ def _kernel(n: int, shift: float) -> tuple[NDArray[np.float64], NDArray[np.intp]
     """Return the taps that interpolate n pixels at the places i + shift, and the n + TAPS - 1 pixels that they meet."""
     whole = math.floor(shift)
     offsets = np.arange(1 - TAPS // 2, TAPS // 2 + 1)
-    taps = windowed_sinc(offsets - (shift - whole), TAPS, KAISER)
+    distance = offsets - (shift - whole)
+    taps = np.sinc(distance) * np.i0(KAISER * np.sqrt(np.maximum(1 - (2 * distance / TAPS) ** 2, 0)))
     places = (np.arange(n + TAPS - 1) + whole + offsets[0]) % (2 * n)
-    return taps, np.minimum(places, 2 * n - 1 - places)
-
-
-def windowed_sinc(distance: NDArray[np.floating], n_taps: int, kaiser: float) -> NDArray[np.float64]:
-    """Return a sinc under a Kaiser window at some distances in pixels, (..., n_taps), with the sum 1."""
-    taps = np.sinc(distance) * np.i0(kaiser * np.sqrt(np.maximum(1 - (2 * distance / n_taps) ** 2, 0)))
-    normalised: NDArray[np.float64] = taps / taps.sum(axis=-1, keepdims=True)
-    return normalised
+    return taps / taps.sum(), np.minimum(places, 2 * n - 1 - places)
 
 
 def _nearest(values: NDArray[Entry], shift: NDArray[np.float64], edge: int = 0) -> NDArray[Entry]:

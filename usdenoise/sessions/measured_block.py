@@ -12,7 +12,7 @@ from usdenoise.blood.doppler import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Alignment
 from usdenoise.frames.bad_frames import FrameSearch
-from usdenoise.frames.deformation import AtRest, Deformation, Warp, deformation_of
+from usdenoise.frames.deformation import AtRest, Deformation, deformation_of
 from usdenoise.frames.still_tissue import largest_displacement, motion_of, tiles_of
 from usdenoise.linalg.array_library import Numbers, to_host
 from usdenoise.linalg.executor import Executor
@@ -284,7 +284,7 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     if field is not None:
         pitches = [geometry.spacing_mm.get(letter, 0.0) for letter in geometry.pixel_axes]
         deformation = Deformation.of(field, pitches if all(pitches) else [1.0] * len(pitches))
-        rest = AtRest(Warp(field), clutter.grid, lags.observed > 0)
+        rest = AtRest(field, clutter.grid, lags.observed > 0)
         lags, power = _lags_at_rest(lags, rest, single), rest.means(power)
         move = partial(_images_at_rest, geometry=geometry, rest=rest)
     flow = {}
