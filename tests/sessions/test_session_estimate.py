@@ -54,6 +54,21 @@ def test_blocks_of_changing_tissue_lose_components_of_their_own(seed: int, turns
         assert abs(block[~vessels].mean()) < 0.1
 
 
+def test_a_burst_in_the_middle_does_not_say_how_many_components_blocks_have() -> None:
+    made, rng = scan(24, turns=48, resolution=0.7), np.random.default_rng(1)
+    iq = made.iq.copy()
+    burst = iq[12 * LENGTH : 13 * LENGTH]
+    for _ in range(8):
+        # Further speckle of the same strength, each with a time course of its own
+        other = made.iq[rng.integers(len(iq))] * rng.standard_normal((LENGTH, 1, 1))
+        burst += other.astype(iq.dtype)
+    (alone,) = (denoise(burst, axes="tzx").low_cutoff,)
+    assert alone > 8
+    found = session(replace(made.stack, iq=iq), LENGTH)
+    assert found.fit.cutoff.reason is CutoffReason.BLOCK_ALONE
+    assert found.low_cutoff == 4
+
+
 def test_a_given_cutoff_is_of_common_components() -> None:
     made = scan(24, turns=48, resolution=0.7)
     found = session(made.stack, LENGTH, options=DenoiseOptions(low_cutoff=4))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.noise import blocks_projection
 from usdenoise.blood.picture_quality import removed_energy, weak_speckle
-from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason
+from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffChoice, CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.errors import InputError, OptionError
 from usdenoise.frames.alignment import Reference, nearest_good
@@ -35,7 +35,8 @@ from usdenoise.sessions.bad_blocks import (
     find_bad_blocks,
     upper_group,
 )
-from usdenoise.sessions.session_sample import Sample, aligned_sample, still_sample
+from usdenoise.sessions.measured_block import own_options
+from usdenoise.sessions.session_sample import Sample, aligned_sample, look_at_block, still_sample
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import MANY_PIXELS, spread_rows
 
@@ -155,11 +156,26 @@ def estimate_session(
         sample = sample.only(usual)
         scan = sample.recording(geometry)
         found = fit(scan, sample)
-    if is_own and alone.cutoff is not None:
-        sentence = CutoffReason.BLOCK_ALONE.value.format(alone=alone.cutoff.sentence)
-        choice = replace(alone.cutoff, reason=CutoffReason.BLOCK_ALONE, sentence=sentence)
+    if is_own:
+        cutoff = _own_cutoff(sample, geometry, options, executor, n_others=4 if n_fits > 1 else 0)
+        sentence = CutoffReason.BLOCK_ALONE.value.format(alone=cutoff.sentence)
+        choice = replace(cutoff, reason=CutoffReason.BLOCK_ALONE, sentence=sentence)
         found = replace(found, band=replace(found.band, low=choice.low), cutoff=choice)
     return SessionEstimate(sample, scan, found, reference, still, n_blocks - len(sample.blocks), is_own)
+
+
+def _own_cutoff(
+    sample: Sample, geometry: Geometry, options: DenoiseOptions, executor: Executor, n_others: int
+) -> CutoffChoice:
+    """Return the median of the cutoffs of the block in the middle and of others: one of them may be a burst."""
+    numbers = np.linspace(0, len(sample.blocks) - 1, n_others + 2).astype(int)[1:-1]
+    choices = [sample.scan_findings.cutoff]
+    for block in (sample.blocks[number] for number in numbers.tolist()):
+        with suppress(InputError):
+            own = own_options(options, block)
+            choices.append(look_at_block(block.read(), geometry, own, executor.local).cutoff)
+    known = sorted((each for each in choices if each is not None), key=lambda each: each.low)
+    return known[len(known) // 2]
 
 
 def _fit(
