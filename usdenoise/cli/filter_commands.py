@@ -128,9 +128,10 @@ def run(acquisition: Path, output: Path | None, console: Console, **values: obje
 def session(paths: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:
     """Filter the blocks of a session, and make one time series of them.
 
-    PATHS are files of one block each, a folder of them, or, with --window, one long file. The same clutter
-    components are removed from all blocks, so it is steady. The results are the series of blood power and of power Doppler,
-    their means, a table of the blocks, pictures and a page. The same command resumes a stopped session.
+    PATHS are files of one block each, a folder of them, or, with --window, one long file. Blocks that
+    share their tissue lose the same clutter components, so the series is steady. The results are the series of blood power
+    and of power Doppler, their means, a table of the blocks, pictures and a page. The same command resumes a stopped
+    session.
     """
     arguments = flags.job_arguments(values)
     session_options = SessionOptions(**flags.requested(SessionOptions, values))
