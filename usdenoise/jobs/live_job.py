@@ -27,7 +27,12 @@ from usdenoise.pipeline.result import Doubt
 from usdenoise.progress import LiveBlock, Progress
 from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.pictures import activation_picture, power_doppler_picture, shown_levels
+from usdenoise.report.pictures import (
+    activation_layers,
+    activation_picture,
+    power_doppler_picture,
+    shown_levels,
+)
 from usdenoise.report.scan_page import Picture
 from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.blocks import FileTime
@@ -221,10 +226,7 @@ class LivePages:
         in_vessels = blood_pixels(update.mean_blood_power, update.noise_power, NOISE_ERROR)
         active = in_vessels & (np.abs(t) > SHOWN_T)
         return activation_picture(
-            t,
-            active,
-            update.mean_blood_power,
-            update.geometry.spatial_axes,
+            activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes),
             spacing_mm=update.geometry.spacing_mm,
             title=f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels",
         )

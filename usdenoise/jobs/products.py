@@ -25,6 +25,7 @@ from usdenoise.report.pictures import (
     PICTURES,
     QUANTITIES,
     REGIONS,
+    activation_layers,
     activation_picture,
     activation_title,
     draw_picture,
@@ -223,16 +224,10 @@ def _write_activation(series: ResultSeries, results: Results) -> None:
                 [-np.count_nonzero(plane) for plane in activation.active], kind="stable"
             ).tolist()
             images, planes = tuple(image[order] for image in images), tuple(planes[at] for at in order)
+        layers = activation_layers(*images, stack.spatial_axes, activation.letter, planes)
+        title = activation_title(trial_type, activation)
         for kind in _picture_formats(job):
-            drawn = activation_picture(
-                *images,
-                stack.spatial_axes,
-                kind=kind,
-                spacing_mm=stack.spacing_mm,
-                title=activation_title(trial_type, activation),
-                letter=activation.letter,
-                planes=planes,
-            )
+            drawn = activation_picture(layers, kind=kind, spacing_mm=stack.spacing_mm, title=title)
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:
             write_stat_map(results.path_of(f"{name}_nifti"), activation.statistic, stack, activation.letter)

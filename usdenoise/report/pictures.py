@@ -379,44 +379,22 @@ def activation_title(trial_type: str, activation: ActivationMap) -> str:
 
 
 @own_settings()
-def activation_picture(  # noqa: PLR0913
-    values: Image,
-    active: NDArray[np.bool_],
-    blood_power: Image,
-    axes: str,
+def activation_picture(
+    layers: Sequence[Layer],
     *,
     kind: str = "png",
     spacing_mm: Mapping[str, float] | None = None,
     title: str = "",
-    letter: str = "t",
-    planes: Sequence[str] = (),
 ) -> bytes:
-    """Draw t or F of the active pixels in colour, over the blood map in grey.
+    """Draw t or F of the active pixels in colour, over the blood map in grey, and return the encoded picture.
 
     Parameters
     ----------
-    values : 2-D or 3-D array
-        t or F of the response. A projection of a volume shows the most active voxel.
-    active : boolean array of the same shape
-        Pixels that are shown as active.
-    blood_power : 2-D or 3-D array
-        Mean blood power.
-    axes : str
-        Axis letters of all three.
+    layers : sequence of Layer
+        The panels of :func:`activation_layers`.
     kind, spacing_mm, title
-        Format, pixel pitch and text above the picture, as for
-        :func:`usdenoise.report.pictures.power_doppler_picture`.
-    letter : str
-        "t" (the default) or "F".
-    planes : sequence of str
-        As for :func:`usdenoise.report.panels.panels_of`; by default none.
-
-    Returns
-    -------
-    bytes
-        The encoded picture.
+        Format, pixel pitch and text above the picture, as for :func:`power_doppler_picture`.
     """
-    layers = activation_layers(values, active, blood_power, axes, letter, planes)
     return encoded(panel_figure(layers, spacing_mm or {}, title), kind)
 
 
@@ -428,7 +406,23 @@ def activation_layers(
     letter: str = "t",
     planes: Sequence[str] = (),
 ) -> list[Layer]:
-    """Return the panels and colours of the blood map, and of t or F, if any pixel is active, NaN in the other pixels."""
+    """Return the panels and colours of the blood map, and of t or F, if any pixel is active, NaN in the other pixels.
+
+    Parameters
+    ----------
+    values : 2-D or 3-D array
+        t or F of the response. A projection of a volume shows the most active voxel.
+    active : boolean array of the same shape
+        Pixels that are shown as active.
+    blood_power : 2-D or 3-D array
+        Mean blood power.
+    axes : str
+        Axis letters of all three.
+    letter : str
+        "t" (the default) or "F".
+    planes : sequence of str
+        As for :func:`usdenoise.report.panels.panels_of`; by default none.
+    """
     blood = np.maximum(decibels(blood_power), -BLOOD_RANGE_DB)
     layers: list[Layer] = [(panels_of(blood, axes, planes=planes), BLOOD_SCALE)]
     if active.any():
