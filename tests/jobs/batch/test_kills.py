@@ -17,11 +17,12 @@ import pytest
 import scipy.io
 
 from tests.cli.shared import cli
-from tests.jobs.batch.shared import QUICK, column, finish, shell, start, wait_for, write_scan
+from tests.jobs.batch.shared import ARGUMENTS, QUICK, column, finish, shell, start, wait_for, write_scan
 from tests.results import differences
 from tests.stacks import low_rank
 from usdenoise.jobs import scan_process
 from usdenoise.jobs.scan_process import run_scan
+from usdenoise.options import DenoiseOptions
 from usdenoise.system.processes import locked
 
 N_SCANS = 6
@@ -159,6 +160,36 @@ def test_scan_that_is_stopped_is_killed(tmp_path: Path, monkeypatch: pytest.Monk
         scans()[0].suspend()
         lock.unlink()
         assert "ended by signal 9" in str(failure.result(20))
+
+
+def test_a_process_filters_scans_one_after_the_other_and_a_kill_loses_one(
+    scans: Path, tmp_path: Path
+) -> None:
+    lock = tmp_path / "lock"
+    lock.touch()
+
+    def arguments(name: str, **more: Any) -> dict[str, Any]:
+        return {**ARGUMENTS, "path": scans / "day1/scan0.h5", "folder": tmp_path / name, **more}
+
+    def process() -> psutil.Process:
+        (found,) = [child for child in psutil.Process().children() if "serve" in " ".join(child.cmdline())]
+        return found
+
+    assert "does not exist" in str(run_scan(arguments("gone", path=scans / "gone.h5"), lock))
+    first = process()
+    assert run_scan(arguments("a"), lock) is None
+    assert process() == first
+    endless = {"options": DenoiseOptions(iterations=10**6, patience=0)}
+    with ThreadPoolExecutor() as thread:
+        failure = thread.submit(run_scan, arguments("b", **endless), lock)
+        wait_for(lambda: (tmp_path / "b").exists())
+        first.kill()
+        assert "ended by signal 9" in str(failure.result(20))
+    assert run_scan(arguments("b"), lock) is None
+    assert differences(tmp_path / "a", tmp_path / "b") == []
+    last = process()
+    lock.unlink()
+    assert psutil.wait_procs([last], 20)[1] == []
 
 
 def test_two_commands_do_not_write_to_one_folder(scans: Path, tmp_path: Path) -> None:
