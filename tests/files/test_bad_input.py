@@ -59,9 +59,8 @@ def test_a_nul_in_a_path(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     error, attempt = NUL[key]
     monkeypatch.chdir(tmp_path)
     path = write_stack(tmp_path / "scan.h5", IQ)
-    with pytest.raises(
-        error, match=r"^the path 'a\\x00b.h5' contains a NUL character, .* give another path$"
-    ):
+    says = r"^the path 'a\\x00b.h5' contains a NUL character, .* give another path$"
+    with pytest.raises(error, match=says):
         attempt(path, "a\0b.h5")
     assert list(tmp_path.iterdir()) == [path]
 
@@ -128,6 +127,10 @@ def odd_float() -> h5py.h5t.TypeFloatID:
     kind = h5py.h5t.IEEE_F64LE.copy()
     kind.set_ebias(60_000)
     return kind
+
+
+def odd_floats(file: h5py.File) -> None:
+    h5py.h5d.create(file.id, b"iq", odd_float(), h5py.h5s.create_simple(IQ.shape))
 
 
 def function_handle(file: h5py.File) -> None:
@@ -240,13 +243,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     "nothing in HDF5": (hdf5(), {}, NO_STACK),
     "nothing in MATLAB": (v5(), {}, NO_STACK),
     "links that lead nowhere": (hdf5(fill=dead_links, other=IQ[0]), {}, NO_STACK),
-    "floats that NumPy lacks": (
-        hdf5(
-            fill=lambda file: h5py.h5d.create(file.id, b"iq", odd_float(), h5py.h5s.create_simple(IQ.shape))
-        ),
-        {},
-        f"{DAMAGED}|{NO_STACK}",
-    ),
+    "floats that NumPy lacks": (hdf5(fill=odd_floats), {}, f"{DAMAGED}|{NO_STACK}"),
     **{
         f"{kind} in {file}{', by name' * bool(options)}": (write(IQ=values), options, sentence)
         for file, write, table in (("HDF5", hdf5, NOT_A_STACK), ("MATLAB", v5, NO_STACK_OF_MATLAB))

@@ -113,13 +113,8 @@ def test_every_order_of_the_axes(axes: str, frames: slice | None, tmp_path: Path
     write_v73(tmp_path / "v73.mat", {"IQ": values})
     np.save(tmp_path / "c.npy", np.ascontiguousarray(values))
     np.save(tmp_path / "f.npy", np.asfortranarray(values))
-    for name, precision, dtype in (
-        ("stack.h5", None, "c8"),
-        ("v5.mat", "double", "c16"),
-        ("v73.mat", None, "c8"),
-        ("c.npy", "double", "c16"),
-        ("f.npy", None, "c8"),
-    ):
+    for name in ("stack.h5", "v5.mat", "v73.mat", "c.npy", "f.npy"):
+        precision, dtype = ("double", "c16") if name in ("v5.mat", "c.npy") else (None, "c8")
         backwards = name in ("v5.mat", "v73.mat", "f.npy")
         with open_input(tmp_path / name, {"axes": axes, "frames": frames}, precision) as source:
             check(source, expected.astype(dtype), tmp_path)
@@ -181,9 +176,8 @@ def test_a_stack_is_loaded_with_one_read_of_its_file(
     # The first load imports modules, which are files too.
     load(tmp_path / "x.h5", axes="tzx", dataset="iq", frames=slice(0, 2))
     before = read_bytes()
-    loaded = load(
-        tmp_path / "x.h5", axes="tzx", dataset="iq", frames=frames, on_part=lambda *done: told.append(done)
-    )
+    reading = {"axes": "tzx", "dataset": "iq", "frames": frames}
+    loaded = load(tmp_path / "x.h5", on_part=lambda *done: told.append(done), **reading)
     assert 0.8 < (read_bytes() - before) / (tmp_path / "x.h5").stat().st_size < 1.3
     np.testing.assert_array_equal(loaded.iq, values[frames or slice(None)])
     assert told == sorted(told)

@@ -230,9 +230,7 @@ def test_times_in_another_unit_are_not_used_even_if_they_give_no_rate(
     for unit, is_known in ((1, True), (1e3, False)):
         with h5py.File(tmp_path / "x.h5", "w") as file:
             file["iq"], file["time"] = IQ, 0.25 + times * unit
-            file["iq"].attrs.update(
-                {"axes": "tzx"} if rate is None else {"axes": "tzx", "frame_rate_hz": rate}
-            )
+            file["iq"].attrs.update({"axes": "tzx"} | ({"frame_rate_hz": rate} if rate else {}))
         stack = load(tmp_path / "x.h5", frames=slice(0, stop))
         wanted = 500 if is_known and is_rate else 400 if rate == 400 else None
         assert stack.frame_rate_hz == (wanted and pytest.approx(wanted))
@@ -245,20 +243,12 @@ def test_times_in_another_unit_are_not_used_even_if_they_give_no_rate(
 def test_packed_netcdf_of_xarray_is_read_as_xarray_reads_it(tmp_path: Path) -> None:
     rf = IQ.real.copy()
     rf[2, 3, 1] = np.nan
-    array = xarray.DataArray(
-        rf,
-        dims=("time", "z", "x"),
-        coords={
-            "time": ("time", TIMES, {"units": "s"}),
-            "z": ("z", DEPTHS, {"units": "mm"}),
-            "x": ("x", LATERAL, {"units": "mm"}),
-        },
-    )
+    places = {"time": (TIMES, "s"), "z": (DEPTHS, "mm"), "x": (LATERAL, "mm")}
+    labels = {name: (name, values, {"units": unit}) for name, (values, unit) in places.items()}
+    array = xarray.DataArray(rf, dims=("time", "z", "x"), coords=labels)
     packing = {"dtype": "int16", "scale_factor": 0.5, "add_offset": 3.0, "_FillValue": -32768}
-    times = {"dtype": "int32", "scale_factor": 0.002, "add_offset": 0.5}
-    array.to_dataset(name="rf").to_netcdf(
-        tmp_path / "x.nc", engine="h5netcdf", encoding={"rf": packing, "time": times}
-    )
+    packed = {"rf": packing, "time": {"dtype": "int32", "scale_factor": 0.002, "add_offset": 0.5}}
+    array.to_dataset(name="rf").to_netcdf(tmp_path / "x.nc", engine="h5netcdf", encoding=packed)
     stack = load(tmp_path / "x.nc")
     with xarray.open_dataset(tmp_path / "x.nc", engine="h5netcdf") as back:
         np.testing.assert_array_equal(stack.iq, back["rf"].values)

@@ -144,18 +144,12 @@ def test_the_data_say_which_axis_is_time(shape: tuple[int, ...], axes: str, tmp_
 @pytest.mark.parametrize(
     ("shape", "time_last", "axes"),
     [
-        ((10, 20, 300), None, "zxt"),
-        ((300, 10, 20), None, "tzx"),
-        ((300, 10, 20), True, "zxt"),
-        ((10, 20, 300), False, "tzx"),
-        ((126, 126, 32), None, "zxt"),
-        ((50, 90, 40), None, "zxt"),
-        ((40, 40, 40), None, "zxt"),
-        ((300, 8, 9, 10), None, "tzxy"),
-        ((8, 9, 10, 300), None, "zxyt"),
+        ((10, 20, 300), None, "zxt"), ((300, 10, 20), None, "tzx"), ((300, 10, 20), True, "zxt"),
+        ((10, 20, 300), False, "tzx"), ((126, 126, 32), None, "zxt"), ((50, 90, 40), None, "zxt"),
+        ((40, 40, 40), None, "zxt"), ((300, 8, 9, 10), None, "tzxy"), ((8, 9, 10, 300), None, "zxyt"),
         ((300, 8, 9, 10), True, "zxyt"),
     ],
-)
+)  # fmt: skip
 def test_guess_axes(shape: tuple[int, ...], time_last: bool | None, axes: str) -> None:
     assert guess_axes(shape, time_last) == axes
 
@@ -177,6 +171,7 @@ def test_axes_of_the_file_are_no_assumption(axes: Any, tmp_path: Path) -> None:
     assert acquisition.axes == "ztx"
 
 
+BESIDE_IT = {"b_mode": REAL, "mask": np.ones(REAL.shape, "u1"), "picture": REAL[0]}
 CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     **{
         f"called {name}": ({"a_filtered": 3 * IQ, "b_mode": REAL, name: IQ}, {}, name)
@@ -186,22 +181,9 @@ CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         f"asked for as {asked}": ({"iq": 3 * IQ, "a/b": IQ}, {"dataset": asked}, "a/b")
         for asked in ("a/b", "/a/b", "a/b/")
     },
-    "the only complex one": (
-        {
-            "b_mode": REAL,
-            "mask": np.ones(REAL.shape, "u1"),
-            "picture": REAL[0],
-            "rotated": pairs(IQ, ("real", "imag")),
-        },
-        {},
-        "rotated",
-    ),
-    "the only one": (
-        {"mask": REAL[0] > 0, "note": "text", "nothing": h5py.Empty("f4"), "rotated": REAL},
-        {},
-        "rotated",
-    ),
-}
+    "the only complex one": ({**BESIDE_IT, "rotated": pairs(IQ, ("real", "imag"))}, {}, "rotated"),
+    "the only one": ({"mask": REAL[0] > 0, "note": "text", "nothing": h5py.Empty("f4"), "rotated": REAL}, {}, "rotated"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", CHOICES)
@@ -241,22 +223,16 @@ def test_our_results_are_read_back_without_a_name(
     assert acquisition.iq.shape == values.shape
 
 
-BESIDE: dict[str, Callable[[h5py.File], Any]] = {
-    "an attribute whose name is not UTF-8": lambda file: h5py.h5a.create(
-        file["iq"].id, b"fr\xe9quence", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create(h5py.h5s.SCALAR)
-    ),
-    "a dataset whose name is not UTF-8": lambda file: h5py.h5d.create(
-        file.id, b"\xb5m", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create(h5py.h5s.SCALAR)
-    ),
-    "a type that NumPy lacks": lambda file: h5py.h5d.create(
-        file.id, b"recorded", h5py.h5t.UNIX_D32LE, h5py.h5s.create(h5py.h5s.SCALAR)
-    ),
-}
+def test_what_is_beside_the_stack_does_no_harm(tmp_path: Path) -> None:
+    """Names that are not UTF-8, and a type that NumPy lacks."""
 
+    def fill(file: h5py.File) -> None:
+        one = h5py.h5s.create(h5py.h5s.SCALAR)
+        h5py.h5a.create(file["iq"].id, b"fr\xe9quence", h5py.h5t.NATIVE_DOUBLE, one)
+        h5py.h5d.create(file.id, b"\xb5m", h5py.h5t.NATIVE_DOUBLE, one)
+        h5py.h5d.create(file.id, b"recorded", h5py.h5t.UNIX_D32LE, one)
 
-@pytest.mark.parametrize("key", BESIDE)
-def test_what_is_beside_the_stack_does_no_harm(key: str, tmp_path: Path) -> None:
-    assert np.array_equal(load(hdf5(iq=IQ, fill=BESIDE[key])(tmp_path)).iq, IQ)
+    assert np.array_equal(load(hdf5(iq=IQ, fill=fill)(tmp_path)).iq, IQ)
 
 
 def scales_of(stack: Acquisition) -> dict[str, Any]:
@@ -329,12 +305,8 @@ def test_an_axis_of_length_2_is_i_and_q_unless_it_is_named(tmp_path: Path) -> No
     assert "second axis" in stack.assumptions[0]
     # Two planes of RF, by the axes of the file, by the names of the dimensions and by the user.
     path = confusius(np.moveaxis(pairs, 1, -1))(tmp_path)
-    volumes = [
-        load(hdf5({"axes": "tyzx"}, iq=pairs)(tmp_path)),
-        load(path),
-        load(hdf5({}, iq=pairs)(tmp_path), axes="tyzx"),
-    ]
-    for volume in volumes:
+    of_the_file, of_the_user = load(hdf5({"axes": "tyzx"}, iq=pairs)(tmp_path)), {"axes": "tyzx"}
+    for volume in (of_the_file, load(path), load(hdf5({}, iq=pairs)(tmp_path), **of_the_user)):
         assert (volume.axes, volume.iq.dtype.kind) == ("tyzx", "f")
         assert np.array_equal(volume.iq, pairs)
     # Which of two such axes within the array it would be is not known.
