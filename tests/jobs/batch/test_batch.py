@@ -315,9 +315,8 @@ def test_from_python_with_options_of_every_kind(scans: Path, tmp_path: Path) -> 
     assert made["input"]["shape"][0] == 18
     assert made["parameters"]["ridge"] == 0.1 + 0.2
     # The options of the report are those of the batch.
-    assert decisions(scans / "scan2.h5", tmp_path / "out", arguments=arguments) == {
-        "scan2.h5": ("skip", "complete")
-    }
+    again = decisions(scans / "scan2.h5", tmp_path / "out", arguments=arguments)
+    assert again == {"scan2.h5": ("skip", "complete")}
 
 
 def test_scans_run_side_by_side_as_memory_allows_and_share_the_threads(
@@ -338,9 +337,7 @@ def test_a_file_without_a_stack_takes_the_memory_of_a_process(tmp_path: Path) ->
     (tmp_path / "x.zarr").mkdir()
     (tmp_path / "x.zarr/.zgroup").write_text("{}")
     # Without a warning, which is an error in tests.
-    assert expected_bytes(tmp_path / "x.zarr", {}, "single") == expected_bytes(
-        tmp_path / "gone.h5", {}, "single"
-    )
+    assert len({expected_bytes(tmp_path / name, {}, "single") for name in ("x.zarr", "gone.h5")}) == 1
 
 
 def test_a_large_scan_among_small_ones_runs_beside_none_that_does_not_fit(
@@ -391,10 +388,8 @@ def test_stacks_for_localisation_have_no_pages_and_no_doubts_about_blood(tmp_pat
         assert done.exit_code == 0, done.stderr
         again = cli("batch", tmp_path / "scans", "-o", tmp_path / name, *flags, *more, "--dry-run")
         assert again.stdout.startswith("skip")
-    reports = {
-        name: json.loads((next((tmp_path / name).rglob("x_report.json"))).read_text())
-        for name in ("bare", "whole")
-    }
+    paths = {name: next((tmp_path / name).rglob("x_report.json")) for name in ("bare", "whole")}
+    reports = {name: json.loads(path.read_text()) for name, path in paths.items()}
     codes = {name: {doubt["code"] for doubt in report["doubts"]} for name, report in reports.items()}
     assert "no-blood" in codes["whole"]
     assert codes["bare"] == set()
