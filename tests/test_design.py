@@ -54,7 +54,6 @@ def test_no_imports_are_circular() -> None:
 def test_the_architecture_page_has_the_layers_and_names_files_that_exist() -> None:
     page = (ROOT / "docs/architecture.md").read_text()
     rows = re.search(r"^\| package \|.*\n\|---.*\n((?:\|.*\n)+)", page, re.MULTILINE)
-    assert rows is not None
     assert [re.findall(r"`(\w+)`", row.split("|")[1]) for row in rows[1].splitlines()] == LAYERS
     named = set(re.findall(r"`([\w/]+(?:\.(?:py|html|txt)|/))`", page))
     assert len(named) > 40

@@ -115,7 +115,6 @@ def test_paragraphs_of_list_items_are_indented_for_mkdocs() -> None:
 def test_a_slurm_array(folder: Path) -> None:
     text = line("sbatch ")
     found = re.search(r"--array=(.*?) --cpus.* --wrap\s+'(.*)'$", text)
-    assert found is not None
     (folder / "scans.txt").write_text("scans/-dash.h5\nscans/two words.h5\n")
     assert bash(f"echo {found[1]}", folder).stdout == "1-2\n"
     job = bash(found[2], folder, SLURM_ARRAY_TASK_ID="2", SLURM_CPUS_PER_TASK="1")

@@ -163,14 +163,13 @@ def test_files_and_one_long_file_have_one_series(files: Path, long: Path, tmp_pa
         assert report["sequence"]["time"] == pytest.approx([1.5 * n + middle for n in range(N_BLOCKS)])
 
 
-def test_the_table_has_a_row_for_each_block(files: Path, tmp_path: Path) -> None:
-    report = run(files, out=tmp_path)
-    table = rows(report["output"]["blocks_tsv"])
-    assert [float(row["time"]) for row in table] == pytest.approx(report["sequence"]["time"])
+def test_the_table_has_a_row_for_each_block(stacks: dict[str, Any]) -> None:
+    table = rows(stacks["output"]["blocks_tsv"])
+    assert [float(row["time"]) for row in table] == pytest.approx(stacks["sequence"]["time"])
     assert {row["components"] for row in table} == {"4"}
     assert {row["bad"] for row in table} == {"0"}
     assert {row["why"] for row in table} == {"n/a"}
-    described = json.loads(Path(report["output"]["blocks_json"]).read_text())
+    described = json.loads(Path(stacks["output"]["blocks_json"]).read_text())
     assert described.keys() == table[0].keys()
     assert described["time"]["Units"] == "s"
     assert described["motion"]["Units"] == "wavelengths"

@@ -77,10 +77,8 @@ def test_less_memory_than_the_process_takes_is_refused(
 
 
 def test_results_equal_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Path) -> None:
-    reports = {
-        name: run(phantom_file, tmp_path / name, memory=memory)
-        for name, memory in (("memory", None), ("disk", 1 << 20))
-    }
+    sizes = {"memory": None, "disk": 1 << 20}
+    reports = {name: run(phantom_file, tmp_path / name, memory=size) for name, size in sizes.items()}
     # One pass for the digest. Values are read once, or in each pass: to inspect and to filter, as the sample has all pixels.
     # Where pixels stand out its middle chunk, a half of it, is read once more.
     assert reports["memory"]["input"]["passes_over_file"] == 2
@@ -128,10 +126,8 @@ def test_other_formats_have_the_same_values(suffix: str, tmp_path: Path) -> None
     options, output = DenoiseOptions(low_cutoff=2), Output(products=("power", "directional"))
     for name, memory in (("memory", None), ("disk", 1 << 20)):
         run(path, tmp_path / name, options=options, output=output, reading={"axes": "zxt"}, memory=memory)
-    one, other = (
-        usdenoise.load(tmp_path / name / f"scan_denoised{suffix}", dataset="iq")
-        for name in ("memory", "disk")
-    )
+    written = [tmp_path / name / f"scan_denoised{suffix}" for name in ("memory", "disk")]
+    one, other = (usdenoise.load(path, dataset="iq") for path in written)
     assert one.axes == other.axes
     # Tissue is 40 dB above what is kept, and its sums are rounded in the order of the pixels.
     np.testing.assert_allclose(one.iq, other.iq, atol=1e-4 * np.abs(one.iq).max())

@@ -32,7 +32,6 @@ WORDS: list[tuple[type[Any], str, dict[str, Any]]] = [
 def test_run_reads_the_words(kind: type[Any], words: str, values: dict[str, Any]) -> None:
     options = kind(**values)
     run = main.get_command(main.make_context("usdenoise", ["run"], resilient_parsing=True), "run")
-    assert run is not None
     parsed = run.make_context("run", [*words.split(), "x.h5"]).params
     kinds = {DenoiseOptions: "options", Display: "display", Output: "output", ReadOptions: "reading"}
     found = flags.job_arguments(parsed)[kinds[kind]]

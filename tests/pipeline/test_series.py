@@ -32,7 +32,6 @@ def measured() -> tuple[list[BlockLags], Clutter]:
     for block in recording.blocks:
         found = measure_block(block, clutter, BlockFilter(options=options, geometry=recording.geometry))
         assert isinstance(found, MeasuredBlock)
-        assert found.lags is not None
         blocks.append(found.lags)
     return blocks, clutter
 

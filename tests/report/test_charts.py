@@ -10,7 +10,6 @@ from usdenoise.report.charts import Chart
 def test_a_curve_is_drawn_at_its_values() -> None:
     drawn = Chart("a", "x", "y", [0, 1, 2, 3], [0.0, None, float("nan"), 10.0]).svg
     points = re.search(r'<polyline points="([^"]*)"', drawn)
-    assert points is not None
     (x0, y0), (x1, y1) = (map(float, point.split(",")) for point in points[1].split())
     assert x0 < x1
     assert y0 > y1
@@ -39,7 +38,6 @@ def test_a_long_curve_keeps_its_extremes_and_stays_small() -> None:
     drawn = Chart("a", "x", "y", range(len(values)), values).svg
     assert len(drawn) < 20_000
     points = re.search(r'points="([^"]*)"', drawn)
-    assert points is not None
     assert len({point.split(",")[1] for point in points[1].split()}) == 2
 
 

@@ -319,7 +319,6 @@ def test_the_f_of_several_types_finds_responses_of_any() -> None:
     series[:, :4] += 0.2 * of_type["a"][:, None, None]
     series[:, 4:8] -= 0.2 * of_type["b"][:, None, None]
     maps, overall = maps_of(series, np.ones((16, 12), bool), design(events=types))
-    assert overall is not None
     assert (overall.t, overall.change, overall.letter) == (None, None, "F")
     assert overall.active[:8].mean() > 0.8
     assert overall.active[8:].mean() < 0.05
@@ -595,7 +594,6 @@ def test_free_responses_and_f_are_in_the_files_the_page_and_the_plots(made: Scan
     report = report_of(*command, "--hrf", "fir:3", "--threshold", "t:2.5")
     free = session(path, LENGTH, events=events, hrf="fir:3", threshold="t:2.5")
     overall = free.any_activation
-    assert overall is not None
     with h5py.File(report["output"]["sequence"]) as file:
         assert set(file["activation"]) == {"left", "right", "any type"}
         for name, one in {**free.activation, "any type": overall}.items():

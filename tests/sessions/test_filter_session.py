@@ -101,15 +101,8 @@ def test_bursts_of_motion_leave_the_calm_blocks(
 
 @pytest.mark.slow
 def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None:
-    settings = PhantomSettings(
-        (24, 24, LENGTH),
-        RATE_HZ,
-        clutter_to_blood_db=45,
-        blood_to_noise_db=0,
-        thin_vessels=3,
-        session=N_BLOCKS,
-        seed=2,
-    )
+    levels = {"clutter_to_blood_db": 45, "blood_to_noise_db": 0, "thin_vessels": 3}
+    settings = PhantomSettings((24, 24, LENGTH), RATE_HZ, session=N_BLOCKS, seed=2, **levels)
     _, terms = all_frames(settings)
     truth, blocks = np.mean(np.abs(terms.blood) ** 2, axis=0), [1, 4, 6, 9, 10, 14]
     made = Scan(terms.iq, truth)
@@ -145,10 +138,8 @@ def compare(found: SessionResult, wanted: SessionResult, made: Scan, good: NDArr
     assert np.corrcoef(*(image.ravel() for image in maps))[0, 1] > 0.98
     vessels = made.blood_power[0] > 0
     known = np.isfinite(found.blood_power[good]) & vessels
-    blood, before = (
-        np.sum(np.where(known, own.blood_power[good], 0), axis=(1, 2)) for own in (found, wanted)
-    )
-    np.testing.assert_allclose(blood, before, rtol=0.1)
+    series = (np.where(known, own.blood_power[good], 0).sum(axis=(1, 2)) for own in (found, wanted))
+    np.testing.assert_allclose(*series, rtol=0.1)
 
 
 def test_integers_are_aligned_and_have_pixels_without_data_as_floats_do(
@@ -157,10 +148,8 @@ def test_integers_are_aligned_and_have_pixels_without_data_as_floats_do(
     made, _ = sound
     values = np.rint(10 * with_fault(made, "zero", [3, 8], 0.1).real).astype(np.int16)
     values[5 * LENGTH :] *= 2
-    found, wanted = (
-        session(values.astype(dtype), LENGTH, axes="tzx", frame_rate=500.0)
-        for dtype in (np.int16, np.float32)
-    )
+    both = (values, values.astype(np.float32))
+    found, wanted = (session(each, LENGTH, axes="tzx", frame_rate=500.0) for each in both)
     assert any(block.is_scaled for block in found.block_records)
     assert np.isnan(found.blood_power[3]).any()
     np.testing.assert_array_equal(found.blood_power, wanted.blood_power)
