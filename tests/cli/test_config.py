@@ -43,9 +43,7 @@ FILES: dict[tuple[str, ...], dict[str, Any]] = {
 """Content of a file, and flags -> options of the run."""
 
 
-def test_flags_take_precedence_over_files_and_later_files_over_earlier_ones(
-    scan: Path, tmp_path: Path
-) -> None:
+def test_flags_take_precedence_over_files_and_later_files_over_earlier_ones(scan, tmp_path):
     # A file that is not named is not used.
     (scan.parent / "usdenoise.toml").write_text("nonsense = 4\n")
     (tmp_path / "other.toml").write_text("rank = 6\n")
@@ -59,9 +57,7 @@ def test_flags_take_precedence_over_files_and_later_files_over_earlier_ones(
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_the_byte_order_mark_of_windows_is_no_part_of_a_file(
-    encoding: str, scan: Path, tmp_path: Path
-) -> None:
+def test_the_byte_order_mark_of_windows_is_no_part_of_a_file(encoding, scan, tmp_path):
     config, events = tmp_path / "c.toml", tmp_path / "events.tsv"
     config.write_bytes('rank = 4\r\npattern = "*.raw"\r\n'.encode(encoding))
     (scan.parent / "y.raw").touch()

@@ -20,9 +20,7 @@ def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch
     assert shown == ["1 of 5  about 2 min 0 s left"]
 
 
-def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(capsys):
     view = JobView(Console())
     measured = {"motion": "0.25 um", "blood_to_noise_db": None, "unsteadiness": None}
     speed = {"n_waiting": 2, "seconds": 0.5, "frames_a_second": 1234.4}

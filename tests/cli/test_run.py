@@ -145,9 +145,7 @@ def test_every_method_reports(method: str, stack: Path, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- outputs
 
 
-def test_the_default_folder_is_in_the_current_one(
-    stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_folder_is_in_the_current_one(stack, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert cli("run", stack, *QUICK, "-q").exit_code == 0

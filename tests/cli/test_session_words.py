@@ -35,9 +35,7 @@ def test_the_svd_is_refused_for_sessions(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("flag", "package"), [("--zarr", "zarr"), ("--nifti", "nibabel")])
-def test_a_format_without_its_package_is_refused_before_the_work(
-    flag: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_format_without_its_package_is_refused_before_the_work(flag, package, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     # Reading would fail.
     write_stack(tmp_path / "in/0.h5", np.zeros(3))

@@ -203,9 +203,7 @@ def test_rules_that_disagree_make_the_choice_unsure():
         ([(6, UNSURE), (7, UNSURE)], 7, UNSURE, "2 unsure ones among the cutoffs of 2"),
     ],
 )
-def test_the_surest_of_several_scans_name_the_common_cutoff(
-    cutoffs: list[tuple[int, CutoffCertainty]], low: int, certainty: CutoffCertainty, words: str
-) -> None:
+def test_the_surest_of_several_scans_name_the_common_cutoff(cutoffs, low, certainty, words):
     for order in (cutoffs, cutoffs[::-1]):
         common = common_cutoff(order)
         assert (common.low, common.certainty) == (low, certainty)

@@ -22,7 +22,6 @@ from click.testing import CliRunner
 import usdenoise
 from tests.conftest import SMALL
 from tests.files.layouts import Write, confusius, hdf5, in_chunks, v5, v5_compressed, writer
-from tests.fuzz import ChildReader
 from tests.programs import python
 from tests.stacks import write_stack
 from usdenoise import load, run_batch
@@ -407,9 +406,7 @@ def v5_of_zeros(folder: Path) -> Path:
     ("write", "reason"),
     [(npz_with_a_long_header, "corrupt"), (npz_of_zeros, "is constant"), (v5_of_zeros, "is constant")],
 )
-def test_what_is_compressed_beyond_reason_is_not_decompressed(
-    write: Write, reason: str, tmp_path: Path
-) -> None:
+def test_what_is_compressed_beyond_reason_is_not_decompressed(write, reason, tmp_path):
     path = write(tmp_path)
     tracemalloc.start()
     try:
@@ -493,9 +490,7 @@ def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_pat
     assert load(path, dataset=name).iq.shape == POWER.shape
 
 
-def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(
-    tmp_path: Path, child_reader: ChildReader
-) -> None:
+def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(tmp_path, child_reader):
     path = write_stack(tmp_path / "x.h5", IQ)
     with h5py.File(path, "r+") as file:
         file.attrs["note"] = "a note of variable length" * 4

@@ -145,9 +145,7 @@ def test_every_type(key: str, options: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("frames", [None, slice(1, 60, 3), slice(0, 60, 11)], ids=str)
 @pytest.mark.parametrize("chunks", [(7, 4, 3), (60, 2, 2), (1, 8, 6)])
-def test_a_pass_reads_each_storage_chunk_once(
-    chunks: tuple[int, ...], frames: slice | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_reads_each_storage_chunk_once(chunks, frames, tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "HELD_ENTRIES", 400)
     values = np.random.default_rng(0).standard_normal((60, 8, 6)).astype(np.float32)
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -165,9 +163,7 @@ def test_a_pass_reads_each_storage_chunk_once(
 
 
 @pytest.mark.parametrize("frames", [None, slice(5, 50, 3)], ids=str)
-def test_a_stack_is_loaded_with_one_read_of_its_file(
-    frames: slice | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stack_is_loaded_with_one_read_of_its_file(frames, tmp_path, monkeypatch):
     monkeypatch.setattr(layout, "SLAB_BYTES", 3000)
     values = np.random.default_rng(0).standard_normal((60, 20, 24)).astype(np.float32)
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -198,9 +194,7 @@ def test_a_file_in_pixel_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             check(source, values, tmp_path)
 
 
-def test_a_chunk_in_another_process_opens_its_file_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chunk_in_another_process_opens_its_file_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     paths = [write_stack(Path(f"{n}.h5"), IQ + n) for n in range(2)]
     copies: list[Chunk] = []

@@ -209,9 +209,7 @@ def test_variables_that_scipy_cannot_read_or_write_are_copied(compress: bool, tm
     assert after["power_doppler"].shape == (10, 9)
 
 
-def test_a_result_too_large_for_version_5_is_of_version_7_3_and_says_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_too_large_for_version_5_is_of_version_7_3_and_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 100)
     scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, "UF": {"FrameRateUF": 500.0}})
     report = job.run(tmp_path / "x.mat", tmp_path / "out", options=OPTIONS)

@@ -33,9 +33,7 @@ def run(path: Path, **more: Any) -> dict[str, Path]:
 
 @pytest.mark.parametrize("matrix", [None, TURNED], ids=["straight", "turned"])
 @pytest.mark.parametrize("n_slices", [1, N_Y])
-def test_confusius_reads_the_same_voxels_at_the_same_place(
-    n_slices: int, matrix: Any, tmp_path: Path
-) -> None:
+def test_confusius_reads_the_same_voxels_at_the_same_place(n_slices, matrix, tmp_path):
     data = voxel_data(n_slices, matrix)
     out = run(saved(tmp_path, data))
     series = confusius.load(out["sequence"], variable="power_doppler")

@@ -45,9 +45,7 @@ def write(folder: Path, name: str = "a", overwrite: bool = False) -> None:
     ("age_s", "has_locks", "kept"),
     [(0, True, False), (DAY_S - 600, False, True), (DAY_S + 600, False, False)],
 )
-def test_temporary_files_of_a_killed_process_are_removed(
-    age_s: float, has_locks: bool, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_temporary_files_of_a_killed_process_are_removed(age_s, has_locks, kept, tmp_path, monkeypatch):
     """At once, and after a day on file systems without locks."""
     if not has_locks:
         monkeypatch.setattr(output_folder, "lock", lambda descriptor: None)
@@ -82,9 +80,7 @@ def test_two_writers_in_one_folder_keep_their_files_apart(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_in_a_commit_waits_until_all_files_have_their_names(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_signal_in_a_commit_waits_until_all_files_have_their_names(number, tmp_path):
     code = (
         "import os, pathlib, signal, sys\n"
         "from usdenoise.files.output_folder import OutputFolder\n"
@@ -124,9 +120,7 @@ with OutputFolder(folder, overwrite=sys.argv[3] == "old") as outputs:
 
 @pytest.mark.parametrize("before", ["nothing", "old"])
 @pytest.mark.parametrize("n_moved", [0, 1, 2, 3, 4])
-def test_results_of_a_process_that_is_killed_in_the_commit_are_finished(
-    n_moved: int, before: str, tmp_path: Path
-) -> None:
+def test_results_of_a_process_that_is_killed_in_the_commit_are_finished(n_moved, before, tmp_path):
     old = ("x.h5", "x.png", "x.tif", "x_report.json") if before == "old" else ()
     for name in old:
         (tmp_path / name).write_text("old")

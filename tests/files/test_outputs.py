@@ -109,9 +109,7 @@ def test_other_containers_come_back_as_hdf5(key: str, tmp_path: Path) -> None:
         ("<c8", None, None),
     ],
 )
-def test_the_values_of_a_dataset_are_written(
-    dtype: str, chunks: tuple[int, ...] | None, compression: str | None, tmp_path: Path
-) -> None:
+def test_the_values_of_a_dataset_are_written(dtype, chunks, compression, tmp_path):
     values = np.random.default_rng(0).standard_normal((2, 11, 13, 7)).transpose(0, 3, 1, 2)
     values = values[0] + 1j * values[1] if "c" in dtype else values[0]
     with create_file(tmp_path / "x.h5") as file:
@@ -166,9 +164,7 @@ def plain_stack(tmp_path_factory: pytest.TempPathFactory) -> Any:
         (as_group, "singular_values"),
     ],
 )
-def test_a_stack_with_a_name_of_the_results_is_kept(
-    name: str, make: Any, plain_stack: Any, tmp_path: Path
-) -> None:
+def test_a_stack_with_a_name_of_the_results_is_kept(name, make, plain_stack, tmp_path):
     report = job.run(make(tmp_path, name), tmp_path / "out", options=OPTIONS, reading={"dataset": name})
     written = Path(report["output"]["denoised"])
     is_taken = name not in ("unobserved", "time") and (name != "axes" or make is as_mat)

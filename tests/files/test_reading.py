@@ -21,7 +21,6 @@ from tests.files.layouts import (
     UF,
     VOLUMES,
     ZXT,
-    Write,
     confusius,
     frames_by_loops,
     hdf5,
@@ -38,7 +37,7 @@ from usdenoise.files.matlab_writing import write_v73
 from usdenoise.frames.data_checks import guess_axes
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.given_stack import as_acquisition, from_data_array
 
@@ -210,9 +209,7 @@ _VOLUMES = in_order("zxyt", VOLUMES, "tzxy")
         ("bf", ".mat", _VOLUMES, "zxyt"),
     ],
 )
-def test_our_results_are_read_back_without_a_name(
-    name: str, suffix: str, values: NDArray[Any], axes: str, tmp_path: Path
-) -> None:
+def test_our_results_are_read_back_without_a_name(name, suffix, values, axes, tmp_path):
     path = tmp_path / f"x{suffix}"
     if suffix == ".mat":
         scipy.io.savemat(path, {name: values, "UF": UF})
@@ -256,9 +253,7 @@ def scales_of(stack: Acquisition) -> dict[str, Any]:
     ],
     ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um", "text", "list"],
 )
-def test_a_scale_in_another_unit_is_not_used_and_the_reason_is_given(
-    write: Write, name: str, right: str, tmp_path: Path
-) -> None:
+def test_a_scale_in_another_unit_is_not_used_and_the_reason_is_given(write, name, right, tmp_path):
     path = write(tmp_path)
     stack, reasons = load(path), describe(path).metadata.ignored
     assert scales_of(stack) == {}
@@ -330,9 +325,7 @@ def test_unsigned_rf_is_refused_with_its_offset(dtype: str, offset: int, tmp_pat
     assert load(tmp_path / "rf.npy").iq.shape == rf.shape
 
 
-def test_the_truth_of_a_phantom_is_what_the_simulator_wrote(
-    phantom_file: Path, small_phantom: tuple[Phantom, Terms]
-) -> None:
+def test_the_truth_of_a_phantom_is_what_the_simulator_wrote(phantom_file, small_phantom):
     phantom, terms = small_phantom
     truth = read_truth(phantom_file, load(phantom_file))
     assert np.array_equal(truth.vessel_mask, phantom.mask)

@@ -83,9 +83,7 @@ def test_events_of_several_runs_are_refused(tmp_path: Path) -> None:
         (("1 2 on", "5 2 on", "1 2 on"), False),
     ],
 )
-def test_onsets_that_begin_again_are_a_note(
-    rows: tuple[str, ...], begins_again: bool, tmp_path: Path
-) -> None:
+def test_onsets_that_begin_again_are_a_note(rows, begins_again, tmp_path):
     events, notes = events_of(tmp_path, "onset duration trial_type", *rows)
     assert len(events) == len(rows)
     says = "the onsets of the events begin again"
@@ -105,9 +103,7 @@ def test_onsets_that_begin_again_are_a_note(
         ("modulation side", "2 1", ""),
     ],
 )  # fmt: skip
-def test_columns_that_would_change_the_model_are_noted(
-    head: str, row: str, note: str, tmp_path: Path
-) -> None:
+def test_columns_that_would_change_the_model_are_noted(head, row, note, tmp_path):
     notes = events_of(tmp_path, f"onset duration {head}", f"1 2 {row}", f"5 2 {row}")[1]
     assert len(notes) == bool(note)
     assert note in "".join(notes)

@@ -3,7 +3,6 @@
 import os
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +37,7 @@ CASES += [*((kind, append, False) for kind in WRITERS), ("Zarr", add_a_file, Fal
 
 
 @pytest.mark.parametrize(("kind", "change", "window"), CASES)
-def test_a_file_of_an_input_that_changes_while_it_is_read(
-    kind: str, change: Callable[[Path], None], window: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_an_input_that_changes_while_it_is_read(kind, change, window, tmp_path, monkeypatch):
     write, name = WRITERS[kind]
     path, read = write(tmp_path), open_input.read_frames
 

@@ -147,9 +147,7 @@ def test_wrong_blocks_and_regions_are_refused(made: Scan) -> None:
 
 
 @pytest.mark.parametrize("what", [pytest.param("silent pixel", marks=pytest.mark.slow), "length"])
-def test_blocks_of_other_pixels_and_lags_go_on(
-    what: str, made: Scan, updates: list[SessionUpdate], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_other_pixels_and_lags_go_on(what, made, updates, monkeypatch):
     """The first blocks have a pixel that is silent, or fewer frames, so that their lagged products have another shape."""
 
     def at_once(find: Any) -> Future[Any]:
@@ -177,9 +175,7 @@ def test_blocks_of_other_pixels_and_lags_go_on(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fast")
-def test_the_findings_on_a_block_depend_on_the_blocks_before_it_and_not_on_the_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_findings_on_a_block_depend_on_the_blocks_before_it_and_not_on_the_load(tmp_path, monkeypatch):
     blocks = [block.copy() for block in scan(14, bursts=(7,), seed=4).blocks]
     noise = np.random.default_rng(0).standard_normal((2, *blocks[11].shape), np.float32)
     blocks[11] += 2 * (noise[0] + 1j * noise[1])
@@ -290,9 +286,7 @@ def test_files_are_filtered_when_they_are_complete(made: Scan, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("fast")
-def test_the_speed_is_that_of_the_filter_whatever_the_pause_between_blocks(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_speed_is_that_of_the_filter_whatever_the_pause_between_blocks(made, tmp_path, monkeypatch):
     finish, least = Session.finish, 0.25
 
     def slow(self: Session, begun: Any) -> SessionUpdate:
@@ -327,9 +321,7 @@ def test_a_file_that_is_removed_before_it_is_read(made: Scan, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("fast")
-def test_a_file_that_changes_while_it_is_filtered_is_read_again(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_while_it_is_filtered_is_read_again(made, tmp_path, monkeypatch):
     # The clutter of what was there at first is not taken for that of the session.
     drop(tmp_path, 0, made.blocks[9])
     begin, changed = Session.begin, []
@@ -379,9 +371,7 @@ def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fast")
-def test_live_and_finished_sessions_read_the_same_files(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_and_finished_sessions_read_the_same_files(made, tmp_path, monkeypatch):
     folder, out = tmp_path / "mouse", tmp_path / "mouse/out"
     names = ["run 10/b1.h5", "run 2/b1.h5", "b2.h5", "b10.h5", ".hidden/b3.h5", "out/b4.h5", "notes.npy.txt"]
     for number, name in enumerate(names):
@@ -406,9 +396,7 @@ def test_live_and_finished_sessions_read_the_same_files(
 
 
 @pytest.mark.usefixtures("fast")
-def test_many_copies_neither_keep_blocks_waiting_nor_the_session_from_its_end(
-    made: Scan, tmp_path: Path
-) -> None:
+def test_many_copies_neither_keep_blocks_waiting_nor_the_session_from_its_end(made, tmp_path):
     drop_all(tmp_path, made.blocks[:2])
     for number in range(16):
         shutil.copy(tmp_path / "block 0.h5", tmp_path / f"a copy {number}.h5")
@@ -487,9 +475,7 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
 
 
 @pytest.mark.usefixtures("fast")
-def test_a_live_session_on_the_command_line(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_live_session_on_the_command_line(made, tmp_path, monkeypatch):
     folder, out = drop_all(tmp_path / "mouse", made.blocks[:4]), tmp_path / "out"
     done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--region", f"right={RIGHT}")
     lines = [line for line in done.stderr.splitlines() if line.startswith("block ")]
@@ -526,9 +512,7 @@ def test_wrong_events_are_reported_at_once_and_change_no_series(made: Scan, tmp_
 
 @pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("when", ["live", "final"])
-def test_live_results_are_the_results_if_blocks_are_removed(
-    when: str, made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_results_are_the_results_if_blocks_are_removed(when, made, tmp_path, monkeypatch):
     folder, out = tmp_path / "mouse", tmp_path / "out"
     paths = [drop(folder, number, made.blocks[number]) for number in range(4)]
     show = live_job.LivePages.show

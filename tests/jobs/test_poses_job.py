@@ -85,9 +85,7 @@ def test_the_command_writes_one_series_and_a_page_for_each_position(folder: Path
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_nifti_and_xarray_have_the_planes_and_their_times(
-    folder: Path, wanted: PosesResult, tmp_path: Path
-) -> None:
+def test_nifti_and_xarray_have_the_planes_and_their_times(folder, wanted, tmp_path):
     """In BIDS each position has the entity pose."""
     name, more = "sub-01_task-rest", {"output": Output(nifti=True), "session": {"zarr": True}}
     report = run(folder, tmp_path / "out", bids=name, **more)

@@ -272,9 +272,7 @@ def test_a_copy_of_a_block_is_refused_or_ignored(kind: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("has_starts", [False, True])
-def test_the_doubt_about_the_order_names_the_first_and_the_last_block(
-    has_starts: bool, tmp_path: Path
-) -> None:
+def test_the_doubt_about_the_order_names_the_first_and_the_last_block(has_starts, tmp_path):
     days = ("28-1", "29-1", "30-1", "31-1", "1-2", "2-2", "3-2")
     names = [f"{day}-2024.h5" for day in days]
     for number, name in enumerate(names):

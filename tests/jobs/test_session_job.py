@@ -7,7 +7,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import h5py
@@ -122,9 +121,7 @@ def filtered_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # ---------------------------------------------------------------- the series
 
 
-def test_some_blocks_of_files_and_of_one_long_file_are_filtered_alone(
-    files: Path, long: Path, tmp_path: Path
-) -> None:
+def test_some_blocks_of_files_and_of_one_long_file_are_filtered_alone(files, long, tmp_path):
     for path, window in ((files, ()), (long, ("--window", LENGTH))):
         command = ("session", path, *window, "-o", tmp_path / path.stem, "--blocks=1:6:2", "--low-cutoff=4")
         report = report_of(*command, "-q")
@@ -176,9 +173,7 @@ def test_the_table_has_a_row_for_each_block(stacks: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("nothing", ["text", "zeros", "damaged", "huge"])
-def test_a_bad_file_is_an_error_or_a_missing_block(
-    nothing: str, copied: Path, made: Scan, without_a_file: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_bad_file_is_an_error_or_a_missing_block(nothing, copied, made, without_a_file, tmp_path):
     path = copied / "block 8.h5"
     if nothing == "text":
         path.write_text("nothing")
@@ -391,9 +386,7 @@ def test_filtered_blocks_replace_nothing(copied: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_spectra_are_used_again_for_the_same_session_alone(
-    copied: Path, made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spectra_are_used_again_for_the_same_session_alone(copied, made, tmp_path, monkeypatch):
     run(copied, out=tmp_path / "out")
     folder = tmp_path / "out/mouse_spectra"
     assert not folder.exists()
@@ -495,9 +488,7 @@ def test_a_block_that_the_disk_does_not_take_is_one_error(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("module", "writes"), [(spectra_store, "create_file"), (products, "write_result")])
-def test_a_session_resumes_after_the_disk_was_full(
-    module: ModuleType, writes: str, files: Path, stacks: dict[str, Any], tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_a_session_resumes_after_the_disk_was_full(module, writes, files, stacks, tmp_path, monkeypatch):
     whole, calls = getattr(module, writes), []
 
     def full(path: Path, *more: Any) -> Any:
@@ -603,9 +594,7 @@ FEW = ["between a stack and its spectra", "when the series is written", "when al
 
 
 @pytest.mark.parametrize("moments", [FEW, pytest.param(MOMENTS, marks=pytest.mark.slow)], ids=len)
-def test_a_session_that_is_killed_resumes_and_gives_the_same_bytes(
-    moments: list[str], long: Path, tmp_path: Path
-) -> None:
+def test_a_session_that_is_killed_resumes_and_gives_the_same_bytes(moments, long, tmp_path):
     results = {}
     for name in ("undisturbed", "killed"):
         folder = tmp_path / name
@@ -633,9 +622,7 @@ def test_a_session_that_is_killed_resumes_and_gives_the_same_bytes(
 
 
 @pytest.mark.parametrize("error", [OptionError, UnreadableError])
-def test_blocks_stay_unless_the_same_command_would_fail_again(
-    error: type[Exception], copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_stay_unless_the_same_command_would_fail_again(error, copied, tmp_path, monkeypatch):
     def fail(*_: Any) -> None:
         raise error("the disk is gone")
 

@@ -193,9 +193,7 @@ def test_the_picture_outlines_a_region_where_it_is(made: Scan) -> None:
     assert centres[1] - centres[0] > 50
 
 
-def test_a_region_that_does_not_fit_is_an_error_before_the_work(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_region_that_does_not_fit_is_an_error_before_the_work(files, tmp_path, monkeypatch):
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("blocks were filtered")
 

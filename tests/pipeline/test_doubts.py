@@ -52,9 +52,7 @@ def suggested(good: usdenoise.DenoiseResult) -> int:
 
 
 @pytest.mark.parametrize("options", [{"method": "svd"}, {"high_cutoff": "rank"}])
-def test_the_automatic_cutoff_of_a_good_stack_is_not_doubtful(
-    right: NDArray[np.complex64], good: usdenoise.DenoiseResult, options: dict[str, Any]
-) -> None:
+def test_the_automatic_cutoff_of_a_good_stack_is_not_doubtful(right, good, options):
     assert good.doubts == ()
     assert codes(right, **options) == []
 
@@ -71,16 +69,12 @@ def test_a_map_of_few_frames_is_doubtful(right: NDArray[np.complex64], n_frames:
 
 
 @pytest.mark.parametrize("share", [0.9, 1.2])
-def test_a_cutoff_near_the_suggested_one_is_not_doubtful(
-    right: NDArray[np.complex64], suggested: int, share: float
-) -> None:
+def test_a_cutoff_near_the_suggested_one_is_not_doubtful(right, suggested, share):
     assert codes(right, low_cutoff=round(share * suggested)) == []
 
 
 @pytest.mark.parametrize("low", [1, 4])
-def test_tissue_is_left_by_a_cutoff_that_is_too_low(
-    right: NDArray[np.complex64], suggested: int, low: int
-) -> None:
+def test_tissue_is_left_by_a_cutoff_that_is_too_low(right, suggested, low):
     result = usdenoise.denoise(right, axes="tzx", low_cutoff=low)
     assert result.doubts[0].code == "cutoff"
     assert f"suggest {suggested} " in result.doubts[0].sentence
@@ -101,15 +95,11 @@ def test_noise_shows_no_blood(correlation: float, gain_db: float, tissue: float)
 
 
 @pytest.mark.parametrize("share", [2, 4])
-def test_blood_is_removed_by_a_cutoff_that_is_too_high(
-    right: NDArray[np.complex64], suggested: int, share: int
-) -> None:
+def test_blood_is_removed_by_a_cutoff_that_is_too_high(right, suggested, share):
     assert "cutoff" in codes(right, low_cutoff=share * suggested)
 
 
-def test_tissue_in_the_residual_is_doubtful_whatever_the_cutoff(
-    right: NDArray[np.complex64], good: usdenoise.DenoiseResult, suggested: int
-) -> None:
+def test_tissue_in_the_residual_is_doubtful_whatever_the_cutoff(right, good, suggested):
     low = suggested // 2
     picture = usdenoise.denoise(right, axes="tzx", low_cutoff=low).picture_quality
     assert picture.tissue_share > 0.3
@@ -117,9 +107,7 @@ def test_tissue_in_the_residual_is_doubtful_whatever_the_cutoff(
 
 
 @pytest.mark.parametrize("wrong", ["zxt", "ztx"])
-def test_wrong_axes_are_doubtful_and_the_right_order_is_named(
-    right: NDArray[np.complex64], wrong: str
-) -> None:
+def test_wrong_axes_are_doubtful_and_the_right_order_is_named(right, wrong):
     doubts = usdenoise.denoise(right, axes=wrong).doubts
     assert doubts[0].code == "axes"
     assert "'tzx'" in doubts[0].sentence
@@ -154,9 +142,7 @@ def test_an_unsure_cutoff_is_doubtful(right: NDArray[np.complex64]) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
-def test_compressed_magnitudes_of_complex_values_are_doubtful(
-    right: NDArray[np.complex64], scale: float
-) -> None:
+def test_compressed_magnitudes_of_complex_values_are_doubtful(right, scale):
     phase, magnitude = np.exp(1j * np.angle(right)), np.abs(right)
     decibels = np.maximum(20 * np.log10(magnitude / magnitude.max()) + 60, 0)
     for compressed in (np.sqrt(magnitude), decibels):
@@ -313,9 +299,7 @@ def test_a_map_without_what_power_doppler_shows_is_a_doubt(good: usdenoise.Denoi
     assert [doubt.code for doubt in find_doubts(good, quality, "tzx")] == ["map-incomplete"]
 
 
-def test_tissue_in_the_map_is_a_doubt_whatever_its_time_course(
-    right: NDArray[np.complex64], good: usdenoise.DenoiseResult
-) -> None:
+def test_tissue_in_the_map_is_a_doubt_whatever_its_time_course(right, good):
     grid = Neighbourhood.whole(good.power_doppler.shape)
     tissue = np.mean(np.abs(right) ** 2, axis=0).ravel().astype(float)
     blood = good.blood_power.ravel().astype(float)

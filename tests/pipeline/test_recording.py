@@ -50,9 +50,7 @@ def stack(small_phantom: tuple[Phantom, Terms], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("window", "stride"), [(50, None), (50, 20)])
-def test_each_image_is_that_of_its_frames(
-    window: int, stride: int | None, stack: Path, small_phantom: tuple[Phantom, Terms], tmp_path: Path
-) -> None:
+def test_each_image_is_that_of_its_frames(window, stride, stack, small_phantom, tmp_path):
     output = Output(products=("power", "directional", "velocity"))
     report = run_in_windows(stack, tmp_path / "out", window, stride=stride, options=FIVE, output=output)
     iq = small_phantom[1].iq[:, :20, :16]
@@ -142,9 +140,7 @@ def long_stack() -> NDArray[np.complex64]:
 
 
 @pytest.mark.parametrize(("n_frames", "length"), [(400, 133), (400, 199)])
-def test_one_or_two_remaining_frames_join_the_last_window(
-    n_frames: int, length: int, long_stack: NDArray[np.complex64], tmp_path: Path
-) -> None:
+def test_one_or_two_remaining_frames_join_the_last_window(n_frames, length, long_stack, tmp_path):
     path = write(tmp_path / "x.h5", long_stack[:n_frames], axes="tzx")
     report = run_in_windows(path, tmp_path / "out", length, options=FIVE)
     with h5py.File(report["output"]["sequence"]) as file:
@@ -193,9 +189,7 @@ def sequence_in_a_child(
 
 
 @pytest.mark.slow
-def test_a_sequence_does_not_depend_on_threads_or_processors(
-    long_stack: NDArray[np.complex64], tmp_path: Path
-) -> None:
+def test_a_sequence_does_not_depend_on_threads_or_processors(long_stack, tmp_path):
     path = write(tmp_path / "x.h5", long_stack[:260], axes="tzx")
     few = sequence_in_a_child(path, tmp_path / "few", "3", processors=1, OPENBLAS_NUM_THREADS="1")
     many = sequence_in_a_child(path, tmp_path / "many", "1", OPENBLAS_NUM_THREADS="4")

@@ -52,9 +52,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused_with_the_names_of_python(
-    options: dict[str, Any], sentence: str
-) -> None:
+def test_what_makes_no_sense_is_refused_with_the_names_of_python(options, sentence):
     with pytest.raises(OptionError, match=sentence) as caught:
         usdenoise.denoise(STACK, **{"axes": "tzx", **options})
     assert "--" not in str(caught.value)

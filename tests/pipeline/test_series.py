@@ -115,9 +115,7 @@ def slow_series(
 
 
 @pytest.mark.parametrize("bad", [(), (2, 5)])
-def test_the_series_equals_a_slow_loop(
-    bad: tuple[int, ...], measured: tuple[list[BlockLags], Clutter]
-) -> None:
+def test_the_series_equals_a_slow_loop(bad, measured):
     blocks, clutter = measured
     without_leak = replace(clutter, speckle=np.zeros_like(clutter.speckle))
     good = [number for number in range(8) if number not in bad]

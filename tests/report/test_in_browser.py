@@ -112,9 +112,7 @@ PICTURES = {"image": 5, "volume": 2, "windows": 3, "batch": 1, "hostile": 1, "li
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 @pytest.mark.parametrize("name", PICTURES)
-def test_a_page_is_whole_without_network(
-    name: str, width: int, scheme: str, open_page: Callable[..., Page], places: dict[str, Path]
-) -> None:
+def test_a_page_is_whole_without_network(name, width, scheme, open_page, places):
     page = open_page(places[name], width, scheme)
     drawn = page.evaluate("[...document.images].map((i) => i.complete && i.naturalWidth > 0 && i.alt !== '')")
     assert drawn == [True] * PICTURES[name]
@@ -209,9 +207,7 @@ def test_the_table_filters_and_keeps_its_state(open_page: Callable[..., Page], t
     assert column(page, "Scan") == [f"scan{k}.h5" for k in (407, 307, 207, 107, 7)]
 
 
-def test_a_live_page_reloads_and_keeps_its_scroll_position(
-    open_page: Callable[..., Page], places: dict[str, Path]
-) -> None:
+def test_a_live_page_reloads_and_keeps_its_scroll_position(open_page, places):
     page = open_page(places["live"], 400)
     page.evaluate("window.scrollTo(0, 700)")
     before = page.evaluate("window.scrollY")

@@ -99,9 +99,7 @@ def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
-def test_power_doppler_comes_first_where_the_map_lacks_what_it_shows(
-    phantom_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_power_doppler_comes_first_where_the_map_lacks_what_it_shows(phantom_file, tmp_path, monkeypatch):
     monkeypatch.setattr("usdenoise.pipeline.result.MOST_MISSING", -1.0)
     made = run(phantom_file, tmp_path)
     assert [doubt["code"] for doubt in made["doubts"]] == ["map-incomplete"]

@@ -82,9 +82,7 @@ METHODS_CASES: list[tuple[dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize(
     ("fields", "says"), [*METHODS_CASES, *(({"method": method}, ["[2]"]) for method in METHODS)]
 )
-def test_the_methods_paragraph_has_the_numbers_and_the_sources(
-    fields: dict[str, Any], says: list[str]
-) -> None:
+def test_the_methods_paragraph_has_the_numbers_and_the_sources(fields, says):
     text, sources = methods_paragraph(report(**fields))
     for words in says:
         assert words in text

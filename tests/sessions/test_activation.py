@@ -516,9 +516,7 @@ def test_smoothing_is_proposed_where_far_more_pixels_would_be_active(quick: Sess
         assert found_in(stack).smoothing_mm is None
 
 
-def test_a_session_is_plotted_and_saved_as_a_scan_is(
-    quick: SessionResult, short: usdenoise.Acquisition, tmp_path: Path
-) -> None:
+def test_a_session_is_plotted_and_saved_as_a_scan_is(quick, short, tmp_path):
     found = quick
     figure = Figure()
     axes = usdenoise.plot(found, "activation", ax=figure.subplots())
@@ -677,9 +675,7 @@ def test_columns_of_the_events_that_are_not_used_are_named(made: Scan, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
-def test_types_that_differ_have_files_and_arrays_of_their_own(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_types_that_differ_have_files_and_arrays_of_their_own(made, tmp_path, monkeypatch):
     """Also on file systems that do not distinguish case, and in MATLAB. Other names stay as they are."""
     types = ["\N{CJK UNIFIED IDEOGRAPH-5DE6}", "\N{CJK UNIFIED IDEOGRAPH-53F3}", "f+1", "f-1"]
     types += ["a/b", "a_b", "a-b"]
@@ -714,9 +710,7 @@ def test_types_that_differ_have_files_and_arrays_of_their_own(
     assert twice.exit_code == 2
 
 
-def test_a_live_session_has_the_activation_so_far(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_live_session_has_the_activation_so_far(made, tmp_path, monkeypatch):
     """The table grows while the session runs. Tiles of pixels change nothing."""
     images = []
     monkeypatch.setattr(tall_matrices, "CACHED_ENTRIES", 1000)

@@ -128,9 +128,7 @@ def slow_filter(
         (True, "a frame", (5, 6, 30)),
     ],
 )
-def test_a_block_is_filtered_as_by_a_slow_loop(
-    is_complex: bool, gaps: str, left_out: tuple[int, ...]
-) -> None:
+def test_a_block_is_filtered_as_by_a_slow_loop(is_complex, gaps, left_out):
     rows = block(is_complex)
     rng = np.random.default_rng(3)
     if gaps == "scattered":
@@ -240,9 +238,7 @@ def turned_block(degrees: float, is_complex: bool, size: tuple[int, ...]) -> tup
     ("is_complex", "is_masked", "size"),
     [(True, True, (44, 40)), (False, False, (44, 40)), (True, False, (24, 22, 9))],
 )
-def test_a_turned_block_is_measured_as_a_still_one(
-    is_complex: bool, is_masked: bool, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turned_block_is_measured_as_a_still_one(is_complex, is_masked, size, monkeypatch):
     kinds, letters = ("signed", "velocity", "directional") if is_complex else (), "zxy"[: len(size)]
     (still, tissue), (turned, other) = (turned_block(angle, is_complex, size) for angle in (0, 3))
     turned = turned.copy()

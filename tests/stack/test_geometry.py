@@ -117,9 +117,7 @@ def test_frames_and_stacks_are_the_same_memory(order: Any, geometry: Geometry, n
 
 
 @given(geometries(), st.data(), st.sampled_from([1, 2, -1]))
-def test_frames_of_a_stack_are_a_view_where_memory_allows_it(
-    geometry: Geometry, data: st.DataObject, step: int
-) -> None:
+def test_frames_of_a_stack_are_a_view_where_memory_allows_it(geometry, data, step):
     """In memory the axes have any other order; some of the frames may be taken, or all of them backwards."""
     memory_axes = "".join(data.draw(st.permutations(geometry.axes)))
     memory = np.random.default_rng(0).random(geometry.shape_in(memory_axes))
