@@ -129,10 +129,8 @@ def test_random_configurations_never_diverge():
     for _ in range(10):
         shape = (*(int(n) for n in rng.integers(4, 24, 2)), int(rng.integers(8, 60)))
         rank = int(rng.integers(1, 6))
-        left, right = (
-            gaussian(rng, (shape[0] * shape[1], rank), complex),
-            gaussian(rng, (shape[2], rank), complex),
-        )
+        sizes = (shape[0] * shape[1], shape[2])
+        left, right = (gaussian(rng, (size, rank), complex) for size in sizes)
         stack = ((left * np.logspace(0, -3, rank)) @ right.T).reshape(shape)
         stack += 1e-3 * gaussian(rng, (1, stack.size), complex).reshape(shape)
         stack = (stack * 10 ** rng.uniform(-6, 6)).astype(np.complex64)
@@ -187,7 +185,7 @@ def test_rules_that_disagree_make_the_choice_unsure():
     [
         # The sure ones outvote any number of others; of two in the middle it is the higher one.
         (
-            [(21, UNSURE)] * 9 + [(4, SURE), (5, SURE), (5, SURE), (40, SURE)],
+            [(21, UNSURE)] * 9 + [(n, SURE) for n in (4, 5, 5, 40)],
             5,
             SURE,
             "4 sure ones among the cutoffs of 13",

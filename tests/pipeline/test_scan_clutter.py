@@ -49,12 +49,8 @@ def rigid(image, pixels):
     """The image at some displacements along depth and half of them laterally, with the phase of the axial ones."""
     k_z, k_x = np.fft.fftfreq(image.shape[0])[:, None], np.fft.fftfreq(image.shape[1])
     spectrum = np.fft.fft2(image)
-    return np.stack(
-        [
-            np.fft.ifft2(spectrum * np.exp(-2j * np.pi * d * (k_z + k_x / 2))) * np.exp(1j * np.pi * d)
-            for d in pixels
-        ]
-    )
+    moved = [np.fft.ifft2(spectrum * np.exp(-2j * np.pi * d * (k_z + k_x / 2))) for d in pixels]
+    return np.stack([image * np.exp(1j * np.pi * d) for image, d in zip(moved, pixels, strict=True)])
 
 
 def with_rigid_tissue(terms, pixels):

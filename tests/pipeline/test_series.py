@@ -52,12 +52,8 @@ def averaged(image: NDArray[np.float64], spread: float = CELL_SIGMA) -> NDArray[
     found = np.zeros_like(image)
     for z in range(SIZE[0]):
         for x in range(SIZE[1]):
-            weights = np.array(
-                [
-                    [np.exp(-((z - i) ** 2 + (x - j) ** 2) / (2 * spread**2)) for j in range(SIZE[1])]
-                    for i in range(SIZE[0])
-                ]
-            )
+            squares = [[(z - i) ** 2 + (x - j) ** 2 for j in range(SIZE[1])] for i in range(SIZE[0])]
+            weights = np.exp(-np.array(squares) / (2 * spread**2))
             found[z, x] = np.tensordot(weights / weights.sum(), image, 2)
     return found
 

@@ -20,15 +20,11 @@ from usdenoise.stack.data_arrays import positions
 from usdenoise.stack.geometry import Coordinate, Geometry, as_frames, canonical_axes, in_axes
 
 IQ = np.arange(6 * 4 * 5, dtype=np.complex64).reshape(6, 4, 5)
-STACK = Acquisition(
-    IQ,
-    "tzx",
-    500.0,
-    {"z": 0.1, "x": 0.2},
-    name="dog",
-    attributes={"probe": "L22"},
-    coordinates={"t": Coordinate(np.arange(6.0), None, {})},
-)
+LABELS: dict[str, Any] = {
+    "attributes": {"probe": "L22"},
+    "coordinates": {"t": Coordinate(np.arange(6.0), None, {})},
+}
+STACK = Acquisition(IQ, "tzx", 500.0, {"z": 0.1, "x": 0.2}, name="dog", **LABELS)
 
 
 def test_an_acquisition_gives_its_geometry_and_a_geometry_an_acquisition() -> None:
