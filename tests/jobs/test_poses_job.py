@@ -24,6 +24,9 @@ from usdenoise.options import Output, SessionOptions
 from usdenoise.progress import Progress
 
 N_POSES, N_SWEEPS, INTERVAL_S, STEP_MM = 3, 7, 0.5, 0.4
+N_FEW = 4
+FEW = {"blocks": slice(0, N_FEW * N_POSES)}
+"""The first sweeps, where the number of them does not matter."""
 
 
 @pytest.fixture(scope="module")
@@ -146,22 +149,22 @@ def test_a_stopped_session_goes_on(folder: Path, tmp_path: Path) -> None:
         with h5py.File(report["output"]["sequence"]) as file:
             return [file[name][()] for name in ("blood_power", "mean_blood_power", "bad")]
 
-    wanted = powers(run(folder, out))
+    wanted = powers(run(folder, out, session=FEW))
     for path in out.glob("mouse_*"):
         path.unlink()
     with pytest.raises(OutputError, match=r"mouse_pose-\d_report\.json exists"):
-        run(folder, out, overwrite=False)
+        run(folder, out, session=FEW, overwrite=False)
 
     class Stop(Progress):
         def blocks(self, done: int, total: int) -> None:
-            assert total == N_POSES * N_SWEEPS
-            if done == N_SWEEPS + 4:
+            assert total == N_POSES * N_FEW
+            if done == N_FEW + 2:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(folder, out, watcher=Stop())
-    assert len(list(out.glob("mouse_spectra/block_*"))) == N_SWEEPS + 4
-    for one, other in zip(powers(run(folder, out)), wanted, strict=True):
+        run(folder, out, session=FEW, watcher=Stop())
+    assert len(list(out.glob("mouse_spectra/block_*"))) == N_FEW + 2
+    for one, other in zip(powers(run(folder, out, session=FEW)), wanted, strict=True):
         np.testing.assert_array_equal(one, other)
     assert not (out / "mouse_spectra").exists()
 
@@ -183,7 +186,7 @@ def test_a_table_of_files(folder: Path, wanted: PosesResult, tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_an_error_in_a_position_names_it(blocks: Any, tmp_path: Path) -> None:
-    shown = [block.copy() for block in blocks]
+    shown = [block.copy() for block in blocks[: N_FEW * N_POSES]]
     for number in range(1, len(shown), N_POSES):
         # No copy of another one
         shown[number][:], shown[number][0, 0, 0] = np.nan, number
@@ -224,7 +227,7 @@ def test_names_of_positions_that_are_no_names_of_files(folder: Path, tmp_path: P
     table = tmp_path / "poses.tsv"
     lines = [f"{number}\t{names[number % N_POSES]}" for number in range(N_POSES * N_SWEEPS)]
     table.write_text("\n".join(["block\tpose", *lines]))
-    report = run(folder, tmp_path / "out", table, session={"pose_step_mm": None})
+    report = run(folder, tmp_path / "out", table, session={"pose_step_mm": None, **FEW})
     assert [pose["name"] for pose in report["poses"]] == names
     pages = sorted(path.name for path in (tmp_path / "out/poses").glob("*_report.html"))
     assert len({name.lower() for name in pages}) == N_POSES
