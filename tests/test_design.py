@@ -6,8 +6,6 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 
-import usdenoise
-from usdenoise.cli.main import COMMANDS
 from usdenoise.report import record
 from usdenoise.report.pages import Row
 
@@ -65,9 +63,6 @@ RECORDS = (record.Report, record.BloodRecord, record.FramesRecord, record.BadFra
            record.InputRecord, record.SequenceRecord, record.ActivationRecord, record.BlockRecord, Row)  # fmt: skip
 
 
-def test_the_reference_names_everything_that_is_public() -> None:
+def test_the_reference_names_the_keys_of_the_records() -> None:
     words = set(re.findall(r"\w+", (ROOT / "docs/reference.md").read_text()))
-    keys = {field.name for each in RECORDS for field in fields(each)}
-    assert keys | {*usdenoise.__all__} <= words
-    for command in COMMANDS:
-        assert command in words
+    assert {field.name for each in RECORDS for field in fields(each)} <= words

@@ -39,10 +39,8 @@ LEVELS = [(30.0, -6.0), pytest.param((60.0, 6.0), marks=pytest.mark.slow)]
 @pytest.fixture(scope="module", params=LEVELS, ids=str)
 def terms(request):
     clutter, noise = request.param
-    settings = PhantomSettings(
-        (40, 32, 160), frame_rate_hz=500.0, clutter_to_blood_db=clutter, blood_to_noise_db=noise, seed=31
-    )
-    return all_frames(settings)[1]
+    levels = {"clutter_to_blood_db": clutter, "blood_to_noise_db": noise}
+    return all_frames(PhantomSettings((40, 32, 160), frame_rate_hz=500.0, seed=31, **levels))[1]
 
 
 def test_default_run_is_as_good_as_the_best_svd(terms):
@@ -184,12 +182,7 @@ def test_rules_that_disagree_make_the_choice_unsure():
     ("cutoffs", "low", "certainty", "words"),
     [
         # The sure ones outvote any number of others; of two in the middle it is the higher one.
-        (
-            [(21, UNSURE)] * 9 + [(n, SURE) for n in (4, 5, 5, 40)],
-            5,
-            SURE,
-            "4 sure ones among the cutoffs of 13",
-        ),
+        ([(21, UNSURE)] * 9 + [(n, SURE) for n in (4, 5, 5, 40)], 5, SURE, "4 sure ones among the cutoffs of 13"),
         ([(4, SURE), (5, SURE)], 5, SURE, "2 sure ones among the cutoffs of 2"),
         ([(4, SURE)], 4, SURE, "the only sure one among the cutoffs of 1 scan"),
         # A single one of several, and such as differ, are not sure.
@@ -200,7 +193,7 @@ def test_rules_that_disagree_make_the_choice_unsure():
         ([(30, UNSURE), (6, LIKELY), (7, LIKELY)], 7, LIKELY, "2 likely ones among the cutoffs of 3"),
         ([(6, UNSURE), (7, UNSURE)], 7, UNSURE, "2 unsure ones among the cutoffs of 2"),
     ],
-)
+)  # fmt: skip
 def test_the_surest_of_several_scans_name_the_common_cutoff(cutoffs, low, certainty, words):
     for order in (cutoffs, cutoffs[::-1]):
         common = common_cutoff(order)

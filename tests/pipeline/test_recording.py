@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.cli.shared import write
+from tests.programs import python
 from tests.sessions.scans import two_sided
 from tests.stacks import low_rank, run_in_windows
 from usdenoise.options import DenoiseOptions, Output
@@ -102,9 +101,8 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
         reading = {"spacing_mm": (0.1, 0.2, 0.4), "frame_rate_hz": 100.0}
     windows: dict[str, Any] = {"window": 20, "stride": 8, "movie": "gif", "gain_correction": False}
     options = DenoiseOptions(rank=2, low_cutoff=0)
-    report = run_in_windows(
-        path, tmp_path / "out", **windows, options=options, output=Output(nifti=True), reading=reading
-    )
+    how = {"options": options, "output": Output(nifti=True), "reading": reading}
+    report = run_in_windows(path, tmp_path / "out", **windows, **how)
     image = nibabel.load(report["output"]["nifti"])
     values = np.asarray(image.dataobj)
     sequence = report["output"]["sequence"]
@@ -174,13 +172,7 @@ def sequence_in_a_child(
         if processors is not None and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
 
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION, str(path), str(folder), threads],
-        preexec_fn=limit,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
+    done = python(SESSION, path, folder, threads, before=limit, **environment)
     assert done.returncode == 0, done.stderr
     with h5py.File(folder / "x_sequence.h5") as file:
         found = {name: file[name][()].tobytes() for name in file if isinstance(file[name], h5py.Dataset)}

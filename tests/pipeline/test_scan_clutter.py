@@ -40,9 +40,8 @@ def stiff(terms):
     """Tissue of three components: one speckle whose phase changes by a gain that differs over the image."""
     z, x = np.mgrid[0:1:36j, 0:1:32j]
     phase = np.sin(2 * np.pi * 0.003 * np.arange(N)) + 0.25 * np.sin(2 * np.pi * 0.012 * np.arange(N))
-    return terms.tissue[0] * np.exp(
-        1j * phase[:, None, None] * (1 + 0.25 * np.sin(6 * z) + 0.2 * np.cos(6 * x))
-    )
+    gain = 1 + 0.25 * np.sin(6 * z) + 0.2 * np.cos(6 * x)
+    return terms.tissue[0] * np.exp(1j * phase[:, None, None] * gain)
 
 
 def rigid(image, pixels):
