@@ -89,18 +89,8 @@ _SHAPE_NUMBERS = {int(n) for n in (*IQ.shape, IQ.size, IQ.nbytes, np.prod(IQ.sha
 """Numbers that specify the shape of the stack in headers."""
 
 _EXTREMES = (
-    0,
-    1,
-    0x7F,
-    0xFF,
-    0x7FFF,
-    0xFFFF,
-    1 << 20,
-    (1 << 31) - 1,
-    (1 << 32) - 1,
-    1 << 40,
-    (1 << 63) - 1,
-    (1 << 64) - 1,
+    *(0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 1 << 20, (1 << 31) - 1, (1 << 32) - 1),
+    *(1 << 40, (1 << 63) - 1, (1 << 64) - 1),
 )
 
 _JSON_VALUES: tuple[Any, ...] = (

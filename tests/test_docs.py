@@ -68,9 +68,8 @@ def test_the_batch_of_the_docs(folder: Path) -> None:
     assert set(results(["-dash", "two words"])) < set(files(folder / "out"))
     plan = bash(dry, folder)
     assert plan.returncode == 0
-    assert [text.split()[:2] for text in plan.stdout.splitlines()] == [
-        ["skip", "good.mat"], ["run", r"line\nbreak.mat"],
-    ]  # fmt: skip
+    decisions = [text.split()[:2] for text in plan.stdout.splitlines()]
+    assert decisions == [["skip", "good.mat"], ["run", r"line\nbreak.mat"]]
 
 
 @pytest.mark.slow
@@ -85,10 +84,8 @@ def test_a_shell_loop(folder: Path) -> None:
 def test_xargs_runs_scans(folder: Path) -> None:
     done = bash(line("find "), folder)
     assert (done.returncode, done.stdout) == (0, "")
-    assert sorted(name for name in files(folder / "found") if name.endswith(".h5")) == [
-        "-dash_denoised.h5",
-        "two words_denoised.h5",
-    ]
+    names = sorted(name for name in files(folder / "found") if name.endswith(".h5"))
+    assert names == ["-dash_denoised.h5", "two words_denoised.h5"]
 
 
 @pytest.mark.slow
@@ -103,19 +100,14 @@ def test_jq_reads_the_json(folder: Path) -> None:
 
 def test_paragraphs_of_list_items_are_indented_for_mkdocs() -> None:
     # With two or three spaces after an empty line, as on GitHub, the list ends there in mkdocs.
-    found = [
-        f"{page.name}: {text}"
-        for page in DOCS.glob("*.md")
-        for text in re.findall(r"\n\n {1,3}(?! )(.*)", page.read_text())
-    ]
-    assert found == []
+    for page in DOCS.glob("*.md"):
+        assert re.findall(r"\n\n {1,3}(?! )(.*)", page.read_text()) == [], page
 
 
 @pytest.mark.slow
 def test_a_slurm_array(folder: Path) -> None:
     text = line("sbatch ")
     found = re.search(r"--array=(.*?) --cpus.* --wrap\s+'(.*)'$", text)
-    assert found is not None
     (folder / "scans.txt").write_text("scans/-dash.h5\nscans/two words.h5\n")
     assert bash(f"echo {found[1]}", folder).stdout == "1-2\n"
     job = bash(found[2], folder, SLURM_ARRAY_TASK_ID="2", SLURM_CPUS_PER_TASK="1")

@@ -12,23 +12,17 @@ import usdenoise
 ROOT = Path(__file__).parents[1]
 
 WITH_EXAMPLES = (
-    "Acquisition",
-    "DenoiseOptions",
-    "DenoiseResult",
-    "Display",
-    "Output",
-    "UsdenoiseError",
-    "axial_velocity",
-    "signed_power",
-    "compare",
-    "denoise",
-    "directional_power",
-    "load",
-    "plot",
-    "power_doppler",
-    "run",
-    "run_batch",
-    "save",
+    *(
+        "Acquisition",
+        "DenoiseOptions",
+        "DenoiseResult",
+        "Display",
+        "Output",
+        "UsdenoiseError",
+        "axial_velocity",
+    ),
+    *("signed_power", "compare", "denoise", "directional_power", "load", "plot", "power_doppler", "run"),
+    *("run_batch", "save"),
 )
 """Public names whose docstrings must hold an example."""
 
@@ -40,13 +34,8 @@ def home(name: str) -> str:
     return value.__module__ if defined else usdenoise._HOMES[name]
 
 
-OTHERS = {
-    "usdenoise.blood.metrics",
-    "usdenoise.xarray",
-    "usdenoise.stack.given_stack",
-    "usdenoise.stack.sampling",
-    "usdenoise.files.open_input",
-}
+NAMES = ("blood.metrics", "xarray", "stack.given_stack", "stack.sampling", "files.open_input")
+OTHERS = {f"usdenoise.{name}" for name in NAMES}
 """Modules that have examples, apart from those of the public names."""
 
 MODULES = sorted({*map(home, usdenoise._HOMES), *OTHERS})

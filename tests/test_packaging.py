@@ -15,10 +15,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 def test_the_conda_recipe_has_the_dependencies_of_the_project() -> None:
     text = (ROOT / "packaging/conda/meta.yaml").read_text()
     listed = text.split("  run:\n")[1].split("\n\n")[0]
-    found = {
-        line.strip("- ").replace(" ", "").replace("matplotlib-base", "matplotlib")
-        for line in listed.splitlines()
-    }
+    lines = (line.strip("- ").replace(" ", "") for line in listed.splitlines())
+    found = {line.replace("matplotlib-base", "matplotlib") for line in lines}
     assert found == {*PROJECT["dependencies"], f"python{PROJECT['requires-python']}"}
 
 
@@ -49,19 +47,15 @@ def test_distributions_install_and_filter_the_sample_data(tmp_path: Path) -> Non
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv/bin/python"
     install = [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run(
-        [*install, *tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]],
-        check=True,
-    )
-    built = subprocess.run(
-        [python, "-c", BUILD, tmp_path], check=True, capture_output=True, text=True, cwd=ROOT
-    )
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    subprocess.run([*install, *tools], check=True)
+    how = {"check": True, "capture_output": True, "text": True}
+    built = subprocess.run([python, "-c", BUILD, tmp_path], cwd=ROOT, **how)
     names = [name for name in built.stdout.split() if name.endswith((".whl", ".tar.gz"))]
     assert len(names) == 2
     for name, more in zip(names, ((), ("--force-reinstall", "--no-deps")), strict=True):
         subprocess.run([*install, *more, tmp_path / name], check=True)
         program, out = tmp_path / "venv/bin/usdenoise", tmp_path / f"out of {name}"
-        subprocess.run(
-            [program, "run", ROOT / "sample_data/phantom.h5", "-o", out, "-q"], check=True, cwd=tmp_path
-        )
+        command = [program, "run", ROOT / "sample_data/phantom.h5", "-o", out, "-q"]
+        subprocess.run(command, check=True, cwd=tmp_path)
         assert (out / "phantom_power_doppler.png").is_file()

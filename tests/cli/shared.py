@@ -16,16 +16,11 @@ from usdenoise.cli import main
 _RNG = np.random.default_rng(4)
 IQ = (_RNG.standard_normal((40, 12, 10)) + 1j * _RNG.standard_normal((40, 12, 10))).astype(np.complex64)
 QUICK = (
-    "--rank",
-    "3",
-    "--estimator",
-    "iterations=2",
-    "--estimator",
-    "patience=0",
-    "--low-cutoff",
-    "0",
-    "--high-cutoff",
-    "rank",
+    "--rank=3",
+    "--estimator=iterations=2",
+    "--estimator=patience=0",
+    "--low-cutoff=0",
+    "--high-cutoff=rank",
 )
 REPORT_KEYS = {
     "method", "rank", "sampling", "seed", "low_cutoff", "high_cutoff", "iterations", "passes", "stop_reason",
@@ -58,6 +53,13 @@ def parse(text: str) -> Any:
         raise AssertionError(f"{constant} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
+
+
+def report_of(*arguments: Any) -> Any:
+    """What a command that succeeds prints with --json."""
+    done = cli(*arguments, "--json")
+    assert done.exit_code == 0, done.stderr
+    return parse(done.stdout)
 
 
 def refused(result: Result, pattern: str) -> None:

@@ -97,9 +97,7 @@ def options(draw: st.DrawFn) -> list[str]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(stack=stacks(), flags=options())
-def test_run_writes_finite_results_or_says_why_not(
-    stack: NDArray[Any], flags: list[str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_run_writes_finite_results_or_says_why_not(stack, flags, tmp_path_factory):
     folder = tmp_path_factory.mktemp("any")
     write_stack(folder / "x.h5", stack, axes="tzxy"[: stack.ndim])
     result = CliRunner().invoke(main, ["run", str(folder / "x.h5"), "-o", str(folder / "out"), "-qq", *flags])

@@ -8,7 +8,7 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 
-from tests.cli.shared import cli
+from tests.cli.shared import cli, report_of
 from tests.report.reports import Page
 from tests.stacks import write_stack
 from usdenoise.errors import InputError
@@ -95,12 +95,12 @@ def test_regions_give_contrast_without_a_truth(phantom_file, tmp_path):
         power = source["truth/blood_power"][:20]
     np.save(tmp_path / "signal.npy", power > np.quantile(power, 0.9))
     regions = ("--signal", tmp_path / "signal.npy", "--background", "rect:0,0,20,32")
-    arguments = ("compare", tmp_path / "bare.h5", "-m", "rsvd", "--json", *COMMON)
-    row = json.loads(cli(*arguments, "-o", tmp_path / "a", *regions).stdout)["rows"][0]
+    arguments = ("compare", tmp_path / "bare.h5", "-m", "rsvd", *COMMON)
+    row = report_of(*arguments, "-o", tmp_path / "a", *regions)["rows"][0]
     assert row["contrast_db"] > 1
     assert 0 < row["gcnr"] < 1
     assert row["correlation"] is None
-    printed = cli("compare", tmp_path / "bare.h5", "-m", "rsvd", "-o", tmp_path / "b", *COMMON).stdout
+    printed = cli(*arguments, "-o", tmp_path / "b").stdout
     assert printed.splitlines()[0].split() == ["method", "s", "to", "SVD"]
     assert "blood map" not in printed
 

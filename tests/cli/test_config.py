@@ -1,12 +1,11 @@
 """Options from a file: flags take precedence, and wrong files are wrong usage."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.shared import cli
+from tests.cli.shared import cli, report_of
 from tests.jobs.batch.shared import write_scan
 from usdenoise.files.bids import read_events
 
@@ -24,9 +23,7 @@ def parameters(scan: Path, text: str, *arguments: Any) -> dict[str, Any]:
     place = scan.parents[1] / "study.toml"
     place.write_text(text)
     folder = ("-o", scan.parents[1] / "out", "--overwrite")
-    result = cli("run", scan, *folder, "--json", "-q", "--config", place, *arguments)
-    assert result.exit_code == 0, result.stderr
-    report = json.loads(result.stdout)
+    report = report_of("run", scan, *folder, "-q", "--config", place, *arguments)
     return {**report["parameters"], **report["requested"]["output"], **report["input"]}
 
 
@@ -43,31 +40,23 @@ FILES: dict[tuple[str, ...], dict[str, Any]] = {
 """Content of a file, and flags -> options of the run."""
 
 
-def test_flags_take_precedence_over_files_and_later_files_over_earlier_ones(
-    scan: Path, tmp_path: Path
-) -> None:
+def test_flags_take_precedence_over_files_and_later_files_over_earlier_ones(scan, tmp_path):
     # A file that is not named is not used.
     (scan.parent / "usdenoise.toml").write_text("nonsense = 4\n")
     (tmp_path / "other.toml").write_text("rank = 6\n")
-    cases = {
-        **FILES,
-        ("rank = 5\nlow-cutoff = 1\n", f"--config={tmp_path / 'other.toml'}"): {"rank": 6, "low_cutoff": 1},
-    }
-    for (text, *flags), expected in cases.items():
+    both = ("rank = 5\nlow-cutoff = 1\n", f"--config={tmp_path / 'other.toml'}")
+    for (text, *flags), expected in {**FILES, both: {"rank": 6, "low_cutoff": 1}}.items():
         found = parameters(scan, text, *flags)
         assert {name: found[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_the_byte_order_mark_of_windows_is_no_part_of_a_file(
-    encoding: str, scan: Path, tmp_path: Path
-) -> None:
+def test_the_byte_order_mark_of_windows_is_no_part_of_a_file(encoding, scan, tmp_path):
     config, events = tmp_path / "c.toml", tmp_path / "events.tsv"
     config.write_bytes('rank = 4\r\npattern = "*.raw"\r\n'.encode(encoding))
     (scan.parent / "y.raw").touch()
-    assert (
-        "y.raw" in cli("batch", scan.parent, "-o", tmp_path / "out", "--dry-run", "--config", config).stdout
-    )
+    command = ("batch", scan.parent, "-o", tmp_path / "out", "--dry-run", "--config", config)
+    assert "y.raw" in cli(*command).stdout
     events.write_bytes("onset\tduration\r\n3.0\t2.0\r\n".encode(encoding))
     assert [(event.onset, event.duration) for event in read_events(events)[0]] == [(3, 2)]
 

@@ -20,22 +20,12 @@ def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch
     assert shown == ["1 of 5  about 2 min 0 s left"]
 
 
-def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(capsys):
     view = JobView(Console())
-    good = LiveBlock(
-        number=0,
-        name="0.h5",
-        why="",
-        motion="0.25 um",
-        blood_to_noise_db=None,
-        unsteadiness=None,
-        n_waiting=2,
-        seconds=0.5,
-        frames_a_second=1234.4,
-        remarks=("1.h5 is skipped: it is empty",),
-    )
+    measured = {"motion": "0.25 um", "blood_to_noise_db": None, "unsteadiness": None}
+    speed = {"n_waiting": 2, "seconds": 0.5, "frames_a_second": 1234.4}
+    remarks = ("1.h5 is skipped: it is empty",)
+    good = LiveBlock(number=0, name="0.h5", why="", remarks=remarks, **measured, **speed)
     view.live(good)
     view.live(replace(good, number=1, name="", why="it moves", blood_to_noise_db=3.0, unsteadiness=0.125))
     out, err = capsys.readouterr()

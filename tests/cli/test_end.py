@@ -35,8 +35,7 @@ def test_output_that_cannot_be_written_is_a_failure() -> None:
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     command = [sys.executable, "-c", PROGRAM, "0"]
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=buffered
-        )
+        how = {"stdout": full, "stderr": subprocess.PIPE, "env": buffered}
+        done = subprocess.run(command, text=True, **how)
     assert done.returncode == 120
     assert "No space left on device" in done.stderr

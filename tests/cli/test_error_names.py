@@ -14,12 +14,7 @@ from usdenoise.options import FLAGS
 PACKAGE = Path(__file__).parents[2] / "usdenoise"
 
 
-CALLS = [
-    (path, node)
-    for path in PACKAGE.rglob("*.py")
-    for node in ast.walk(ast.parse(path.read_text()))
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("InputError", "OptionError", "OutputError", "DivergedError")
-]  # fmt: skip
+ERRORS = ("InputError", "OptionError", "OutputError", "DivergedError")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +29,9 @@ def known_flags() -> set[str]:
 def test_placeholders_are_options_of_a_command(known_flags: set[str]) -> None:
     remedies = [
         (path, keyword.value.value)
-        for path, call in CALLS
+        for path in PACKAGE.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in ERRORS
         for keyword in call.keywords
         if keyword.arg == "remedy" and isinstance(keyword.value, ast.Constant)
     ]

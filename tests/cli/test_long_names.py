@@ -26,9 +26,7 @@ def scans(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_long_names_are_shortened_by_every_command(
-    scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_names_are_shortened_by_every_command(scans, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     one, other = sorted(scans.iterdir())
     commands = [

@@ -116,9 +116,7 @@ def test_ultrasound_grid_on_a_small_phantom(tmp_path: Path, monkeypatch: pytest.
     assert iio.imread(tmp_path / "ultrasound_power_doppler.png").ndim == 3
 
 
-def test_finished_experiments_remain_after_an_interrupt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_experiments_remain_after_an_interrupt(tmp_path, monkeypatch):
     class Stopped:
         title = "Title"
 

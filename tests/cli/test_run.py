@@ -9,7 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.cli.shared import IQ, QUICK, REPORT_KEYS, cli, parse, write
+from tests.cli.shared import IQ, QUICK, REPORT_KEYS, cli, parse, report_of, write
 from tests.jobs.batch.shared import shell
 from tests.stacks import write_stack
 from usdenoise import __version__, load
@@ -18,17 +18,16 @@ from usdenoise.phantom import PhantomSettings
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-OUTPUTS = {
-    "denoised": "x_denoised.h5",
-    "power_doppler_png": "x_power_doppler.png",
-    "power_doppler_tif": "x_power_doppler.tif",
-    "blood_power_png": "x_blood_power.png",
-    "blood_power_tif": "x_blood_power.tif",
-    "frames_tsv": "x_frames.tsv",
-    "frames_json": "x_frames.json",
-    "report_html": "x_report.html",
-    "report": "x_report.json",
-}
+ENDS = (
+    "power_doppler.png",
+    "power_doppler.tif",
+    "blood_power.png",
+    "blood_power.tif",
+    "frames.tsv",
+    "frames.json",
+)
+OUTPUTS = {end.replace(".", "_"): f"x_{end}" for end in ENDS}
+OUTPUTS |= {"denoised": "x_denoised.h5", "report_html": "x_report.html", "report": "x_report.json"}
 
 
 NO_BLOOD = "warning: no blood was found above the noise\n"
@@ -137,7 +136,7 @@ def test_json_is_one_object_with_every_key_of_the_contract(tmp_path: Path) -> No
 def test_every_method_reports(method: str, stack: Path, tmp_path: Path) -> None:
     for iterations in (0, 2):
         options = (*QUICK, "--method", method, "--estimator", f"iterations={iterations}", "--overwrite")
-        report = parse(cli("run", stack, "-o", tmp_path / "out", *options, "--json", "-q").stdout)
+        report = report_of("run", stack, "-o", tmp_path / "out", *options, "-q")
         assert set(report) >= REPORT_KEYS
         assert (report["method"], report["iterations"]) == (method, 0 if method == "svd" else iterations)
         assert (report["held_out_rmse"] is None) == (method == "svd")
@@ -146,9 +145,7 @@ def test_every_method_reports(method: str, stack: Path, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- outputs
 
 
-def test_the_default_folder_is_in_the_current_one(
-    stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_folder_is_in_the_current_one(stack, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert cli("run", stack, *QUICK, "-q").exit_code == 0
@@ -161,7 +158,7 @@ def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
     with h5py.File(path, "r+") as file:
         file["a"] = IQ
     options = ["--dataset=b/c", "--axes=ztx", "--frames=4:34:2", "--frame-rate=250", "--spacing=0.1,0.2"]
-    report = parse(cli("run", path, "-o", tmp_path / "out", *QUICK, "--json", *options).stdout)
+    report = report_of("run", path, "-o", tmp_path / "out", *QUICK, *options)
     assert report["input"]["dataset"] == "b/c"
     assert report["input"]["shape"] == [12, 15, 10]
     # Of every second frame.
@@ -187,9 +184,7 @@ def test_the_same_seed_gives_the_same_bytes(blocks: Path, tmp_path: Path) -> Non
     first = results(blocks, tmp_path / "a", "--seed", 7)
     assert results(blocks, tmp_path / "b", "--seed", 7) == first
     assert results(blocks, tmp_path / "c", "--seed", 8)[1] != first[1]
-    assert (tmp_path / "a" / "x_power_doppler.tif").read_bytes() == (
-        tmp_path / "b" / "x_power_doppler.tif"
-    ).read_bytes()
+    assert len({(tmp_path / name / "x_power_doppler.tif").read_bytes() for name in "ab"}) == 1
 
 
 @pytest.mark.parametrize("method", ["eta-decay", "svd"])
@@ -202,8 +197,7 @@ def test_threads_do_not_change_a_byte(method: str, blocks: Path, tmp_path: Path)
 
 
 def test_a_default_run_reports_its_choices(phantom_file: Path, tmp_path: Path) -> None:
-    result = cli("run", phantom_file, "-o", tmp_path / "out", "--json")
-    report = parse(result.stdout)
+    report = report_of("run", phantom_file, "-o", tmp_path / "out")
     assert 8 <= report["low_cutoff"] <= 18
     assert report["cutoff"]["low"] == report["low_cutoff"]
     assert report["cutoff"]["certainty"] in ("sure", "likely", "unsure")

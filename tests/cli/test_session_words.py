@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cli.shared import cli, refused
-from tests.sessions.scans import RATE_HZ, scan
+from tests.sessions.scans import scan, write_blocks
 from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.errors import OptionError
@@ -19,30 +19,23 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three blocks without times. Read only."""
-    blocks = tmp_path_factory.mktemp("words") / "mouse"
-    for number, block in enumerate(scan(3, shape=(20, 16)).blocks):
-        write_stack(blocks / f"{number}.h5", block, axes="tzx", frame_rate_hz=RATE_HZ, spacing_mm=[0.1, 0.2])
-    return blocks
+    return write_blocks(tmp_path_factory.mktemp("words") / "mouse", scan(3, shape=(20, 16)).blocks)
 
 
 def test_a_session_of_one_pixel_is_an_error(tmp_path: Path) -> None:
-    for number, block in enumerate(scan(3).blocks):
-        write_stack(tmp_path / f"in/{number}.h5", block[:, :1, :1], axes="tzx", frame_rate_hz=RATE_HZ)
+    write_blocks(tmp_path / "in", [block[:, :1, :1] for block in scan(3).blocks])
     done = cli("session", tmp_path / "in", "-o", tmp_path / "out", "-q")
     refused(done, "give a stack of several pixels$")
 
 
 def test_the_svd_is_refused_for_sessions(folder: Path) -> None:
-    with pytest.raises(OptionError, match="`usdenoise batch` and method svd"):
-        session(folder, method="svd")
-    with pytest.raises(OptionError, match="`usdenoise batch` and method svd"):
-        Session(method="svd")
+    for made in (lambda: session(folder, method="svd"), lambda: Session(method="svd")):
+        with pytest.raises(OptionError, match="`usdenoise batch` and method svd"):
+            made()
 
 
 @pytest.mark.parametrize(("flag", "package"), [("--zarr", "zarr"), ("--nifti", "nibabel")])
-def test_a_format_without_its_package_is_refused_before_the_work(
-    flag: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_format_without_its_package_is_refused_before_the_work(flag, package, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     # Reading would fail.
     write_stack(tmp_path / "in/0.h5", np.zeros(3))
@@ -50,9 +43,8 @@ def test_a_format_without_its_package_is_refused_before_the_work(
 
 
 def test_a_session_of_a_folder_lists_its_files(folder: Path, tmp_path: Path) -> None:
-    done = cli(
-        "session", folder, "-o", tmp_path, "--low-cutoff", "3", "--stacks", "--nifti", "--block-interval", "2"
-    )
+    flags = ("--low-cutoff=3", "--stacks", "--nifti", "--block-interval=2")
+    done = cli("session", folder, "-o", tmp_path, *flags)
     assert "single block" not in done.stderr
     header, *lines = (tmp_path / "mouse_blocks.tsv").read_text().splitlines()
     table = session(folder, low_cutoff=3, block_interval_s=2).blocks

@@ -8,17 +8,12 @@ import h5py
 import numpy as np
 import pytest
 
-from tests.cli.shared import cli, parse, refused
+from tests.cli.shared import cli, parse, refused, report_of
 from usdenoise import load
 
 SMALL = ("--shape", "16x12x20")
-REALISM = {
-    "noise_correlation_pixels": 1.5,
-    "attenuation_db": 10.0,
-    "max_speed_mm_s": 15.0,
-    "thin_vessels": 2,
-    "capillary_db": -8.0,
-}
+REALISM = {"noise_correlation_pixels": 1.5, "attenuation_db": 10.0, "max_speed_mm_s": 15.0}
+REALISM |= {"thin_vessels": 2, "capillary_db": -8.0}
 
 
 def test_a_summary_and_a_file(tmp_path: Path) -> None:
@@ -69,7 +64,7 @@ def test_settings_of_realistic_scans(tmp_path: Path) -> None:
     out = tmp_path / "p.h5"
     options = [text for key, value in REALISM.items() for text in ("--set", f"{key}={value}")]
     rates = ("--frame-rate", 250, "--noise-gain", 20)
-    summary = parse(cli("simulate", out, *SMALL, *rates, *options, "--json").stdout)
+    summary = report_of("simulate", out, *SMALL, *rates, *options)
     with h5py.File(out) as file:
         parameters = parse(file.attrs["usdenoise_provenance"])["parameters"]
         assert file["truth/capillary_mask"][()].any()
@@ -81,7 +76,7 @@ def test_settings_of_realistic_scans(tmp_path: Path) -> None:
 
 
 def test_without_noise_it_is_json_too(tmp_path: Path) -> None:
-    parse(cli("simulate", tmp_path / "p.h5", *SMALL, "--blood-to-noise", "inf", "--json").stdout)
+    report_of("simulate", tmp_path / "p.h5", *SMALL, "--blood-to-noise", "inf")
     with h5py.File(tmp_path / "p.h5") as file:
         parse(file.attrs["usdenoise_provenance"])
 

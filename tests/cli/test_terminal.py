@@ -18,9 +18,8 @@ def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "usdenoise", *map(str, arguments)]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=slave, env=environment, text=True
-    ) as process:
+    how = {"stdout": subprocess.PIPE, "stderr": slave, "env": environment}
+    with subprocess.Popen(command, text=True, **how) as process:
         os.close(slave)
         shown = b""
         # The terminal has no other end when the command has ended.
@@ -34,9 +33,8 @@ def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
 
 def test_a_run_shows_its_stages(tmp_path: Path) -> None:
     scan = write_scan(tmp_path / "x.h5")
-    code, printed, shown = on_a_terminal(
-        "run", scan, "-o", tmp_path / "out", "--rank", 3, "--products", "power"
-    )
+    flags = ("--rank=3", "--products=power")
+    code, printed, shown = on_a_terminal("run", scan, "-o", tmp_path / "out", *flags)
     assert code == 0
     assert "wrote" in printed
     for word in ("load", "solve", "write"):
@@ -49,12 +47,11 @@ def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> N
     for name in ("a", "night_17/sub-mouse12_run-b"):
         write_scan(tmp_path / f"scans/{name}[1].h5")
     (tmp_path / "scans/bad.h5").write_bytes(b"no stack")
-    code, printed, shown = on_a_terminal(
-        "batch", tmp_path / "scans", "-o", tmp_path / "out", "--jobs", 1, "--rank", 3, "--low-cutoff", 1
-    )
+    flags = ("--jobs=1", "--rank=3", "--low-cutoff=1")
+    code, printed, shown = on_a_terminal("batch", tmp_path / "scans", "-o", tmp_path / "out", *flags)
     assert code == 1
     assert "3: 2 done" in printed
-    for word in (
+    words = (
         "scans",
         "1/3: 1 done",
         "2/3: ",
@@ -62,6 +59,7 @@ def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> N
         " …-mouse12_run-b[1].h5 ",
         "left",
         "failed    2/3  bad.h5  ",
-    ):
+    )
+    for word in words:
         assert word in shown, word
     assert "done      1/3" not in shown

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +34,7 @@ WRONG_USAGE = {
 }  # fmt: skip
 
 
-def test_what_cannot_be_read_is_wrong_usage(
-    stack: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_read_is_wrong_usage(stack, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command, options in WRONG_USAGE.items():
         for option in options:
@@ -125,9 +122,7 @@ def _region(rows: slice) -> Any:
     ],
     ids=str,
 )  # fmt: skip
-def test_wrong_combinations_of_a_session_are_refused_from_both(
-    flags: tuple[Any, ...] | None, parameters: dict[str, Any] | None, wrong: str, stack: Path, tmp_path: Path
-) -> None:
+def test_wrong_combinations_of_a_session_are_refused_from_both(flags, parameters, wrong, stack, tmp_path):
     (tmp_path / "blocks").mkdir()
     if flags is not None:
         source = tmp_path / "blocks" if "--live" in flags else stack
@@ -162,9 +157,7 @@ def test_wrong_combinations_of_a_session_are_refused_from_both(
     ],
     ids=lambda value: str(value) if isinstance(value, tuple) else "",
 )  # fmt: skip
-def test_wrong_combinations_of_other_commands_are_refused_from_both(
-    flags: tuple[Any, ...], call: Callable[[Path, Path], Any], wrong: str, stack: Path, tmp_path: Path
-) -> None:
+def test_wrong_combinations_of_other_commands_are_refused_from_both(flags, call, wrong, stack, tmp_path):
     command, *more = flags
     refused(cli(command, stack, "-o", tmp_path / "out", *more), FLAGS[wrong])
     with pytest.raises(OptionError) as caught:
@@ -218,9 +211,7 @@ def test_an_unknown_command_names_the_nearest(tmp_path: Path) -> None:
     assert "thin_vessels, capillary_db" in unknown.stderr
 
 
-def test_methods_may_be_in_upper_case_and_the_center_frequency_gives_mm_per_s(
-    stack: Path, tmp_path: Path
-) -> None:
+def test_methods_may_be_in_upper_case_and_the_center_frequency_gives_mm_per_s(stack, tmp_path):
     flags = ("--rank", 3, "--method", "SVD", "--products", "velocity", "--center-frequency", 15e6)
     done = cli("run", stack, "-o", tmp_path / "out", *flags, "--json", "-qq")
     assert parse(done.stdout)["method"] == "svd"

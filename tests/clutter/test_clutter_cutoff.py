@@ -39,10 +39,8 @@ LEVELS = [(30.0, -6.0), pytest.param((60.0, 6.0), marks=pytest.mark.slow)]
 @pytest.fixture(scope="module", params=LEVELS, ids=str)
 def terms(request):
     clutter, noise = request.param
-    settings = PhantomSettings(
-        (40, 32, 160), frame_rate_hz=500.0, clutter_to_blood_db=clutter, blood_to_noise_db=noise, seed=31
-    )
-    return all_frames(settings)[1]
+    levels = {"clutter_to_blood_db": clutter, "blood_to_noise_db": noise}
+    return all_frames(PhantomSettings((40, 32, 160), frame_rate_hz=500.0, seed=31, **levels))[1]
 
 
 def test_default_run_is_as_good_as_the_best_svd(terms):
@@ -129,10 +127,8 @@ def test_random_configurations_never_diverge():
     for _ in range(10):
         shape = (*(int(n) for n in rng.integers(4, 24, 2)), int(rng.integers(8, 60)))
         rank = int(rng.integers(1, 6))
-        left, right = (
-            gaussian(rng, (shape[0] * shape[1], rank), complex),
-            gaussian(rng, (shape[2], rank), complex),
-        )
+        sizes = (shape[0] * shape[1], shape[2])
+        left, right = (gaussian(rng, (size, rank), complex) for size in sizes)
         stack = ((left * np.logspace(0, -3, rank)) @ right.T).reshape(shape)
         stack += 1e-3 * gaussian(rng, (1, stack.size), complex).reshape(shape)
         stack = (stack * 10 ** rng.uniform(-6, 6)).astype(np.complex64)
@@ -186,12 +182,7 @@ def test_rules_that_disagree_make_the_choice_unsure():
     ("cutoffs", "low", "certainty", "words"),
     [
         # The sure ones outvote any number of others; of two in the middle it is the higher one.
-        (
-            [(21, UNSURE)] * 9 + [(4, SURE), (5, SURE), (5, SURE), (40, SURE)],
-            5,
-            SURE,
-            "4 sure ones among the cutoffs of 13",
-        ),
+        ([(21, UNSURE)] * 9 + [(n, SURE) for n in (4, 5, 5, 40)], 5, SURE, "4 sure ones among the cutoffs of 13"),
         ([(4, SURE), (5, SURE)], 5, SURE, "2 sure ones among the cutoffs of 2"),
         ([(4, SURE)], 4, SURE, "the only sure one among the cutoffs of 1 scan"),
         # A single one of several, and such as differ, are not sure.
@@ -202,10 +193,8 @@ def test_rules_that_disagree_make_the_choice_unsure():
         ([(30, UNSURE), (6, LIKELY), (7, LIKELY)], 7, LIKELY, "2 likely ones among the cutoffs of 3"),
         ([(6, UNSURE), (7, UNSURE)], 7, UNSURE, "2 unsure ones among the cutoffs of 2"),
     ],
-)
-def test_the_surest_of_several_scans_name_the_common_cutoff(
-    cutoffs: list[tuple[int, CutoffCertainty]], low: int, certainty: CutoffCertainty, words: str
-) -> None:
+)  # fmt: skip
+def test_the_surest_of_several_scans_name_the_common_cutoff(cutoffs, low, certainty, words):
     for order in (cutoffs, cutoffs[::-1]):
         common = common_cutoff(order)
         assert (common.low, common.certainty) == (low, certainty)

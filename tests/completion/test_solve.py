@@ -31,6 +31,13 @@ def low_rank(dtype, shape=(60, 40), rank=3, seed=1, scales=(10, 3, 1)):
     return (u * np.array(scales, u.real.dtype)) @ v.conj().T
 
 
+def solved(problem, start, step, rule, preconditioner=identity, damping=None, **more):
+    """The solution from a start; plain descent unless a method is given."""
+    damping = descent_methods.constant(0.0) if damping is None else damping
+    how = {"preconditioner": preconditioner, "damping": damping, "stopping": rule}
+    return solve(problem, start, step=step, **how, **more)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 def test_eta_decay_is_the_papers_iteration(dtype):
     _, _, sample, problem = make(dtype, (60, 40), fraction=0.7)
@@ -40,14 +47,7 @@ def test_eta_decay_is_the_papers_iteration(dtype):
     u, v, values = loops.eta_decay(
         *start, problem.matrix, sample.mask(slice(0, 60)), alpha, beta=0.05, iterations=12
     )
-    solution = solve(
-        problem,
-        start,
-        preconditioner=damped_gram,
-        damping=descent_methods.geometric(0.05),
-        step=alpha,
-        stopping=StoppingRule(12),
-    )
+    solution = solved(problem, start, alpha, StoppingRule(12), damped_gram, descent_methods.geometric(0.05))
     assert [line.objective for line in solution.trace[:-1]] == pytest.approx(values, rel=1e-8)
     assert solution.iterations == 12
     assert solution.passes == 13
@@ -64,14 +64,9 @@ def test_every_method_recovers_a_low_rank_matrix_from_a_sample(name):
     alpha = method.step_tau * 60 * 40 / 2
     if method.preconditioner is identity:
         alpha /= initialize.largest_singular_value(problem, rng)
-    solution = solve(
-        problem,
-        initialize.spectral_start(problem, 3, rng),
-        preconditioner=method.preconditioner,
-        damping=method.make_damping(1e-3 if "lambda" in name or name == "precgd" else None, 0.5),
-        step=alpha,
-        stopping=StoppingRule(2500 if name == "gd" else 150),
-    )
+    start, rule = initialize.spectral_start(problem, 3, rng), StoppingRule(2500 if name == "gd" else 150)
+    damping = method.make_damping(1e-3 if "lambda" in name or name == "precgd" else None, 0.5)
+    solution = solved(problem, start, alpha, rule, method.preconditioner, damping)
     product = solution.factors[0] @ solution.factors[1].conj().T
     assert np.linalg.norm(product - problem.matrix) < 1e-3 * np.linalg.norm(problem.matrix)
 
@@ -85,14 +80,7 @@ class Bowl:
 
 
 def descend(problem, start, step, iterations=20):
-    return solve(
-        problem,
-        (start,),
-        preconditioner=identity,
-        damping=descent_methods.constant(0.0),
-        step=step,
-        stopping=StoppingRule(iterations),
-    )
+    return solved(problem, (start,), step, StoppingRule(iterations))
 
 
 def test_a_step_that_raises_the_objective_is_undone_and_halved():
@@ -176,14 +164,8 @@ def test_iterations_after_the_best_one_do_not_count():
             found = problem.evaluate(factors)
             return Evaluation(found.value, found.gradients, next(self.errors))
 
-    solution = solve(
-        Worse(),
-        start,
-        preconditioner=damped_gram,
-        damping=descent_methods.geometric(0.5),
-        step=0.3 * 60 * 40 / 2,
-        stopping=StoppingRule(10, patience=1),
-    )
+    rule, damping = StoppingRule(10, patience=1), descent_methods.geometric(0.5)
+    solution = solved(Worse(), start, 0.3 * 60 * 40 / 2, rule, damped_gram, damping)
     assert (solution.iterations, len(solution.trace), solution.held_out_rmse) == (2, 4, 0.2)
 
 
@@ -192,17 +174,10 @@ def test_penalties_have_the_gradients_of_their_values():
     factors = tuple(initialize.gaussian(rng, (n, 3), np.complex128) for n in (9, 7))
     weights = np.array([0.5, 1.0, 7.0])
     u, v = factors
+    sizes = [(np.abs(factor) ** 2).sum(axis=0) for factor in factors]
     for penalty, expected in (
-        (
-            norm_penalty(lambda iteration: 0.3 * iteration),
-            0.6 * (np.abs(u) ** 2).sum() + 0.6 * (np.abs(v) ** 2).sum(),
-        ),
-        (
-            component_products(weights),
-            sum(
-                w * np.linalg.norm(u[:, k]) ** 2 * np.linalg.norm(v[:, k]) ** 2 for k, w in enumerate(weights)
-            ),
-        ),
+        (norm_penalty(lambda iteration: 0.3 * iteration), 0.6 * np.sum(sizes)),
+        (component_products(weights), np.sum(weights * sizes[0] * sizes[1])),
     ):
         assert penalty(2, factors)[0] == pytest.approx(expected)
 
@@ -244,9 +219,8 @@ def test_spectral_start_is_the_truncated_svd_of_the_scaled_sample(dtype):
     u, v = initialize.spectral_start(problem, 3, np.random.default_rng(0))
     scaled = np.where(sample.mask(slice(0, 80)), problem.matrix, 0) / problem.density
     left, singular, right = loops.truncated_svd(scaled, 3)
-    assert np.linalg.norm(u @ v.conj().T - (left * singular) @ right.conj().T) < 1e-3 * np.linalg.norm(
-        singular
-    )
+    difference = u @ v.conj().T - (left * singular) @ right.conj().T
+    assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(singular)
     for factor in (u, v):
         product = factor.conj().T @ factor
         assert np.abs(product - np.diag(singular)).max() < 2e-3 * singular[0]
@@ -280,15 +254,7 @@ def test_random_starts_have_the_scale_of_the_data():
 
 def test_a_fixed_step_is_kept_whatever_it_does():
     # Plain descent multiplies x by 1 - 2.5 in every step.
-    solution = solve(
-        Bowl(),
-        (np.ones((2, 1)),),
-        preconditioner=identity,
-        damping=descent_methods.constant(0.0),
-        step=2.5,
-        stopping=StoppingRule(4),
-        undo=False,
-    )
+    solution = solved(Bowl(), (np.ones((2, 1)),), 2.5, StoppingRule(4), undo=False)
     assert solution.factors[0] == pytest.approx(np.full((2, 1), 1.5**4))
     assert [line.objective for line in solution.trace] == pytest.approx([1.5 ** (2 * k) for k in range(5)])
     assert {line.step for line in solution.trace[1:]} == {2.5}
@@ -324,17 +290,9 @@ def test_completion_takes_the_steps_of_the_independent_loop(name):
     expected = planted_loops.descent(
         gradient, start[0], matrix, name.removesuffix("-lambda"), parameter, step, STEPS, start[1]
     )
-    method = METHODS[name]
-    errors = []
+    method, errors = METHODS[name], []
+    how = method.preconditioner, method.make_damping(damping, decay)
     for iterations in (1, 5, STEPS):
-        u, v = solve(
-            problem,
-            start,
-            preconditioner=method.preconditioner,
-            damping=method.make_damping(damping, decay),
-            step=step,
-            stopping=StoppingRule(iterations),
-            undo=False,
-        ).factors
+        u, v = solved(problem, start, step, StoppingRule(iterations), *how, undo=False).factors
         errors.append(np.linalg.norm(u @ v.T - matrix) / np.linalg.norm(matrix))
     assert errors == pytest.approx(expected[[1, 5, STEPS]], rel=1e-9)

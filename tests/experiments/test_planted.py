@@ -114,10 +114,8 @@ def test_the_planted_matrix_minimises_its_loss(draw, rank):
 
 
 def test_the_same_seed_gives_the_same_problem_with_and_without_noise():
-    clean, noisy = (
-        draw_sensing(np.random.default_rng(4), scales=(1.0, 0.5), rank=3, measurements=50, sigma=sigma)
-        for sigma in (0.0, 1e-3)
-    )
+    draw = partial(draw_sensing, scales=(1.0, 0.5), rank=3, measurements=50)
+    clean, noisy = (draw(np.random.default_rng(4), sigma=sigma) for sigma in (0.0, 1e-3))
     assert np.array_equal(clean.truth, noisy.truth)
     assert np.array_equal(clean.small_start, noisy.small_start)
     assert 0.5e-3 < np.std(noisy.loss.measurements - clean.loss.measurements) < 2e-3
@@ -129,9 +127,7 @@ def test_singular_values_of_the_planted_matrix():
 
 
 def test_the_spectral_start_has_the_leading_eigenpairs_of_the_mean():
-    instance = draw_sensing(
-        np.random.default_rng(1), scales=(1.0, 1e-2), rank=8, measurements=160, sigma=1e-6
-    )
+    instance = DRAWS[0][0](np.random.default_rng(1), rank=8, sigma=1e-6)
     terms = [y * A for A, y in zip(instance.loss.matrices, instance.loss.measurements, strict=True)]
     mean = sum(terms) / len(terms)
     values, vectors = np.linalg.eigh((mean + mean.T) / 2)
@@ -156,10 +152,8 @@ def test_the_start_of_the_appendix_is_the_factor_plus_a_tenth_of_a_gaussian(draw
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_at_the_true_rank_the_least_squares_error_is_that_of_the_linearised_problem(seed):
-    clean, noisy = (
-        draw_sensing(np.random.default_rng(seed), scales=(1.0, 0.3), rank=2, measurements=80, sigma=sigma)
-        for sigma in (0.0, 1e-5)
-    )
+    draw = partial(draw_sensing, scales=(1.0, 0.3), rank=2, measurements=80)
+    clean, noisy = (draw(np.random.default_rng(seed), sigma=sigma) for sigma in (0.0, 1e-5))
     noise = noisy.loss.measurements - clean.loss.measurements
     factor = clean.factor
     changes = []
@@ -174,16 +168,10 @@ def test_at_the_true_rank_the_least_squares_error_is_that_of_the_linearised_prob
     assert least_squares_error(noisy) == pytest.approx(expected / np.linalg.norm(clean.truth), rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        partial(draw_sensing, scales=(1.0, 1e-2), rank=8, measurements=160),
-        partial(draw_one_bit, scales=(1.0, 1.0), rank=4),
-        partial(draw_phase, rank=2, measurements=80),
-    ],
-)
-def test_the_floor_grows_with_the_noise(draw):
-    low, high = (least_squares_error(draw(np.random.default_rng(0), sigma=sigma)) for sigma in (1e-5, 1e-4))
+@pytest.mark.parametrize(("draw", "rank"), DRAWS)
+def test_the_floor_grows_with_the_noise(draw, rank):
+    noisy = (draw(np.random.default_rng(0), rank=rank, sigma=sigma) for sigma in (1e-5, 1e-4))
+    low, high = map(least_squares_error, noisy)
     assert high / low == pytest.approx(10, rel=0.1)
 
 
@@ -191,16 +179,11 @@ STEPS = 25
 
 
 # Settings of the paper with their search rank, their step and their beta.
+EVEN = partial(draw_sensing, scales=(1.0, 1.0), measurements=80)
 SETTINGS = {
-    "sensing-lambda, noise 1e-6": (
-        partial(draw_sensing, scales=(1.0, 1e-2), rank=8, measurements=160, sigma=1e-6), 0.1, 0.5,
-    ),
-    "high-noise": (
-        partial(draw_sensing, scales=(1.0, 1.0), rank=8, measurements=80, sigma=0.1), 0.01, 0.97,
-    ),
-    "sensing-well-conditioned, noise 1e-6": (
-        partial(draw_sensing, scales=(1.0, 1.0), rank=4, measurements=80, sigma=1e-6), 0.1, 0.1,
-    ),
+    "sensing-lambda, noise 1e-6": (partial(DRAWS[0][0], rank=8, sigma=1e-6), 0.1, 0.5),
+    "high-noise": (partial(EVEN, rank=8, sigma=0.1), 0.01, 0.97),
+    "sensing-well-conditioned, noise 1e-6": (partial(EVEN, rank=4, sigma=1e-6), 0.1, 0.1),
     "one-bit, noise 1e-6": (partial(draw_one_bit, scales=(1.0, 1.0), rank=4, sigma=1e-6), 1.0, 0.4),
     "phase, noiseless": (partial(draw_phase, rank=1, measurements=80, sigma=0.0), 0.02, 0.1),
     "phase, noise 1e-6": (partial(draw_phase, rank=2, measurements=80, sigma=1e-6), 0.02, 0.1),

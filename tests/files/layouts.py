@@ -339,14 +339,10 @@ def npz(folder: Path, compress: bool, **arrays: Any) -> Path:
 
 
 _PALA: dict[str, Any] = {"frame_rate": RATE, "frequency": FREQUENCY}
-_ALL: dict[str, Any] = {
-    "frame_rate": RATE, "spacing": ("z", "x"), "frequency": FREQUENCY, "speed": SPEED,
-}  # fmt: skip
+_ALL: dict[str, Any] = {"frame_rate": RATE, "spacing": ("z", "x"), "frequency": FREQUENCY, "speed": SPEED}
 _V5, _V73 = "MATLAB before 7.3", "MATLAB 7.3 (HDF5)"
 _HALVES = [ZXT[..., :7], ZXT[..., 7:]]
-_UFF: dict[str, Any] = {
-    "spacing": ("z", "x"), "frequency": FREQUENCY, "speed": SPEED, "name": "b_data",
-}  # fmt: skip
+_UFF: dict[str, Any] = {"spacing": ("z", "x"), "frequency": FREQUENCY, "speed": SPEED, "name": "b_data"}
 
 IQDATA_V5 = {
     "IQData v5 compressed": v5_compressed(IQData=ZXT),
@@ -368,11 +364,21 @@ IQDATA_V73 = {
     "IData, QData v7.3, cells": v73(IData=[h.real for h in _HALVES], QData=[h.imag for h in _HALVES]),
 }
 
+
+def _h5(
+    write: Write, axes: str = "tzx", scales: Mapping[str, Any] = MappingProxyType({}), **more: Any
+) -> Layout:
+    return Layout(write, axes, "HDF5", **scales, **more)
+
+
+_SCALED: dict[str, Any] = {"frame_rate": RATE, "spacing": ("z", "x")}
+_ZEA: dict[str, Any] = {"frequency": FREQUENCY, "speed": SPEED, "frame_rate": RATE}
+_PARTS = [{"I": half.real, "Q": half.imag} for half in _HALVES]
+_IN_ZEA = "data/beamformed_data"
+
 LAYOUTS: dict[str, Layout] = {
     "PALA v5": Layout(v5(IQ=ZXT, UF=UF), "zxt", _V5, name="IQ", **_PALA),
-    "PALA v5 with PData": Layout(
-        v5(IQ=ZXT, UF=UF, PData=PDATA, speed_of_sound=SPEED), "zxt", _V5, name="IQ", **_ALL
-    ),
+    "PALA v5 with PData": Layout(v5(IQ=ZXT, UF=UF, PData=PDATA, speed_of_sound=SPEED), "zxt", _V5, name="IQ", **_ALL),
     "PALA v7.3": Layout(v73(IQ=ZXT), "zxt", _V73, name="IQ", **_ALL),
     **{key: Layout(write, "zxt", _V5, name="IQData") for key, write in IQDATA_V5.items()},
     **{key: Layout(write, "zxt", _V73, name="IQData", **_ALL) for key, write in IQDATA_V73.items()},
@@ -381,59 +387,37 @@ LAYOUTS: dict[str, Layout] = {
     "v5, an array of structs": Layout(
         v5(b=structs(IQ=_HALVES, t=[0.0, 0.1], x=[np.arange(5.0)] * 2)), "zxt", _V5, name="b/IQ"
     ),
-    "v5, structs in an array of structs": Layout(
-        v5(b=structs(Bf=[{"I": half.real, "Q": half.imag} for half in _HALVES])), "zxt", _V5, name="b/Bf/IQ"
-    ),
+    "v5, structs in an array of structs": Layout(v5(b=structs(Bf=_PARTS)), "zxt", _V5, name="b/Bf/IQ"),
     "v5, a cell of structs": Layout(v5(b=cell(*[{"IQ": half} for half in _HALVES])), "zxt", _V5, name="b/IQ"),
     "v7.3, an array of structs": Layout(
         v73(lambda file: put_structs(file, "b", IQ=_HALVES, t=[0.0, 0.1])), "zxt", _V73, name="b/IQ", **_ALL
     ),
     "v7.3, structs in an array of structs": Layout(
-        v73(
-            lambda file: put_structs(file, "b", Bf=[{"I": half.real, "Q": half.imag} for half in _HALVES])
-        ),
-        "zxt", _V73, name="b/Bf/IQ", **_ALL,
+        v73(lambda file: put_structs(file, "b", Bf=_PARTS)), "zxt", _V73, name="b/Bf/IQ", **_ALL
     ),
-    "h5py": Layout(hdf5(SCALES, iq=IQ), "tzx", "HDF5", RATE, ("z", "x")),
-    "h5py, real and imag swapped": Layout(
-        hdf5(SCALES, iq=pairs(IQ.imag + 1j * IQ.real, ("imag", "real"))), "tzx", "HDF5", RATE, ("z", "x")
-    ),
-    "h5py, int16 members": Layout(hdf5({}, iq=pairs(IQ, ("i", "q"), "i2")), "tzx", "HDF5"),
-    "h5py, unnamed members": Layout(hdf5({}, iq=pairs(IQ, ("a", "b"), "f4")), "tzx", "HDF5"),
-    "(2, z, x, t)": Layout(
-        hdf5(SCALES, iq=np.stack([ZXT.real, ZXT.imag])), "zxt", "HDF5", RATE, ("z", "x")
-    ),
-    "(t, z, x, 2)": Layout(hdf5(SCALES, iq=np.stack([IQ.real, IQ.imag], -1)), "tzx", "HDF5", RATE, ("z", "x")),
-    "(t, 2, z, x)": Layout(hdf5(SCALES, iq=np.stack([IQ.real, IQ.imag], 1)), "tzx", "HDF5", RATE, ("z", "x")),
+    "h5py": _h5(hdf5(SCALES, iq=IQ), scales=_SCALED),
+    "h5py, real and imag swapped": _h5(hdf5(SCALES, iq=pairs(IQ.imag + 1j * IQ.real, ("imag", "real"))), scales=_SCALED),
+    "h5py, int16 members": _h5(hdf5({}, iq=pairs(IQ, ("i", "q"), "i2"))),
+    "h5py, unnamed members": _h5(hdf5({}, iq=pairs(IQ, ("a", "b"), "f4"))),
+    "(2, z, x, t)": _h5(hdf5(SCALES, iq=np.stack([ZXT.real, ZXT.imag])), "zxt", _SCALED),
+    "(t, z, x, 2)": _h5(hdf5(SCALES, iq=np.stack([IQ.real, IQ.imag], -1)), scales=_SCALED),
+    "(t, 2, z, x)": _h5(hdf5(SCALES, iq=np.stack([IQ.real, IQ.imag], 1)), scales=_SCALED),
     "(z, 2, x, t) v5": Layout(v5(IQ=np.stack([ZXT.real, ZXT.imag], 1)), "zxt", _V5, name="IQ"),
-    "(t, z, x, 2, y)": Layout(
-        hdf5({}, iq=np.stack([VOLUMES.real, VOLUMES.imag], 3)), "tzxy", "HDF5", volumes=True
+    "(t, z, x, 2, y)": _h5(hdf5({}, iq=np.stack([VOLUMES.real, VOLUMES.imag], 3)), "tzxy", volumes=True),
+    "(2, t, z, x, y)": _h5(hdf5({}, iq=np.stack([VOLUMES.real, VOLUMES.imag])), "tzxy", volumes=True),
+    "rIQ, iIQ, normValue": _h5(
+        hdf5({}, rIQ=(IQ.real * 4).astype("i2"), iIQ=(IQ.imag * 4).astype("i2"), normValue_IQ=0.25), name="IQ"
     ),
-    "(2, t, z, x, y)": Layout(
-        hdf5({}, iq=np.stack([VOLUMES.real, VOLUMES.imag])), "tzxy", "HDF5", volumes=True
-    ),
-    "rIQ, iIQ, normValue": Layout(
-        hdf5({}, rIQ=(IQ.real * 4).astype("i2"), iIQ=(IQ.imag * 4).astype("i2"), normValue_IQ=0.25),
-        "tzx", "HDF5", name="IQ",
-    ),
-    "rIQ, iIQ in a group": Layout(
-        hdf5({}, a__rIQ=IQ.real.astype("i2"), a__iIQ=IQ.imag.astype("i2")), "tzx", "HDF5", name="a/IQ"
-    ),
-    "real, imag": Layout(hdf5({}, bf__real=IQ.real, bf__imag=IQ.imag), "tzx", "HDF5", name="bf"),
+    "rIQ, iIQ in a group": _h5(hdf5({}, a__rIQ=IQ.real.astype("i2"), a__iIQ=IQ.imag.astype("i2")), name="a/IQ"),
+    "real, imag": _h5(hdf5({}, bf__real=IQ.real, bf__imag=IQ.imag), name="bf"),
     "UFF": Layout(uff(), "txz", "USTB UFF (HDF5)", **_UFF),
     "UFF without single axes": Layout(uff(single=False), "txz", "USTB UFF (HDF5)", **_UFF),
     "UFF, native complex": Layout(uff(apart=False), "txz", "USTB UFF (HDF5)", **_UFF),
-    "zea": Layout(
-        zea(IQ, True), "tzx", "zea (HDF5)", RATE, ("z", "x"), FREQUENCY, SPEED,
-        name="data/beamformed_data/values",
-    ),
+    "zea": Layout(zea(IQ, True), "tzx", "zea (HDF5)", spacing=("z", "x"), name=f"{_IN_ZEA}/values", **_ZEA),
     "zea, volumes": Layout(
-        zea(VOLUMES, True), "tzxy", "zea (HDF5)", RATE, ("z", "x", "y"), FREQUENCY, SPEED,
-        name="data/beamformed_data/values", volumes=True,
+        zea(VOLUMES, True), "tzxy", "zea (HDF5)", spacing=("z", "x", "y"), name=f"{_IN_ZEA}/values", volumes=True, **_ZEA
     ),
-    "zea, older": Layout(
-        zea(IQ, False), "tzx", "zea (HDF5)", RATE, (), FREQUENCY, SPEED, name="data/beamformed_data"
-    ),
+    "zea, older": Layout(zea(IQ, False), "tzx", "zea (HDF5)", name=_IN_ZEA, **_ZEA),
     "ConfUSIus": Layout(confusius(), "tzx", "Zarr", **_ALL),
     "ConfUSIus, Zarr 2": Layout(confusius(version=2), "tzx", "Zarr", **_ALL),
     "ConfUSIus, volumes": Layout(
@@ -443,10 +427,6 @@ LAYOUTS: dict[str, Layout] = {
     "npy, Fortran order": Layout(npy(np.asfortranarray(ZXT)), "zxt", "NumPy .npy"),
     "npz": Layout(npz(False, iq=IQ, b_mode=np.abs(IQ), **SCALES), "tzx", "NumPy .npz", RATE, ("z", "x")),
     "npz compressed": Layout(npz(True, I=IQ.real, Q=IQ.imag), "tzx", "NumPy .npz", name="IQ"),
-    "txz, which takes an option": Layout(
-        hdf5({}, iq=in_order("txz")), "txz", "HDF5", options=(("axes", "txz"),)
-    ),
-    "two stacks, which take an option": Layout(
-        hdf5({}, a=IQ, b=IQ + 1), "tzx", "HDF5", name="a", options=(("dataset", "a"),)
-    ),
+    "txz, which takes an option": _h5(hdf5({}, iq=in_order("txz")), "txz", options=(("axes", "txz"),)),
+    "two stacks, which take an option": _h5(hdf5({}, a=IQ, b=IQ + 1), name="a", options=(("dataset", "a"),)),
 }  # fmt: skip

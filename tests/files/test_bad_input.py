@@ -22,7 +22,6 @@ from click.testing import CliRunner
 import usdenoise
 from tests.conftest import SMALL
 from tests.files.layouts import Write, confusius, hdf5, in_chunks, v5, v5_compressed, writer
-from tests.fuzz import ChildReader
 from tests.programs import python
 from tests.stacks import write_stack
 from usdenoise import load, run_batch
@@ -59,9 +58,8 @@ def test_a_nul_in_a_path(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     error, attempt = NUL[key]
     monkeypatch.chdir(tmp_path)
     path = write_stack(tmp_path / "scan.h5", IQ)
-    with pytest.raises(
-        error, match=r"^the path 'a\\x00b.h5' contains a NUL character, .* give another path$"
-    ):
+    says = r"^the path 'a\\x00b.h5' contains a NUL character, .* give another path$"
+    with pytest.raises(error, match=says):
         attempt(path, "a\0b.h5")
     assert list(tmp_path.iterdir()) == [path]
 
@@ -128,6 +126,10 @@ def odd_float() -> h5py.h5t.TypeFloatID:
     kind = h5py.h5t.IEEE_F64LE.copy()
     kind.set_ebias(60_000)
     return kind
+
+
+def odd_floats(file: h5py.File) -> None:
+    h5py.h5d.create(file.id, b"iq", odd_float(), h5py.h5s.create_simple(IQ.shape))
 
 
 def function_handle(file: h5py.File) -> None:
@@ -240,13 +242,7 @@ BAD: dict[str, tuple[Write, dict[str, Any], str]] = {
     "nothing in HDF5": (hdf5(), {}, NO_STACK),
     "nothing in MATLAB": (v5(), {}, NO_STACK),
     "links that lead nowhere": (hdf5(fill=dead_links, other=IQ[0]), {}, NO_STACK),
-    "floats that NumPy lacks": (
-        hdf5(
-            fill=lambda file: h5py.h5d.create(file.id, b"iq", odd_float(), h5py.h5s.create_simple(IQ.shape))
-        ),
-        {},
-        f"{DAMAGED}|{NO_STACK}",
-    ),
+    "floats that NumPy lacks": (hdf5(fill=odd_floats), {}, f"{DAMAGED}|{NO_STACK}"),
     **{
         f"{kind} in {file}{', by name' * bool(options)}": (write(IQ=values), options, sentence)
         for file, write, table in (("HDF5", hdf5, NOT_A_STACK), ("MATLAB", v5, NO_STACK_OF_MATLAB))
@@ -410,9 +406,7 @@ def v5_of_zeros(folder: Path) -> Path:
     ("write", "reason"),
     [(npz_with_a_long_header, "corrupt"), (npz_of_zeros, "is constant"), (v5_of_zeros, "is constant")],
 )
-def test_what_is_compressed_beyond_reason_is_not_decompressed(
-    write: Write, reason: str, tmp_path: Path
-) -> None:
+def test_what_is_compressed_beyond_reason_is_not_decompressed(write, reason, tmp_path):
     path = write(tmp_path)
     tracemalloc.start()
     try:
@@ -496,9 +490,7 @@ def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_pat
     assert load(path, dataset=name).iq.shape == POWER.shape
 
 
-def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(
-    tmp_path: Path, child_reader: ChildReader
-) -> None:
+def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(tmp_path, child_reader):
     path = write_stack(tmp_path / "x.h5", IQ)
     with h5py.File(path, "r+") as file:
         file.attrs["note"] = "a note of variable length" * 4

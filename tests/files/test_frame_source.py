@@ -113,13 +113,8 @@ def test_every_order_of_the_axes(axes: str, frames: slice | None, tmp_path: Path
     write_v73(tmp_path / "v73.mat", {"IQ": values})
     np.save(tmp_path / "c.npy", np.ascontiguousarray(values))
     np.save(tmp_path / "f.npy", np.asfortranarray(values))
-    for name, precision, dtype in (
-        ("stack.h5", None, "c8"),
-        ("v5.mat", "double", "c16"),
-        ("v73.mat", None, "c8"),
-        ("c.npy", "double", "c16"),
-        ("f.npy", None, "c8"),
-    ):
+    for name in ("stack.h5", "v5.mat", "v73.mat", "c.npy", "f.npy"):
+        precision, dtype = ("double", "c16") if name in ("v5.mat", "c.npy") else (None, "c8")
         backwards = name in ("v5.mat", "v73.mat", "f.npy")
         with open_input(tmp_path / name, {"axes": axes, "frames": frames}, precision) as source:
             check(source, expected.astype(dtype), tmp_path)
@@ -150,9 +145,7 @@ def test_every_type(key: str, options: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("frames", [None, slice(1, 60, 3), slice(0, 60, 11)], ids=str)
 @pytest.mark.parametrize("chunks", [(7, 4, 3), (60, 2, 2), (1, 8, 6)])
-def test_a_pass_reads_each_storage_chunk_once(
-    chunks: tuple[int, ...], frames: slice | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_reads_each_storage_chunk_once(chunks, frames, tmp_path, monkeypatch):
     monkeypatch.setattr(recording, "HELD_ENTRIES", 400)
     values = np.random.default_rng(0).standard_normal((60, 8, 6)).astype(np.float32)
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -170,9 +163,7 @@ def test_a_pass_reads_each_storage_chunk_once(
 
 
 @pytest.mark.parametrize("frames", [None, slice(5, 50, 3)], ids=str)
-def test_a_stack_is_loaded_with_one_read_of_its_file(
-    frames: slice | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stack_is_loaded_with_one_read_of_its_file(frames, tmp_path, monkeypatch):
     monkeypatch.setattr(layout, "SLAB_BYTES", 3000)
     values = np.random.default_rng(0).standard_normal((60, 20, 24)).astype(np.float32)
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -181,9 +172,8 @@ def test_a_stack_is_loaded_with_one_read_of_its_file(
     # The first load imports modules, which are files too.
     load(tmp_path / "x.h5", axes="tzx", dataset="iq", frames=slice(0, 2))
     before = read_bytes()
-    loaded = load(
-        tmp_path / "x.h5", axes="tzx", dataset="iq", frames=frames, on_part=lambda *done: told.append(done)
-    )
+    reading = {"axes": "tzx", "dataset": "iq", "frames": frames}
+    loaded = load(tmp_path / "x.h5", on_part=lambda *done: told.append(done), **reading)
     assert 0.8 < (read_bytes() - before) / (tmp_path / "x.h5").stat().st_size < 1.3
     np.testing.assert_array_equal(loaded.iq, values[frames or slice(None)])
     assert told == sorted(told)
@@ -204,9 +194,7 @@ def test_a_file_in_pixel_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             check(source, values, tmp_path)
 
 
-def test_a_chunk_in_another_process_opens_its_file_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chunk_in_another_process_opens_its_file_once(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     paths = [write_stack(Path(f"{n}.h5"), IQ + n) for n in range(2)]
     copies: list[Chunk] = []

@@ -26,18 +26,10 @@ def recording(
     """Write the two files of a recording, and return its values: frame, angle, x, y and z."""
     values = low_rank((n_blocks * N_FRAMES, n_angles, N_X, n_y, N_Z))
     path.write_bytes(b"?" * 117 * legacy + values.tobytes())
-    fields: dict[int, Any] = {
-        **{1: 15.625, 2: 5500, 3: 1510, 4: RATE, 5: [1, 128], 6: [3, 3 + 0.05 * N_Z], 7: np.arange(n_angles)},
-        **{
-            8: [0.1, 0.4, 0.05],
-            9: [N_X, n_y, N_Z, n_angles, N_FRAMES],
-            10: 1,
-            11: n_blocks,
-            12: float(legacy),
-        },
-    }
+    fields: list[Any] = [15.625, 5500, 1510, RATE, [1, 128], [3, 3 + 0.05 * N_Z], np.arange(n_angles)]
+    fields += [[0.1, 0.4, 0.05], [N_X, n_y, N_Z, n_angles, N_FRAMES], 1, n_blocks, float(legacy)]
     with h5py.File(path.with_suffix(".hraw"), "w") as file:
-        for number, value in fields.items():
+        for number, value in enumerate(fields, 1):
             file[f"F{number}"] = np.atleast_2d(np.multiply(value, 1005.0 * number) + 72).T
         file["F13"] = np.bytes_("2Dscan")
     return values
@@ -88,16 +80,9 @@ def test_the_angles_of_a_frame_are_compounded(tmp_path: Path) -> None:
 def test_a_session_has_the_blocks_of_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "scan.raw"
     values = recording(path)[:, 0, :, 0]
-    files = [
-        write_stack(
-            tmp_path / f"block{n}.h5",
-            values[n * N_FRAMES : (n + 1) * N_FRAMES],
-            axes="txz",
-            frame_rate_hz=RATE,
-            spacing_mm=[0.1, 0.05],
-        )
-        for n in range(N_BLOCKS)
-    ]
+    about: dict[str, Any] = {"axes": "txz", "frame_rate_hz": RATE, "spacing_mm": [0.1, 0.05]}
+    blocks = np.split(values, N_BLOCKS)
+    files = [write_stack(tmp_path / f"block{n}.h5", block, **about) for n, block in enumerate(blocks)]
     how = {"low_cutoff": 2, "block_interval_s": 0.5}
     series, wanted = usdenoise.session(path, **how), usdenoise.session(files, **how)
     np.testing.assert_allclose(series.time, wanted.time)

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,9 +28,7 @@ def zarr_array(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("write", [npy, zarr_array])
-def test_a_change_while_an_input_is_read_is_an_error(
-    write: Callable[[Path], tuple[Path, Path]], tmp_path: Path
-) -> None:
+def test_a_change_while_an_input_is_read_is_an_error(write, tmp_path):
     path, part = write(tmp_path)
     content = part.read_bytes()
     for change in (

@@ -59,9 +59,8 @@ def test_all_other_variables_come_along(is_series: bool, tmp_path: Path) -> None
     for name in ("mask", "note", "weights"):
         assert np.array_equal(after[name], before[name])
         assert after[name].dtype == before[name].dtype
-    assert [str(item.dtype) for item in after["labels"][0]] == [
-        str(item.dtype) for item in before["labels"][0]
-    ]
+    types, wanted = ([str(item.dtype) for item in each["labels"][0]] for each in (after, before))
+    assert types == wanted
     for name in ("UF", "PData"):
         assert after[name].dtype.names == before[name].dtype.names
         for field in after[name].dtype.names:
@@ -146,15 +145,14 @@ def test_a_stack_in_a_cell_or_a_struct_is_replaced_there(tmp_path: Path) -> None
         assert [*file["#refs#"]] == ["labels0"]
         assert file[file["labels"][0, 0]].size == 3
     assert load(written).iq.shape == ZXT.shape
-    written = run(
-        v73(lambda file: put_structs(file, "b", IQ=[ZXT[..., :7], ZXT[..., 7:]], t=[0.0, 0.1]))(tmp_path)
-    )
+    halves = {"IQ": [ZXT[..., :7], ZXT[..., 7:]], "t": [0.0, 0.1]}
+    written = run(v73(lambda file: put_structs(file, "b", **halves))(tmp_path))
     with h5py.File(written) as file:
         assert [file[each][()].item() for each in file["b/t"][()].flat] == [0.0, 0.1]
         assert file["b/t"].attrs["MATLAB_class"] == b"cell"
         assert len(file["#refs#"]) == 2
     assert load(written).iq.shape == ZXT.shape
-    scipy.io.savemat(tmp_path / "x.mat", {"b": structs(IQ=[ZXT[..., :7], ZXT[..., 7:]], t=[0.0, 0.1])})
+    scipy.io.savemat(tmp_path / "x.mat", {"b": structs(**halves)})
     after = scipy.io.loadmat(run(tmp_path / "x.mat"))["b"]
     assert after["IQ"][0, 0].shape == ZXT.shape
     assert [time.item() for time in after["t"][0, 0].flat] == [0.0, 0.1]
@@ -211,9 +209,7 @@ def test_variables_that_scipy_cannot_read_or_write_are_copied(compress: bool, tm
     assert after["power_doppler"].shape == (10, 9)
 
 
-def test_a_result_too_large_for_version_5_is_of_version_7_3_and_says_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_result_too_large_for_version_5_is_of_version_7_3_and_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(matlab_writing, "V5_LIMIT_BYTES", 100)
     scipy.io.savemat(tmp_path / "x.mat", {"IQ": ZXT, "UF": {"FrameRateUF": 500.0}})
     report = job.run(tmp_path / "x.mat", tmp_path / "out", options=OPTIONS)

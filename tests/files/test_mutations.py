@@ -1,10 +1,8 @@
 """Mutated files of every reader are loaded, or refused; more cases on demand: ``python -m tests.fuzz``."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.fuzz import READERS, ChildReader, read_cases
+from tests.fuzz import READERS, read_cases
 
 # SciPy's reader of MATLAB 5 crashes, with its process, at case 64: a known fault, which no exception reports.
 MANY = {reader: 60 if reader == "MATLAB 5" else 200 for reader in READERS}
@@ -17,9 +15,7 @@ MANY = {reader: 60 if reader == "MATLAB 5" else 200 for reader in READERS}
         *(pytest.param(reader, n_cases, marks=pytest.mark.slow) for reader, n_cases in MANY.items()),
     ],
 )
-def test_a_mutated_file_is_loaded_or_refused(
-    reader: str, n_cases: int, child_reader: ChildReader, tmp_path: Path
-) -> None:
+def test_a_mutated_file_is_loaded_or_refused(reader, n_cases, child_reader, tmp_path):
     for number, write in enumerate(READERS[reader]):
         (tmp_path / str(number)).mkdir()
         assert child_reader.outcome(write(tmp_path / str(number))) == "loaded"

@@ -19,9 +19,7 @@ from usdenoise.jobs import run_job as job
 from usdenoise.options import DenoiseOptions, Output
 
 SPACING, ORIGIN = (0.4, 0.05, 0.1), (0.3, 2.0, -0.7)
-TURNED = np.array(
-    [[0.3, 0.0, -0.08, 0.3], [0.0, 0.05, 0.0, 2.0], [0.24, 0.0, 0.06, -0.7], [0.0, 0.0, 0.0, 1.0]]
-)
+TURNED = np.array([[0.3, 0, -0.08, 0.3], [0, 0.05, 0, 2.0], [0.24, 0, 0.06, -0.7], [0, 0, 0, 1.0]])
 SCALES = {"transmit_frequency": 15.625e6, "beamforming_sound_velocity": 1510.0}
 N_FRAMES, N_Z, N_X, N_Y = 40, 9, 7, 5
 OPTIONS = DenoiseOptions(rank=4, iterations=3, low_cutoff=0, seed=1, bad_frames="keep")
@@ -40,14 +38,8 @@ def voxel_data(n_slices: int, matrix: Any = None) -> xarray.DataArray:
     iq *= 1 + 29 * np.exp(0.9 * to_corner)
     place = {"spacing": SPACING, "origin": ORIGIN} if matrix is None else {"voxel_to_world": matrix}
     times = 1.5 + np.arange(N_FRAMES) / 500 + rng.uniform(-1e-6, 1e-6, N_FRAMES)
-    return create_voxeldata(
-        iq.astype(np.complex64),
-        dims=("time", "k", "j", "i"),
-        time=times,
-        name="iq",
-        attrs=dict(SCALES),
-        **place,
-    )
+    labels = {"dims": ("time", "k", "j", "i"), "time": times, "name": "iq", "attrs": dict(SCALES)}
+    return create_voxeldata(iq.astype(np.complex64), **labels, **place)
 
 
 def saved(folder: Path, data: xarray.DataArray) -> Path:
@@ -145,9 +137,8 @@ def test_the_group_opens_in_xarray_with_positions_and_units(tmp_path: Path) -> N
         assert group["singular_values"].dims == ("component",)
         assert group["y"].dims == ("j",)
         np.testing.assert_allclose(group["y"], 2.0 + 0.05 * np.arange(N_Z), atol=1e-9)
-        assert {name: group[name].attrs["units"] for name in ("time", "x", "y", "z")} == {
-            "time": "s", "x": "mm", "y": "mm", "z": "mm",
-        }  # fmt: skip
+        units = {"time": "s", "x": "mm", "y": "mm", "z": "mm"}
+        assert {name: group[name].attrs["units"] for name in units} == units
         brightest = group["power_doppler"].isel(k=0).argmax(...)
         assert {name: int(place) for name, place in brightest.items()} == {"j": N_Z - 1, "i": N_X - 1}
 
@@ -167,14 +158,14 @@ def test_a_stack_of_no_known_scale_opens_all_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize("n_slices", [1, N_Y])
 def test_one_pose_of_the_probe_is_no_axis(n_slices: int, tmp_path: Path) -> None:
     plain = voxel_data(n_slices)
-    data = create_voxeldata(
-        plain.values[:, None],
-        dims=("time", "pose", "k", "j", "i"),
-        time=plain["time"].values,
-        pose=[0],
-        voxel_to_world=np.asarray(plain.fusi.affine.voxel_to_world)[None],
-        name="iq",
-    )
+    labels = {
+        "dims": ("time", "pose", "k", "j", "i"),
+        "time": plain["time"].values,
+        "pose": [0],
+        "name": "iq",
+    }
+    matrix = np.asarray(plain.fusi.affine.voxel_to_world)[None]
+    data = create_voxeldata(plain.values[:, None], voxel_to_world=matrix, **labels)
     path = saved(tmp_path, data)
     stack, expected = load(path), load(saved(tmp_path / "plain", plain))
     assert (stack.axes, stack.spacing_mm) == (expected.axes, expected.spacing_mm)
@@ -186,12 +177,9 @@ def test_one_pose_of_the_probe_is_no_axis(n_slices: int, tmp_path: Path) -> None
 def plain_group(folder: Path, **long_names: str) -> Path:
     """Volumes under the names of dimensions alone, as xarray writes them."""
     rng = np.random.default_rng(2)
-    data = xarray.DataArray(
-        rng.standard_normal((20, 4, 6, 5)),
-        dims=("time", "z", "y", "x"),
-        coords={"z": np.arange(4) * 0.4, "y": np.arange(6) * 0.05, "x": np.arange(5) * 0.1},
-        name="iq",
-    )
+    values = rng.standard_normal((20, 4, 6, 5))
+    places = {"z": np.arange(4) * 0.4, "y": np.arange(6) * 0.05, "x": np.arange(5) * 0.1}
+    data = xarray.DataArray(values, dims=("time", "z", "y", "x"), coords=places, name="iq")
     for name, long_name in long_names.items():
         data[name].attrs["long_name"] = long_name
     data.to_zarr(folder / "x.zarr", consolidated=False)
@@ -203,10 +191,8 @@ def test_volumes_that_do_not_say_which_axis_is_depth_are_refused(tmp_path: Path)
     with pytest.raises(InputError, match="do not identify depth"):
         load(path)
     assert describe(path).problem is not None
-    for axes, spacing in (
-        ("tyzx", {"y": 0.4, "z": 0.05, "x": 0.1}),
-        ("tzyx", {"z": 0.4, "y": 0.05, "x": 0.1}),
-    ):
+    for axes in ("tyzx", "tzyx"):
+        spacing = dict(zip(axes[1:], (0.4, 0.05, 0.1), strict=True))
         stack = load(path, axes=axes)
         assert (stack.axes, stack.spacing_mm) == (axes, spacing)
         assert stack.coordinates["z"].values[-1] == pytest.approx(spacing["z"] * (3 if axes == "tzyx" else 5))

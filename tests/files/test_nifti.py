@@ -9,13 +9,12 @@ import nibabel
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from confusius.bids import validate_metadata
 
+from tests.cli.shared import report_of
 from tests.files.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved, voxel_data
 from tests.stacks import run_in_windows, write_stack
 from usdenoise import load
-from usdenoise.cli import main
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.files import bids
 from usdenoise.files.bids import judge_recordings
@@ -34,9 +33,7 @@ def run(path: Path, **more: Any) -> dict[str, Path]:
 
 @pytest.mark.parametrize("matrix", [None, TURNED], ids=["straight", "turned"])
 @pytest.mark.parametrize("n_slices", [1, N_Y])
-def test_confusius_reads_the_same_voxels_at_the_same_place(
-    n_slices: int, matrix: Any, tmp_path: Path
-) -> None:
+def test_confusius_reads_the_same_voxels_at_the_same_place(n_slices, matrix, tmp_path):
     data = voxel_data(n_slices, matrix)
     out = run(saved(tmp_path, data))
     series = confusius.load(out["sequence"], variable="power_doppler")
@@ -80,9 +77,8 @@ def test_planes_along_any_two_axes_are_slices(tmp_path: Path) -> None:
     power = np.arange(60, dtype=np.float32).reshape(3, 5, 4)
     for axes, shape in (("tyx", (4, 1, 5)), ("tzx", (4, 5, 1)), ("tzy", (1, 5, 4))):
         stack = Acquisition(power, axes=axes, spacing_mm=dict.fromkeys(axes[1:], 0.1))
-        fields = write_nifti(
-            tmp_path / "x.nii.gz", power, stack, [0.0, 1.0, 2.0], "frames", 20, 20, [block] * 3
-        )
+        times = ([0.0, 1.0, 2.0], "frames", 20, 20, [block] * 3)
+        fields = write_nifti(tmp_path / "x.nii.gz", power, stack, *times)
         image = nibabel.load(tmp_path / "x.nii.gz")
         assert image.shape == (*shape, 3)
         np.testing.assert_array_equal(np.asarray(image.dataobj)[..., 2].max(), 59)
@@ -93,10 +89,8 @@ def test_planes_along_any_two_axes_are_slices(tmp_path: Path) -> None:
 def test_a_single_image_has_the_duration_and_the_start_of_its_frames(n_slices: int, tmp_path: Path) -> None:
     data = voxel_data(n_slices)
     saved(tmp_path, data)
-    report = job.run(
-        tmp_path / "x.zarr", tmp_path / "out", options=OPTIONS, output=Output(nifti=True),
-        reading={"frames": slice(10, None)},
-    )  # fmt: skip
+    how: dict[str, Any] = {"output": Output(nifti=True), "reading": {"frames": slice(10, None)}}
+    report = job.run(tmp_path / "x.zarr", tmp_path / "out", options=OPTIONS, **how)
     out = {key: Path(name) for key, name in report["output"].items()}
     n_frames = data.sizes["time"] - 10
     image = nibabel.load(out["nifti"])
@@ -188,10 +182,8 @@ def test_a_single_map_is_an_angiography(tmp_path: Path) -> None:
 
 def test_recordings_are_judged_in_the_table_of_fusiqc(tmp_path: Path) -> None:
     """As its version 0.1 reads it. What a person decides stays, also if a recording is filtered again."""
-    images = [
-        tmp_path / f"sub-01/ses-a/fusi/sub-01_ses-a_task-rest_run-{k}_desc-doppler_pwd.nii.gz"
-        for k in (1, 2, 3)
-    ]
+    name = "sub-01/ses-a/fusi/sub-01_ses-a_task-rest_run-{}_desc-doppler_pwd.nii.gz"
+    images = [tmp_path / name.format(number) for number in (1, 2, 3)]
     table_path = tmp_path / "quality-control.tsv"
 
     def table() -> pd.DataFrame:
@@ -203,13 +195,8 @@ def test_recordings_are_judged_in_the_table_of_fusiqc(tmp_path: Path) -> None:
     assert first["qc_status"].tolist() == ["good", "pending", "pending"]
     assert first["qc_notes"].tolist()[1] == r"no blood was found; a tab\tin it"
     row = first.loc[str(images[1])]
-    assert row[["subject", "session", "task", "run", "n_timepoints"]].tolist() == [
-        "01",
-        "a",
-        "rest",
-        "2",
-        "30",
-    ]
+    keys = ["subject", "session", "task", "run", "n_timepoints"]
+    assert row[keys].tolist() == ["01", "a", "rest", "2", "30"]
     assert row["session_label"] == "sub-01_ses-a_task-rest_run-2_desc-doppler"
     # A person rejects the second recording, and accepts the third one with its doubts.
     first.loc[str(images[1]), ["qc_status", "qc_notes"]] = "bad", "moved"
@@ -240,11 +227,9 @@ def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> No
     saved(tmp_path, voxel_data(1))
     scan.parent.mkdir(parents=True)
     (tmp_path / "x.zarr").rename(scan)
-    options = ["--rank", "4", "--low-cutoff", "0", "-q"]
 
     def names(out: str, *more: str) -> set[str]:
-        done = CliRunner().invoke(main, ["run", str(scan), "-o", str(tmp_path / out), *options, *more])
-        assert done.exit_code == 0, done.stderr
+        report_of("run", scan, "-o", tmp_path / out, "--rank=4", "--low-cutoff=0", "-q", *more)
         return {path.name for path in (tmp_path / out).rglob("*_report.json")}
 
     assert names("outside", "--nifti") == {"sub-01_task-rest_iq_report.json"}
@@ -255,36 +240,26 @@ def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> No
     assert (tmp_path / "inside/sub-01/fus/sub-01_task-rest_desc-doppler_pwd.nii.gz").is_file()
 
 
-def test_names_of_bids_need_nifti(tmp_path: Path) -> None:
-    path = saved(tmp_path, voxel_data(1))
-    done = CliRunner().invoke(main, ["run", str(path), "--bids", "sub-01", "-o", str(tmp_path / "out")])
-    assert done.exit_code == 1
-    assert "--nifti" in done.stderr
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "entities",
-    [
-        "task-rest",
-        "sub-01_desc-blood",
-        "sub-01_sub-01",
-        "sub-01_task-a_ses-b",
-        "sub-01_run-1_pose-2_task-a",
-        "x",
-    ],
+WRONG = (
+    "task-rest",
+    "sub-01_desc-blood",
+    "sub-01_sub-01",
+    "sub-01_task-a_ses-b",
+    "sub-01_run-1_pose-2_task-a",
+    "x",
 )
+
+
+@pytest.mark.parametrize("entities", WRONG)
 def test_entities_that_bids_does_not_allow(entities: str) -> None:
     for given, path in ((entities, Path("x.h5")), ("auto", Path(f"{entities}_iq.h5"))):
         with pytest.raises(OptionError, match="bids"):
             bids.bids_name(given, path)
 
 
-@pytest.mark.parametrize(
-    "entities", ["sub-01", "sub-01_ses-b_task-a_acq-x_run-1", "sub-01_task-a_pose-2_run-1"]
-)
-def test_entities_in_the_order_of_bids(entities: str) -> None:
-    assert bids.bids_name(entities, Path("x.h5")).entities == entities
+def test_entities_in_the_order_of_bids() -> None:
+    for entities in ("sub-01", "sub-01_ses-b_task-a_acq-x_run-1", "sub-01_task-a_pose-2_run-1"):
+        assert bids.bids_name(entities, Path("x.h5")).entities == entities
 
 
 def test_a_short_first_block_does_not_change_the_time_step(tmp_path: Path) -> None:

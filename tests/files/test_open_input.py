@@ -2,7 +2,6 @@
 
 import errno
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import h5py
@@ -37,9 +36,7 @@ def test_a_closed_input_frees_an_array_that_was_loaded_whole(tmp_path: Path) -> 
     "error", [OSError(errno.ENOSPC, "No space left"), ValueError("not of the file"), MemoryError()]
 )
 @pytest.mark.parametrize("write", [WRITERS["Zarr"][0], npz(False, IQ=IQ), in_chunks(compression="gzip")])
-def test_an_error_in_the_work_on_an_open_input_is_not_taken_for_a_damaged_file(
-    write: Callable[[Path], Path], error: Exception, tmp_path: Path
-) -> None:
+def test_an_error_in_the_work_on_an_open_input_is_not_taken_for_a_damaged_file(write, error, tmp_path):
     def work() -> None:
         with open_input(write(tmp_path)) as source:
             source.read(0, 2)

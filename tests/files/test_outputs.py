@@ -11,18 +11,15 @@ import scipy.io
 import zarr
 
 from tests.files.layouts import LAYOUTS, confusius
-from tests.files.test_results import IQ, OPTIONS, VOLUMES
+from tests.files.test_results import IQ, OPTIONS
 from tests.stacks import write_stack
 from usdenoise import denoise, load
 from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.recordings import describe
 from usdenoise.files.results import ResultFile, write_result
 from usdenoise.jobs import run_job as job
-from usdenoise.options import DenoiseOptions, Output
+from usdenoise.options import Output
 from usdenoise.stack.acquisition import Acquisition
-
-RANK = DenoiseOptions(rank=3, iterations=3, low_cutoff=1, high_cutoff="rank", seed=11)
-
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -36,28 +33,6 @@ def as_zarr(folder: Path) -> Path:
     return confusius(IQ[:12, :5, :4])(folder)
 
 
-def as_v5(folder: Path) -> Path:
-    scipy.io.savemat(folder / "x.mat", {"IQ": IQ.transpose(1, 2, 0), "UF": {"FrameRateUF": 500.0}})
-    return folder / "x.mat"
-
-
-def as_h5(folder: Path) -> Path:
-    return write_stack(
-        folder / "x.h5", VOLUMES, "data/iq", axes="tzxy", frame_rate_hz=500.0, spacing_mm=[0.1, 0.2, 0.3]
-    )
-
-
-def as_real(folder: Path) -> Path:
-    return write_stack(folder / "x.h5", IQ.real.transpose(2, 0, 1), "rf", axes="xtz")
-
-
-def test_the_stack_can_be_left_out(tmp_path: Path) -> None:
-    written = run(as_h5(tmp_path), output=Output(stack=False))
-    with h5py.File(written) as file:
-        assert "iq" not in file
-        assert file["power_doppler"].shape == (9, 8, 4)
-
-
 def test_zarr_in_zarr_out(tmp_path: Path) -> None:
     path = as_zarr(tmp_path)
     written = run(path)
@@ -68,8 +43,6 @@ def test_zarr_in_zarr_out(tmp_path: Path) -> None:
     assert (back.axes, back.name, back.frame_rate_hz) == (before.axes, before.name, before.frame_rate_hz)
     assert back.spacing_mm == pytest.approx(before.spacing_mm)
     assert back.center_frequency_hz == before.center_frequency_hz
-    import zarr
-
     root = zarr.open_group(written, mode="r")
     np.testing.assert_allclose(root["power_doppler"][0], expected.power_doppler, rtol=1e-6)
     assert root["power_doppler"].attrs["formula"] == "mean over frames of |s|^2"
@@ -91,27 +64,18 @@ def test_other_containers_come_back_as_hdf5(key: str, tmp_path: Path) -> None:
     assert written.suffix == ".h5"
     back, before = load(written), load(path)
     assert (back.name, back.axes) == (before.name, before.axes)
-    assert (back.frame_rate_hz, back.center_frequency_hz) == (
-        before.frame_rate_hz,
-        before.center_frequency_hz,
-    )
+    assert back.frame_rate_hz == before.frame_rate_hz
+    assert back.center_frequency_hz == before.center_frequency_hz
     assert back.spacing_mm == pytest.approx(before.spacing_mm)
     assert len(report["input"]["sha256"]) == 64
 
 
 @pytest.mark.parametrize(
-    ("dtype", "chunks", "compression"),
-    [
-        ("<f4", (4, 3, 5), "gzip"),
-        (">f8", (7, 11, 13), None),
-        ("<c8", (3, 11, 1), "gzip"),
-        ("<c16", (1, 1, 1), None),
-        ("<c8", None, None),
-    ],
+    ("dtype", "chunks"),
+    [("<f4", (4, 3, 5)), (">f8", (7, 11, 13)), ("<c8", (3, 11, 1)), ("<c16", (1, 1, 1)), ("<c8", None)],
 )
-def test_the_values_of_a_dataset_are_written(
-    dtype: str, chunks: tuple[int, ...] | None, compression: str | None, tmp_path: Path
-) -> None:
+def test_the_values_of_a_dataset_are_written(dtype, chunks, tmp_path):
+    compression = "gzip" if dtype in ("<f4", "<c8") else None
     values = np.random.default_rng(0).standard_normal((2, 11, 13, 7)).transpose(0, 3, 1, 2)
     values = values[0] + 1j * values[1] if "c" in dtype else values[0]
     with create_file(tmp_path / "x.h5") as file:
@@ -166,9 +130,7 @@ def plain_stack(tmp_path_factory: pytest.TempPathFactory) -> Any:
         (as_group, "singular_values"),
     ],
 )
-def test_a_stack_with_a_name_of_the_results_is_kept(
-    name: str, make: Any, plain_stack: Any, tmp_path: Path
-) -> None:
+def test_a_stack_with_a_name_of_the_results_is_kept(name, make, plain_stack, tmp_path):
     report = job.run(make(tmp_path, name), tmp_path / "out", options=OPTIONS, reading={"dataset": name})
     written = Path(report["output"]["denoised"])
     is_taken = name not in ("unobserved", "time") and (name != "axes" or make is as_mat)

@@ -21,7 +21,6 @@ from tests.files.layouts import (
     UF,
     VOLUMES,
     ZXT,
-    Write,
     confusius,
     frames_by_loops,
     hdf5,
@@ -38,7 +37,7 @@ from usdenoise.files.matlab_writing import write_v73
 from usdenoise.frames.data_checks import guess_axes
 from usdenoise.jobs import run_job as job
 from usdenoise.options.denoise_options import DenoiseOptions
-from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.given_stack import as_acquisition, from_data_array
 
@@ -144,18 +143,12 @@ def test_the_data_say_which_axis_is_time(shape: tuple[int, ...], axes: str, tmp_
 @pytest.mark.parametrize(
     ("shape", "time_last", "axes"),
     [
-        ((10, 20, 300), None, "zxt"),
-        ((300, 10, 20), None, "tzx"),
-        ((300, 10, 20), True, "zxt"),
-        ((10, 20, 300), False, "tzx"),
-        ((126, 126, 32), None, "zxt"),
-        ((50, 90, 40), None, "zxt"),
-        ((40, 40, 40), None, "zxt"),
-        ((300, 8, 9, 10), None, "tzxy"),
-        ((8, 9, 10, 300), None, "zxyt"),
+        ((10, 20, 300), None, "zxt"), ((300, 10, 20), None, "tzx"), ((300, 10, 20), True, "zxt"),
+        ((10, 20, 300), False, "tzx"), ((126, 126, 32), None, "zxt"), ((50, 90, 40), None, "zxt"),
+        ((40, 40, 40), None, "zxt"), ((300, 8, 9, 10), None, "tzxy"), ((8, 9, 10, 300), None, "zxyt"),
         ((300, 8, 9, 10), True, "zxyt"),
     ],
-)
+)  # fmt: skip
 def test_guess_axes(shape: tuple[int, ...], time_last: bool | None, axes: str) -> None:
     assert guess_axes(shape, time_last) == axes
 
@@ -177,6 +170,7 @@ def test_axes_of_the_file_are_no_assumption(axes: Any, tmp_path: Path) -> None:
     assert acquisition.axes == "ztx"
 
 
+BESIDE_IT = {"b_mode": REAL, "mask": np.ones(REAL.shape, "u1"), "picture": REAL[0]}
 CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     **{
         f"called {name}": ({"a_filtered": 3 * IQ, "b_mode": REAL, name: IQ}, {}, name)
@@ -186,22 +180,9 @@ CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         f"asked for as {asked}": ({"iq": 3 * IQ, "a/b": IQ}, {"dataset": asked}, "a/b")
         for asked in ("a/b", "/a/b", "a/b/")
     },
-    "the only complex one": (
-        {
-            "b_mode": REAL,
-            "mask": np.ones(REAL.shape, "u1"),
-            "picture": REAL[0],
-            "rotated": pairs(IQ, ("real", "imag")),
-        },
-        {},
-        "rotated",
-    ),
-    "the only one": (
-        {"mask": REAL[0] > 0, "note": "text", "nothing": h5py.Empty("f4"), "rotated": REAL},
-        {},
-        "rotated",
-    ),
-}
+    "the only complex one": ({**BESIDE_IT, "rotated": pairs(IQ, ("real", "imag"))}, {}, "rotated"),
+    "the only one": ({"mask": REAL[0] > 0, "note": "text", "nothing": h5py.Empty("f4"), "rotated": REAL}, {}, "rotated"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", CHOICES)
@@ -228,9 +209,7 @@ _VOLUMES = in_order("zxyt", VOLUMES, "tzxy")
         ("bf", ".mat", _VOLUMES, "zxyt"),
     ],
 )
-def test_our_results_are_read_back_without_a_name(
-    name: str, suffix: str, values: NDArray[Any], axes: str, tmp_path: Path
-) -> None:
+def test_our_results_are_read_back_without_a_name(name, suffix, values, axes, tmp_path):
     path = tmp_path / f"x{suffix}"
     if suffix == ".mat":
         scipy.io.savemat(path, {name: values, "UF": UF})
@@ -241,22 +220,16 @@ def test_our_results_are_read_back_without_a_name(
     assert acquisition.iq.shape == values.shape
 
 
-BESIDE: dict[str, Callable[[h5py.File], Any]] = {
-    "an attribute whose name is not UTF-8": lambda file: h5py.h5a.create(
-        file["iq"].id, b"fr\xe9quence", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create(h5py.h5s.SCALAR)
-    ),
-    "a dataset whose name is not UTF-8": lambda file: h5py.h5d.create(
-        file.id, b"\xb5m", h5py.h5t.NATIVE_DOUBLE, h5py.h5s.create(h5py.h5s.SCALAR)
-    ),
-    "a type that NumPy lacks": lambda file: h5py.h5d.create(
-        file.id, b"recorded", h5py.h5t.UNIX_D32LE, h5py.h5s.create(h5py.h5s.SCALAR)
-    ),
-}
+def test_what_is_beside_the_stack_does_no_harm(tmp_path: Path) -> None:
+    """Names that are not UTF-8, and a type that NumPy lacks."""
 
+    def fill(file: h5py.File) -> None:
+        one = h5py.h5s.create(h5py.h5s.SCALAR)
+        h5py.h5a.create(file["iq"].id, b"fr\xe9quence", h5py.h5t.NATIVE_DOUBLE, one)
+        h5py.h5d.create(file.id, b"\xb5m", h5py.h5t.NATIVE_DOUBLE, one)
+        h5py.h5d.create(file.id, b"recorded", h5py.h5t.UNIX_D32LE, one)
 
-@pytest.mark.parametrize("key", BESIDE)
-def test_what_is_beside_the_stack_does_no_harm(key: str, tmp_path: Path) -> None:
-    assert np.array_equal(load(hdf5(iq=IQ, fill=BESIDE[key])(tmp_path)).iq, IQ)
+    assert np.array_equal(load(hdf5(iq=IQ, fill=fill)(tmp_path)).iq, IQ)
 
 
 def scales_of(stack: Acquisition) -> dict[str, Any]:
@@ -280,9 +253,7 @@ def scales_of(stack: Acquisition) -> dict[str, Any]:
     ],
     ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um", "text", "list"],
 )
-def test_a_scale_in_another_unit_is_not_used_and_the_reason_is_given(
-    write: Write, name: str, right: str, tmp_path: Path
-) -> None:
+def test_a_scale_in_another_unit_is_not_used_and_the_reason_is_given(write, name, right, tmp_path):
     path = write(tmp_path)
     stack, reasons = load(path), describe(path).metadata.ignored
     assert scales_of(stack) == {}
@@ -329,12 +300,8 @@ def test_an_axis_of_length_2_is_i_and_q_unless_it_is_named(tmp_path: Path) -> No
     assert "second axis" in stack.assumptions[0]
     # Two planes of RF, by the axes of the file, by the names of the dimensions and by the user.
     path = confusius(np.moveaxis(pairs, 1, -1))(tmp_path)
-    volumes = [
-        load(hdf5({"axes": "tyzx"}, iq=pairs)(tmp_path)),
-        load(path),
-        load(hdf5({}, iq=pairs)(tmp_path), axes="tyzx"),
-    ]
-    for volume in volumes:
+    of_the_file, of_the_user = load(hdf5({"axes": "tyzx"}, iq=pairs)(tmp_path)), {"axes": "tyzx"}
+    for volume in (of_the_file, load(path), load(hdf5({}, iq=pairs)(tmp_path), **of_the_user)):
         assert (volume.axes, volume.iq.dtype.kind) == ("tyzx", "f")
         assert np.array_equal(volume.iq, pairs)
     # Which of two such axes within the array it would be is not known.
@@ -358,9 +325,7 @@ def test_unsigned_rf_is_refused_with_its_offset(dtype: str, offset: int, tmp_pat
     assert load(tmp_path / "rf.npy").iq.shape == rf.shape
 
 
-def test_the_truth_of_a_phantom_is_what_the_simulator_wrote(
-    phantom_file: Path, small_phantom: tuple[Phantom, Terms]
-) -> None:
+def test_the_truth_of_a_phantom_is_what_the_simulator_wrote(phantom_file, small_phantom):
     phantom, terms = small_phantom
     truth = read_truth(phantom_file, load(phantom_file))
     assert np.array_equal(truth.vessel_mask, phantom.mask)

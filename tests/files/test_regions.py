@@ -24,9 +24,8 @@ def test_millimetres_count_pixels_by_their_centres():
     # Centres at 0.05, 0.15, ... in z and 0.1, 0.3, ... in x.
     mask = region("rect:0.1,0.2,0.3,0.6mm", (6, 8), "zx", SPACING)
     assert np.argwhere(mask).tolist() == [[1, 1], [1, 2], [2, 1], [2, 2]]
-    assert np.argwhere(region("circle:0.15,0.3,0.1mm", (6, 8), "zx", SPACING)).tolist() == [
-        [0, 1], [1, 1], [2, 1]
-    ]  # fmt: skip
+    circle = region("circle:0.15,0.3,0.1mm", (6, 8), "zx", SPACING)
+    assert np.argwhere(circle).tolist() == [[0, 1], [1, 1], [2, 1]]
 
 
 @pytest.mark.parametrize(
@@ -44,17 +43,13 @@ def test_numbers_of_a_volume_are_depth_lateral_elevation() -> None:
     assert region("circle:1,1,1,1", (4, 5, 6), "zxy", {}).sum() == 7
 
 
-@pytest.mark.parametrize(
-    ("fits", "beyond"),
-    [
-        ("rect:0,0,6,8", "rect:0,0,6,9"),
-        ("rect:2,3,6,8", "rect:2,-1,6,8"),
-        ("rect:0,0,0.6,1.6mm", "rect:0,0,0.6,2mm"),
-        ("circle:2,3,2", "circle:2,3,3"),
-        ("circle:3,5,2.9", "circle:3,5,3"),
-        ("circle:0.25,0.7,0.25mm", "circle:0.25,0.7,0.35mm"),
-    ],
-)
+BEYOND = {
+    "rect:0,0,6,8": "rect:0,0,6,9", "rect:2,3,6,8": "rect:2,-1,6,8", "rect:0,0,0.6,1.6mm": "rect:0,0,0.6,2mm",
+    "circle:2,3,2": "circle:2,3,3", "circle:3,5,2.9": "circle:3,5,3", "circle:0.25,0.7,0.25mm": "circle:0.25,0.7,0.35mm",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fits", "beyond"), BEYOND.items())
 def test_a_region_beyond_the_image_is_an_error(fits: str, beyond: str) -> None:
     assert region(fits, (6, 8), "zx", SPACING).any()
     with pytest.raises(OptionError, match="beyond the image"):
@@ -84,21 +79,11 @@ def test_a_mask_made_of_a_tiff_of_the_result_is_where_its_image_is(tmp_path: Pat
     assert np.array_equal(region(str(tmp_path / "mask.tif"), image.shape, axes, {}), image != 0)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "box:1,2,3,4",
-        "nothing.png",
-        "rect:1,2,3",
-        "rect:1,2,3,a",
-        "circle:1,nan,3",
-        "rect:1,1,2,2mm",
-        "rect:100,100,200,200",
-    ],
-)
-def test_what_is_not_a_region_is_refused(text):
-    with pytest.raises(OptionError, match=re.escape(f"'{text}'")):
-        region(text, (6, 8), "zx", {})
+def test_what_is_not_a_region_is_refused():
+    numbers = ("rect:1,2,3", "rect:1,2,3,a", "circle:1,nan,3", "rect:1,1,2,2mm", "rect:100,100,200,200")
+    for text in ("box:1,2,3,4", "nothing.png", *numbers):
+        with pytest.raises(OptionError, match=re.escape(f"'{text}'")):
+            region(text, (6, 8), "zx", {})
 
 
 def test_masks_that_do_not_fit_are_refused(tmp_path):

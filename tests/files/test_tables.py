@@ -83,14 +83,11 @@ def test_events_of_several_runs_are_refused(tmp_path: Path) -> None:
         (("1 2 on", "5 2 on", "1 2 on"), False),
     ],
 )
-def test_onsets_that_begin_again_are_a_note(
-    rows: tuple[str, ...], begins_again: bool, tmp_path: Path
-) -> None:
+def test_onsets_that_begin_again_are_a_note(rows, begins_again, tmp_path):
     events, notes = events_of(tmp_path, "onset duration trial_type", *rows)
     assert len(events) == len(rows)
-    assert [note.startswith("the onsets of the events begin again") for note in notes] == [
-        True
-    ] * begins_again
+    says = "the onsets of the events begin again"
+    assert [note.startswith(says) for note in notes] == [True] * begins_again
 
 
 @pytest.mark.parametrize(
@@ -102,17 +99,11 @@ def test_onsets_that_begin_again_are_a_note(
         ("Trial_Type", "left", "rename the column 'Trial_Type' to trial_type"),
         ("trial_type amplitude", "on 3", "not used: 'amplitude'; types are read from trial_type"),
         ("trial_type condition Weight", "on wet 3", "not used: 'condition', 'Weight'; types"),
-        (
-            "trial_type sample response_time value HED stim_file channel identifier response",
-            "on" + " 1" * 7,
-            "",
-        ),
+        ("trial_type sample response_time value HED stim_file channel identifier response", "on" + " 1" * 7, ""),
         ("modulation side", "2 1", ""),
     ],
-)
-def test_columns_that_would_change_the_model_are_noted(
-    head: str, row: str, note: str, tmp_path: Path
-) -> None:
+)  # fmt: skip
+def test_columns_that_would_change_the_model_are_noted(head, row, note, tmp_path):
     notes = events_of(tmp_path, f"onset duration {head}", f"1 2 {row}", f"5 2 {row}")[1]
     assert len(notes) == bool(note)
     assert note in "".join(notes)

@@ -60,11 +60,10 @@ def test_frames_with_interference_are_left_out_and_the_rest_is_as_without_them(c
 
 
 def test_the_model_fills_the_frames_that_are_left_out(clean):
-    result = denoise(
-        with_interference(clean, 3.0), axes="zxt", low_cutoff=0, high_cutoff=8, rank=20, refit="all"
-    )
+    band = {"axes": "zxt", "low_cutoff": 0, "high_cutoff": 8, "rank": 20}
+    result = denoise(with_interference(clean, 3.0), refit="all", **band)
     assert numbers(result) == BAD
-    truth = denoise(clean, axes="zxt", low_cutoff=0, high_cutoff=8, rank=20).acquisition.iq
+    truth = denoise(clean, **band).acquisition.iq
     error = np.abs(result.acquisition.iq - truth)[..., [17, 60, 61, 120]]
     # Tissue is interpolated between the frames before and after.
     assert np.sqrt(np.mean(error**2)) < 0.1 * np.sqrt(np.mean(np.abs(truth) ** 2))
@@ -119,9 +118,8 @@ def test_damaged_frames_have_their_reasons(clean):
     result = denoise(stack, axes="zxt")
     found = {bad.frame: bad.reason for bad in result.frame_quality.bad}
     assert found == {10: "zero", 50: "constant", 91: "duplicate", 150: "saturated"}
-    assert "1 zero everywhere, 1 the same everywhere, 1 copies of the previous frame, 1 saturated" in (
-        result.frame_quality.sentence
-    )
+    says = "1 zero everywhere, 1 the same everywhere, 1 copies of the previous frame, 1 saturated"
+    assert says in result.frame_quality.sentence
 
 
 def test_bad_frames_may_be_kept_or_given(clean):
@@ -239,9 +237,8 @@ def test_frames_that_are_left_out_are_not_in_the_flow_images(clean):
 
 
 def test_a_frame_that_is_not_there_is_refused(clean):
-    with pytest.raises(
-        OptionError, match="bad frame 200 is not among the frames 0 to 199; change bad_frames"
-    ):
+    says = "bad frame 200 is not among the frames 0 to 199; change bad_frames"
+    with pytest.raises(OptionError, match=says):
         denoise(clean, axes="zxt", bad_frames=[200])
     with pytest.raises(OptionError, match="199 bad frames of 200 leave fewer than two"):
         denoise(clean, axes="zxt", bad_frames=range(199))

@@ -68,10 +68,8 @@ def test_recordings_that_were_joined(iq, tmp_path):
     single[30], single[50:53] = other[30], other[50:53]
     assert not doubts(single)
     found = usdenoise.session(np.concatenate([iq[:50], other[:49]]), 33, axes="tzx").doubts
-    assert (
-        "in one block the tissue is another one from frame 17 on"
-        in {one.code: one.sentence for one in found}["frame-order"]
-    )
+    sentence = {one.code: one.sentence for one in found}["frame-order"]
+    assert "in one block the tissue is another one from frame 17 on" in sentence
     # In a command, and by the numbers of the frames that were read
     path = write_stack(tmp_path / "x.h5", joined[:80], axes="tzx", frame_rate_hz=500.0)
     done = cli("run", path, "-o", tmp_path / "out", "--products", "blood", "--bad-frames", "3,4,5")

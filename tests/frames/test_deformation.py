@@ -94,7 +94,6 @@ def test_rotation_and_deformation_are_found(made: NDArray[np.float64], largest: 
     image = displaced(reference, inverse)
     image *= np.linspace(1, 2, shape[0])[:, None] * (1 + 0.05 * rng.standard_normal(shape))
     found = find_field(image, reference, np.ones(shape, bool))
-    assert found is not None
     inside = (slice(None), *(slice(4, -4),) * 2)
     assert rms((found - made)[inside]) < largest < 0.4 * rms(made[inside])
     summary = Deformation.of(found, (1.0, 1.0))
@@ -118,7 +117,6 @@ def test_the_deformation_of_a_volume_is_found() -> None:
     shape = (26, 24, 22)
     made, reference = rotation(shape, 4), tissue(shape)
     found = find_field(displaced(reference, rotation(shape, -4)), reference, np.ones(shape, bool))
-    assert found is not None
     assert rms((found - made)[:, 3:-3, 3:-3, 3:-3]) < 0.1 < 0.2 * rms(made)
 
 
@@ -128,12 +126,10 @@ def test_nothing_is_found_where_nothing_is_deformed(what: str) -> None:
     for seed in range(6):
         rng = np.random.default_rng(seed)
         first, second = speckle(rng, shape), speckle(rng, shape)
+        noisy, again = (np.abs(first) + 0.05 * np.abs(speckle(rng, shape)) for _ in range(2))
         image, reference = {
             "noise": (np.abs(first), np.abs(second)),
-            "noise of the same tissue": (
-                np.abs(first) + 0.05 * np.abs(speckle(rng, shape)),
-                np.abs(first) + 0.05 * np.abs(speckle(rng, shape)),
-            ),
+            "noise of the same tissue": (noisy, again),
             "out of the plane": (np.abs(0.9 * first + np.sqrt(1 - 0.81) * second), np.abs(first)),
             "a small shift": (shifted(np.abs(first)[None], np.array([0.04, -0.03]))[0], np.abs(first)),
         }[what]
@@ -153,10 +149,8 @@ def test_a_rigid_shift_that_was_compensated_leaves_nothing() -> None:
     turned[2:] = moved[:2]
     excluded = np.array([False, False, True, True])
     assert deformation_of(turned, excluded, reference, still) is not None
-    unlike, off = (
-        Alignment((np.nan, np.nan), 0.0, 0.1),
-        Reference(image, np.ones(shape, bool), registers=False),
-    )
+    unlike = Alignment((np.nan, np.nan), 0.0, 0.1)
+    off = Reference(image, np.ones(shape, bool), registers=False)
     assert deformation_of(turned, excluded, reference, unlike) is None
     assert deformation_of(turned, excluded, off, still) is None
 
@@ -198,12 +192,8 @@ def test_a_session_reports_its_rotation_and_changes_no_block_at_rest(monkeypatch
         places = np.indices((40, 40)) + rotation((40, 40), -angle)
         turned = [map_coordinates(frame, places, order=3) for frame in block] if angle else block
         blocks.append(np.stack(turned)[:, edge, edge])
-    stack = Acquisition(
-        np.concatenate(blocks).astype(np.complex64),
-        "tzx",
-        frame_rate_hz=500.0,
-        spacing_mm={"z": 0.1, "x": 0.1},
-    )
+    iq, scales = np.concatenate(blocks).astype(np.complex64), {"spacing_mm": {"z": 0.1, "x": 0.1}}
+    stack = Acquisition(iq, "tzx", frame_rate_hz=500.0, **scales)
     found = session(stack, window=LENGTH, rank=20, low_cutoff=12)
     turned = np.abs(angles) > 1
     assert found.blocks["rotation"] == pytest.approx(np.where(turned, angles, 0), abs=0.15)

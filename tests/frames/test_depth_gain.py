@@ -43,7 +43,6 @@ def images_of(
 def aligned(images: list[NDArray[np.float32]], scales: bool = True) -> tuple[Reference, list[Alignment]]:
     with ThreadExecutor(1) as executor:
         found = reference_of(images, executor, True, scales)
-    assert found is not None
     return found
 
 

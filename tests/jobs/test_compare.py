@@ -134,11 +134,9 @@ def test_the_row_of_a_method_equals_the_result_of_the_library(acquisition, every
 
 
 def test_one_cutoff_is_chosen_for_all_on_the_full_svd(acquisition, truth):
-    started = []
-    outcome = compare(
-        acquisition, ["rsvd", "eta-decay", "highpass", "polynomial"], truth=truth, on_start=started.append
-    )
-    assert started == ["svd", "rsvd", "eta-decay", "highpass", "polynomial"]
+    started, methods = [], ["rsvd", "eta-decay", "highpass", "polynomial"]
+    outcome = compare(acquisition, methods, truth=truth, on_start=started.append)
+    assert started == ["svd", *methods]
     chosen = usdenoise.denoise(acquisition, method="svd", tissue="recorded").options
     own = usdenoise.denoise(acquisition).options
     assert own.low_cutoff < chosen.low_cutoff
@@ -155,12 +153,11 @@ def test_one_cutoff_is_chosen_for_all_on_the_full_svd(acquisition, truth):
 def test_missing_entries_fail_in_the_svd_and_not_in_the_completion(acquisition):
     iq = acquisition.iq.copy()
     iq[::7, ::5, ::3] = np.nan
-    outcome = compare(
+    stack, methods = (
         Acquisition(iq, acquisition.axes, frame_rate_hz=500.0),
         ["svd", "highpass", "eta-decay", "rpca"],
-        rank=RANK,
-        low_cutoff=LOW,
     )
+    outcome = compare(stack, methods, rank=RANK, low_cutoff=LOW)
     status = {row["method"]: row["status"] for row in outcome.rows}
     assert status == {"svd": "failed", "highpass": "failed", "eta-decay": "done", "rpca": "failed"}
     assert all("NaN or infinite" in row["message"] for row in outcome.rows[:2])
@@ -190,20 +187,12 @@ def test_a_method_that_fails_is_a_row_and_the_next_one_runs(acquisition, monkeyp
     assert [row["status"] for row in others] == ["done", "done"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"signal": np.ones((2, 2), bool), "background": np.ones((40, 32), bool)},
-        {"signal": np.ones((40, 32), bool)},
-        {"methods": ["svdd"]},
-        {"sampling": 1.5},
-        {"rank": 0},
-        {"init": "small"},
-    ],
-)
-def test_wrong_regions_and_methods_are_refused_before_any_work(acquisition, arguments):
-    with pytest.raises((OptionError, InputError)):
-        compare(acquisition, on_start=lambda name: pytest.fail("a method ran"), **arguments)
+def test_wrong_regions_and_methods_are_refused_before_any_work(acquisition):
+    small, whole = np.ones((2, 2), bool), np.ones((40, 32), bool)
+    wrong = [{"signal": small, "background": whole}, {"signal": whole}, {"methods": ["svdd"]}]
+    for arguments in (*wrong, {"sampling": 1.5}, {"rank": 0}, {"init": "small"}):
+        with pytest.raises((OptionError, InputError)):
+            compare(acquisition, on_start=lambda name: pytest.fail("a method ran"), **arguments)
 
 
 @pytest.mark.parametrize("axes", [(1, 2, 0), (2, 0, 1)], ids=["zxt", "xtz"])

@@ -41,9 +41,7 @@ def test_the_xarray_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [path.name for path in EXAMPLES.glob("*.py")])
-def test_an_example_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_example_runs(name, tmp_path, monkeypatch, capsys):
     run = subprocess.run
 
     def run_here(line: list[str], **settings: Any) -> Any:

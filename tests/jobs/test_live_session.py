@@ -18,24 +18,22 @@ import pytest
 
 import usdenoise
 from tests.cli.shared import cli
-from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, Scan, scan
+from tests.sessions.scans import ABOUT, FOUR, IMAGE, LENGTH, RATE_HZ, Scan, scan, write_events
 from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.jobs import live_job, session_job
 from usdenoise.jobs.session_inputs import block_files
 from usdenoise.jobs.session_job import run_session
-from usdenoise.options import DenoiseOptions, Output, SessionOptions
+from usdenoise.options import Output, SessionOptions
 from usdenoise.progress import LiveBlock, Progress
 from usdenoise.sessions import live_state
 from usdenoise.sessions.regions import WHOLE_IMAGE
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
 RIGHT = f"rect:0,{IMAGE[1] // 2},{IMAGE[0]},{IMAGE[1]}"
-BARE = Output()
-FOUR = DenoiseOptions(rank=12, low_cutoff=4)
+QUICK: dict[str, Any] = {"options": FOUR, "output": Output()}
 
 
 @pytest.fixture(scope="module")
@@ -149,9 +147,7 @@ def test_wrong_blocks_and_regions_are_refused(made: Scan) -> None:
 
 
 @pytest.mark.parametrize("what", [pytest.param("silent pixel", marks=pytest.mark.slow), "length"])
-def test_blocks_of_other_pixels_and_lags_go_on(
-    what: str, made: Scan, updates: list[SessionUpdate], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_of_other_pixels_and_lags_go_on(what, made, updates, monkeypatch):
     """The first blocks have a pixel that is silent, or fewer frames, so that their lagged products have another shape."""
 
     def at_once(find: Any) -> Future[Any]:
@@ -179,14 +175,11 @@ def test_blocks_of_other_pixels_and_lags_go_on(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fast")
-def test_the_findings_on_a_block_depend_on_the_blocks_before_it_and_not_on_the_load(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_findings_on_a_block_depend_on_the_blocks_before_it_and_not_on_the_load(tmp_path, monkeypatch):
     blocks = [block.copy() for block in scan(14, bursts=(7,), seed=4).blocks]
     noise = np.random.default_rng(0).standard_normal((2, *blocks[11].shape), np.float32)
     blocks[11] += 2 * (noise[0] + 1j * noise[1])
-    for number, block in enumerate(blocks):
-        drop(tmp_path, number, block)
+    drop_all(tmp_path, blocks)
     one_by_one = Session(axes="tzx")
     calm = [one_by_one.add(block) for block in blocks]
     background = live_state.run_in_background
@@ -236,6 +229,18 @@ class Writer:
         self._thread.join()
 
 
+def drop_all(folder: Path, blocks: Any) -> Path:
+    for number, block in enumerate(blocks):
+        drop(folder, number, block)
+    return folder
+
+
+def plain_series(folder: Path, out: Path) -> bytes:
+    """The series of the finished session of a folder."""
+    run_session([folder], out, session_options=SessionOptions(skip_bad_files=True), **QUICK)
+    return (out / "mouse_sequence.h5").read_bytes()
+
+
 def follow(folder: Path, idle: float = 0.4, **more: Any) -> tuple[list[SessionUpdate], live_job.LiveBlocks]:
     blocks = live_job.LiveBlocks(folder, Session(), {}, "single", until_idle_s=idle, **more)
     return list(blocks), blocks
@@ -281,9 +286,7 @@ def test_files_are_filtered_when_they_are_complete(made: Scan, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("fast")
-def test_the_speed_is_that_of_the_filter_whatever_the_pause_between_blocks(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_speed_is_that_of_the_filter_whatever_the_pause_between_blocks(made, tmp_path, monkeypatch):
     finish, least = Session.finish, 0.25
 
     def slow(self: Session, begun: Any) -> SessionUpdate:
@@ -291,13 +294,13 @@ def test_the_speed_is_that_of_the_filter_whatever_the_pause_between_blocks(
         return finish(self, begun)
 
     monkeypatch.setattr(Session, "finish", slow)
-    steps = [partial(drop, tmp_path, number, made.blocks[number]) for number in range(4)]
+    steps = [partial(drop, tmp_path, number, made.blocks[number]) for number in range(3)]
     began = time.monotonic()
     with Writer(*steps, pause=1.0):
         found, blocks = follow(tmp_path, idle=2.0)
     whole = time.monotonic() - began
-    assert len(found) == 4
-    assert 4 * LENGTH / whole < 0.7 * blocks.frames_a_second
+    assert len(found) == 3
+    assert 3 * LENGTH / whole < 0.7 * blocks.frames_a_second
     assert blocks.frames_a_second <= LENGTH / least
 
 
@@ -318,9 +321,7 @@ def test_a_file_that_is_removed_before_it_is_read(made: Scan, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("fast")
-def test_a_file_that_changes_while_it_is_filtered_is_read_again(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_while_it_is_filtered_is_read_again(made, tmp_path, monkeypatch):
     # The clutter of what was there at first is not taken for that of the session.
     drop(tmp_path, 0, made.blocks[9])
     begin, changed = Session.begin, []
@@ -340,9 +341,7 @@ def test_a_file_that_changes_while_it_is_filtered_is_read_again(
 
 @pytest.mark.usefixtures("fast")
 def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_path: Path) -> None:
-    folder, out = tmp_path / "mouse", tmp_path / "out"
-    for number in range(3):
-        drop(folder, number, made.blocks[number])
+    folder, out = drop_all(tmp_path / "mouse", made.blocks[:3]), tmp_path / "out"
     changed: list[Path] = []
 
     class Watch(Progress):
@@ -351,21 +350,17 @@ def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_p
                 changed.append(drop(folder, 1, made.blocks[9]))
 
     live = SessionOptions(live=True, until_idle_s=0.4)
-    report = run_session([folder], out, session_options=live, options=FOUR, output=BARE, watcher=Watch())
+    report = run_session([folder], out, session_options=live, watcher=Watch(), **QUICK)
     assert len(changed) == 1
     (note,) = [note for note in report["notes"] if "changed after it was filtered" in note]
     assert note.startswith("block 1.h5 ")
     assert note in (out / "live.html").read_text()
-    plain = SessionOptions(skip_bad_files=True)
-    run_session([folder], tmp_path / "plain", session_options=plain, options=FOUR, output=BARE)
-    series = [(place / "mouse_sequence.h5").read_bytes() for place in (out, tmp_path / "plain")]
-    assert series[0] == series[1]
+    assert (out / "mouse_sequence.h5").read_bytes() == plain_series(folder, tmp_path / "plain")
 
 
 @pytest.mark.usefixtures("fast")
 def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_path: Path) -> None:
-    for number in range(3):
-        drop(tmp_path, number, made.blocks[number])
+    drop_all(tmp_path, made.blocks[:3])
     selected = {"frames": slice(10, 60)}
     live = session(tmp_path, live=True, until_idle_s=0.4, reading=selected)
     *_, last = live
@@ -376,9 +371,7 @@ def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fast")
-def test_live_and_finished_sessions_read_the_same_files(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_and_finished_sessions_read_the_same_files(made, tmp_path, monkeypatch):
     folder, out = tmp_path / "mouse", tmp_path / "mouse/out"
     names = ["run 10/b1.h5", "run 2/b1.h5", "b2.h5", "b10.h5", ".hidden/b3.h5", "out/b4.h5", "notes.npy.txt"]
     for number, name in enumerate(names):
@@ -403,11 +396,8 @@ def test_live_and_finished_sessions_read_the_same_files(
 
 
 @pytest.mark.usefixtures("fast")
-def test_many_copies_neither_keep_blocks_waiting_nor_the_session_from_its_end(
-    made: Scan, tmp_path: Path
-) -> None:
-    for number in range(2):
-        drop(tmp_path, number, made.blocks[number])
+def test_many_copies_neither_keep_blocks_waiting_nor_the_session_from_its_end(made, tmp_path):
+    drop_all(tmp_path, made.blocks[:2])
     for number in range(16):
         shutil.copy(tmp_path / "block 0.h5", tmp_path / f"a copy {number}.h5")
     ended: list[Any] = []
@@ -422,8 +412,7 @@ def test_many_copies_neither_keep_blocks_waiting_nor_the_session_from_its_end(
 
 @pytest.mark.usefixtures("fast")
 def test_the_end_of_a_live_session(made: Scan, tmp_path: Path) -> None:
-    for number in range(5):
-        drop(tmp_path, number, made.blocks[number])
+    drop_all(tmp_path, made.blocks[:5])
     waiting = iter(usdenoise.session(tmp_path, live=True, until_idle_s=0.5, regions={"right": RIGHT}))
     assert [next(waiting).name for _ in range(5)] == [f"block {number}.h5" for number in range(5)]
     assert list(waiting) == []
@@ -466,15 +455,11 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
                 # As Ctrl-C does.
                 raise KeyboardInterrupt
 
-    live = SessionOptions(live=True)
-    quick: dict[str, Any] = {"options": FOUR, "output": BARE}
-    report = run_session(
-        [folder], out, session_options=live, regions={"right": RIGHT}, watcher=Watch(), **quick
-    )
+    how: dict[str, Any] = {"session_options": SessionOptions(live=True), **QUICK}
+    report = run_session([folder], out, regions={"right": RIGHT}, watcher=Watch(), **how)
     assert [number for number, *_ in seen] == [0, 1, 2, 3, 4]
     plain = tmp_path / "plain"
-    run_session([folder], plain, session_options=SessionOptions(skip_bad_files=True), **quick)
-    assert (out / "mouse_sequence.h5").read_bytes() == (plain / "mouse_sequence.h5").read_bytes()
+    assert (out / "mouse_sequence.h5").read_bytes() == plain_series(folder, plain)
     assert (out / "mouse_blocks.tsv").read_bytes() == (plain / "mouse_blocks.tsv").read_bytes()
     assert "block 5.h5" in report["frames"]["sentence"]
     with h5py.File(out / "mouse_live.h5") as file:
@@ -486,16 +471,12 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
     assert "mouse_report.html" in page
     assert 'http-equiv="refresh"' not in page
     with pytest.raises(usdenoise.UsdenoiseError, match="exists"):
-        run_session([folder], out, session_options=live, **quick)
+        run_session([folder], out, **how)
 
 
 @pytest.mark.usefixtures("fast")
-def test_a_live_session_on_the_command_line(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, out = tmp_path / "mouse", tmp_path / "out"
-    for number in range(4):
-        drop(folder, number, made.blocks[number])
+def test_a_live_session_on_the_command_line(made, tmp_path, monkeypatch):
+    folder, out = drop_all(tmp_path / "mouse", made.blocks[:4]), tmp_path / "out"
     done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--region", f"right={RIGHT}")
     lines = [line for line in done.stderr.splitlines() if line.startswith("block ")]
     assert [line.split("  ")[0] for line in lines] == [f"block {n} block {n}.h5" for n in range(4)]
@@ -513,10 +494,8 @@ def test_a_live_session_on_the_command_line(
 
 @pytest.mark.usefixtures("fast")
 def test_wrong_events_are_reported_at_once_and_change_no_series(made: Scan, tmp_path: Path) -> None:
-    folder, out, events = tmp_path / "mouse", tmp_path / "out", tmp_path / "events.tsv"
-    events.write_text("onset\tduration\ttrial_type\n0.2\t0.4\ta\n0.4\t0.4\tb\n")
-    for number in range(3):
-        drop(folder, number, made.blocks[number])
+    folder, out = drop_all(tmp_path / "mouse", made.blocks[:3]), tmp_path / "out"
+    events = write_events(tmp_path / "events.tsv", [(0.2, 0.4, "a"), (0.4, 0.4, "b")])
     remarks: list[list[str]] = []
 
     class Watch(Progress):
@@ -524,22 +503,16 @@ def test_wrong_events_are_reported_at_once_and_change_no_series(made: Scan, tmp_
             remarks.append(list(block.remarks))
 
     live = SessionOptions(live=True, until_idle_s=0.3, events=str(events))
-    quick: dict[str, Any] = {"options": FOUR, "output": BARE}
-    report = run_session([folder], out, session_options=live, watcher=Watch(), **quick)
+    report = run_session([folder], out, session_options=live, watcher=Watch(), **QUICK)
     assert ["overlap" in remark for each in remarks for remark in each] == [True] * 3
     (note,) = report["notes"]
     assert "overlap" in note
-    plain = SessionOptions(skip_bad_files=True)
-    run_session([folder], tmp_path / "plain", session_options=plain, **quick)
-    series = [(place / "mouse_sequence.h5").read_bytes() for place in (out, tmp_path / "plain")]
-    assert series[0] == series[1]
+    assert (out / "mouse_sequence.h5").read_bytes() == plain_series(folder, tmp_path / "plain")
 
 
 @pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("when", ["live", "final"])
-def test_live_results_are_the_results_if_blocks_are_removed(
-    when: str, made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_live_results_are_the_results_if_blocks_are_removed(when, made, tmp_path, monkeypatch):
     folder, out = tmp_path / "mouse", tmp_path / "out"
     paths = [drop(folder, number, made.blocks[number]) for number in range(4)]
     show = live_job.LivePages.show

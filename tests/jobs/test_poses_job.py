@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,21 +13,31 @@ import nilearn.image
 import numpy as np
 import pytest
 import xarray
-from click.testing import CliRunner
 from numpy.typing import NDArray
 
-from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, scan
+from tests.cli.shared import report_of
+from tests.sessions.scans import (
+    ABOUT,
+    BLOCK_S,
+    FOUR,
+    IMAGE,
+    LENGTH,
+    RATE_HZ,
+    scan,
+    write_blocks,
+    write_events,
+)
 from tests.stacks import write_stack
-from usdenoise import session
-from usdenoise.cli.main import main
+from usdenoise import PosesResult, session
 from usdenoise.errors import InputError, OutputError, UsdenoiseError
 from usdenoise.jobs.session_job import run_session
-from usdenoise.options import DenoiseOptions, Output, SessionOptions
+from usdenoise.options import Output, SessionOptions
 from usdenoise.progress import Progress
 
-N_POSES, N_SWEEPS, INTERVAL_S, STEP_MM = 3, 8, 0.5, 0.4
-FOUR = DenoiseOptions(rank=12, low_cutoff=4)
-ABOUT = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
+N_POSES, N_SWEEPS, INTERVAL_S, STEP_MM = 3, 7, 0.5, 0.4
+N_FEW = 4
+FEW = {"blocks": slice(0, N_FEW * N_POSES)}
+"""The first sweeps, where the number of them does not matter."""
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +46,16 @@ def blocks() -> list[NDArray[np.complex64]]:
     return [by_pose[pose][sweep] for sweep in range(N_SWEEPS) for pose in range(N_POSES)]
 
 
-@pytest.fixture
-def folder(blocks: Any, tmp_path: Path) -> Path:
-    for number, block in enumerate(blocks):
-        write_stack(tmp_path / f"mouse/b{number:02d}.h5", block, start_s=number * INTERVAL_S, **ABOUT)
-    return tmp_path / "mouse"
+@pytest.fixture(scope="module")
+def folder(blocks: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Their files. Read only."""
+    return write_blocks(tmp_path_factory.mktemp("poses") / "mouse", blocks, "b{:02d}.h5", INTERVAL_S)
+
+
+@pytest.fixture(scope="module")
+def wanted(folder: Path) -> PosesResult:
+    """The session of the files in Python."""
+    return session(folder, poses=N_POSES, pose_step_mm=STEP_MM, options=FOUR)
 
 
 def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str, Any]:
@@ -51,43 +67,21 @@ def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str,
 def test_the_command_writes_one_series_and_a_page_for_each_position(
     folder: Path, blocks: Any, tmp_path: Path
 ) -> None:
-    # A block of the second position without contact
+    # A block of the second position is without contact
+    folder = shutil.copytree(folder, tmp_path / "mouse")
     write_stack(folder / "b04.h5", 0.1 * blocks[4], start_s=4 * INTERVAL_S, **ABOUT)
-    events = tmp_path / "events.tsv"
-    sweep_s = N_POSES * INTERVAL_S
-    rows = [f"{first * sweep_s}\t{sweep_s}\ton" for first in (2, 5)]
-    events.write_text("\n".join(["onset\tduration\ttrial_type", *rows]) + "\n")
-    out = tmp_path / "out"
-    arguments = [
-        "session",
-        folder,
-        "--poses",
-        N_POSES,
-        "--pose-step",
-        STEP_MM,
-        "--events",
-        events,
-        "--confounds",
-        "none",
-        "--zarr",
-        "--nifti",
-    ]
-    done = CliRunner().invoke(main, [*map(str, arguments), "-o", str(out), "--json"])
-    assert done.exit_code == 0, done.output
-    report = json.loads(done.stdout)
+    sweep_s, out = N_POSES * INTERVAL_S, tmp_path / "out"
+    events = write_events(tmp_path / "events.tsv", [(first * sweep_s, sweep_s, "on") for first in (1, 4)])
+    flags = f"--poses {N_POSES} --pose-step {STEP_MM} --confounds none --zarr --nifti".split()
+    report = report_of("session", folder, "--events", events, *flags, "-o", out)
     assert [pose["name"] for pose in report["sequence"]["poses"]] == ["0", "1", "2"]
     assert [pose["position_mm"] for pose in report["sequence"]["poses"]] == pytest.approx(
         [0, STEP_MM, 2 * STEP_MM]
     )
     assert len(report["sequence"]["time"]) == N_SWEEPS
     names = {path.name for path in out.iterdir()}
-    assert {
-        "mouse_sequence.h5",
-        "mouse_sequence.zarr",
-        "mouse_blood.nii.gz",
-        "mouse_report.html",
-        "poses",
-    } <= names
+    results = {f"mouse_{end}" for end in ("sequence.h5", "sequence.zarr", "blood.nii.gz", "report.html")}
+    assert {*results, "poses"} <= names
     assert not any(name.endswith("_spectra") for name in names)
     page = (out / "mouse_report.html").read_text()
     # It is the page of a session: bad blocks with their reasons, the model, and the methods.
@@ -121,8 +115,13 @@ def test_the_command_writes_one_series_and_a_page_for_each_position(
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_nifti_and_xarray_have_the_planes_and_their_times(folder: Path, tmp_path: Path) -> None:
-    report = run(folder, tmp_path / "out", output=Output(nifti=True), session={"zarr": True})
+def test_nifti_and_xarray_have_the_planes_and_their_times(folder, wanted, tmp_path):
+    """In BIDS each position has the entity pose."""
+    name, more = "sub-01_task-rest", {"output": Output(nifti=True), "session": {"zarr": True}}
+    report = run(folder, tmp_path / "out", bids=name, **more)
+    images = {path.name for path in (tmp_path / "out").rglob("*_desc-blood_pwd.nii.gz")}
+    poses = {f"{name}_pose-{pose}_desc-blood_pwd.nii.gz" for pose in range(N_POSES)}
+    assert images == {f"{name}_desc-blood_pwd.nii.gz", *poses}
     with h5py.File(report["output"]["sequence"]) as file:
         blood = file["blood_power"][()]
     image = nibabel.load(report["output"]["blood_nifti"])
@@ -142,36 +141,24 @@ def test_nifti_and_xarray_have_the_planes_and_their_times(folder: Path, tmp_path
         assert "slice_time" in group["blood_power"].coords
         np.testing.assert_allclose(group["z"], STEP_MM * np.arange(N_POSES))
     # In Python the same
-    found = session(folder, poses=N_POSES, pose_step_mm=STEP_MM, options=FOUR).to_xarray()
+    found = wanted.to_xarray()
     assert found["slice_time"].dims == ("time", "k")
     np.testing.assert_array_equal(found["blood_power"].values, blood)
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_in_bids_each_position_has_the_entity_pose(folder: Path, tmp_path: Path) -> None:
-    run(folder, tmp_path / "out", output=Output(nifti=True), bids="sub-01_task-rest")
-    images = {path.name for path in (tmp_path / "out").rglob("*_desc-blood_pwd.nii.gz")}
-    joined = "sub-01_task-rest_desc-blood_pwd.nii.gz"
-    assert images == {
-        joined,
-        *(f"sub-01_task-rest_pose-{pose}_desc-blood_pwd.nii.gz" for pose in range(N_POSES)),
-    }
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_a_folder_for_each_position(folder: Path, blocks: Any, tmp_path: Path) -> None:
-    wanted = session(folder, poses=N_POSES, options=FOUR)
+def test_a_folder_for_each_position(folder: Path, wanted: PosesResult, tmp_path: Path) -> None:
     paths = [tmp_path / f"scan/plane_{pose}" for pose in range(N_POSES)]
     for number, path in enumerate(sorted(folder.iterdir())):
         target = paths[number % N_POSES] / path.name
         target.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(target)
-    found = session(paths, poses="paths", options=FOUR)
-    np.testing.assert_array_equal(found.blood_power, wanted.blood_power)
-    # The files have one clock.
-    np.testing.assert_allclose(found.block_times, wanted.block_times)
+        shutil.copy2(path, target)
     report = run(folder, tmp_path / "out", "paths", paths=paths)
     assert Path(report["output"]["sequence"]).name == "scan_sequence.h5"
+    with h5py.File(report["output"]["sequence"]) as file:
+        np.testing.assert_array_equal(file["blood_power"], wanted.blood_power)
+        # The files have one clock.
+        np.testing.assert_allclose(file["slice_time"], wanted.block_times)
     for path in (file for each in paths for file in each.iterdir()):
         with h5py.File(path, "r+") as file:
             del file["iq"].attrs["start_s"]
@@ -181,43 +168,43 @@ def test_a_folder_for_each_position(folder: Path, blocks: Any, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_stopped_session_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = run(folder, tmp_path / "whole")
-    for path in (tmp_path / "whole").glob("mouse_*"):
+def test_a_stopped_session_goes_on(folder: Path, tmp_path: Path) -> None:
+    """Also in a folder that has results of its positions."""
+    out = tmp_path / "out"
+
+    def powers(report: dict[str, Any]) -> list[Any]:
+        with h5py.File(report["output"]["sequence"]) as file:
+            return [file[name][()] for name in ("blood_power", "mean_blood_power", "bad")]
+
+    wanted = powers(run(folder, out, session=FEW))
+    for path in out.glob("mouse_*"):
         path.unlink()
     with pytest.raises(OutputError, match=r"mouse_pose-\d_report\.json exists"):
-        run(folder, tmp_path / "whole", overwrite=False)
-    wanted = run(folder, tmp_path / "whole")
+        run(folder, out, session=FEW, overwrite=False)
 
     class Stop(Progress):
         def blocks(self, done: int, total: int) -> None:
-            assert total == N_POSES * N_SWEEPS
-            if done == N_SWEEPS + 4:
+            assert total == N_POSES * N_FEW
+            if done == N_FEW + 2:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(folder, tmp_path / "out", watcher=Stop())
-    stored = len(list((tmp_path / "out/mouse_spectra").glob("block_*")))
-    assert stored == N_SWEEPS + 4
-    again = run(folder, tmp_path / "out")
-    with h5py.File(wanted["output"]["sequence"]) as one, h5py.File(again["output"]["sequence"]) as other:
-        for name in ("blood_power", "mean_blood_power", "bad"):
-            np.testing.assert_array_equal(one[name], other[name])
-    assert not (tmp_path / "out/mouse_spectra").exists()
+        run(folder, out, session=FEW, watcher=Stop())
+    assert len(list(out.glob("mouse_spectra/block_*"))) == N_FEW + 2
+    for one, other in zip(powers(run(folder, out, session=FEW)), wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not (out / "mouse_spectra").exists()
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_a_table_of_files(folder: Path, tmp_path: Path) -> None:
-    names = sorted(path.name for path in folder.iterdir())
-    table = tmp_path / "poses.csv"
-    lines = [
-        f"{name},{'abc'[number % N_POSES]},{-0.3 * (number % N_POSES)}" for number, name in enumerate(names)
-    ]
+def test_a_table_of_files(folder: Path, wanted: PosesResult, tmp_path: Path) -> None:
+    names, table = sorted(path.name for path in folder.iterdir()), tmp_path / "poses.csv"
+    poses = [number % N_POSES for number in range(len(names))]
+    lines = [f"{name},{'abc'[pose]},{-0.3 * pose}" for name, pose in zip(names, poses, strict=True)]
     table.write_text("\n".join(["file,pose,position_mm", *lines]))
     found = session(folder, poses=table, options=FOUR)
     assert found.names == ("c", "b", "a")
     np.testing.assert_allclose(found.geometry.coordinates["y"].values, [-0.6, -0.3, 0])
-    wanted = session(folder, poses=N_POSES, options=FOUR)
     np.testing.assert_array_equal(found.blood_power, wanted.blood_power[:, ::-1])
     table.write_text("file,plane\nb00.h5,1\n")
     with pytest.raises(InputError, match="has no column pose"):
@@ -225,21 +212,20 @@ def test_a_table_of_files(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_an_error_in_a_position_names_it(folder: Path, tmp_path: Path) -> None:
-    for number in range(1, N_POSES * N_SWEEPS, N_POSES):
-        empty = np.full((LENGTH, *IMAGE), np.nan, np.complex64)
+def test_an_error_in_a_position_names_it(blocks: Any, tmp_path: Path) -> None:
+    shown = [block.copy() for block in blocks[: N_FEW * N_POSES]]
+    for number in range(1, len(shown), N_POSES):
         # No copy of another one
-        empty[0, 0, 0] = number
-        write_stack(folder / f"b{number:02d}.h5", empty, start_s=number * INTERVAL_S, **ABOUT)
+        shown[number][:], shown[number][0, 0, 0] = np.nan, number
+    write_blocks(tmp_path / "mouse", shown, "b{:02d}.h5", INTERVAL_S)
     with pytest.raises(UsdenoiseError, match="pose 1: "):
-        run(folder, tmp_path / "out", session={"skip_bad_files": True})
+        run(tmp_path / "mouse", tmp_path / "out", session={"skip_bad_files": True})
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_chosen_blocks_keep_their_positions(folder: Path) -> None:
-    every = session(folder, poses=N_POSES, options=FOUR)
+def test_chosen_blocks_keep_their_positions(folder: Path, wanted: PosesResult) -> None:
     some = session(folder, poses=N_POSES, blocks=slice(4, None), options=FOUR)
-    np.testing.assert_allclose(some.block_times, every.block_times[1:])
+    np.testing.assert_allclose(some.block_times, wanted.block_times[1:])
     missing = np.zeros_like(some.bad_blocks)
     missing[0, 0] = True
     np.testing.assert_array_equal(np.isnan(some.blood_power).any(axis=(2, 3)), missing)
@@ -247,18 +233,13 @@ def test_chosen_blocks_keep_their_positions(folder: Path) -> None:
 
 @pytest.mark.usefixtures("no_pictures")
 def test_positions_one_after_the_other_have_the_events_of_each(blocks: Any, tmp_path: Path) -> None:
-    paths = [tmp_path / f"plane{pose}.h5" for pose in range(2)]
-    for pose, path in enumerate(paths):
-        write_stack(path, np.concatenate(blocks[pose::N_POSES]), start_s=1000.0 * pose, **ABOUT)
-    seconds = LENGTH / RATE_HZ
-    how = {
-        "poses": "paths",
-        "events": [(2 * seconds, seconds, "on"), (5 * seconds, seconds, "on")],
-        "confounds": "none",
-    }
-    found = session(paths, LENGTH, options=FOUR, **how)
+    planes = [np.concatenate(blocks[pose::N_POSES]) for pose in range(2)]
+    paths = sorted(write_blocks(tmp_path, planes, "plane{}.h5", 1000.0).iterdir())
+    events = [(first * BLOCK_S, BLOCK_S, "on") for first in (1, 4)]
+    how: dict[str, Any] = {"events": events, "confounds": "none", "options": FOUR}
+    found = session(paths, LENGTH, poses="paths", **how)
     np.testing.assert_allclose(np.ptp(found.block_times, axis=1), 0, atol=1e-9)
-    alone = session(paths[1], LENGTH, options=FOUR, events=how["events"], confounds="none")
+    alone = session(paths[1], LENGTH, **how)
     np.testing.assert_allclose(
         found.activation["on"].statistic[1], alone.activation["on"].statistic, rtol=1e-5, atol=1e-6
     )
@@ -273,7 +254,7 @@ def test_names_of_positions_that_are_no_names_of_files(folder: Path, tmp_path: P
     table = tmp_path / "poses.tsv"
     lines = [f"{number}\t{names[number % N_POSES]}" for number in range(N_POSES * N_SWEEPS)]
     table.write_text("\n".join(["block\tpose", *lines]))
-    report = run(folder, tmp_path / "out", table, session={"pose_step_mm": None})
+    report = run(folder, tmp_path / "out", table, session={"pose_step_mm": None, **FEW})
     assert [pose["name"] for pose in report["sequence"]["poses"]] == names
     pages = sorted(path.name for path in (tmp_path / "out/poses").glob("*_report.html"))
     assert len({name.lower() for name in pages}) == N_POSES

@@ -77,9 +77,8 @@ def test_results_are_not_blocks(tmp_path: Path) -> None:
     # A file whose name only ends so is one.
     block(tmp_path / "blocks/c_sequence.h5")
     assert len(list(acquisition_files(tmp_path / "blocks", tmp_path / "blocks/out", ()))) == 2
-    with pytest.raises(
-        OptionError, match=r"the output folder must differ from the input folder .*choose another"
-    ):
+    says = r"the output folder must differ from the input folder .*choose another"
+    with pytest.raises(OptionError, match=says):
         block_files(tmp_path / "blocks", tmp_path / "other/../blocks")
 
 
@@ -94,9 +93,8 @@ def test_files_without_times_follow_each_other(tmp_path: Path) -> None:
         opened(paths, block_interval_s=0.1)
     unknown = [block(tmp_path / f"{n}.h5", frame_rate_hz=None) for n in range(3)]
     assert starts(opened(unknown)) == [0, 20, 40]
-    with pytest.raises(
-        OptionError, match="block_interval_s is in s, and the frame rate is not known; give frame_rate"
-    ):
+    says = "block_interval_s is in s, and the frame rate is not known; give frame_rate"
+    with pytest.raises(OptionError, match=says):
         opened(unknown, block_interval_s=0.7)
 
 
@@ -110,9 +108,8 @@ def test_times_in_the_files_give_the_starts(tmp_path: Path) -> None:
     found = opened(paths, window=9, reading={"frames": slice(2, 20)})
     assert starts(found) == pytest.approx([0.02, 0.11, 0.52, 0.61, 1.27, 1.36])
     assert [(part.window.start, part.window.stop) for part in found.recording.blocks] == [(0, 9), (9, 18)] * 3
-    with pytest.raises(
-        InputError, match=r"0\.h5 begins before the previous file; name the files in the order"
-    ):
+    says = r"0\.h5 begins before the previous file; name the files in the order"
+    with pytest.raises(InputError, match=says):
         opened([paths[1], paths[0]])
 
 
@@ -207,12 +204,9 @@ UNLIKE: dict[str, tuple[dict[str, Any], str]] = {
     "axes": ({"axes": "txz"}, "differs from the session in its axes: txz, not tzx"),
     "rate": ({"frame_rate_hz": 101.0}, r"differs from the session in its frame rate: 101\.0, not 100\.0"),
     "no rate": ({"frame_rate_hz": None}, r"differs from the session in its frame rate: unknown, not 100\.0"),
-    "pitch": (
-        {"spacing_mm": [0.1, 0.3]},
-        r"differs from the session in its pixel pitch along x: 0\.3, not 0\.2",
-    ),
+    "pitch": ({"spacing_mm": [0.1, 0.3]}, r"differs from the session in its pixel pitch along x: 0\.3, not 0\.2"),
     "frames": ({"n_frames": 1}, r"1\.h5: the stack holds 1 frame, and a clutter filter needs at least two"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", UNLIKE)
@@ -278,9 +272,7 @@ def test_a_copy_of_a_block_is_refused_or_ignored(kind: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("has_starts", [False, True])
-def test_the_doubt_about_the_order_names_the_first_and_the_last_block(
-    has_starts: bool, tmp_path: Path
-) -> None:
+def test_the_doubt_about_the_order_names_the_first_and_the_last_block(has_starts, tmp_path):
     days = ("28-1", "29-1", "30-1", "31-1", "1-2", "2-2", "3-2")
     names = [f"{day}-2024.h5" for day in days]
     for number, name in enumerate(names):
@@ -309,10 +301,9 @@ def test_a_session_without_any_file_that_can_be_read_is_refused(tmp_path: Path) 
 @pytest.mark.parametrize("axes", ["tzx", "xtz", "ytzx", "xyzt"])
 def test_a_block_is_the_frames_of_its_file(axes: str, tmp_path: Path) -> None:
     own, stacks = "tzxy"[: len(axes)], [low_rank((N, 6, 5, 4)[: len(axes)], seed=n) for n in range(3)]
-    paths = [
-        write_stack(tmp_path / f"{n}.h5", in_order(axes, stack, own), axes=axes)
-        for n, stack in enumerate(stacks)
-    ]
+    paths = [tmp_path / f"{n}.h5" for n in range(3)]
+    for path, stack in zip(paths, stacks, strict=True):
+        write_stack(path, in_order(axes, stack, own), axes=axes)
     with open_session(paths, {}, "double", SessionOptions(window=8)) as blocks:
         recording, dtype = blocks.recording, np.complex128
         assert [part.name for part in recording.blocks] == ["0.h5"] * 3 + ["1.h5"] * 3 + ["2.h5"] * 3

@@ -7,7 +7,6 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import h5py
@@ -17,10 +16,20 @@ import numpy as np
 import pytest
 import scipy.io
 
-from tests.cli.shared import cli, refused
+from tests.cli.shared import cli, refused, report_of
 from tests.files.matlab_variables import variables
 from tests.programs import python
-from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan, two_sided
+from tests.sessions.scans import (
+    ABOUT,
+    FOUR,
+    LENGTH,
+    RATE_HZ,
+    Scan,
+    scan,
+    two_sided,
+    write_blocks,
+    write_events,
+)
 from tests.stacks import write_stack
 from usdenoise import load, session
 from usdenoise.errors import OptionError, OutputError, UnreadableError
@@ -37,8 +46,6 @@ from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 
 SHAPE = (20, 16)
 N_BLOCKS = 6
-ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
-FOUR = DenoiseOptions(rank=12, low_cutoff=4)
 BARE = Output()
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -62,6 +69,20 @@ def files(made: Scan, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def long(made: Scan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same frames in one file. Read only."""
     return write_stack(tmp_path_factory.mktemp("long") / "long.h5", made.iq, **ABOUT)
+
+
+@pytest.fixture(scope="session")
+def stacks(files: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The report of a session of the files with its filtered blocks."""
+    out = tmp_path_factory.mktemp("stacks") / "out"
+    return run(files, out=out, session_options=SessionOptions(stacks=True))
+
+
+@pytest.fixture(scope="session")
+def without_a_file(files: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The series of a session without its third file."""
+    paths = [files / f"block {number}.h5" for number in (6, 7, 9, 10, 11)]
+    return datasets(run(*paths, out=tmp_path_factory.mktemp("five"))["output"]["sequence"])
 
 
 @pytest.fixture
@@ -100,23 +121,10 @@ def filtered_blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # ---------------------------------------------------------------- the series
 
 
-def test_some_blocks_of_files_and_of_one_long_file_are_filtered_alone(
-    files: Path, long: Path, tmp_path: Path
-) -> None:
+def test_some_blocks_of_files_and_of_one_long_file_are_filtered_alone(files, long, tmp_path):
     for path, window in ((files, ()), (long, ("--window", LENGTH))):
-        command = (
-            "session",
-            path,
-            *window,
-            "-o",
-            tmp_path / path.stem,
-            "--blocks",
-            "1:6:2",
-            "--low-cutoff",
-            4,
-        )
-        done = cli(*command, "--json", "-q")
-        report = json.loads(done.stdout)
+        command = ("session", path, *window, "-o", tmp_path / path.stem, "--blocks=1:6:2", "--low-cutoff=4")
+        report = report_of(*command, "-q")
         assert len(report["sequence"]["blocks"]) == 3
         with h5py.File(report["output"]["sequence"]) as file:
             assert file["blood_power"].shape[0] == 3
@@ -152,23 +160,20 @@ def test_files_and_one_long_file_have_one_series(files: Path, long: Path, tmp_pa
         assert report["sequence"]["time"] == pytest.approx([1.5 * n + middle for n in range(N_BLOCKS)])
 
 
-def test_the_table_has_a_row_for_each_block(files: Path, tmp_path: Path) -> None:
-    report = run(files, out=tmp_path)
-    table = rows(report["output"]["blocks_tsv"])
-    assert [float(row["time"]) for row in table] == pytest.approx(report["sequence"]["time"])
+def test_the_table_has_a_row_for_each_block(stacks: dict[str, Any]) -> None:
+    table = rows(stacks["output"]["blocks_tsv"])
+    assert [float(row["time"]) for row in table] == pytest.approx(stacks["sequence"]["time"])
     assert {row["components"] for row in table} == {"4"}
     assert {row["bad"] for row in table} == {"0"}
     assert {row["why"] for row in table} == {"n/a"}
-    described = json.loads(Path(report["output"]["blocks_json"]).read_text())
+    described = json.loads(Path(stacks["output"]["blocks_json"]).read_text())
     assert described.keys() == table[0].keys()
     assert described["time"]["Units"] == "s"
     assert described["motion"]["Units"] == "wavelengths"
 
 
 @pytest.mark.parametrize("nothing", ["text", "zeros", "damaged", "huge"])
-def test_a_bad_file_is_an_error_or_a_missing_block(
-    nothing: str, copied: Path, made: Scan, tmp_path: Path
-) -> None:
+def test_a_bad_file_is_an_error_or_a_missing_block(nothing, copied, made, without_a_file, tmp_path):
     path = copied / "block 8.h5"
     if nothing == "text":
         path.write_text("nothing")
@@ -212,61 +217,34 @@ def test_a_bad_file_is_an_error_or_a_missing_block(
     # It is a gap already.
     assert "mark it as missing" not in report["frames"]["sentence"] + table[2]["why"]
     # The others are those of a session without it.
-    path.unlink()
-    alone = datasets(run(copied, out=tmp_path / "alone")["output"]["sequence"])
-    np.testing.assert_allclose(
-        np.delete(found["blood_power"], 2, axis=0), alone["blood_power"], rtol=0.05, atol=0.05
-    )
+    others, alone = np.delete(found["blood_power"], 2, axis=0), without_a_file["blood_power"]
+    np.testing.assert_allclose(others, alone, rtol=0.05, atol=0.05)
 
 
-@pytest.mark.parametrize("nothing", [0, np.nan])
-def test_frames_and_blocks_without_data_do_not_change_the_other_blocks(nothing: float) -> None:
+def test_frames_and_blocks_without_data_do_not_change_the_other_blocks() -> None:
     """Also where the cutoff is tried on a few blocks."""
-    many = scan(8)
+    many, good = scan(8), [0, 1, 2, 4, 5, 6, 7]
     wanted = session(many.stack, LENGTH)
-    iq = many.iq.copy()
-    iq[[7, 555]] = nothing
-    iq[3 * LENGTH : 4 * LENGTH] = nothing
-    found = session(replace(many.stack, iq=iq), LENGTH)
-    assert np.flatnonzero(found.bad).tolist() == [3]
-    # The table is also that of the command.
-    assert ("zero" in found.blocks["why"][3]) == (nothing == 0)
-    assert found.low_cutoff == wanted.low_cutoff
-    good = [0, 1, 2, 4, 5, 6, 7]
-    np.testing.assert_allclose(found.power_doppler[good], wanted.power_doppler[good], rtol=0.25)
+    for nothing in (0, np.nan):
+        iq = many.iq.copy()
+        iq[[7, 555, *range(3 * LENGTH, 4 * LENGTH)]] = nothing
+        found = session(replace(many.stack, iq=iq), LENGTH)
+        assert np.flatnonzero(found.bad).tolist() == [3]
+        # The table is also that of the command.
+        assert ("zero" in found.blocks["why"][3]) == (nothing == 0)
+        assert found.low_cutoff == wanted.low_cutoff
+        np.testing.assert_allclose(found.power_doppler[good], wanted.power_doppler[good], rtol=0.25)
 
 
 def test_interpolated_bad_blocks_change_the_series_alone(tmp_path: Path) -> None:
     """Not its good blocks, means, tSNR and activation. The files, the report and the methods report it."""
     bad = [0, 7, 8]
     made = scan(20, rise=0.5, blood=3.0, shape=SHAPE, bursts=tuple(bad))
-    path, events = write_stack(tmp_path / "s.h5", made.iq, **ABOUT), tmp_path / "e.tsv"
-    rows_of_events = "".join(f"{0.2 * first}\t0.6\ton\n" for first in (3, 9, 15))
-    events.write_text(f"onset\tduration\ttrial_type\n{rows_of_events}")
-    command = (
-        "session",
-        path,
-        "--window",
-        LENGTH,
-        "--events",
-        events,
-        "--low-cutoff",
-        4,
-        "--zarr",
-        "--nifti",
-    )
-    done = cli(
-        *command,
-        "--region",
-        "a=rect:0,8,20,16",
-        "--bad-blocks",
-        "interpolate",
-        "--json",
-        "-o",
-        tmp_path / "o",
-    )
-    assert done.exit_code == 0, done.stderr
-    report = json.loads(done.stdout)
+    path = write_stack(tmp_path / "s.h5", made.iq, **ABOUT)
+    events = write_events(tmp_path / "e.tsv", [(0.2 * first, 0.6, "on") for first in (3, 9, 15)])
+    command = ("session", path, "--window", LENGTH, "--events", events, "-o", tmp_path / "o")
+    flags = ("--low-cutoff=4", "--zarr", "--nifti", "--region=a=rect:0,8,20,16", "--bad-blocks=interpolate")
+    report = report_of(*command, *flags)
     output = report["output"]
     kept = session(path, LENGTH, low_cutoff=4, events=events, regions={"a": "rect:0,8,20,16"})
     assert np.flatnonzero(kept.bad).tolist() == bad
@@ -288,9 +266,8 @@ def test_interpolated_bad_blocks_change_the_series_alone(tmp_path: Path) -> None
     assert sidecar["InterpolatedBlocks"] == is_bad.tolist()
     for key in ("blocks_tsv", "regions_tsv"):
         assert [int(row["interpolated"]) for row in rows(output[key])] == is_bad.tolist()
-    region = np.array(
-        [[float(row[name]) for name in ("blood_a", "percent_a")] for row in rows(output["regions_tsv"])]
-    )
+    table = rows(output["regions_tsv"])
+    region = np.array([[float(row[name]) for name in ("blood_a", "percent_a")] for row in table])
     of_region = np.interp(kept.time, good_times, kept.regions["a"][~is_bad])
     np.testing.assert_allclose(region[:, 0], of_region, rtol=1e-4)
     assert np.ptp(region[:, 1] / region[:, 0]) < 1e-4 * region[0, 1] / region[0, 0]
@@ -315,9 +292,8 @@ def test_bad_frames_are_counted_in_each_file(files: Path, tmp_path: Path, long: 
     assert "leave fewer than two" in report["sequence"]["blocks"][2]["why"]
     assert report["sequence"]["blocks"][0]["frames"]["n_left_out"] == 1
     options = DenoiseOptions(rank=12, low_cutoff=4, bad_frames=(600,))
-    with pytest.raises(
-        OptionError, match="bad frame 600 is not among the frames 0 to 599; change bad_frames"
-    ):
+    says = "bad frame 600 is not among the frames 0 to 599; change bad_frames"
+    with pytest.raises(OptionError, match=says):
         run(long, out=tmp_path / "c", options=options, session_options=SessionOptions(window=LENGTH))
 
 
@@ -363,18 +339,15 @@ def test_filtered_blocks_of_windows_and_of_zarr(made: Scan, long: Path, tmp_path
     places = sorted(tmp_path.glob("out/*_denoised.h5"))
     assert [place.name for place in places] == names
     assert [report["output"][place.stem] for place in places] == list(map(str, places))
-    assert [report["output_bytes"][place.stem] for place in places] == [
-        place.stat().st_size for place in places
-    ]
+    sizes = [place.stat().st_size for place in places]
+    assert [report["output_bytes"][place.stem] for place in places] == sizes
     power = datasets(report["output"]["sequence"])["power_doppler"]
     for number, name in enumerate(names):
         stack = load(tmp_path / "out" / name)
         assert (stack.axes, stack.frame_rate_hz) == ("tzx", RATE_HZ)
         np.testing.assert_allclose(np.mean(np.abs(stack.iq) ** 2, axis=0), power[number], rtol=1e-4)
-    refused(
-        cli("session", long, "--window", LENGTH, "-o", tmp_path / "out", "--stacks"),
-        r"long_block_00000_denoised\.h5 exists; give --overwrite to replace it",
-    )
+    again = cli("session", long, "--window", LENGTH, "-o", tmp_path / "out", "--stacks")
+    refused(again, r"long_block_00000_denoised\.h5 exists; give --overwrite to replace it")
     windows = SessionOptions(window=LENGTH, stacks=True)
     run(long, out=tmp_path / "named", session_options=windows, output=Output(stack_name="iqSvdFiltered"))
     assert "iqSvdFiltered" in datasets(str(tmp_path / "named" / names[0]))
@@ -383,9 +356,8 @@ def test_filtered_blocks_of_windows_and_of_zarr(made: Scan, long: Path, tmp_path
     assert json.loads(done.stdout)["sequence"]["size"] == f"{LENGTH} frames"
     zarrs = tmp_path / "zarrs"
     for number in range(3):
-        made.stack.to_xarray()[number * LENGTH : (number + 1) * LENGTH].rename("iq").drop_vars(
-            "time"
-        ).to_dataset().to_zarr(zarrs / f"b{number}.zarr", consolidated=False)
+        part = made.stack.to_xarray()[number * LENGTH : (number + 1) * LENGTH].rename("iq").drop_vars("time")
+        part.to_dataset().to_zarr(zarrs / f"b{number}.zarr", consolidated=False)
     report = run(zarrs, out=tmp_path / "z", session_options=SessionOptions(stacks=True))
     assert Path(report["output"]["sequence"]).name == "zarrs_sequence.zarr"
     assert load(tmp_path / "z/b1_denoised.zarr").iq.size == LENGTH * 320
@@ -404,9 +376,8 @@ def test_filtered_blocks_replace_nothing(copied: Path, tmp_path: Path) -> None:
     other.parent.mkdir()
     shutil.copy(copied / "block 6.h5", other)
     every = SessionOptions(stacks=True, block_interval_s=1.0)
-    with pytest.raises(
-        OptionError, match=r"would both be .*block 6_denoised\.h5; rename one, or omit stacks"
-    ):
+    says = r"would both be .*block 6_denoised\.h5; rename one, or omit stacks"
+    with pytest.raises(OptionError, match=says):
         run(copied, other, out=tmp_path / "new", session_options=every)
     assert not (tmp_path / "new").exists()
 
@@ -415,9 +386,7 @@ def test_filtered_blocks_replace_nothing(copied: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_spectra_are_used_again_for_the_same_session_alone(
-    copied: Path, made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spectra_are_used_again_for_the_same_session_alone(copied, made, tmp_path, monkeypatch):
     run(copied, out=tmp_path / "out")
     folder = tmp_path / "out/mouse_spectra"
     assert not folder.exists()
@@ -519,9 +488,7 @@ def test_a_block_that_the_disk_does_not_take_is_one_error(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("module", "writes"), [(blocks_on_disk, "create_file"), (products, "write_result")])
-def test_a_session_resumes_after_the_disk_was_full(
-    module: ModuleType, writes: str, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_resumes_after_the_disk_was_full(module, writes, files, stacks, tmp_path, monkeypatch):
     whole, calls = getattr(module, writes), []
 
     def full(path: Path, *more: Any) -> Any:
@@ -533,19 +500,19 @@ def test_a_session_resumes_after_the_disk_was_full(
 
     monkeypatch.setattr(module, writes, full)
     filtered = filtered_blocks(monkeypatch)
-    stacks = SessionOptions(stacks=module is products)
-    one_thread = replace(FOUR, threads=1)
+    how: dict[str, Any] = {
+        "options": replace(FOUR, threads=1),
+        "session_options": SessionOptions(stacks=True),
+    }
     with pytest.raises(OutputError, match="No space left on device"):
-        run(files, out=tmp_path / "out", session_options=stacks, options=one_thread)
+        run(files, out=tmp_path / "out", **how)
     assert not calls[-1].exists()
     assert len(filtered) == 3
-    report = run(files, out=tmp_path / "out", session_options=stacks, options=one_thread)
+    report = run(files, out=tmp_path / "out", **how)
     assert len(filtered) == 3 + N_BLOCKS - 2
-    fresh = run(files, out=tmp_path / "fresh", session_options=stacks, options=one_thread)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
-        path.name for path in (tmp_path / "fresh").iterdir()
-    )
-    found, wanted = (datasets(each["output"]["sequence"]) for each in (report, fresh))
+    folders = tmp_path / "out", Path(stacks["output"]["sequence"]).parent
+    assert len({tuple(sorted(path.name for path in folder.iterdir())) for folder in folders}) == 1
+    found, wanted = (datasets(each["output"]["sequence"]) for each in (report, stacks))
     assert all(np.array_equal(found[name], wanted[name]) for name in wanted)
 
 
@@ -627,9 +594,7 @@ FEW = ["between a stack and its spectra", "when the series is written", "when al
 
 
 @pytest.mark.parametrize("moments", [FEW, pytest.param(MOMENTS, marks=pytest.mark.slow)], ids=len)
-def test_a_session_that_is_killed_resumes_and_gives_the_same_bytes(
-    moments: list[str], long: Path, tmp_path: Path
-) -> None:
+def test_a_session_that_is_killed_resumes_and_gives_the_same_bytes(moments, long, tmp_path):
     results = {}
     for name in ("undisturbed", "killed"):
         folder = tmp_path / name
@@ -642,9 +607,7 @@ def test_a_session_that_is_killed_resumes_and_gives_the_same_bytes(
         results[name] = done.stdout
         (tmp_path / "out").unlink()
     lines = results["killed"].splitlines()
-    assert [line.rsplit(" ", 2)[1:] for line in lines[:-2]] == [["-9", "False"]] * len(moments), results[
-        "killed"
-    ]
+    assert [line.rsplit(" ", 2)[1:] for line in lines[:-2]] == [["-9", "False"]] * len(moments), lines
     # The last run filters nothing that was done, and all files are those of an undisturbed run.
     assert lines[-2:] == ["0", "0"]
     assert results["undisturbed"].splitlines() == [str(N_BLOCKS), "0"]
@@ -659,9 +622,7 @@ def test_a_session_that_is_killed_resumes_and_gives_the_same_bytes(
 
 
 @pytest.mark.parametrize("error", [OptionError, UnreadableError])
-def test_blocks_stay_unless_the_same_command_would_fail_again(
-    error: type[Exception], copied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_stay_unless_the_same_command_would_fail_again(error, copied, tmp_path, monkeypatch):
     def fail(*_: Any) -> None:
         raise error("the disk is gone")
 
@@ -715,22 +676,19 @@ def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> Non
 # ---------------------------------------------------------------- options
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        (("--pattern", "x*.h5"), "--pattern"),
-        (("--window", 101), "--window"),
-        (("--stride", 50), "--window"),
-        (("--low-cutoff", 101), "--low-cutoff"),
-    ],
-)
-def test_wrong_options_of_a_session_are_refused(flags: tuple[Any, ...], files: Path, tmp_path: Path) -> None:
-    assert cli("session", files, "-o", tmp_path / "out", *flags).exit_code in (1, 2)
+def test_wrong_options_of_a_session_are_refused(files: Path, tmp_path: Path) -> None:
+    wrong = {
+        "--pattern=x*.h5": "--pattern",
+        "--window=101": "--window",
+        "--stride=50": "--window",
+        "--low-cutoff=601": "--low-cutoff",
+    }
+    for flag, remedy in wrong.items():
+        refused(cli("session", files, "-o", tmp_path / "out", flag), f"; .*{remedy}")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_session_without_a_good_block_is_refused(tmp_path: Path) -> None:
-    for number in range(3):
-        write_stack(tmp_path / f"zeros/{number}.h5", np.zeros((LENGTH, *SHAPE), np.complex64), **ABOUT)
-    refused(cli("session", tmp_path / "zeros", "-o", tmp_path / "out", "-q"), "'iq' is zero everywhere")
+    zeros = write_blocks(tmp_path / "zeros", np.zeros((3, LENGTH, *SHAPE), np.complex64))
+    refused(cli("session", zeros, "-o", tmp_path / "out", "-q"), "'iq' is zero everywhere")
     assert not (tmp_path / "out").exists()

@@ -15,17 +15,15 @@ import scipy.io
 import xarray as xr
 
 from tests.files.test_octave import octave
-from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
-from tests.stacks import write_stack
+from tests.sessions.scans import FOUR, LENGTH, RATE_HZ, Scan, scan, write_blocks
 from usdenoise import session
 from usdenoise.jobs.session_job import run_session
-from usdenoise.options import DenoiseOptions, Output, SessionOptions
+from usdenoise.options import Output, SessionOptions
 
 SHAPE, N_BLOCKS = (20, 16), 4
 INTERVAL_S = 0.5
 MIDDLES = INTERVAL_S * np.arange(N_BLOCKS) + (LENGTH - 1) / 2 / RATE_HZ
 PLACES = {"z": 0.1 * np.arange(20), "x": 0.2 * np.arange(16)}
-FOUR = DenoiseOptions(rank=12, low_cutoff=4)
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -39,16 +37,12 @@ def made() -> Scan:
 def results(made: Scan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """All files of a session of four block files that begin every 0.5 s."""
     folder = tmp_path_factory.mktemp("neighbours")
-    about = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
-    for number, block in enumerate(made.blocks):
-        write_stack(folder / f"mouse/{number}.h5", block, **about)
-    report = run_session(
-        [folder / "mouse"],
-        folder / "out",
-        options=FOUR,
-        output=Output(nifti=True),
-        session_options=SessionOptions(block_interval_s=INTERVAL_S, zarr=True),
+    blocks, every = (
+        write_blocks(folder / "mouse", made.blocks),
+        SessionOptions(block_interval_s=INTERVAL_S, zarr=True),
     )
+    output = Output(nifti=True)
+    report = run_session([blocks], folder / "out", options=FOUR, output=output, session_options=every)
     return {key: Path(name) for key, name in report["output"].items()}
 
 
@@ -114,14 +108,9 @@ def test_octave_opens_a_session_of_mat_files(made: Scan, series: Any, tmp_path: 
         (tmp_path / "pala").mkdir(exist_ok=True)
         stored = {"IQ": block.transpose(1, 2, 0), "UF": {"FrameRateUF": RATE_HZ}, "note": f"block {number}"}
         scipy.io.savemat(tmp_path / f"pala/IQ_{number}.mat", stored)
-    run_session(
-        [tmp_path / "pala"],
-        tmp_path / "out",
-        options=FOUR,
-        output=Output(),
-        session_options=SessionOptions(block_interval_s=INTERVAL_S, stacks=True),
-        reading={"spacing_mm": (0.1, 0.2)},
-    )
+    how: dict[str, Any] = {"options": FOUR, "output": Output(), "reading": {"spacing_mm": (0.1, 0.2)}}
+    every = SessionOptions(block_interval_s=INTERVAL_S, stacks=True)
+    run_session([tmp_path / "pala"], tmp_path / "out", session_options=every, **how)
     said = octave(
         tmp_path,
         """
@@ -156,7 +145,6 @@ def test_a_session_of_confusius_is_a_dataset(made: Scan, series: Any, results: d
     for suffix in (".h5", ".mat", ".zarr"):
         path = found.save(folder / f"x{suffix}")
         assert path.exists()
-    np.testing.assert_allclose(
-        confusius.load(folder / "x.zarr", variable="blood_power").squeeze(), series, atol=1e-4
-    )
+    opened = confusius.load(folder / "x.zarr", variable="blood_power").squeeze()
+    np.testing.assert_allclose(opened, series, atol=1e-4)
     assert repr(found) == "<SessionResult: 4 blocks, 0 bad; 20 x 16 pixels; doubts: none>"

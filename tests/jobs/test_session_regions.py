@@ -15,8 +15,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 
 import usdenoise
-from tests.cli.shared import cli, refused
-from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.cli.shared import cli, refused, report_of
+from tests.sessions.scans import ABOUT, LENGTH, RATE_HZ, Scan, scan, write_blocks, write_events
 from tests.stacks import write_stack
 from usdenoise import session
 from usdenoise.errors import OptionError
@@ -37,10 +37,7 @@ def made() -> Scan:
 def files(made: Scan, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of four blocks. Read only."""
     folder = tmp_path_factory.mktemp("regions") / "mouse"
-    for number, block in enumerate(made.blocks):
-        about: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.1]}
-        write_stack(folder / f"{number}.h5", block, start_s=0.5 * number, **about)
-    return folder
+    return write_blocks(folder, made.blocks, every_s=0.5, spacing_mm=[0.1, 0.1])
 
 
 def expected(blood: np.ndarray) -> dict[str, np.ndarray]:
@@ -49,18 +46,14 @@ def expected(blood: np.ndarray) -> dict[str, np.ndarray]:
     circle = [(z, x) for z in range(20) for x in range(16) if (z - 12) ** 2 + (x - 10) ** 2 <= 9]
     whole = [(z, x) for z in range(20) for x in range(16)]
     return {
-        name: np.array(
-            [np.mean([float(image[place]) for place in places if image[place]]) for image in blood]
-        )
+        name: np.array([np.mean([image[place] for place in places if image[place]]) for image in blood.astype(float)])
         for name, places in {"whole image": whole, "top": top, "a b": circle}.items()
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_the_table_has_the_mean_blood_of_each_region(files: Path, tmp_path: Path) -> None:
-    done = cli("session", files, "-o", tmp_path, "--low-cutoff", 4, *REGIONS, "--json")
-    assert done.exit_code == 0, done.stderr
-    report = json.loads(done.stdout)
+    report = report_of("session", files, "-o", tmp_path, "--low-cutoff", 4, *REGIONS)
     head, *lines = Path(report["output"]["regions_tsv"]).read_text().splitlines()
     names = ["whole_image", "top", "a_b"]
     columns = [f"{kind}_{name}" for name in names for kind in ("blood", "percent")]
@@ -69,9 +62,8 @@ def test_the_table_has_the_mean_blood_of_each_region(files: Path, tmp_path: Path
     with h5py.File(report["output"]["sequence"]) as file:
         blood, times = file["blood_power"][()], file["time"][()]
     np.testing.assert_allclose(values[:, 0], times, rtol=1e-7)
-    for column, percent, means in zip(
-        values[:, 1:7:2].T, values[:, 2:7:2].T, expected(blood).values(), strict=True
-    ):
+    wanted = expected(blood).values()
+    for column, percent, means in zip(values[:, 1:7:2].T, values[:, 2:7:2].T, wanted, strict=True):
         np.testing.assert_allclose(column, means, rtol=1e-6)
         np.testing.assert_allclose(percent, 100 * means / means.mean(), rtol=1e-6)
     assert "region_responses_tsv" not in report["output"]
@@ -105,25 +97,18 @@ def test_regions_go_by_the_names_of_the_axes(files: Path, made: Scan, tmp_path: 
     wide[:, :4] = True
     iio.imwrite(tmp_path / "left.png", wide.astype(np.uint8))
     regions = {"left": "rect:0,0,20,4", "circle": "circle:12,3,3", "drawn": str(tmp_path / "left.png")}
-    turned = session(
-        square.transpose(0, 2, 1), LENGTH, axes="txz", frame_rate=RATE_HZ, regions=regions, **CUTOFFS
-    )
-    wanted = session(square, LENGTH, axes="tzx", frame_rate=RATE_HZ, regions=regions, **CUTOFFS)
-    np.testing.assert_allclose(
-        wanted.blood_power, turned.blood_power.transpose(0, 2, 1), rtol=1e-4, atol=1e-4
-    )
+    how: dict[str, Any] = {"frame_rate": RATE_HZ, **CUTOFFS}
+    turned = session(square.transpose(0, 2, 1), LENGTH, axes="txz", regions=regions, **how)
+    wanted = session(square, LENGTH, axes="tzx", regions=regions, **how)
+    blood = turned.blood_power.transpose(0, 2, 1)
+    np.testing.assert_allclose(wanted.blood_power, blood, rtol=1e-4, atol=1e-4)
     for name in regions:
         np.testing.assert_allclose(turned.regions[name], wanted.regions[name], rtol=1e-4)
     np.testing.assert_array_equal(turned.regions["left"], turned.regions["drawn"])
     # As xarray.where makes it
     named = xr.DataArray(np.where(wide.T, 1.0, np.nan), dims=("i", "j"))
-    by_name = session(
-        xr.DataArray(square[:, None], dims=("time", "k", "j", "i")),
-        LENGTH,
-        frame_rate=RATE_HZ,
-        regions={"left": named},
-        **CUTOFFS,
-    )
+    data = xr.DataArray(square[:, None], dims=("time", "k", "j", "i"))
+    by_name = session(data, LENGTH, regions={"left": named}, **how)
     np.testing.assert_allclose(by_name.regions["left"], wanted.regions["left"], rtol=1e-4)
     with pytest.raises(OptionError, match="a region has the dimensions a, b"):
         session(files, regions={"left": xr.DataArray(wide, dims=("a", "b"))}, **CUTOFFS)
@@ -136,21 +121,15 @@ EVENTS = [(0.2 * first, 0.6, "on") for first in (3, 9, 15)]
 def test_regions_have_their_responses_to_events(tmp_path: Path) -> None:
     """The baseline of the course is the good blocks outside the events, which a burst of motion is not."""
     made = scan(20, rise=0.5, blood=3.0, shape=SHAPE, bursts=(7,))
-    path = write_stack(tmp_path / "s.h5", made.iq, axes="tzx", frame_rate_hz=RATE_HZ)
-    rows = "".join(f"{onset}\t{duration}\t{kind}\n" for onset, duration, kind in EVENTS)
-    (tmp_path / "e.tsv").write_text(f"onset\tduration\ttrial_type\n{rows}")
+    path = write_stack(tmp_path / "s.h5", made.iq, **ABOUT)
+    events = write_events(tmp_path / "e.tsv", EVENTS)
     regions = {"left": "rect:0,0,20,8", "right": "rect:0,8,20,16"}
-    command = ("session", path, "--window", LENGTH, "--low-cutoff", 4, "--events", tmp_path / "e.tsv")
+    command = ("session", path, "--window", LENGTH, "--low-cutoff", 4, "--events", events)
     named = [f"--region={name}={text}" for name, text in regions.items()]
-    done = cli(*command, *named, "--json", "-o", tmp_path / "out")
-    assert done.exit_code == 0, done.stderr
-    output = json.loads(done.stdout)["output"]
+    output = report_of(*command, *named, "-o", tmp_path / "out")["output"]
     course = pd.read_csv(output["regions_tsv"], sep="\t")
-    assert (
-        np.flatnonzero(course["bad"]).tolist()
-        == np.flatnonzero(course["percent_left"].isna()).tolist()
-        == [7]
-    )
+    bad = [np.flatnonzero(flags).tolist() for flags in (course["bad"], course["percent_left"].isna())]
+    assert bad == [[7], [7]]
     is_on = np.isin(np.arange(20) // 3, (1, 3, 5))
     for name in regions:
         blood = course[f"blood_{name}"]
@@ -177,13 +156,8 @@ def test_regions_have_their_responses_to_events(tmp_path: Path) -> None:
     np.testing.assert_allclose(lines["right"].get_ydata(), 100 * (good / np.nanmean(good) - 1))
     assert [patch.get_x() for patch in axes.patches] == pytest.approx([onset for onset, _, _ in EVENTS])
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
-    assert labels == [
-        "whole image (320 pixels)",
-        "left (160 pixels)",
-        "right (160 pixels)",
-        "bad block",
-        "on",
-    ]
+    courses = ["whole image (320 pixels)", "left (160 pixels)", "right (160 pixels)"]
+    assert labels == [*courses, "bad block", "on"]
     free = session(path, LENGTH, events=EVENTS, regions=regions, hrf="fir:3", **CUTOFFS).region_responses
     assert list(free) == ["region", "n_pixels", "trial_type", "change_0", "change_1", "change_2", "f", "p"]
     assert free["change_1"][2] == pytest.approx(50, abs=20)
@@ -219,9 +193,7 @@ def test_the_picture_outlines_a_region_where_it_is(made: Scan) -> None:
     assert centres[1] - centres[0] > 50
 
 
-def test_a_region_that_does_not_fit_is_an_error_before_the_work(
-    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_region_that_does_not_fit_is_an_error_before_the_work(files, tmp_path, monkeypatch):
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("blocks were filtered")
 

@@ -27,9 +27,8 @@ def test_the_file_has_the_numbers_of_the_bad_frames(tmp_path):
 
 
 def test_the_truth_in_the_file_has_attenuation_noise_and_capillaries(tmp_path):
-    settings = PhantomSettings(
-        (24, 20, 10), attenuation_db=12.0, capillary_db=-3.0, noise_gain_db=6.0, seed=2
-    )
+    levels = {"attenuation_db": 12.0, "capillary_db": -3.0, "noise_gain_db": 6.0}
+    settings = PhantomSettings((24, 20, 10), seed=2, **levels)
     summary = simulate_to_file(tmp_path / "p.h5", settings)
     assert summary["attenuation_db"] == 12.0
     phantom, terms = all_frames(settings)
@@ -59,16 +58,13 @@ def test_a_session_is_one_file_or_one_for_each_block(tmp_path: Path) -> None:
             assert np.array_equal(load(tmp_path / "blocks" / name).iq, whole.iq[block * 20 : block * 20 + 20])
             with h5py.File(tmp_path / "blocks" / name) as file:
                 assert file["iq"].attrs["start_s"] == pytest.approx(0.1 * block)
-                for name_of_truth in ("block_blood_power", "blood_rise", "start_s", "is_burst"):
-                    assert np.array_equal(
-                        file["truth"][name_of_truth][0], long["truth"][name_of_truth][block]
-                    )
+                for each in ("block_blood_power", "blood_rise", "start_s", "is_burst"):
+                    assert np.array_equal(file["truth"][each][0], long["truth"][each][block])
                 assert file["truth/blood_power"][()] == pytest.approx(long["truth/block_blood_power"][block])
                 found += [int(number) + 20 * block for number in file["truth/bad_frames"]]
         assert found == long["truth/bad_frames"][()].tolist()
         assert np.flatnonzero(long["truth/is_burst"]).tolist() == [3, 7]
         assert long["truth/blood_rise"][5, :, :6] == pytest.approx(np.full((16, 6), 0.2))
-        assert long["truth/blood_power"][()] == pytest.approx(
-            long["truth/block_blood_power"][()].mean(axis=0), rel=1e-5
-        )
+        mean = long["truth/block_blood_power"][()].mean(axis=0)
+        assert long["truth/blood_power"][()] == pytest.approx(mean, rel=1e-5)
     refused(cli("simulate", tmp_path / "blocks", *options), r"block_00\.h5 exists; give --overwrite")

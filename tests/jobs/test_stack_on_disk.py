@@ -63,9 +63,7 @@ def test_pages_of_the_temporary_file_do_not_count_and_the_limit_is_recorded(tmp_
 
 
 @pytest.mark.parametrize("memory", ["1M", "200M"])
-def test_less_memory_than_the_process_takes_is_refused(
-    memory: str, phantom_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_less_memory_than_the_process_takes_is_refused(memory, phantom_file, tmp_path, monkeypatch):
     monkeypatch.setattr(job, "LEAST_BYTES", LEAST_BYTES)
     done = cli("run", phantom_file, "-o", tmp_path / "out", "--memory", memory)
     assert done.exit_code == 1
@@ -77,10 +75,8 @@ def test_less_memory_than_the_process_takes_is_refused(
 
 
 def test_results_equal_those_of_a_run_in_memory(phantom_file: Path, tmp_path: Path) -> None:
-    reports = {
-        name: run(phantom_file, tmp_path / name, memory=memory)
-        for name, memory in (("memory", None), ("disk", 1 << 20))
-    }
+    sizes = {"memory": None, "disk": 1 << 20}
+    reports = {name: run(phantom_file, tmp_path / name, memory=size) for name, size in sizes.items()}
     # One pass for the digest. Values are read once, or in each pass: to inspect and to filter, as the sample has all pixels.
     # Where pixels stand out its middle chunk, a half of it, is read once more.
     assert reports["memory"]["input"]["passes_over_file"] == 2
@@ -128,18 +124,14 @@ def test_other_formats_have_the_same_values(suffix: str, tmp_path: Path) -> None
     options, output = DenoiseOptions(low_cutoff=2), Output(products=("power", "directional"))
     for name, memory in (("memory", None), ("disk", 1 << 20)):
         run(path, tmp_path / name, options=options, output=output, reading={"axes": "zxt"}, memory=memory)
-    one, other = (
-        usdenoise.load(tmp_path / name / f"scan_denoised{suffix}", dataset="iq")
-        for name in ("memory", "disk")
-    )
+    written = [tmp_path / name / f"scan_denoised{suffix}" for name in ("memory", "disk")]
+    one, other = (usdenoise.load(path, dataset="iq") for path in written)
     assert one.axes == other.axes
     # Tissue is 40 dB above what is kept, and its sums are rounded in the order of the pixels.
     np.testing.assert_allclose(one.iq, other.iq, atol=1e-4 * np.abs(one.iq).max())
 
 
-def test_sampled_frames_of_a_session_go_into_a_file_where_memory_has_no_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sampled_frames_of_a_session_go_into_a_file_where_memory_has_no_room(tmp_path, monkeypatch):
     stack = low_rank((1400, 16, 12))
     stack[700:740] *= 30
     path, options = write_stack(tmp_path / "scan.h5", stack, axes="tzx"), DenoiseOptions(low_cutoff=3)
@@ -170,9 +162,7 @@ def test_sampled_frames_of_a_session_go_into_a_file_where_memory_has_no_room(
         run_in_windows(path, tmp_path / "none", 100, options=options)
 
 
-def test_memory_that_the_maps_of_a_volume_do_not_fit_into_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_the_maps_of_a_volume_do_not_fit_into_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(job, "LEAST_BYTES", LEAST_BYTES)
     path = write_stack(tmp_path / "volume.h5", np.ones((4, 60, 50, 40), np.complex64), axes="tzxy")
     with pytest.raises(OptionError, match="the process and a part of the stack take 399 MiB"):
@@ -244,8 +234,8 @@ def values_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     ("axes", "chunks", "n_times"), [("tzx", None, 3), ("xtz", (32, 8, 16), 3), ("zxt", (8, 8, 400), 1)]
 )
 def test_a_file_in_frame_order_is_read_in_three_passes_and_another_one_once(
-    axes: str, chunks: tuple[int, ...] | None, n_times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    axes, chunks, n_times, tmp_path, monkeypatch
+):
     rng = np.random.default_rng(0)
     tissue = rng.standard_normal((32, 32, 1)) * np.exp(1j * np.linspace(0, 5, 400))
     noise = rng.standard_normal((2, 32, 32, 400))
@@ -279,9 +269,7 @@ def test_a_disk_without_space_is_an_error(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("fault", [None, errno.EOPNOTSUPP, errno.EINVAL])
-def test_a_system_that_cannot_reserve_space_writes_zeros(
-    fault: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_that_cannot_reserve_space_writes_zeros(fault, tmp_path, monkeypatch):
     def missing(descriptor: int, offset: int, size: int) -> None:
         raise OSError(fault, os.strerror(fault or 0))
 

@@ -19,8 +19,7 @@ from distributed import Client, LocalCluster
 import usdenoise
 from tests.jobs.batch.shared import finish, in_session, start, wait_for
 from tests.results import differences
-from tests.sessions.scans import scan
-from tests.stacks import write_stack
+from tests.sessions.scans import scan, write_blocks
 from usdenoise.errors import OptionError
 from usdenoise.jobs import scan_process, workers
 from usdenoise.jobs.session_job import run_session
@@ -62,9 +61,8 @@ def workers_killed(cluster, times):
         with Client(cluster, set_as_default=False) as client:
             while len(killed) < times and not is_over.wait(0.02):
                 pids = client.run(os.getpid, on_error="ignore")
-                busy = [
-                    pids[worker] for worker, tasks in client.processing().items() if tasks and worker in pids
-                ]
+                working = [worker for worker, tasks in client.processing().items() if tasks]
+                busy = [pids[worker] for worker in working if worker in pids]
                 for pid in set(busy[:1]).difference(killed):
                     killed.append(pid)
                     os.kill(pid, signal.SIGKILL)
@@ -122,8 +120,7 @@ def test_a_worker_without_the_package_is_a_failed_row(scans, cluster, tmp_path, 
 @pytest.mark.slow
 def test_a_session_whose_worker_is_killed_equals_one_of_threads(cluster, tmp_path):
     made = scan(24, shape=(48, 48))
-    for number, block in enumerate(made.blocks):
-        write_stack(tmp_path / f"{number}.h5", block, frame_rate_hz=500.0)
+    write_blocks(tmp_path, made.blocks)
     here = usdenoise.session(tmp_path)
     with workers_killed(cluster, 1) as killed:
         found = usdenoise.session(tmp_path, dask=cluster.scheduler_address)
@@ -154,14 +151,11 @@ def test_an_interrupted_command_leaves_no_half_results(command, scans, tmp_path)
 
 
 def test_a_run_on_workers_gives_the_files_of_a_run_here(scans, cluster, tmp_path):
-    arguments = {
-        "options": usdenoise.DenoiseOptions(precision="double", low_cutoff=6),
-        "reading": {"frames": slice(10, 90, 2)},
-    }
-    here = usdenoise.run(scans / "scan1.h5", tmp_path / "here", **arguments)
-    there = usdenoise.run(
-        scans / "scan1.h5", tmp_path / "there", **arguments, memory=1 << 20, dask=cluster.scheduler_address
-    )
+    options = usdenoise.DenoiseOptions(precision="double", low_cutoff=6)
+    scan, how = scans / "scan1.h5", {"options": options, "reading": {"frames": slice(10, 90, 2)}}
+    here = usdenoise.run(scan, tmp_path / "here", **how)
+    where = cluster.scheduler_address
+    there = usdenoise.run(scan, tmp_path / "there", **how, memory=1 << 20, dask=where)
     # How often the workers read the file is not counted.
     assert here["input"]["passes_over_file"] == 2
     assert there["input"] == {**here["input"], "passes_over_file": None}
@@ -185,12 +179,9 @@ def test_stacks_that_cannot_be_read_in_chunks_are_sent_to_workers(
         with h5py.File(tmp_path / name, "w") as file:
             file["iq"] = np.moveaxis(stack.iq, 0, -1)
     reading = {"axes": "tzx" if name == "scan.npz" else "zxt"}
-    options = usdenoise.DenoiseOptions(low_cutoff=6)
-    stacks = []
+    how, stacks = {"options": usdenoise.DenoiseOptions(low_cutoff=6), "reading": reading}, []
     for where in (None, cluster.scheduler_address):
-        report = usdenoise.run(
-            tmp_path / name, tmp_path / "out", options=options, reading=reading, dask=where, overwrite=True
-        )
+        report = usdenoise.run(tmp_path / name, tmp_path / "out", dask=where, overwrite=True, **how)
         stacks.append(usdenoise.load(report["output"]["denoised"], dataset="iq").iq)
     assert np.abs(stacks[0]).max() > 0
     # Rounding errors are relative to the tissue, and errors of its phase add up over the frames.
@@ -238,10 +229,8 @@ class Killer:
 def test_a_scheduler_that_is_killed_is_a_single_error(command, scans, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(workers, "CONNECT_S", 3)
     work, source = (usdenoise.run, scans / "scan0.h5") if command == "run" else (usdenoise.run_batch, scans)
-    done = (
-        r" \([12] of 3 scans are done; the same command filters the remaining scans\)"
-        if command == "batch"
-        else ""
+    done = r" \([12] of 3 scans are done; the same command filters the remaining scans\)" * (
+        command == "batch"
     )
     with scheduler(1) as (process, where):
         says = f"^the connection to the Dask scheduler at {where} was lost; start it and this command again{done}$"
@@ -260,8 +249,7 @@ def test_a_scheduler_that_is_killed_is_a_single_error(command, scans, tmp_path, 
 @pytest.mark.slow
 def test_a_session_whose_scheduler_is_killed_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "CONNECT_S", 3)
-    for number, block in enumerate(scan(12).blocks):
-        write_stack(tmp_path / f"mouse/{number}.h5", block, frame_rate_hz=500.0)
+    write_blocks(tmp_path / "mouse", scan(12).blocks)
     out, seen = tmp_path / "out", []
 
     class Watch(Progress):

@@ -4,7 +4,6 @@ import resource
 import runpy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import numba
 import numpy as np
@@ -45,9 +44,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lag_of_ones() == 3
 
 
-def test_with_a_full_disk_and_with_code_that_was_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_a_full_disk_and_with_code_that_was_cut_off(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     with full_disk():
         assert lag_of_ones() == 3

@@ -38,11 +38,8 @@ def test_parts_cover_a_matrix_once_and_are_of_equal_size(n_rows, n_columns):
 def test_row_energies_are_the_sums_of_squares(dtype, scale):
     rng = np.random.default_rng(0)
     values = rng.standard_normal((7, 900)) * scale
-    matrix = (
-        (values + 1j * values[::-1]).astype(dtype)
-        if np.issubdtype(dtype, np.complexfloating)
-        else values.astype(dtype)
-    )
+    is_complex = np.issubdtype(dtype, np.complexfloating)
+    matrix = (values + 1j * values[::-1] if is_complex else values).astype(dtype)
     expected = [sum(abs(complex(value)) ** 2 for value in row) for row in matrix]
     assert row_squared_norms(matrix) == pytest.approx(expected, rel=1e-6)
     assert squared_norm(matrix) == pytest.approx(sum(expected), rel=1e-6)

@@ -75,9 +75,8 @@ def test_the_image_moves_in_the_blocks_of_a_burst_alone() -> None:
     moving = replace(SESSION, burst_blocks=(2,), jerk_pixels=3.0)
     for block in (1, 2, 3):
         rest, found = (block_terms(settings, block) for settings in (SESSION, moving))
-        change = np.mean(np.abs(found.tissue - rest.tissue) ** 2, axis=(1, 2)) / np.mean(
-            np.abs(rest.tissue) ** 2
-        )
+        change = np.mean(np.abs(found.tissue - rest.tissue) ** 2, axis=(1, 2))
+        change /= np.mean(np.abs(rest.tissue) ** 2)
         # Out and back within the block.
         assert change[[0, -1]] == pytest.approx([0, 0], abs=1e-3)
         assert change.max() > 0.5 if block == 2 else change.max() < 1e-3
@@ -91,9 +90,12 @@ def noise_frames(settings):
 @pytest.mark.parametrize("shape", [(40, 30, 300), (20, 12, 10, 80)])
 @pytest.mark.parametrize("correlation_pixels", [0.0, 1.0])
 def test_noise_grows_by_the_gain_and_is_at_the_bottom_what_was_asked_for(shape, correlation_pixels):
-    settings = PhantomSettings(
-        shape, blood_to_noise_db=-6.0, noise_gain_db=20.0, noise_correlation_pixels=correlation_pixels, seed=3
-    )
+    levels = {
+        "blood_to_noise_db": -6.0,
+        "noise_gain_db": 20.0,
+        "noise_correlation_pixels": correlation_pixels,
+    }
+    settings = PhantomSettings(shape, seed=3, **levels)
     power, noise = noise_frames(settings)
     decibels = 10 * np.log10(power.reshape(shape[0], -1))
     np.testing.assert_allclose(decibels[:, 0], np.linspace(-14.0, 6.0, shape[0]), atol=1e-4)

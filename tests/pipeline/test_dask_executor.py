@@ -111,12 +111,8 @@ def test_real_volumes_of_any_scale_and_axis_order(scale):
 
 def test_a_lazy_data_array_stays_lazy_and_can_be_written(stacks, in_memory, tmp_path):
     time_axis = ("time", np.arange(120) / 500.0, {"units": "s"})
-    data = xarray.DataArray(
-        da.from_array(stacks["plain"], chunks=CHUNKINGS["both"]),
-        dims=("time", "z", "x"),
-        coords={"time": time_axis},
-        name="iq",
-    )
+    lazy, labels = da.from_array(stacks["plain"], chunks=CHUNKINGS["both"]), {"coords": {"time": time_axis}}
+    data = xarray.DataArray(lazy, dims=("time", "z", "x"), name="iq", **labels)
     found = usdenoise.denoise(data)
     assert isinstance(found.stack.data, da.Array)
     assert difference(found.power_doppler, in_memory("plain").power_doppler) < 1e-4
@@ -144,11 +140,8 @@ def test_images_of_a_lazy_stack(stacks, in_memory, tmp_path):
     assert difference(velocity.values, usdenoise.axial_velocity(expected.acquisition, left_out).values) < 1e-2
     power = usdenoise.power_doppler(found.acquisition)
     assert difference(power, usdenoise.power_doppler(expected.acquisition)) < 1e-3
-    for one, other in zip(
-        usdenoise.directional_power(found.acquisition),
-        usdenoise.directional_power(expected.acquisition),
-        strict=True,
-    ):
+    directions = (usdenoise.directional_power(one.acquisition) for one in (found, expected))
+    for one, other in zip(*directions, strict=True):
         assert difference(one, other) < 1e-3
     usdenoise.save(found, tmp_path / "saved.h5")
     saved = usdenoise.load(tmp_path / "saved.h5", dataset="iq")
@@ -165,9 +158,8 @@ def test_chunks_are_read_once_for_each_pass(stacks, monkeypatch, sample, passes)
         reads[tuple(block_info[0]["chunk-location"])] += 1
         return block
 
-    lazy = da.from_array(stacks["plain"], chunks=CHUNKINGS["frames"]).map_blocks(
-        read, dtype=np.complex64, meta=np.empty((0, 0, 0), np.complex64)
-    )
+    lazy, meta = da.from_array(stacks["plain"], chunks=CHUNKINGS["frames"]), np.empty((0, 0, 0), np.complex64)
+    lazy = lazy.map_blocks(read, dtype=np.complex64, meta=meta)
     usdenoise.denoise(lazy, axes="tzx", low_cutoff=8, rank=20)
     assert set(reads.values()) == {passes}
 

@@ -33,10 +33,8 @@ def stack(small_phantom):
 def test_progress_is_told_in_steps_up_to_the_last():
     told, trace = [], []
     values = np.random.default_rng(0).standard_normal((40, 20, 15)).astype(np.float32)
-    result = usdenoise.denoise(
-        values, axes="tzx", rank=3, low_cutoff=1, iterations=4, patience=0,
-        on_progress=lambda *step: told.append(step), on_iteration=trace.append,
-    )  # fmt: skip
+    watched = {"on_progress": lambda *step: told.append(step), "on_iteration": trace.append}
+    result = usdenoise.denoise(values, axes="tzx", rank=3, low_cutoff=1, iterations=4, patience=0, **watched)
     assert result.solution.iterations == 4
     assert told[:2] == [("check", 0, 6), ("solve", 1, 6)]
     assert told[-2:] == [("filter", 5, 6), ("done", 6, 6)]
@@ -51,9 +49,8 @@ def test_on_a_phantom_the_papers_settings_end_where_the_textbook_iteration_ends(
     matrix = stack.transpose(1, 2, 0).reshape(-1, len(stack))
     sample = draw_entries(matrix.shape, 0.5, 0)
     with ThreadExecutor(1) as executor:
-        start = initialize.spectral_start(
-            CompletionProblem(matrix, sample, executor), rank, np.random.default_rng([0, 1])
-        )
+        problem = CompletionProblem(matrix, sample, executor)
+        start = initialize.spectral_start(problem, rank, np.random.default_rng([0, 1]))
     u, v, _ = loops.eta_decay(*start, matrix, sample.mask(slice(0, 1280)), alpha, 0.05, 30)
     a, b_h = result.model.band(0, rank)
     left, singular, right = loops.truncated_svd(matrix, rank)
@@ -105,9 +102,8 @@ def test_in_place_a_run_takes_no_second_copy_of_the_stack():
 
 
 def test_svd_method_equals_numpys_filter(stack):
-    result = usdenoise.denoise(
-        stack, axes="tzx", method="svd", rank=30, low_cutoff=8, high_cutoff=25, tissue="recorded"
-    )
+    options = {"method": "svd", "rank": 30, "low_cutoff": 8, "high_cutoff": 25, "tissue": "recorded"}
+    result = usdenoise.denoise(stack, axes="tzx", **options)
     matrix = stack.reshape(len(stack), -1).T
     left, singular, right = loops.truncated_svd(matrix, 25)
     expected = ((left * singular) @ right.conj().T) - (left[:, :8] * singular[:8]) @ right[:, :8].conj().T
@@ -147,12 +143,6 @@ def test_missing_entries_are_never_used(stack):
     assert np.array_equal(first.acquisition.iq, second.acquisition.iq)
 
 
-@pytest.mark.parametrize(("value", "words"), [(0.0, "zero everywhere"), (np.nan, "no finite entry")])
-def test_stacks_without_content(value, words):
-    with pytest.raises(InputError, match=words):
-        usdenoise.denoise(np.full((8, 6, 12), value, np.float32), axes="zxt", rank=1)
-
-
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("value", [-(2**31), 5, 7, 12345])
 def test_a_constant_stack_of_whole_numbers_is_filtered_without_a_warning(value):
@@ -177,13 +167,6 @@ def test_missing_entries_cost_little_where_the_sample_is_a_part_of_the_pixels():
         return correlation(result.power_doppler[seen], blood[seen])
 
     assert found(broken) > 0.97 * found(part.iq) > 0.8
-
-
-def test_svd_refuses_missing_entries():
-    stack = np.ones((20, 7, 8), np.complex64)
-    stack[3, 2, 1] = np.nan
-    with pytest.raises(InputError, match="needs every entry, and 1 are NaN"):
-        usdenoise.denoise(stack, axes="tzx", method="svd", rank=3)
 
 
 @pytest.mark.parametrize(("scale", "precision"), [(1e-13, "single"), (1e15, "single"), (1e60, "double")])
@@ -241,10 +224,8 @@ def test_the_residual_of_a_stack_with_holes_is_that_of_its_observed_entries():
         clutter = 300 * rng.standard_normal((600, 3)) @ np.sin(np.outer([1, 2, 3], np.arange(100) / 25))
         stack = clutter.reshape(shape) + rng.standard_normal(shape)
         holes = rng.random(shape) < 0.03
-        qualities = [
-            usdenoise.denoise(data, axes="zxt", rank=5, low_cutoff=3).fit_quality
-            for data in (stack, np.where(holes, np.nan, stack))
-        ]
+        stacks = (stack, np.where(holes, np.nan, stack))
+        qualities = [usdenoise.denoise(data, axes="zxt", rank=5, low_cutoff=3).fit_quality for data in stacks]
         assert [quality.residual_rms for quality in qualities] == pytest.approx([1.0, 1.0], rel=0.05)
         ratios.append([quality.held_out_ratio for quality in qualities])
     # The error on the few held-out entries of one stack scatters by a tenth.
@@ -299,9 +280,8 @@ def test_a_given_executor_maps_over_the_chunks():
     # Workers share the frames, also of a stack in memory
     assert executor.mapped["inspect_chunk"] == executor.mapped["filter_frames"] == len(recording.chunks) > 1
     # Sums of chunks of some frames are rounded otherwise than those of all frames
-    np.testing.assert_allclose(
-        found.blood_power, expected.blood_power, atol=1e-5 * expected.blood_power.max()
-    )
+    near = 1e-5 * expected.blood_power.max()
+    np.testing.assert_allclose(found.blood_power, expected.blood_power, atol=near)
 
 
 def test_a_given_executor_maps_over_the_blocks_of_a_session():

@@ -78,11 +78,8 @@ def test_noisy_pixels_are_excluded_and_named(terms, usual, level, places, named)
 def test_a_bright_vessel_is_no_noise(terms, mask):
     """A vessel of one line or one pixel with sharp edges, 20 dB over the noise."""
     inside = np.zeros(SHAPE)
-    inside[
-        {"column": (EVERY, 20), "row": (30, EVERY), "spot": (slice(9, 12), slice(9, 12)), "pixel": (9, 9)}[
-            mask
-        ]
-    ] = 1
+    spot = (slice(9, 12), slice(9, 12))
+    inside[{"column": (EVERY, 20), "row": (30, EVERY), "spot": spot, "pixel": (9, 9)}[mask]] = 1
     level = 10 * np.sqrt(np.mean(np.abs(terms.noise) ** 2))
     stack = terms.iq + level * flow(np.random.default_rng(1), inside, 120)
     result = denoise(stack.astype(np.complex64), axes="tzx")

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.cli.shared import write
+from tests.programs import python
 from tests.sessions.scans import two_sided
 from tests.stacks import low_rank, run_in_windows
 from usdenoise.options import DenoiseOptions, Output
@@ -50,9 +49,7 @@ def stack(small_phantom: tuple[Phantom, Terms], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("window", "stride"), [(50, None), (50, 20)])
-def test_each_image_is_that_of_its_frames(
-    window: int, stride: int | None, stack: Path, small_phantom: tuple[Phantom, Terms], tmp_path: Path
-) -> None:
+def test_each_image_is_that_of_its_frames(window, stride, stack, small_phantom, tmp_path):
     output = Output(products=("power", "directional", "velocity"))
     report = run_in_windows(stack, tmp_path / "out", window, stride=stride, options=FIVE, output=output)
     iq = small_phantom[1].iq[:, :20, :16]
@@ -104,9 +101,8 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
         reading = {"spacing_mm": (0.1, 0.2, 0.4), "frame_rate_hz": 100.0}
     windows: dict[str, Any] = {"window": 20, "stride": 8, "movie": "gif", "gain_correction": False}
     options = DenoiseOptions(rank=2, low_cutoff=0)
-    report = run_in_windows(
-        path, tmp_path / "out", **windows, options=options, output=Output(nifti=True), reading=reading
-    )
+    how = {"options": options, "output": Output(nifti=True), "reading": reading}
+    report = run_in_windows(path, tmp_path / "out", **windows, **how)
     image = nibabel.load(report["output"]["nifti"])
     values = np.asarray(image.dataobj)
     sequence = report["output"]["sequence"]
@@ -142,9 +138,7 @@ def long_stack() -> NDArray[np.complex64]:
 
 
 @pytest.mark.parametrize(("n_frames", "length"), [(400, 133), (400, 199)])
-def test_one_or_two_remaining_frames_join_the_last_window(
-    n_frames: int, length: int, long_stack: NDArray[np.complex64], tmp_path: Path
-) -> None:
+def test_one_or_two_remaining_frames_join_the_last_window(n_frames, length, long_stack, tmp_path):
     path = write(tmp_path / "x.h5", long_stack[:n_frames], axes="tzx")
     report = run_in_windows(path, tmp_path / "out", length, options=FIVE)
     with h5py.File(report["output"]["sequence"]) as file:
@@ -178,13 +172,7 @@ def sequence_in_a_child(
         if processors is not None and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processors])
 
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION, str(path), str(folder), threads],
-        preexec_fn=limit,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
+    done = python(SESSION, path, folder, threads, before=limit, **environment)
     assert done.returncode == 0, done.stderr
     with h5py.File(folder / "x_sequence.h5") as file:
         found = {name: file[name][()].tobytes() for name in file if isinstance(file[name], h5py.Dataset)}
@@ -193,9 +181,7 @@ def sequence_in_a_child(
 
 
 @pytest.mark.slow
-def test_a_sequence_does_not_depend_on_threads_or_processors(
-    long_stack: NDArray[np.complex64], tmp_path: Path
-) -> None:
+def test_a_sequence_does_not_depend_on_threads_or_processors(long_stack, tmp_path):
     path = write(tmp_path / "x.h5", long_stack[:260], axes="tzx")
     few = sequence_in_a_child(path, tmp_path / "few", "3", processors=1, OPENBLAS_NUM_THREADS="1")
     many = sequence_in_a_child(path, tmp_path / "many", "1", OPENBLAS_NUM_THREADS="4")

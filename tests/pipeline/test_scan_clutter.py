@@ -40,21 +40,16 @@ def stiff(terms):
     """Tissue of three components: one speckle whose phase changes by a gain that differs over the image."""
     z, x = np.mgrid[0:1:36j, 0:1:32j]
     phase = np.sin(2 * np.pi * 0.003 * np.arange(N)) + 0.25 * np.sin(2 * np.pi * 0.012 * np.arange(N))
-    return terms.tissue[0] * np.exp(
-        1j * phase[:, None, None] * (1 + 0.25 * np.sin(6 * z) + 0.2 * np.cos(6 * x))
-    )
+    gain = 1 + 0.25 * np.sin(6 * z) + 0.2 * np.cos(6 * x)
+    return terms.tissue[0] * np.exp(1j * phase[:, None, None] * gain)
 
 
 def rigid(image, pixels):
     """The image at some displacements along depth and half of them laterally, with the phase of the axial ones."""
     k_z, k_x = np.fft.fftfreq(image.shape[0])[:, None], np.fft.fftfreq(image.shape[1])
     spectrum = np.fft.fft2(image)
-    return np.stack(
-        [
-            np.fft.ifft2(spectrum * np.exp(-2j * np.pi * d * (k_z + k_x / 2))) * np.exp(1j * np.pi * d)
-            for d in pixels
-        ]
-    )
+    moved = [np.fft.ifft2(spectrum * np.exp(-2j * np.pi * d * (k_z + k_x / 2))) for d in pixels]
+    return np.stack([image * np.exp(1j * np.pi * d) for image, d in zip(moved, pixels, strict=True)])
 
 
 def with_rigid_tissue(terms, pixels):

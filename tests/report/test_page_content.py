@@ -60,9 +60,8 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     bad = (BadFrame(1, FrameReason.OUTLIER, 9.5), BadFrame(2, FrameReason.ZERO, 1.0))
     quality = FrameQuality(bad, 4, FrameTreatment.TOO_MANY, curves)
     # A wavelength of 1500 m/s over 15 MHz
-    stack = Acquisition(
-        RNG.standard_normal((4, 6, 5)), "txz", center_frequency_hz=15e6, sound_speed_m_s=1500.0
-    )
+    scales = {"center_frequency_hz": 15e6, "sound_speed_m_s": 1500.0}
+    stack = Acquisition(RNG.standard_normal((4, 6, 5)), "txz", **scales)
     charts = frame_charts(quality, stack)
     assert {chart.title: list(chart.y) for chart in charts[2:]} == {
         "Power outside the clutter": [-10.0, 10.0, None, 0.0],
@@ -79,47 +78,31 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     ] * 5
     assert iio.imread(carpet_png(np.array([[0.0, 1.0, 9.0]]), (-6.0, 6.0))).tolist() == [[0, 128, 255]]
     below = carpet_of(quality)
-    assert below.text.endswith(
-        "2 bands of pixels; 4 frames; largest at frame 1 in band 1, counted from 0 at the top"
-    )
+    says = "2 bands of pixels; 4 frames; largest at frame 1 in band 1, counted from 0 at the top"
+    assert below.text.endswith(says)
     # 0 dB is a third of the way from -6 to 12 dB; no power is black, and 30 times the median white.
     assert iio.imread(below.png).tolist() == [[85, 85, 0, 85], [85, 255, 0, 85]]
 
 
 def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Path) -> None:
-    made = run(
-        phantom_file,
-        tmp_path,
-        output=Output(products=("velocity",)),
-        display=Display(figure_formats=("svg",)),
-    )
+    display = Display(figure_formats=("svg",))
+    made = run(phantom_file, tmp_path, output=Output(products=("velocity",)), display=display)
     shown = Page((tmp_path / "small_report.html").read_text())
     assert f"Components removed: {made['low_cutoff']}" in shown.text
     assert made["input"]["sha256"] in shown.text
-    assert any(
-        chart["aria-label"].startswith("Power of each frame: 120 points") for chart in shown.all("svg")
-    )
-    assert [image["alt"].partition(":")[0] for image in shown.all("img")] == [
-        "Blood map",
-        "Power Doppler",
-        "Axial velocity",
-    ]
-    assert [link["href"] for link in shown.all("a")] == [
-        f"./{Path(name).name}" for name in made["output"].values()
-    ]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        Path(name).name for name in made["output"].values()
-    )
+    labels = [chart["aria-label"] for chart in shown.all("svg")]
+    assert any(label.startswith("Power of each frame: 120 points") for label in labels)
+    pictures = [image["alt"].partition(":")[0] for image in shown.all("img")]
+    assert pictures == ["Blood map", "Power Doppler", "Axial velocity"]
+    names = [Path(name).name for name in made["output"].values()]
+    assert [link["href"] for link in shown.all("a")] == [f"./{name}" for name in names]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
-def test_power_doppler_comes_first_where_the_map_lacks_what_it_shows(
-    phantom_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_power_doppler_comes_first_where_the_map_lacks_what_it_shows(phantom_file, tmp_path, monkeypatch):
     monkeypatch.setattr("usdenoise.pipeline.result.MOST_MISSING", -1.0)
     made = run(phantom_file, tmp_path)
     assert [doubt["code"] for doubt in made["doubts"]] == ["map-incomplete"]
     shown = Page((tmp_path / "small_report.html").read_text())
-    assert [image["alt"].partition(":")[0] for image in shown.all("img")][:2] == [
-        "Power Doppler",
-        "Blood map",
-    ]
+    pictures = [image["alt"].partition(":")[0] for image in shown.all("img")]
+    assert pictures[:2] == ["Power Doppler", "Blood map"]

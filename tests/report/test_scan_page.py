@@ -77,13 +77,10 @@ def test_a_page_needs_no_other_file() -> None:
 
 
 def test_bad_frames_and_remarks_are_listed() -> None:
-    bad = [
-        {"frame": 31, "reason": "interference", "score": 12.34},
-        {"frame": 77, "reason": "all zero", "score": 1.0},
-    ]
-    text = page(
-        doubts=[{"code": "cutoff-unsure", "sentence": "the low cutoff 2 is unsure"}], bad_frames=bad
-    ).text
+    reasons = [(31, "interference", 12.34), (77, "all zero", 1.0)]
+    bad = [{"frame": frame, "reason": reason, "score": score} for frame, reason, score in reasons]
+    doubts = [{"code": "cutoff-unsure", "sentence": "the low cutoff 2 is unsure"}]
+    text = page(doubts=doubts, bad_frames=bad).text
     assert "2 bad frames, counted from 0: Frame Reason Score 31 interference 12.3 77 all zero 1" in text
     assert "The low cutoff 2 is unsure." in text
     assert "Nothing doubtful" not in text
@@ -100,10 +97,8 @@ def test_doubts_contradict_no_number_of_the_page() -> None:
     assert "Clutter components removed 2 chosen from the data Blood" in doubted
     assert "Nothing doubtful" not in doubted
     assert "No blood was found." in doubted
-    too_low = page(
-        doubts=[{"code": "cutoff", "sentence": "the data suggest 4"}],
-        cutoff={"certainty": "given", "suggested": 4},
-    ).text
+    doubts = [{"code": "cutoff", "sentence": "the data suggest 4"}]
+    too_low = page(doubts=doubts, cutoff={"certainty": "given", "suggested": 4}).text
     assert "Tissue that remains unknown" in too_low
     # The error of the sample is shown, with its limit, only if no refit comes after it.
     assert "expected" not in page(held_out_ratio=1.13).text
@@ -112,14 +107,7 @@ def test_doubts_contradict_no_number_of_the_page() -> None:
 
 
 def test_a_session_has_its_blocks_and_curves() -> None:
-    sequence = {
-        "window": 20,
-        "size": "20 frames",
-        "stride": 10,
-        "sampled_frames": 40,
-        "n_bad": 1,
-        "blocks": [{}, {}, {}],
-    }
+    sequence = {"window": 20, "size": "20 frames", "stride": 10, "n_bad": 1, "blocks": [{}, {}, {}]}
     curve = Chart("Blood power over the vessels", "time (s)", "%", [0.1, 0.2], [2.0, 5.0], flagged=[0.2])
     shown = page(block_charts=[curve], sequence=sequence)
     assert "3 blocks of 20 frames, 1 of them bad." in shown.text
@@ -135,26 +123,15 @@ def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
         "rule": "fdr:0.05",
         "correlations": {},
     }
-    response = {
-        "trial_type": "on",
-        "change": [35.7],
-        "standard_error": 4.5,
-        "statistic": "t",
-        "value": 7.98,
-        "p": 3.4e-9,
-    }
+    response = {"trial_type": "on", "change": [35.7], "standard_error": 4.5, "statistic": "t"}
+    response |= {"value": 7.98, "p": 3.4e-9}
     region = {"name": "left", "n_pixels": 448, "lowest": -29.7, "highest": 50.7, "responses": [response]}
     fields = {"window": 20, "size": "20 frames", "stride": None, "n_bad": 0, "blocks": [{}]}
-    sequence = {
-        **fields,
-        "activation": [{**activation, "trial_type": "on"}],
-        "regions": [{**region, "name": "whole image"}, region],
-    }
+    regions = [{**region, "name": "whole image"}, region]
+    sequence = {**fields, "activation": [{**activation, "trial_type": "on"}], "regions": regions}
     section = ActivationSection("on", PICTURE, [NOISE])
-    html = scan_page(
-        "x", report(sequence=sequence), [PICTURE], [NOISE], activations=[section], regions=PICTURE
-    )
-    text = Page(html).text
+    more = {"activations": [section], "regions": PICTURE}
+    text = Page(scan_page("x", report(sequence=sequence), [PICTURE], [NOISE], **more)).text
     summary = (
         "Activation by on: 208 pixels with |t| of 2.43 or more (false discovery rate 0.05); region left: +35.7 % at on "
         "(t = 7.98); vessels in 19 % of the image."
@@ -193,10 +170,8 @@ def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
 def test_the_page_of_a_live_session_begins_with_the_last_block() -> None:
     sections = [ActivationSection("on", PICTURE, ())]
     text = Page(live_page("x", [("Blocks", "3", "none bad")], [PICTURE], [NOISE], sections, [], None)).text
-    places = [
-        text.index(words)
-        for words in ("Blocks 3 none bad", "Pictures Blood map", "Activation: on", "Noise over")
-    ]
+    in_order = ("Blocks 3 none bad", "Pictures Blood map", "Activation: on", "Noise over")
+    places = [text.index(words) for words in in_order]
     assert places == sorted(places)
 
 

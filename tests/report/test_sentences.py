@@ -18,16 +18,13 @@ def test_a_good_result_has_no_warning() -> None:
     ("fields", "words"),
     [
         ({"n_unobserved": 247, "frames": {"n_entries_left_out": 240}}, "7 "),
-        (
-            {"n_unobserved": 240, "frames": {"n_entries_left_out": 240, "sentence": "2 of 40 frames"}},
-            "2 of 40 frames",
-        ),
+        ({"n_unobserved": 240, "frames": {"n_entries_left_out": 240, "sentence": "2 of 40 frames"}}, "2 of 40 frames"),
         ({"n_silent": 12}, "12 "),
         ({"n_silent": 12, "n_bad_pixels": 12, "bad_pixels": ["x = 3"]}, "12 pixels are far noisier"),
         ({"doubts": [{"code": "axes", "sentence": "the axes are wrong"}]}, "the axes are wrong"),
         ({"notes": ["s of the input did not come along"]}, "did not come along"),
     ],
-)
+)  # fmt: skip
 def test_each_doubt_and_remark_is_a_warning(fields: dict[str, Any], words: str) -> None:
     (sentence,) = cautions(report(**fields))
     assert words in sentence
@@ -35,11 +32,8 @@ def test_each_doubt_and_remark_is_a_warning(fields: dict[str, Any], words: str) 
 
 def test_the_short_methods_paragraph_has_what_a_methods_section_needs() -> None:
     """A session with a response, in about 120 words."""
-    fields = dict(METHODS_CASES[-1][0])
-    fields["sequence"] = {
-        **fields["sequence"],
-        "alignment": "24 blocks were shifted, by up to 0.6 pixels in z",
-    }
+    fields, shifts = dict(METHODS_CASES[-1][0]), "24 blocks were shifted, by up to 0.6 pixels in z"
+    fields["sequence"] = {**fields["sequence"], "alignment": shifts}
     text, _ = methods_paragraph(report(**fields, low_cutoff=7), is_short=True)
     for words in (
         "3 blocks of 20 frames every 0.5 s (12 × 10 pixels, 500 frames per second) were filtered with usdenoise 9.8.7 [1].",
@@ -88,9 +82,7 @@ METHODS_CASES: list[tuple[dict[str, Any], list[str]]] = [
 @pytest.mark.parametrize(
     ("fields", "says"), [*METHODS_CASES, *(({"method": method}, ["[2]"]) for method in METHODS)]
 )
-def test_the_methods_paragraph_has_the_numbers_and_the_sources(
-    fields: dict[str, Any], says: list[str]
-) -> None:
+def test_the_methods_paragraph_has_the_numbers_and_the_sources(fields, says):
     text, sources = methods_paragraph(report(**fields))
     for words in says:
         assert words in text

@@ -1,11 +1,14 @@
-"""Sessions of a few small blocks whose tissue, blood and noise are known, made in milliseconds."""
+"""Sessions of a few small blocks whose tissue, blood and noise are known, made in milliseconds, and their files."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.stacks import write_stack
 from usdenoise import Acquisition
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
@@ -19,6 +22,27 @@ LENGTH, IMAGE = 100, (24, 24)
 """Frames of a block, and pixels."""
 
 RATE_HZ = 500.0
+BLOCK_S = LENGTH / RATE_HZ
+FOUR = DenoiseOptions(rank=12, low_cutoff=4)
+ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
+"""What the files of blocks say about them."""
+
+
+def write_blocks(
+    folder: Path, blocks: Iterable[Any], name: str = "{}.h5", every_s: float = 0, **more: Any
+) -> Path:
+    """A folder with a file for each block, which begins so many seconds after the one before it if that is given."""
+    for number, block in enumerate(blocks):
+        start = {"start_s": every_s * number} if every_s else {}
+        write_stack(folder / name.format(number), block, **{**ABOUT, **start, **more})
+    return folder
+
+
+def write_events(path: Path, events: Iterable[Any]) -> Path:
+    """A table of events: onset, duration and type."""
+    rows = ("\t".join(map(str, event)) for event in [("onset", "duration", "trial_type"), *events])
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,7 @@
 
 import json
 import re
-import tracemalloc
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +21,9 @@ from nilearn.glm.first_level import make_first_level_design_matrix, run_glm
 from numpy.typing import NDArray
 
 import usdenoise
-from tests.cli.shared import cli, refused
-from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.cli.shared import cli, refused, report_of
+from tests.programs import python
+from tests.sessions.scans import ABOUT, LENGTH, RATE_HZ, Scan, scan, write_blocks, write_events
 from tests.stacks import write_stack
 from usdenoise import Session, SessionResult, session
 from usdenoise.errors import InputError, OptionError
@@ -139,10 +137,8 @@ def test_the_response_of_a_region_is_that_of_least_squares_for_white_noise() -> 
 
 def test_t_and_f_are_those_of_generalised_least_squares() -> None:
     """With the correlation of the noise of each pixel, in pixels with and without missing blocks, and with bad blocks."""
-    events = [
-        Event(0.6 * first, 1.8, name)
-        for first, name in zip(range(2, N, 6), 4 * ["left", "right"], strict=False)
-    ]
+    names = zip(range(2, N, 6), 4 * ["left", "right"], strict=False)
+    events = [Event(0.6 * first, 1.8, name) for first, name in names]
     series, bad = noise(3, rho=0.5), NONE_BAD.copy()
     bad[[4, 30]], series[4] = True, np.nan
     series[10:13, 5, 5] = np.nan
@@ -323,7 +319,6 @@ def test_the_f_of_several_types_finds_responses_of_any() -> None:
     series[:, :4] += 0.2 * of_type["a"][:, None, None]
     series[:, 4:8] -= 0.2 * of_type["b"][:, None, None]
     maps, overall = maps_of(series, np.ones((16, 12), bool), design(events=types))
-    assert overall is not None
     assert (overall.t, overall.change, overall.letter) == (None, None, "F")
     assert overall.active[:8].mean() > 0.8
     assert overall.active[8:].mean() < 0.05
@@ -416,9 +411,8 @@ def test_a_late_response_is_doubted_and_its_delay_found(made: Scan, quick: Sessi
     found = session(made.stack, LENGTH, events=early, **QUICK)
     (doubt,) = (doubt for doubt in found.doubts if doubt.code == "delay")
     n_right, n_found = (int(result.activation["on"].active.sum()) for result in (quick, found))
-    assert (
-        f"0.2 s late: {n_found} pixels are active as given, {n_right} with a delay of 0.2 s" in doubt.sentence
-    )
+    says = f"0.2 s late: {n_found} pixels are active as given, {n_right} with a delay of 0.2 s"
+    assert says in doubt.sentence
     for delay in (0.2, "auto"):
         shifted = session(made.stack, LENGTH, events=early, delay=delay, **QUICK)
         assert shifted.delay_s == pytest.approx(0.2, abs=0.01)
@@ -446,9 +440,8 @@ def test_activation_that_is_motion_or_appears_outside_the_vessels_is_doubtful(ma
         found = session(one.stack, LENGTH, events=events)
         return doubts_of(found), int(found.activation["on"].active.sum())
 
-    sentences, n_active = found_in(
-        scan(n_blocks, rise=0.6, blood=2.0, resolution=0.8, bursts=(1, 4, 7, 12, 15, 16))
-    )
+    jerks = (1, 4, 7, 12, 15, 16)
+    sentences, n_active = found_in(scan(n_blocks, rise=0.6, blood=2.0, resolution=0.8, bursts=jerks))
     assert not sentences
     assert n_active > 0.5 * vessels
     sentences, n_active = found_in(scan(n_blocks, blood=2.0, resolution=0.8, bursts=on))
@@ -462,40 +455,12 @@ def test_activation_that_is_motion_or_appears_outside_the_vessels_is_doubtful(ma
 
 def test_a_short_event_that_raises_little_blood_is_no_large_change(made: Scan) -> None:
     """The change is the one of a long event: 60 % in the blocks are 300 % for events of a fifth of a block."""
-    short = [
-        (onset + number * duration / 3 + 0.08, 0.04, "on")
-        for onset, duration, _ in TABLE
-        for number in range(3)
-    ]
-    found = session(made.stack, LENGTH, events=short)
+    parts = [onset + part * duration / 3 for onset, duration, _ in TABLE for part in range(3)]
+    found = session(made.stack, LENGTH, events=[(part + 0.08, 0.04, "on") for part in parts])
     active = found.activation["on"].active
     assert np.median(found.activation["on"].change[active]) > 200
     assert active.sum() > 50
     assert "change by more than" not in doubts_of(found)
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_types_may_have_names_of_other_columns_on_the_page(made: Scan, tmp_path: Path) -> None:
-    path = write_stack(tmp_path / "s.h5", made.iq[: 12 * LENGTH], axes="tzx", frame_rate_hz=RATE_HZ)
-    rows = "".join(f"{onset}\t{duration}\tdrifting_grating\n" for onset, duration, _ in TABLE[:2])
-    (tmp_path / "e.tsv").write_text(f"onset\tduration\ttrial_type\n{rows}")
-    command = (
-        "session",
-        path,
-        "--window",
-        LENGTH,
-        "--events",
-        tmp_path / "e.tsv",
-        "-o",
-        tmp_path / "out",
-        "--json",
-    )
-    report = json.loads(cli(*command, "--low-cutoff", 4).stdout)
-    page = Path(report["output"]["report_html"]).read_text()
-    assert (
-        "general linear model are: drifting_grating, motion, framewise displacement, linear drift, constant."
-        in page
-    )
 
 
 def test_events_may_be_a_data_frame(short: usdenoise.Acquisition) -> None:
@@ -551,9 +516,7 @@ def test_smoothing_is_proposed_where_far_more_pixels_would_be_active(quick: Sess
         assert found_in(stack).smoothing_mm is None
 
 
-def test_a_session_is_plotted_and_saved_as_a_scan_is(
-    quick: SessionResult, short: usdenoise.Acquisition, tmp_path: Path
-) -> None:
+def test_a_session_is_plotted_and_saved_as_a_scan_is(quick, short, tmp_path):
     found = quick
     figure = Figure()
     axes = usdenoise.plot(found, "activation", ax=figure.subplots())
@@ -579,18 +542,10 @@ def test_a_session_is_plotted_and_saved_as_a_scan_is(
 
 
 def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Path) -> None:
-    about = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
-    path = write_stack(tmp_path / "s.h5", made.iq, **about)
-    events = tmp_path / "events.tsv"
-    rows = "\n".join(f"{onset}\t{duration}\t{kind} 1" for onset, duration, kind in TABLE)
-    events.write_text(f"onset\tduration\ttrial_type\n{rows}\n")
-    out = tmp_path / "out"
-    report = json.loads(
-        cli(
-            *("session", path, "--window", LENGTH, "-o", out, "--events", events),
-            *("--nifti", "--json", "--figure-format", "svg"),
-        ).stdout
-    )
+    path, out = write_stack(tmp_path / "s.h5", made.iq, **ABOUT), tmp_path / "out"
+    events = write_events(tmp_path / "events.tsv", [(*times, f"{kind} 1") for *times, kind in TABLE])
+    command = ("session", path, "--window", LENGTH, "-o", out, "--events", events)
+    report = report_of(*command, "--nifti", "--figure-format", "svg")
     with h5py.File(report["output"]["sequence"]) as file:
         t, change = file["activation/on 1/t"][()], file["activation/on 1/change"]
         assert change.attrs["unit"] == "%"
@@ -606,10 +561,8 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     np.testing.assert_array_equal(effect.get_fdata()[:, :, 0].T, change)
     np.testing.assert_allclose(change, wanted.change, rtol=1e-4)
     np.testing.assert_array_equal(effect.affine, image.affine)
-    assert (
-        Path(report["output"]["activation_on-1_effect"]).name
-        == "s_activation_on-1_stat-effect_statmap.nii.gz"
-    )
+    name = Path(report["output"]["activation_on-1_effect"]).name
+    assert name == "s_activation_on-1_stat-effect_statmap.nii.gz"
     described = json.loads((out / "s_activation_on-1_stat-effect_statmap.json").read_text())
     assert (described["Units"], described["TrialType"]) == ("%", "on 1")
     assert "Constant" in described["Baseline"]
@@ -624,29 +577,21 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     assert (out / "s_tsnr.svg").exists()
     assert not (out / "s_tsnr.png").exists()
     # Each course over the blocks has the five events.
-    courses = [
-        svg
-        for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-        if "polyline" in svg and "time (s)" in svg
-    ]
+    charts = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    courses = [svg for svg in charts if "polyline" in svg and "time (s)" in svg]
     assert [svg.count('class="event"') for svg in courses] == [5] * len(courses)
     assert len(courses) >= 4
 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_free_responses_and_f_are_in_the_files_the_page_and_the_plots(made: Scan, tmp_path: Path) -> None:
-    about = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
-    path, events = write_stack(tmp_path / "s.h5", made.iq, **about), tmp_path / "events.tsv"
-    kinds = [
-        (onset, duration, ("left", "right")[number % 2]) for number, (onset, duration, _) in enumerate(TABLE)
-    ]
-    rows = "".join(f"{onset}\t{duration}\t{kind}\n" for onset, duration, kind in kinds[:4])
-    events.write_text(f"onset\tduration\ttrial_type\n{rows}")
-    out, command = tmp_path / "out", ("session", path, "--window", LENGTH, "--events", events, "--nifti")
-    report = json.loads(cli(*command, "--hrf", "fir:3", "--threshold", "t:2.5", "-o", out, "--json").stdout)
+    path, out = write_stack(tmp_path / "s.h5", made.iq, **ABOUT), tmp_path / "out"
+    kinds = [(*TABLE[number][:2], ("left", "right")[number % 2]) for number in range(4)]
+    events = write_events(tmp_path / "events.tsv", kinds)
+    command = ("session", path, "--window", LENGTH, "--events", events, "--nifti", "-o", out)
+    report = report_of(*command, "--hrf", "fir:3", "--threshold", "t:2.5")
     free = session(path, LENGTH, events=events, hrf="fir:3", threshold="t:2.5")
     overall = free.any_activation
-    assert overall is not None
     with h5py.File(report["output"]["sequence"]) as file:
         assert set(file["activation"]) == {"left", "right", "any type"}
         for name, one in {**free.activation, "any type": overall}.items():
@@ -663,28 +608,22 @@ def test_free_responses_and_f_are_in_the_files_the_page_and_the_plots(made: Scan
     np.testing.assert_allclose(image[:, :, 0].T, overall.f, rtol=1e-3)
     page = Path(report["output"]["report_html"]).read_text()
     # In the title of each chart and in its words
-    assert page.count("Mean response of the active pixels") == 2 * sum(
-        bool(one.active.any()) for one in free.activation.values()
-    )
+    n_charts = sum(bool(one.active.any()) for one in free.activation.values())
+    assert page.count("Mean response of the active pixels") == 2 * n_charts
     records = Report.from_json(report).sequence.activation
     assert [(record.trial_type, record.statistic, record.rule) for record in records] == [
         (name, "F", "t:2.5") for name in ("left", "right", "")
     ]
-    shown = (
-        usdenoise.plot(free, "activation", trial_type="any type", ax=Figure().subplots())
-        .images[1]
-        .get_array()
-    )
+    axes = usdenoise.plot(free, "activation", trial_type="any type", ax=Figure().subplots())
+    shown = axes.images[1].get_array()
     np.testing.assert_array_equal(shown[overall.active], overall.f[overall.active])
 
 
 @pytest.mark.slow
 def test_events_and_blocks_whose_times_are_not_sure_are_doubts(made: Scan, tmp_path: Path) -> None:
     """Files without start times are taken to follow each other: the timing of an activation depends on it."""
-    for number, block in enumerate(made.blocks[:9]):
-        write_stack(tmp_path / f"plain/{number}.h5", block, axes="tzx", frame_rate_hz=RATE_HZ)
-        start = {"start_s": number * LENGTH / RATE_HZ}
-        write_stack(tmp_path / f"timed/{number}.h5", block, axes="tzx", frame_rate_hz=RATE_HZ, **start)
+    write_blocks(tmp_path / "plain", made.blocks[:9])
+    write_blocks(tmp_path / "timed", made.blocks[:9], every_s=LENGTH / RATE_HZ)
     inside, early = [(0.4, 0.4, "on"), (1.2, 0.2, "on")], (-9.0, 1.0, "on")
 
     def codes(folder: str, events: list[tuple[float, float, str]], **more: Any) -> set[str]:
@@ -709,8 +648,7 @@ def test_events_and_blocks_whose_times_are_not_sure_are_doubts(made: Scan, tmp_p
     ],
 )
 def test_a_wrong_table_is_a_single_message(text: str, sentence: str, made: Scan, tmp_path: Path) -> None:
-    about = {"axes": "tzx", "frame_rate_hz": RATE_HZ}
-    path = write_stack(tmp_path / "s.h5", made.iq[:400], **about)
+    path = write_stack(tmp_path / "s.h5", made.iq[:400], **ABOUT)
     (tmp_path / "e.tsv").write_text(text)
     arguments = ("session", path, "--window", LENGTH, "-o", tmp_path / "out", "--events", tmp_path / "e.tsv")
     refused(cli(*arguments, "-q"), f".*{sentence}")
@@ -718,8 +656,9 @@ def test_a_wrong_table_is_a_single_message(text: str, sentence: str, made: Scan,
 
 @pytest.mark.usefixtures("no_pictures")
 def test_columns_of_the_events_that_are_not_used_are_named(made: Scan, tmp_path: Path) -> None:
-    path = write_stack(tmp_path / "s.h5", made.iq[: 12 * LENGTH], axes="tzx", frame_rate_hz=RATE_HZ)
-    rows = "".join(f"{onset}\t{duration}\ton\t{onset}\t{onset}\n" for onset, duration, _ in TABLE[:2])
+    """And a type may have the name of another column of the model."""
+    path = write_stack(tmp_path / "s.h5", made.iq[: 12 * LENGTH], **ABOUT)
+    rows = "".join(f"{onset}\t{duration}\tdrifting_grating\t1\t{onset}\n" for onset, duration, _ in TABLE[:2])
     (tmp_path / "e.tsv").write_text(f"onset\tduration\ttrial_type\tamplitude\tmodulation\n{rows}")
     command = ("session", path, "--window", LENGTH, "--events", tmp_path / "e.tsv", "-o", tmp_path / "out")
     done = cli(*command, "--json", "--low-cutoff", 4)
@@ -730,30 +669,24 @@ def test_columns_of_the_events_that_are_not_used_are_named(made: Scan, tmp_path:
     page = " ".join(Path(report["output"]["report_html"]).read_text().split())
     assert "&#39;amplitude&#39;" in page
     assert "boxcars of the events, each multiplied by the modulation of the event" in page
+    columns = "drifting_grating, motion, framewise displacement, linear drift, constant"
+    assert f"general linear model are: {columns}." in page
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
-def test_types_that_differ_have_files_and_arrays_of_their_own(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_types_that_differ_have_files_and_arrays_of_their_own(made, tmp_path, monkeypatch):
     """Also on file systems that do not distinguish case, and in MATLAB. Other names stay as they are."""
     types = ["\N{CJK UNIFIED IDEOGRAPH-5DE6}", "\N{CJK UNIFIED IDEOGRAPH-53F3}", "f+1", "f-1"]
     types += ["a/b", "a_b", "a-b"]
     types += ["On", "on", "$x^$", "..", "x" * 120 + "1", "x" * 120 + "2"]
-    about = {"axes": "zxt", "frame_rate_hz": RATE_HZ}
     monkeypatch.setattr(products, "activation_picture", lambda *_, **__: b"picture")
-    path, events = (
-        write_stack(tmp_path / "s.h5", made.iq.transpose(1, 2, 0), **about),
-        tmp_path / "events.tsv",
-    )
-    rows = "\n".join(f"{0.2 * n + 0.2}\t0.1\t{name}" for n, name in enumerate(2 * types))
-    events.write_text(f"onset\tduration\ttrial_type\n{rows}\n", encoding="utf-8")
+    path = write_stack(tmp_path / "s.h5", made.iq.transpose(1, 2, 0), axes="zxt", frame_rate_hz=RATE_HZ)
+    table = [(0.2 * n + 0.2, 0.1, name) for n, name in enumerate(2 * types)]
+    events = write_events(tmp_path / "events.tsv", table)
     regions = [f"--region={name}=rect:0,0,5,5" for name in ("a b", "a_b", "V1", "v1", "$x^$")]
     command = ("session", path, "--window", LENGTH // 2, "--events", events, "--low-cutoff", 4, "--nifti")
-    done = cli(*command, "--json", *regions, "-o", tmp_path / "out")
-    assert done.exit_code == 0, done.stderr
-    report = json.loads(done.stdout)
+    report = report_of(*command, *regions, "-o", tmp_path / "out")
     # One picture, and one map, is F of all types, which has no change.
     for end, n_more in ((".png", 1), ("_stat-[tF]_statmap.nii.gz", 1), ("_stat-effect_statmap.nii.gz", 0)):
         names = [path.name for path in (tmp_path / "out").glob(f"s_activation_*{end}")]
@@ -777,14 +710,11 @@ def test_types_that_differ_have_files_and_arrays_of_their_own(
     assert twice.exit_code == 2
 
 
-def test_a_live_session_has_the_activation_so_far(
-    made: Scan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_live_session_has_the_activation_so_far(made, tmp_path, monkeypatch):
     """The table grows while the session runs. Tiles of pixels change nothing."""
     images = []
     monkeypatch.setattr(tall_matrices, "CACHED_ENTRIES", 1000)
-    table = tmp_path / "events.tsv"
-    table.write_text("onset\tduration\ttrial_type\n")
+    table = write_events(tmp_path / "events.tsv", [])
     live = Session(axes="tzx", frame_rate=RATE_HZ, events=table)
     for number, block in enumerate(made.blocks[:21]):
         for onset, duration, kind in TABLE:
@@ -807,33 +737,30 @@ def test_a_live_session_has_the_activation_so_far(
     assert np.nanmean(np.abs(t[:, :12])) < 1.5
 
 
+PEAK = """
+import tracemalloc
+import numpy as np
+from usdenoise.sessions.activation import fit_series
+from usdenoise.sessions.design import Event, design_of
+images = [np.random.default_rng(number).random((128, 128), np.float32) for number in range(200)]
+times, events = 0.6 * np.arange(200.0), [Event(6.0 * number, 3.0, "on") for number in range(1, 19)]
+model = design_of(events, times, np.full(200, 0.6), np.zeros(200, bool))
+fit_series(images[:40], design_of(events[:3], times[:40], np.full(40, 0.6), np.zeros(40, bool)))
+tracemalloc.start()
+fit_series(images, model)
+print(tracemalloc.get_traced_memory()[1])
+"""
+
+
 def test_the_model_takes_little_memory_beside_the_series() -> None:
     # A process of its own: a thread that another test left behind may allocate meanwhile
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:
-        assert process.submit(peak_of_the_model).result() < 24 * 2**20
-
-
-def peak_of_the_model() -> int:
-    images = [np.random.default_rng(number).random((128, 128), np.float32) for number in range(200)]
-    times, events = 0.6 * np.arange(200.0), [Event(6.0 * number, 3.0, "on") for number in range(1, 19)]
-    model = design_of(events, times, np.full(200, 0.6), np.zeros(200, bool))
-    fit_series(images[:40], design_of(events[:3], times[:40], np.full(40, 0.6), np.zeros(40, bool)))
-    tracemalloc.start()
-    fit_series(images, model)
-    return tracemalloc.get_traced_memory()[1]
+    assert int(python(PEAK).stdout) < 24 * 2**20
 
 
 @pytest.mark.slow
 def test_the_live_page_shows_the_activation(made: Scan, tmp_path: Path) -> None:
-    folder = tmp_path / "blocks"
-    folder.mkdir()
-    for number, block in enumerate(made.blocks[:9]):
-        about = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": [0.1, 0.2]}
-        write_stack(folder / f"b{number:02d}.h5", block, **about)
-    events = tmp_path / "events.tsv"
-    rows = "\n".join(f"{onset}\t{duration}\t{kind}" for onset, duration, kind in TABLE)
-    events.write_text(f"onset\tduration\ttrial_type\n{rows}\n")
-    out = tmp_path / "out"
+    folder, out = write_blocks(tmp_path / "blocks", made.blocks[:9], "b{:02d}.h5"), tmp_path / "out"
+    events = write_events(tmp_path / "events.tsv", TABLE)
     result = cli("session", folder, "-o", out, "--live", "--until-idle", 0.5, "--events", events, "-q")
     assert result.exit_code == 0, result.stderr
     assert iio.imread(out / "activation.png").ndim == 3

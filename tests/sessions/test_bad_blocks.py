@@ -30,9 +30,8 @@ def powers_of(n_blocks: int, shape: float = 50, size: int = 300, seed: int = 0) 
 def bad_among(powers: list[Any], known: Any = None) -> tuple[list[int], NDArray[np.float64]]:
     """The numbers of the bad blocks, and how much more power is left in each."""
     known = np.zeros(len(powers), bool) if known is None else known
-    levels = [
-        BlockLevel(power, "known" if is_known else "") for power, is_known in zip(powers, known, strict=True)
-    ]
+    reasons = ["known" if is_known else "" for is_known in known]
+    levels = [BlockLevel(power, reason) for power, reason in zip(powers, reasons, strict=True)]
     why, spread = find_bad_blocks(levels)
     return [number for number, reason in enumerate(why) if reason], spread
 
@@ -73,9 +72,9 @@ def test_a_block_of_another_position_is_bad_if_most_are_of_one() -> None:
     powers = powers_of(9)
 
     def why(foreign: set[int]) -> list[str]:
-        return find_bad_blocks(
-            [BlockLevel(power, is_alike=number not in foreign) for number, power in enumerate(powers)]
-        )[0]
+        alike = [number not in foreign for number in range(9)]
+        levels = [BlockLevel(power, is_alike=each) for power, each in zip(powers, alike, strict=True)]
+        return find_bad_blocks(levels)[0]
 
     assert why({2, 7}) == [UNLIKE if number in (2, 7) else "" for number in range(9)]
     # In images of noise none is like another one.
@@ -108,9 +107,8 @@ def test_a_change_of_the_blood_makes_no_block_bad(noise: list[Any], rise: float)
     blood = np.where(np.arange(len(noise[0])) % 3, 0.0, np.linspace(10, 1000, len(noise[0])))
     course = np.ones(20)
     course[8:14] = np.linspace(rise, 1, 6)
-    powers = [
-        (power + strength * blood).astype(np.float32) for power, strength in zip(noise, course, strict=True)
-    ]
+    changed = [power + strength * blood for power, strength in zip(noise, course, strict=True)]
+    powers = [power.astype(np.float32) for power in changed]
     assert bad_among(powers)[0] == []
     # Tissue leaks in all pixels, and clipping is in few.
     powers[9] *= 3

@@ -1,20 +1,21 @@
 """The design of the model of a session: responses as in nilearn and confusius, and tables that no model can answer."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from confusius.glm import make_first_level_design_matrix as confusius_design
 from nilearn.glm.first_level import compute_regressor, make_first_level_design_matrix
 from numpy.typing import NDArray
 
 import usdenoise
-from tests.cli.shared import cli, refused
-from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan
+from tests.cli.shared import cli, refused, report_of
+from tests.sessions.scans import BLOCK_S as BLOCK
+from tests.sessions.scans import LENGTH, RATE_HZ, Scan, scan, write_blocks, write_events
 from tests.stacks import write_stack
 from usdenoise import Session, session
 from usdenoise.errors import InputError
@@ -77,12 +78,9 @@ def test_a_response_has_the_height_of_its_event(hrf: str) -> None:
 
 @pytest.mark.parametrize("hrf", ["verhoef2025", "claron2021", "glover", "spm"])
 def test_responses_are_those_of_confusius(hrf: Any) -> None:
-    import pandas as pd
-
     events, times = every(4, 10, 3, "on"), np.arange(300) * 0.1
-    table = pd.DataFrame(
-        [(e.onset, e.duration, "on") for e in events], columns=["onset", "duration", "trial_type"]
-    )
+    rows = [(e.onset, e.duration, "on") for e in events]
+    table = pd.DataFrame(rows, columns=["onset", "duration", "trial_type"])
     wanted = confusius_design(times, table, hrf_model=hrf, drift_model=None)["on"].to_numpy()
     found = response(events, hrf, times, np.full(300, 1e-3))[:, 0]
     np.testing.assert_allclose(found, wanted, atol=0.02 * wanted.max())
@@ -91,8 +89,6 @@ def test_responses_are_those_of_confusius(hrf: Any) -> None:
 
 
 def test_free_responses_are_those_of_nilearn() -> None:
-    import pandas as pd
-
     events = every(4, 10, 1e-3, "on")
     table = pd.DataFrame([(e.onset, 0.01, "on") for e in events], columns=["onset", "duration", "trial_type"])
     wanted = make_first_level_design_matrix(
@@ -237,7 +233,6 @@ def test_a_baseline_whose_blocks_are_bad_is_none() -> None:
         design = design_of(events, TIMES, DURATIONS, outside, confounds)
         assert "depend on each other" in design.problem[0]
         maps, overall = maps_of(series, everywhere, design)
-        assert overall is not None
         for one in (*maps.values(), overall):
             assert not one.active.any()
             assert np.isnan(one.statistic).all()
@@ -263,7 +258,6 @@ def test_a_type_that_only_bad_blocks_show_has_no_map_and_leaves_f_to_the_other(h
     maps, overall = maps_of(series, np.ones((9, 9), bool), design)
     other = next(name for name in maps if name != lost)
     assert np.isnan(maps[lost].t).all()
-    assert overall is not None
     np.testing.assert_allclose(overall.f, maps[other].t ** 2, rtol=1e-4)
 
 
@@ -272,9 +266,8 @@ def test_measures_and_designs_without_good_blocks_are_no_error() -> None:
     design = design_of(ON, TIMES, DURATIONS, ~NONE_BAD)
     found = maps_of(np.ones((N, 4, 4)), np.ones((4, 4), bool), design)[0]["on"]
     assert np.isnan(found.t).all()
-    names = design_of(
-        [*ON, *every(2, 10, 1, "constant"), *every(0, 10, 1, "constant_")], TIMES, DURATIONS, NONE_BAD
-    ).names
+    events = [*ON, *every(2, 10, 1, "constant"), *every(0, 10, 1, "constant_")]
+    names = design_of(events, TIMES, DURATIONS, NONE_BAD).names
     assert len(set(names)) == len(names)
 
 
@@ -322,10 +315,8 @@ def test_motion_that_follows_the_events_correlates_and_other_motion_does_not() -
     assert max(found) < 0.4
     assert found[2:] == pytest.approx([0, 0], abs=1e-6)
     # Chance gives no correlation on average, and in a short session neither.
-    chance = [
-        locked_correlation(rng.standard_normal(20), TIMES[:20], DURATIONS[:20], events[:1])[0]
-        for _ in range(200)
-    ]
+    part = (TIMES[:20], DURATIONS[:20], events[:1])
+    chance = [locked_correlation(rng.standard_normal(20), *part)[0] for _ in range(200)]
     assert np.median(chance) < 0.3
 
 
@@ -341,17 +332,13 @@ def few(still: Scan) -> usdenoise.Acquisition:
 
 
 QUICK: dict[str, Any] = {"rank": 12, "low_cutoff": 4}
-BLOCK = LENGTH / RATE_HZ
 REST = [(BLOCK * first, 3 * BLOCK, "on" if first // 3 % 2 else "rest") for first in range(0, 24, 3)]
 
 
 def test_rest_as_a_type_is_refused_before_anything_is_filtered(still: Scan, tmp_path: Path) -> None:
     """On the command line, in Python, and at each update of a live session; without it all is well."""
     path = write_stack(tmp_path / "s.h5", still.iq, axes="tzx", frame_rate_hz=RATE_HZ)
-    table = tmp_path / "events.tsv"
-    rows = "".join(f"{onset}\t{duration}\t{kind}\n" for onset, duration, kind in REST)
-    table.write_text(f"onset\tduration\ttrial_type\n{rows}")
-    out = tmp_path / "out"
+    table, out = write_events(tmp_path / "events.tsv", REST), tmp_path / "out"
     command = ("session", path, "--window", LENGTH, "-o", out, "--events", table, "-q")
     refused(cli(*command), ".*depend on each other.*omit the type 'rest'")
     assert not any(out.glob("s_*"))
@@ -390,11 +377,7 @@ def test_tuples_are_checked_as_tables_are(few: usdenoise.Acquisition) -> None:
             session(few, LENGTH, events=wrong, **QUICK)
 
 
-PLAN = [
-    (BLOCK * first, 2 * BLOCK, kind)
-    for start in (0, 6, 12, 30)
-    for first, kind in ((start, "a"), (start + 2, "b"))
-]
+PLAN = [(BLOCK * (start + 2 * at), 2 * BLOCK, "ab"[at]) for start in (0, 6, 12, 30) for at in (0, 1)]
 """Two types and a pause in turn; the last events are after 24 blocks."""
 
 
@@ -409,20 +392,14 @@ def test_a_live_table_is_judged_by_its_end(still: Scan) -> None:
 @pytest.mark.slow
 def test_a_live_session_may_end_before_its_last_events(still: Scan, tmp_path: Path) -> None:
     """The same command without --live refuses them."""
-    folder, table, out = tmp_path / "blocks", tmp_path / "events.tsv", tmp_path / "out"
-    folder.mkdir()
-    for number, block in enumerate(still.blocks[:20]):
-        write_stack(folder / f"b{number:02d}.h5", block, axes="tzx", frame_rate_hz=RATE_HZ)
-    rows = "".join(f"{onset}\t{duration}\t{kind}\n" for onset, duration, kind in PLAN)
-    table.write_text(f"onset\tduration\ttrial_type\n{rows}")
+    folder = write_blocks(tmp_path / "blocks", still.blocks[:20], "b{:02d}.h5")
+    table, out = write_events(tmp_path / "events.tsv", PLAN), tmp_path / "out"
     command = ("--events", table, "--block-interval", BLOCK, "-q", "--low-cutoff", 4)
-    done = cli("session", folder, "-o", out, "--live", "--until-idle", 0.3, "--json", *command)
-    report = json.loads(done.stdout)
+    report = report_of("session", folder, "-o", out, "--live", "--until-idle", 0.3, *command)
     assert {record["trial_type"] for record in report["sequence"]["activation"]} == {"a", "b", ""}
     assert "design" in {doubt["code"] for doubt in report["doubts"]}
-    refused(
-        cli("session", folder, "-o", tmp_path / "again", *command), ".*'a' at 6 s begins after the session"
-    )
+    again = cli("session", folder, "-o", tmp_path / "again", *command)
+    refused(again, ".*'a' at 6 s begins after the session")
 
 
 @pytest.mark.filterwarnings("error")
@@ -443,7 +420,7 @@ def test_every_second_block_may_be_missing(still: Scan) -> None:
     gone = still.iq.copy()
     gone[np.arange(len(gone)) // LENGTH % 2 == 0] = np.nan
     events = [(BLOCK * first, 3 * BLOCK, "on") for first in range(3, 24, 6)]
-    found = session(usdenoise.Acquisition(gone, "tzx", frame_rate_hz=RATE_HZ), LENGTH, events=events, **QUICK)
+    found = session(replace(still.stack, iq=gone), LENGTH, events=events, **QUICK)
     one = found.activation["on"]
     assert np.isfinite(one.t).mean() > 0.5
     assert one.model.autocorrelation == 0
@@ -455,14 +432,8 @@ def test_bad_blocks_that_leave_too_few_take_the_map_and_not_the_session(few: usd
     """The table is right for all blocks, and five of them are empty."""
     damaged = few.iq.copy()
     damaged[4 * LENGTH : 9 * LENGTH] = 0
-    events = [
-        (BLOCK * first, BLOCK, kind)
-        for first, kind in zip(range(1, 12), 3 * ["a", "b", "", ""], strict=False)
-    ]
-    events = [event for event in events if event[2]]
-    found = session(
-        usdenoise.Acquisition(damaged, "tzx", frame_rate_hz=RATE_HZ), LENGTH, events=events, **QUICK
-    )
+    events = [(BLOCK * (first + at), BLOCK, "ab"[at]) for first in (1, 5, 9) for at in (0, 1)]
+    found = session(replace(few, iq=damaged), LENGTH, events=events, **QUICK)
     assert int(found.bad.sum()) == 5
     assert np.isfinite(found.blood_power[~found.bad]).all()
     assert "design" in {doubt.code for doubt in found.doubts}

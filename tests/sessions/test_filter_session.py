@@ -70,9 +70,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_blocks_with_a_fault_are_bad_and_leave_the_others(
-    kind: str, sound: tuple[Scan, SessionResult]
-) -> None:
+def test_blocks_with_a_fault_are_bad_and_leave_the_others(kind, sound):
     made, wanted = sound
     blocks, share = BAD[kind]
     what = "white noise" if kind == "noise in half" else kind
@@ -88,9 +86,7 @@ def test_blocks_with_a_fault_are_bad_and_leave_the_others(
 @pytest.mark.parametrize(
     "bursts", [pytest.param((1, 5, 6, 9, 14), marks=pytest.mark.slow), (0, 2, 3, 6, 9, 11, 12, 14)]
 )
-def test_bursts_of_motion_leave_the_calm_blocks(
-    bursts: tuple[int, ...], sound: tuple[Scan, SessionResult]
-) -> None:
+def test_bursts_of_motion_leave_the_calm_blocks(bursts, sound):
     _, wanted = sound
     made = scan(N_BLOCKS, seed=4, bursts=bursts)
     found = session(made.stack, LENGTH)
@@ -101,15 +97,8 @@ def test_bursts_of_motion_leave_the_calm_blocks(
 
 @pytest.mark.slow
 def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None:
-    settings = PhantomSettings(
-        (24, 24, LENGTH),
-        RATE_HZ,
-        clutter_to_blood_db=45,
-        blood_to_noise_db=0,
-        thin_vessels=3,
-        session=N_BLOCKS,
-        seed=2,
-    )
+    levels = {"clutter_to_blood_db": 45, "blood_to_noise_db": 0, "thin_vessels": 3}
+    settings = PhantomSettings((24, 24, LENGTH), RATE_HZ, session=N_BLOCKS, seed=2, **levels)
     _, terms = all_frames(settings)
     truth, blocks = np.mean(np.abs(terms.blood) ** 2, axis=0), [1, 4, 6, 9, 10, 14]
     made = Scan(terms.iq, truth)
@@ -120,9 +109,7 @@ def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None
 
 
 @pytest.mark.parametrize("kind", ["missing", "zero"])
-def test_pixels_without_data_in_half_of_the_blocks_do_not_count(
-    kind: str, sound: tuple[Scan, SessionResult]
-) -> None:
+def test_pixels_without_data_in_half_of_the_blocks_do_not_count(kind, sound):
     made, wanted = sound
     blocks = list(range(1, N_BLOCKS, 2))
     iq = with_fault(made, kind, blocks, 0.1)
@@ -145,22 +132,16 @@ def compare(found: SessionResult, wanted: SessionResult, made: Scan, good: NDArr
     assert np.corrcoef(*(image.ravel() for image in maps))[0, 1] > 0.98
     vessels = made.blood_power[0] > 0
     known = np.isfinite(found.blood_power[good]) & vessels
-    blood, before = (
-        np.sum(np.where(known, own.blood_power[good], 0), axis=(1, 2)) for own in (found, wanted)
-    )
-    np.testing.assert_allclose(blood, before, rtol=0.1)
+    series = (np.where(known, own.blood_power[good], 0).sum(axis=(1, 2)) for own in (found, wanted))
+    np.testing.assert_allclose(*series, rtol=0.1)
 
 
-def test_integers_are_aligned_and_have_pixels_without_data_as_floats_do(
-    sound: tuple[Scan, SessionResult],
-) -> None:
+def test_integers_are_aligned_and_have_pixels_without_data_as_floats_do(sound):
     made, _ = sound
     values = np.rint(10 * with_fault(made, "zero", [3, 8], 0.1).real).astype(np.int16)
     values[5 * LENGTH :] *= 2
-    found, wanted = (
-        session(values.astype(dtype), LENGTH, axes="tzx", frame_rate=500.0)
-        for dtype in (np.int16, np.float32)
-    )
+    both = (values, values.astype(np.float32))
+    found, wanted = (session(each, LENGTH, axes="tzx", frame_rate=500.0) for each in both)
     assert any(block.is_scaled for block in found.block_records)
     assert np.isnan(found.blood_power[3]).any()
     np.testing.assert_array_equal(found.blood_power, wanted.blood_power)
@@ -181,9 +162,7 @@ def test_blocks_count_as_much_as_they_have_frames(sound: tuple[Scan, SessionResu
     assert np.corrcoef(found.mean_blood_power.ravel(), wanted.mean_blood_power.ravel())[0, 1] > 0.98
 
 
-def test_little_memory_takes_fewer_blocks_side_by_side_or_is_refused(
-    sound: tuple[Scan, SessionResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_little_memory_takes_fewer_blocks_side_by_side_or_is_refused(sound, monkeypatch):
     made, wanted = sound
     # About what the sample and one block take.
     enough = 2.1 * 1200 * made.iq[0].nbytes + 4 * LENGTH * made.iq[0].nbytes
@@ -195,9 +174,7 @@ def test_little_memory_takes_fewer_blocks_side_by_side_or_is_refused(
         session(made.stack, LENGTH)
 
 
-def test_a_live_session_without_memory_for_its_first_block_is_refused(
-    sound: tuple[Scan, SessionResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_live_session_without_memory_for_its_first_block_is_refused(sound, monkeypatch):
     block = sound[0].blocks[0]
     monkeypatch.setattr(online_session, "available_bytes", lambda: 10 * block.nbytes)
     with pytest.raises(OptionError, match="memory"):

@@ -1,5 +1,6 @@
 """The filter of a block equals a slow loop over its frames, whatever is missing in them."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,17 +56,11 @@ def common(is_complex: bool = True, mask: NDArray[np.bool_] | None = None, n_lef
     projection = blocks_projection([np.zeros((8 * (N_LAGS - 1), 1))])
     assert projection.n_lags == N_LAGS
     keeps_residual = n_left == K
+    grid = Neighbourhood.whole(SHAPE) if mask is None else Neighbourhood(mask)
+    cutoffs = {"low": K, "high": n_left, "keeps_residual": keeps_residual}
+    own = {"n_temporal": TEMPORAL if keeps_residual else 0, "speckle": np.zeros((2, len(components)))}
     return Clutter(
-        left=components,
-        low=K,
-        high=n_left,
-        keeps_residual=keeps_residual,
-        projection=projection,
-        grid=Neighbourhood.whole(SHAPE) if mask is None else Neighbourhood(mask),
-        n_temporal=TEMPORAL if keeps_residual else 0,
-        speckle=np.zeros((2, len(components))),
-        noise_rms=1.0,
-        power=1.0,
+        left=components, projection=projection, grid=grid, noise_rms=1.0, power=1.0, **cutoffs, **own
     )
 
 
@@ -78,13 +73,8 @@ def filtered(
 ) -> MeasuredBlock:
     """The measured block of a stack, with its frames; lags and power are rounded to single precision."""
     recording = stack_session(stack, SessionOptions(window=stack.n_frames), options.precision)
-    how = BlockFilter(
-        options=options,
-        geometry=recording.geometry,
-        keeps_frames=True,
-        usual_power=usual,
-        by_halves=usual is not None,
-    )
+    more = {"keeps_frames": True, "usual_power": usual, "by_halves": usual is not None}
+    how = BlockFilter(options=options, geometry=recording.geometry, **more)
     found = measure_block(recording.blocks[0], clutter, how)
     assert isinstance(found, MeasuredBlock)
     return found
@@ -92,7 +82,6 @@ def filtered(
 
 def lags_of(found: MeasuredBlock, is_complex: bool = True) -> Any:
     """The lags of the filtered block; the series has them over the share of noise that the filter keeps."""
-    assert found.lags is not None
     kept = 1 - np.sum(np.abs(left(is_complex)[:, :K]) ** 2, axis=1)
     if len(kept) > len(found.lags.lags):
         kept = kept[np.setdiff1d(np.arange(63), SILENT)]
@@ -101,7 +90,6 @@ def lags_of(found: MeasuredBlock, is_complex: bool = True) -> Any:
 
 def rows_of(found: MeasuredBlock) -> Any:
     """The filtered frames, (pixels, frames)."""
-    assert found.frames is not None
     return found.frames.T
 
 
@@ -140,9 +128,7 @@ def slow_filter(
         (True, "a frame", (5, 6, 30)),
     ],
 )
-def test_a_block_is_filtered_as_by_a_slow_loop(
-    is_complex: bool, gaps: str, left_out: tuple[int, ...]
-) -> None:
+def test_a_block_is_filtered_as_by_a_slow_loop(is_complex, gaps, left_out):
     rows = block(is_complex)
     rng = np.random.default_rng(3)
     if gaps == "scattered":
@@ -161,7 +147,6 @@ def test_a_block_is_filtered_as_by_a_slow_loop(
     gone = ~np.isfinite(rows)
     gone[:, list(left_out)] = True
     assert found.findings.n_unobserved == gone.sum()
-    assert found.findings.frames is not None
     assert [bad.frame for bad in found.findings.frames.bad] == list(left_out)
 
 
@@ -188,9 +173,7 @@ def test_pixels_masked_in_the_session_stay_out() -> None:
 def test_a_high_cutoff_keeps_the_components_between() -> None:
     rows = block()
     components = left()
-    options = DenoiseOptions(
-        precision="double", bad_frames="keep", low_cutoff=K, high_cutoff=K + 2, rank=K + 2
-    )
+    options = replace(DOUBLE, low_cutoff=K, high_cutoff=K + 2, rank=K + 2)
     found = filtered(stack_of(rows), common(n_left=K + 2), options)
     kept = components[:, K:] @ (components[:, K:].conj().T @ rows)
     np.testing.assert_allclose(rows_of(found), kept, atol=1e-8)
@@ -255,9 +238,7 @@ def turned_block(degrees: float, is_complex: bool, size: tuple[int, ...]) -> tup
     ("is_complex", "is_masked", "size"),
     [(True, True, (44, 40)), (False, False, (44, 40)), (True, False, (24, 22, 9))],
 )
-def test_a_turned_block_is_measured_as_a_still_one(
-    is_complex: bool, is_masked: bool, size: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turned_block_is_measured_as_a_still_one(is_complex, is_masked, size, monkeypatch):
     kinds, letters = ("signed", "velocity", "directional") if is_complex else (), "zxy"[: len(size)]
     (still, tissue), (turned, other) = (turned_block(angle, is_complex, size) for angle in (0, 3))
     turned = turned.copy()
@@ -270,16 +251,9 @@ def test_a_turned_block_is_measured_as_a_still_one(
     whole = np.zeros((mask.size, 2), components.dtype)
     whole[mask.ravel()] = components
     frames = still.reshape(N, -1).astype(np.complex64 if is_complex else np.float32)
-    clutter = Clutter(
-        left=whole,
-        low=2,
-        high=2,
-        projection=blocks_projection([np.zeros((8 * (N_LAGS - 1), 1))]),
-        grid=Neighbourhood(mask),
-        noise_rms=1.0,
-        power=1.0,
-        reference=Reference(mean_envelope(frames, size), mask),
-    )
+    projection = blocks_projection([np.zeros((8 * (N_LAGS - 1), 1))])
+    image = {"grid": Neighbourhood(mask), "reference": Reference(mean_envelope(frames, size), mask)}
+    clutter = Clutter(left=whole, low=2, high=2, projection=projection, noise_rms=1.0, power=1.0, **image)
 
     def measured(frames: Any) -> MeasuredBlock:
         stack = Acquisition(np.where(mask, frames, 0), "t" + letters, spacing_mm=dict.fromkeys(letters, 0.1))
@@ -295,10 +269,7 @@ def test_a_turned_block_is_measured_as_a_still_one(
     monkeypatch.setattr("usdenoise.frames.alignment.LEAST_SHIFT", 1.0)
     before, after = measured(still), measured(turned)
     assert before.findings.deformation == Deformation()
-    assert after.findings.deformation is not None
     assert after.findings.deformation.rotation[0] == pytest.approx(-3, abs=0.3)
-    assert before.lags is not None
-    assert after.lags is not None
     assert from_plain(BlockFindings, plain(after.findings)) == after.findings
     observed = clutter.grid.everywhere(after.lags.observed).reshape(size)
     inside = np.zeros(size, bool)
@@ -315,10 +286,6 @@ def test_a_turned_block_is_measured_as_a_still_one(
     np.testing.assert_array_equal(np.isnan(after.power), after.lags.observed == 0)
 
     def differences(found: MeasuredBlock) -> list[float]:
-        assert found.lags is not None
-        assert before.lags is not None
-        assert found.lags.sums is not None
-        assert before.lags.sums is not None
         # Away from the border of both directions
         apart = inside & (np.abs(np.indices(size)[1] - (size[1] - 1) / 2) > 3)
         at = clutter.grid.at_signal(apart.ravel())

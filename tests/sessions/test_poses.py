@@ -11,13 +11,14 @@ import pytest
 from numpy.typing import NDArray
 from scipy.io import loadmat
 from scipy.ndimage import gaussian_filter
+from scipy.special import stdtr
 from xarray import open_zarr
 
-from tests.sessions.scans import IMAGE, LENGTH, RATE_HZ, scan
+from tests.sessions.scans import BLOCK_S, FOUR, IMAGE, LENGTH, RATE_HZ, scan
 from usdenoise import Acquisition, PosesResult, save, session
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.options import DenoiseOptions, SessionOptions
+from usdenoise.options import SessionOptions
 from usdenoise.sessions.blocks import stack_session
 from usdenoise.sessions.poses import (
     PosePlan,
@@ -29,15 +30,16 @@ from usdenoise.sessions.poses import (
     tells_apart,
 )
 
-N_POSES, N_SWEEPS = 3, 15
-BLOCK_S = LENGTH / RATE_HZ
+N_POSES, N_SWEEPS = 3, 12
 ACTIVE = 1
 """Position whose blood rises in sweeps 3 to 5 and 9 to 11, in the right half."""
 
 SWEEP_S = N_POSES * BLOCK_S
 EVENTS = [(3 * SWEEP_S, 3 * SWEEP_S, "on"), (9 * SWEEP_S, 3 * SWEEP_S, "on")]
 
-FOUR = DenoiseOptions(rank=12, low_cutoff=4)
+ON = np.zeros((N_POSES, *IMAGE), bool)
+ON[ACTIVE, :, IMAGE[1] // 2 :] = True
+"""Where that is."""
 
 
 def stack_of(blocks: Any) -> Acquisition:
@@ -56,6 +58,14 @@ def in_turn(by_pose: list[list[NDArray[np.complex64]]]) -> list[NDArray[np.compl
     return [by_pose[pose][sweep] for sweep in range(N_SWEEPS) for pose in range(N_POSES)]
 
 
+@pytest.fixture(scope="module")
+def found(in_turn: list[NDArray[np.complex64]]) -> PosesResult:
+    """The session with its events and regions."""
+    regions = {"on": ON, "off": np.roll(ON, 1, axis=0), "half": ON[ACTIVE], "rect": "rect:0,12,24,24"}
+    how: dict[str, Any] = {"pose_step_mm": 0.4, "events": EVENTS, "regions": regions, "options": FOUR}
+    return session(stack_of(in_turn), LENGTH, poses=N_POSES, **how)
+
+
 def plan(blocks: Any, rule: Any, table: Any = (), numbers: Any = None) -> PosePlan:
     """The plan of blocks, which are recorded one after the other, or at the times of these numbers."""
     recording = stack_session(stack_of(blocks), SessionOptions(window=LENGTH), "single")
@@ -70,8 +80,7 @@ def rows(poses: Any) -> list[dict[str, str]]:
     return [{"block": str(number), "pose": str(pose)} for number, pose in enumerate(poses)]
 
 
-def test_each_position_is_a_session_of_its_own(by_pose: Any, in_turn: Any) -> None:
-    found = session(stack_of(in_turn), LENGTH, poses=N_POSES, pose_step_mm=0.4, options=FOUR)
+def test_each_position_is_a_session_of_its_own(by_pose: Any, found: PosesResult) -> None:
     assert isinstance(found, PosesResult)
     assert found.blood_power.shape == (N_SWEEPS, N_POSES, *IMAGE)
     for pose, blocks in enumerate(by_pose):
@@ -89,8 +98,7 @@ def test_each_position_is_a_session_of_its_own(by_pose: Any, in_turn: Any) -> No
     assert found.names == ("0", "1", "2")
 
 
-def test_the_activation_is_in_its_plane_at_the_times_of_its_blocks(by_pose: Any, in_turn: Any) -> None:
-    found = session(stack_of(in_turn), LENGTH, poses=N_POSES, events=EVENTS, options=FOUR)
+def test_the_activation_is_in_its_plane_at_the_times_of_its_blocks(by_pose: Any, found: PosesResult) -> None:
     active = found.activation["on"].active
     assert active.shape == (N_POSES, *IMAGE)
     counts = active.sum(axis=(1, 2))
@@ -99,16 +107,10 @@ def test_the_activation_is_in_its_plane_at_the_times_of_its_blocks(by_pose: Any,
     assert active[ACTIVE, :, IMAGE[1] // 2 :].sum() > 0.9 * counts[ACTIVE]
     # t of a session of this position alone, whose first block is later by those of the others before it
     late = ACTIVE * BLOCK_S
-    alone = session(
-        stack_of(by_pose[ACTIVE]),
-        LENGTH,
-        block_interval_s=SWEEP_S,
-        events=[(onset - late, *more) for onset, *more in EVENTS],
-        options=FOUR,
-    )
-    np.testing.assert_allclose(
-        found.activation["on"].statistic[ACTIVE], alone.activation["on"].statistic, rtol=1e-4, atol=1e-6
-    )
+    events = [(onset - late, *more) for onset, *more in EVENTS]
+    alone = session(stack_of(by_pose[ACTIVE]), LENGTH, block_interval_s=SWEEP_S, events=events, options=FOUR)
+    t, wanted = found.activation["on"].statistic[ACTIVE], alone.activation["on"].statistic
+    np.testing.assert_allclose(t, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_the_significance_is_among_the_pixels_of_all_positions(in_turn: Any) -> None:
@@ -119,8 +121,6 @@ def test_the_significance_is_among_the_pixels_of_all_positions(in_turn: Any) -> 
         np.testing.assert_array_equal(found.activation["on"].active[pose], one.active)
     tested = sum(int(np.isfinite(one.activation["on"].change).sum()) for one in found.poses)
     # p of the weakest active pixel times the tested pixels of all positions is below the level.
-    from scipy.special import stdtr
-
     one = found.poses[ACTIVE].activation["on"]
     p = 2 * stdtr(one.model.n_free, -np.abs(one.t))
     expected = (p * tested <= 0.05) & np.isfinite(one.change)
@@ -173,9 +173,7 @@ def test_a_table_of_one_position_after_the_other(by_pose: Any) -> None:
 )
 def test_places_that_are_none_are_an_error(cells: dict[str, str], message: str, in_turn: Any) -> None:
     places = ["0", "0" if cells["position_mm"] == "0" else "0.5", "2"]
-    table = [
-        {**row, "position_mm": places[at % 3]} for at, row in enumerate(rows(np.arange(len(in_turn)) % 3))
-    ]
+    table = [{**row, "position_mm": places[int(row["pose"])]} for row in rows(np.arange(len(in_turn)) % 3)]
     if cells["position_mm"] != "0":
         table[4] |= cells
     with pytest.raises(InputError, match=message):
@@ -200,9 +198,8 @@ def test_back_and_forth(by_pose: Any) -> None:
 
 
 def test_images_that_contradict_the_rule_are_an_error_that_names_the_right_one(in_turn: Any) -> None:
-    with pytest.raises(
-        InputError, match=f"not show the positions in this order; they do with poses {N_POSES};"
-    ):
+    says = f"not show the positions in this order; they do with poses {N_POSES};"
+    with pytest.raises(InputError, match=says):
         plan(in_turn, N_POSES + 1)
     with pytest.raises(InputError, match="fewer than two sweeps"):
         plan(in_turn[: 2 * N_POSES - 1], N_POSES)
@@ -241,11 +238,12 @@ def test_a_table_that_contradicts_the_images_is_an_error_that_names_the_block(in
     with pytest.raises(InputError, match=r"block 10 is of pose 2 by poses.tsv, .* pose 1; 2 blocks are"):
         plan(in_turn, "poses.tsv", rows(poses))
     # From one block on the next position: a lost block that the table does not know
-    kept = [number for number in range(len(in_turn)) if number != 12]
-    with pytest.raises(
-        InputError, match=r"block 12 is of pose 0 by poses.tsv, and its image is like those of pose 1"
-    ):
-        plan([in_turn[number] for number in kept], "poses.tsv", rows(np.arange(len(kept)) % N_POSES))
+    kept, says = (
+        in_turn[:12] + in_turn[13:],
+        "block 12 is of pose 0 by poses.tsv, and its image is like those of pose 1",
+    )
+    with pytest.raises(InputError, match=says):
+        plan(kept, "poses.tsv", rows(np.arange(len(kept)) % N_POSES))
     with pytest.raises(OptionError, match="has no row for block 26"):
         plan(in_turn, "poses.tsv", rows(np.arange(26) % N_POSES))
 
@@ -267,9 +265,8 @@ def drifting(seed: int, n_poses: int, likeness: float, drift: float) -> list[NDA
     for number in range(n_sweeps * n_poses):
         sweep, pose = divmod(number, n_poses)
         plane, part = divmod(pose + drift * sweep / n_sweeps, 1)
-        image = planes[int(plane)] * np.cos(np.pi / 2 * part) + planes[int(plane) + 1] * np.sin(
-            np.pi / 2 * part
-        )
+        before, after = planes[int(plane) : int(plane) + 2]
+        image = before * np.cos(np.pi / 2 * part) + after * np.sin(np.pi / 2 * part)
         if rng.uniform() < 0.2:
             image = np.roll(image, rng.integers(-1, 2, 2), (0, 1))
         images.append(np.exp(image / 2) * (1 + 0.3 * rng.standard_normal(size)))
@@ -307,30 +304,13 @@ def test_a_session_without_the_option_names_it(in_turn: Any) -> None:
     assert f"(poses {N_POSES})" in doubt.sentence
 
 
-def test_regions_are_masks_over_all_positions(in_turn: Any) -> None:
-    mask = np.zeros((N_POSES, *IMAGE), bool)
-    mask[ACTIVE, :, IMAGE[1] // 2 :] = True
-    other = np.roll(mask, 1, axis=0)
-    found = session(
-        stack_of(in_turn),
-        LENGTH,
-        poses=N_POSES,
-        options=FOUR,
-        events=EVENTS,
-        regions={"on": mask, "off": other},
-    )
-    in_each = session(
-        stack_of(in_turn),
-        LENGTH,
-        poses=N_POSES,
-        options=FOUR,
-        regions={"half": mask[ACTIVE], "rect": "rect:0,12,24,24"},
-    )
+def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
+    """One of a single plane is in all of them."""
     wanted = found.blood_power[..., IMAGE[1] // 2 :].mean(axis=(1, 2, 3))
     for name in ("half", "rect"):
-        assert in_each.region_series[name].mask.sum() == N_POSES * mask.sum()
-        np.testing.assert_allclose(in_each.regions[name], wanted, rtol=0.02)
-    blood = found.blood_power[:, mask]
+        assert found.region_series[name].mask.sum() == N_POSES * ON.sum()
+        np.testing.assert_allclose(found.regions[name], wanted, rtol=0.02)
+    blood = found.blood_power[:, ON]
     np.testing.assert_allclose(found.regions["on"], blood[:, blood.any(axis=0)].mean(axis=1), rtol=0.02)
     responses = {name: each.responses["on"] for name, each in found.region_series.items()}
     assert responses["on"].change[0] > 50
@@ -351,24 +331,20 @@ def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any) -> None:
     assert not found.bad.any()
 
 
-@pytest.mark.parametrize("suffix", ["h5", "mat", "zarr", "nii.gz"])
-def test_a_result_with_interpolated_blocks_is_saved(suffix: str, in_turn: Any, tmp_path: Path) -> None:
+def test_a_result_with_interpolated_blocks_is_saved(in_turn: Any, tmp_path: Path) -> None:
     blocks = [*in_turn[:18]]
     blocks[7] = np.full_like(blocks[7], np.nan)
     found = session(stack_of(blocks), LENGTH, poses=N_POSES, bad_blocks="interpolate", options=FOUR)
     assert np.isfinite(found.blood_power).all()
-    path = save(found, tmp_path / f"x.{suffix}")
     names = {array.name: np.asarray(array.values) for array in found.contents()}
     np.testing.assert_array_equal(np.argwhere(names["interpolated"]), [[2, 1]])
-    if suffix == "h5":
-        with h5py.File(path) as file:
-            np.testing.assert_array_equal(file["interpolated"], found.bad_blocks)
-            assert file["bad"].attrs["poses"] == "0, 1, 2"
-    elif suffix == "mat":
-        assert loadmat(path)["slice_time"].shape == (6, N_POSES)
-    elif suffix == "zarr":
-        with open_zarr(path) as group:
-            assert group["interpolated"].dims == ("time", "k")
+    with h5py.File(save(found, tmp_path / "x.h5")) as file:
+        np.testing.assert_array_equal(file["interpolated"], found.bad_blocks)
+        assert file["bad"].attrs["poses"] == "0, 1, 2"
+    assert loadmat(save(found, tmp_path / "x.mat"))["slice_time"].shape == (6, N_POSES)
+    with open_zarr(save(found, tmp_path / "x.zarr")) as group:
+        assert group["interpolated"].dims == ("time", "k")
+    assert save(found, tmp_path / "x.nii.gz").exists()
 
 
 @pytest.mark.parametrize("poses", [1, "0", "back-and-forth:1", "", True, 2.5])

@@ -27,9 +27,8 @@ def named(*dimensions: str, **coordinates: Any) -> xarray.DataArray:
     rng = np.random.default_rng(4)
     lengths = {"time": 30, "frame": 30, "z": 8, "depth": 8, "y": 4, "elevation": 4, "x": 6, "lateral": 6}
     values = rng.standard_normal([lengths.get(name, 5) for name in dimensions])
-    return xarray.DataArray(
-        (values + 1j * values[::-1]).astype(np.complex64), dims=dimensions, coords=coordinates
-    )
+    iq = (values + 1j * values[::-1]).astype(np.complex64)
+    return xarray.DataArray(iq, dims=dimensions, coords=coordinates)
 
 
 @pytest.mark.parametrize("matrix", [None, TURNED], ids=["straight", "turned"])
@@ -39,10 +38,8 @@ def test_images_have_the_labels_of_the_input(n_slices: int, matrix: Any) -> None
     before = data.copy(deep=True)
     result = denoise(data, **OPTIONS)
     values, axes = (data.values[:, 0], "tzx") if n_slices == 1 else (data.values, "tyzx")
-    pitches = from_data_array(data).spacing_mm
-    plain = denoise(
-        values, axes=axes, spacing=tuple(pitches[letter] for letter in axes if letter != "t"), **OPTIONS
-    )
+    spacing = tuple(from_data_array(data).spacing_mm[letter] for letter in axes[1:])
+    plain = denoise(values, axes=axes, spacing=spacing, **OPTIONS)
     for name in ("power_doppler", "blood_power", "noise_power"):
         image = getattr(result, name)
         assert isinstance(image, xarray.DataArray)
@@ -55,17 +52,15 @@ def test_images_have_the_labels_of_the_input(n_slices: int, matrix: Any) -> None
     xarray.testing.assert_identical(data, before)
     assert result.stack.dims == data.dims
     np.testing.assert_array_equal(result.stack["time"], data["time"])
-    np.testing.assert_array_equal(
-        result.stack.values.reshape(plain.acquisition.iq.shape), plain.acquisition.iq
-    )
+    iq = plain.acquisition.iq
+    np.testing.assert_array_equal(result.stack.values.reshape(iq.shape), iq)
     assert result.stack.attrs["transmit_frequency"] == data.attrs["transmit_frequency"]
     assert result.axial_velocity.attrs["units"] == "mm/s"
     scaled = from_data_array(data)
-    expected = axial_velocity(type(scaled)(plain.acquisition.iq, scaled.axes, scaled.frame_rate_hz,
-                              center_frequency_hz=15.625e6, sound_speed_m_s=1510.0)).values  # fmt: skip
-    np.testing.assert_allclose(
-        result.axial_velocity.values.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6
-    )
+    scales = {"center_frequency_hz": 15.625e6, "sound_speed_m_s": 1510.0}
+    expected = axial_velocity(Acquisition(iq, scaled.axes, scaled.frame_rate_hz, **scales)).values
+    found = result.axial_velocity.values.reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_unobserved_entries_are_marked() -> None:
@@ -102,16 +97,13 @@ def test_results_are_stored_as_netcdf_and_as_zarr_that_confusius_opens(matrix: A
         # This engine, as netCDF4, stores attributes of one dimension only, and no complex numbers.
         images = result.drop_vars("iq")
         images.to_netcdf(tmp_path / "images.nc", engine="scipy")
-        np.testing.assert_array_equal(
-            xarray.load_dataset(tmp_path / "images.nc").blood_power, images.blood_power
-        )
+        back = xarray.load_dataset(tmp_path / "images.nc")
+        np.testing.assert_array_equal(back.blood_power, images.blood_power)
         result.to_netcdf(tmp_path / "whole.nc", engine="h5netcdf")
         read = load(tmp_path / "whole.nc")
         np.testing.assert_array_equal(read.iq, result["iq"].values)
-        assert (read.axes, read.spacing_mm) == (
-            "tyzx",
-            pytest.approx(from_data_array(result["iq"]).spacing_mm),
-        )
+        assert read.axes == "tyzx"
+        assert read.spacing_mm == pytest.approx(from_data_array(result["iq"]).spacing_mm)
         result.to_zarr(tmp_path / f"{number}.zarr", consolidated=False)
         opened = confusius.load(tmp_path / f"{number}.zarr", variable="blood_power", consolidated=False)
         expected = grid_attributes(from_data_array(result["iq"]))["voxel_to_world"]
@@ -139,32 +131,29 @@ def test_scales_for_arrays(tmp_path: Path) -> None:
     rate = scaled.frame_rate_hz
     with pytest.raises(OptionError, match=f"the acquisition has the frame_rate_hz {rate}; omit frame_rate"):
         denoise(scaled, frame_rate=2 * rate)
-    assert (
-        denoise(scaled, frame_rate=rate, center_frequency=5e6, **OPTIONS).acquisition.center_frequency_hz
-        == 5e6
-    )
+    found = denoise(scaled, frame_rate=rate, center_frequency=5e6, **OPTIONS)
+    assert found.acquisition.center_frequency_hz == 5e6
 
 
-@pytest.mark.parametrize(
-    ("dimensions", "axes"),
-    [
-        (("time", "z", "x"), "tzx"),
-        (("x", "y", "time"), "xzt"),
-        (("depth", "lateral", "frame"), "zxt"),
-        (("time", "elevation", "depth", "lateral"), "tyzx"),
-    ],
-)
-def test_names_of_dimensions(dimensions: tuple[str, ...], axes: str) -> None:
-    assert named(*dimensions).usdenoise.info()["axes"][0] == axes
+def test_names_of_dimensions() -> None:
+    names = {
+        "tzx": "time z x",
+        "xzt": "x y time",
+        "zxt": "depth lateral frame",
+        "tyzx": "time elevation depth lateral",
+    }
+    for axes, dimensions in names.items():
+        assert named(*dimensions.split()).usdenoise.info()["axes"][0] == axes
 
 
 def test_units_of_coordinates() -> None:
-    data = named(
-        "time", "z", "x",
-        time=("time", np.arange(30) * 2.0, {"units": "ms"}),
-        z=("z", 1e-3 * np.arange(8), {"units": "m"}),
-        x=("x", np.arange(6) * 50, {"units": "um"}),
-    )  # fmt: skip
+    places = {
+        "time": (np.arange(30) * 2.0, "ms"),
+        "z": (1e-3 * np.arange(8), "m"),
+        "x": (np.arange(6) * 50, "um"),
+    }
+    labels = {name: (name, values, {"units": unit}) for name, (values, unit) in places.items()}
+    data = named("time", "z", "x", **labels)
     stack = from_data_array(data)
     assert (stack.frame_rate_hz, stack.spacing_mm) == (500.0, {"z": 1.0, "x": 0.05})
     np.testing.assert_allclose(stack.coordinates["t"].values, np.arange(30) * 2e-3)
@@ -220,9 +209,8 @@ TIMES = np.arange(30) / 500
 def test_frames_that_go_back_in_time_are_refused(order: Any) -> None:
     data = named("time", "z", "x", time=TIMES)
     turned = data.isel(time=order)
-    with pytest.raises(
-        InputError, match=r"the times of the frames go back: frame \d+ is at .*; sort the array"
-    ):
+    says = r"the times of the frames go back: frame \d+ is at .*; sort the array"
+    with pytest.raises(InputError, match=says):
         denoise(turned, **OPTIONS)
     with pytest.raises(InputError, match="go back"):
         axial_velocity(turned)
@@ -286,9 +274,8 @@ def test_a_dataset_stands_for_the_one_stack_in_it() -> None:
         assert denoise(one, **OPTIONS).acquisition.sound_speed_m_s == 1500.0
     again = denoise(result.to_xarray(), **OPTIONS)
     np.testing.assert_array_equal(again.power_doppler, denoise(result.stack, **OPTIONS).power_doppler)
-    with pytest.raises(
-        OptionError, match=r"is the stack is ambiguous \(iq, other\); pass that array, for example"
-    ):
+    says = r"is the stack is ambiguous \(iq, other\); pass that array, for example"
+    with pytest.raises(OptionError, match=says):
         denoise(dataset.assign(other=data))
     with pytest.raises(OptionError, match=r"is ambiguous \(nothing\)"):
         denoise(xarray.Dataset())

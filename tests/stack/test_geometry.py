@@ -20,15 +20,11 @@ from usdenoise.stack.data_arrays import positions
 from usdenoise.stack.geometry import Coordinate, Geometry, as_frames, canonical_axes, in_axes
 
 IQ = np.arange(6 * 4 * 5, dtype=np.complex64).reshape(6, 4, 5)
-STACK = Acquisition(
-    IQ,
-    "tzx",
-    500.0,
-    {"z": 0.1, "x": 0.2},
-    name="dog",
-    attributes={"probe": "L22"},
-    coordinates={"t": Coordinate(np.arange(6.0), None, {})},
-)
+LABELS: dict[str, Any] = {
+    "attributes": {"probe": "L22"},
+    "coordinates": {"t": Coordinate(np.arange(6.0), None, {})},
+}
+STACK = Acquisition(IQ, "tzx", 500.0, {"z": 0.1, "x": 0.2}, name="dog", **LABELS)
 
 
 def test_an_acquisition_gives_its_geometry_and_a_geometry_an_acquisition() -> None:
@@ -117,9 +113,7 @@ def test_frames_and_stacks_are_the_same_memory(order: Any, geometry: Geometry, n
 
 
 @given(geometries(), st.data(), st.sampled_from([1, 2, -1]))
-def test_frames_of_a_stack_are_a_view_where_memory_allows_it(
-    geometry: Geometry, data: st.DataObject, step: int
-) -> None:
+def test_frames_of_a_stack_are_a_view_where_memory_allows_it(geometry, data, step):
     """In memory the axes have any other order; some of the frames may be taken, or all of them backwards."""
     memory_axes = "".join(data.draw(st.permutations(geometry.axes)))
     memory = np.random.default_rng(0).random(geometry.shape_in(memory_axes))

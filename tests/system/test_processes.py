@@ -43,10 +43,8 @@ def test_the_lock_of_a_killed_process_is_free(name: str, tmp_path: Path) -> None
         "import sys, time; from pathlib import Path; from usdenoise.system.processes import locked\n"
         "with locked(Path(sys.argv[1]), sys.argv[2]):\n    print('locked', flush=True)\n    time.sleep(600)\n"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path, name], stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
+    command = [sys.executable, "-c", code, tmp_path, name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "locked\n"
         with pytest.raises(OutputError), locked(tmp_path, name):
             raise AssertionError("two hold it")

@@ -91,9 +91,7 @@ def system(root: Path, groups: str, **limits: tuple[int, int, int]) -> Path:
         ("0::/job\n", {"job": (400, 500, 20)}, 0),
     ],
 )  # fmt: skip
-def test_the_smallest_limit_of_all_control_groups_counts(
-    groups: str, limits: dict[str, tuple[int, int, int]], expected: int, tmp_path: Path
-) -> None:
+def test_the_smallest_limit_of_all_control_groups_counts(groups, limits, expected, tmp_path):
     assert resources.available_bytes(system(tmp_path, groups, **limits)) == expected * MIB
 
 

@@ -24,10 +24,8 @@ from usdenoise.options import FLAGS, DenoiseOptions, Output
 
 ROOT = Path(__file__).parents[3]
 QUICK = ("--rank", "3", "--estimator", "iterations=2", "--low-cutoff", "1", "--products", "power")
-ARGUMENTS = {
-    "options": DenoiseOptions(rank=3, iterations=2, low_cutoff=1),
-    "output": Output(products=("power",)),
-}
+OPTIONS, POWER = DenoiseOptions(rank=3, iterations=2, low_cutoff=1), Output(products=("power",))
+ARGUMENTS = {"options": OPTIONS, "output": POWER}
 """The same small job for the command line and for the library."""
 
 
@@ -147,15 +145,8 @@ def temporary(folder: Path) -> list[str]:
 
 def results(stems: Sequence[str], folder: str = "") -> list[str]:
     """Names of the files that whole results of scans are with the options QUICK."""
-    kinds = (
-        "denoised.h5",
-        "power_doppler.png",
-        "power_doppler.tif",
-        "frames.tsv",
-        "frames.json",
-        "report.json",
-        "report.html",
-    )
+    kinds = ["denoised.h5", "power_doppler.png", "power_doppler.tif"]
+    kinds += ["frames.tsv", "frames.json", "report.json", "report.html"]
     return sorted(f"{folder}{stem}/{Path(stem).name}_{kind}" for stem in stems for kind in kinds)
 
 

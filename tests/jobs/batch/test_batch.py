@@ -137,9 +137,7 @@ def test_json_is_an_object_a_line(scans: Path, tmp_path: Path) -> None:
 NAMES = ["two words größe 雪.h5", "line\nbreak [1] \udcff.h5", "-per%cent$(x)`y`*.h5", "=1+1.h5"]
 
 
-def test_any_file_name_works_and_the_table_contains_no_formula(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_file_name_works_and_the_table_contains_no_formula(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for seed, name in enumerate(NAMES):
         write_scan(tmp_path / "scans" / name, seed)
@@ -234,9 +232,7 @@ class Look(batch.NotebookWatcher):
             self.tables.append([line["status"] for line in csv.DictReader(table)])
 
 
-def test_the_page_and_the_table_are_written_while_a_batch_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_and_the_table_are_written_while_a_batch_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(batch, "PAGE_S", 0.0)
     write_scan(tmp_path / "scans/a.h5")
     (tmp_path / "scans/b.h5").write_bytes(b"nothing")
@@ -315,14 +311,11 @@ def test_from_python_with_options_of_every_kind(scans: Path, tmp_path: Path) -> 
     assert made["input"]["shape"][0] == 18
     assert made["parameters"]["ridge"] == 0.1 + 0.2
     # The options of the report are those of the batch.
-    assert decisions(scans / "scan2.h5", tmp_path / "out", arguments=arguments) == {
-        "scan2.h5": ("skip", "complete")
-    }
+    again = decisions(scans / "scan2.h5", tmp_path / "out", arguments=arguments)
+    assert again == {"scan2.h5": ("skip", "complete")}
 
 
-def test_scans_run_side_by_side_as_memory_allows_and_share_the_threads(
-    scans: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scans_run_side_by_side_as_memory_allows_and_share_the_threads(scans, tmp_path, monkeypatch):
     needed = expected_bytes(scans / "scan2.h5", {}, "single")
     monkeypatch.setattr(batch, "available_bytes", lambda: 2.5 * needed)
     watcher = Told()
@@ -338,14 +331,10 @@ def test_a_file_without_a_stack_takes_the_memory_of_a_process(tmp_path: Path) ->
     (tmp_path / "x.zarr").mkdir()
     (tmp_path / "x.zarr/.zgroup").write_text("{}")
     # Without a warning, which is an error in tests.
-    assert expected_bytes(tmp_path / "x.zarr", {}, "single") == expected_bytes(
-        tmp_path / "gone.h5", {}, "single"
-    )
+    assert len({expected_bytes(tmp_path / name, {}, "single") for name in ("x.zarr", "gone.h5")}) == 1
 
 
-def test_a_large_scan_among_small_ones_runs_beside_none_that_does_not_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_scan_among_small_ones_runs_beside_none_that_does_not_fit(tmp_path, monkeypatch):
     paths = [write_scan(tmp_path / f"{k}.h5", shape=(24, n, 50)) for k, n in enumerate((10, 200, 10))]
     small, large = (expected_bytes(path, {}, "single") for path in paths[:2])
     assert large > small
@@ -359,9 +348,7 @@ def test_a_large_scan_among_small_ones_runs_beside_none_that_does_not_fit(
         assert scans_side_by_side(scans, {**job, "memory": memory}, 3)[0] == expected
 
 
-def test_the_flat_folder_holds_the_filtered_stacks_under_the_names_of_the_inputs(
-    mine: tuple[Path, Path],
-) -> None:
+def test_the_flat_folder_holds_the_filtered_stacks_under_the_names_of_the_inputs(mine):
     scans, out = mine
     assert cli("batch", scans, "-o", out, *QUICK, "--flat").exit_code == 1
     names = ["scan1.h5", "scan10.h5", "scan2.h5"]
@@ -391,10 +378,8 @@ def test_stacks_for_localisation_have_no_pages_and_no_doubts_about_blood(tmp_pat
         assert done.exit_code == 0, done.stderr
         again = cli("batch", tmp_path / "scans", "-o", tmp_path / name, *flags, *more, "--dry-run")
         assert again.stdout.startswith("skip")
-    reports = {
-        name: json.loads((next((tmp_path / name).rglob("x_report.json"))).read_text())
-        for name in ("bare", "whole")
-    }
+    paths = {name: next((tmp_path / name).rglob("x_report.json")) for name in ("bare", "whole")}
+    reports = {name: json.loads(path.read_text()) for name, path in paths.items()}
     codes = {name: {doubt["code"] for doubt in report["doubts"]} for name, report in reports.items()}
     assert "no-blood" in codes["whole"]
     assert codes["bare"] == set()
@@ -502,9 +487,7 @@ def test_a_folder_whose_scans_all_fail_has_no_common_cutoff(scans: Path, tmp_pat
     assert report.summary["common_cutoff"] is None
 
 
-def test_the_flat_folder_has_copies_if_links_fail(
-    mine: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_flat_folder_has_copies_if_links_fail(mine, monkeypatch):
     def refuse(*_: Any) -> None:
         raise OSError(errno.EPERM, "no links here")
 

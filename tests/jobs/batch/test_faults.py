@@ -147,10 +147,8 @@ def test_stdout_closed_early_ends_quietly(scans: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_scan(scans / "scan3.h5", 3)
     process = start("batch", scans, "-o", out, *QUICK, "--jobs", 1, "--json", "-q")
-    assert process.stdout is not None
     assert json.loads(process.stdout.readline())["scan"] == "scan1.h5"
     process.stdout.close()
-    assert process.stderr is not None
     with process.stderr:
         assert process.stderr.read() == ""
     assert process.wait(60) == 141
