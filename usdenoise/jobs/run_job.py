@@ -291,7 +291,7 @@ def _reported(
     if job.output.judges_blood:
         shown, activations = pictures_on_page(results), activations_on_page(series, results)
     pages = []
-    if isinstance(series, PoseSeries):
+    if isinstance(series, PoseSeries) and job.output.judges_blood:
         of_poses = [pose_job(job, number, series.names) for number in range(len(series.names))]
         pages = [os.path.relpath(_page_of(of_pose), job.folder) for of_pose in of_poses]
     report = replace(report_of(series, *known, *asked, pages), memory_limit_bytes=job.memory)

@@ -307,7 +307,7 @@ class PoseRecord:
     doubts : tuple of Doubt
         Reasons not to trust its maps.
     page : str
-        Path of its page from the folder of the results; empty for a library call.
+        Path of its page from the folder of the results; empty without pages.
     """
 
     name: str
