@@ -159,7 +159,7 @@ class OnlineSession:
         findings = state.scan_findings
         if findings is None:
             with ThreadExecutor(self._options.threads) as executor, device_memory(self._options.device):
-                findings = look_at_block(block.read(), geometry, self._options, executor)
+                findings = look_at_block(block, geometry, self._options, executor)
         for axis in dict.fromkeys(flicker.axis for flicker in findings.flickers):
             (block,) = Recording(geometry, frames.dtype, [block]).calibrated(axis, None).blocks
         # Frames for the next estimates, in random order

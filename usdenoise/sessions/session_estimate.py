@@ -35,7 +35,6 @@ from usdenoise.sessions.bad_blocks import (
     find_bad_blocks,
     upper_group,
 )
-from usdenoise.sessions.measured_block import own_options
 from usdenoise.sessions.session_sample import Sample, aligned_sample, look_at_block, still_sample
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import MANY_PIXELS, spread_rows
@@ -172,8 +171,7 @@ def _own_cutoff(
     choices = [sample.scan_findings.cutoff]
     for block in (sample.blocks[number] for number in numbers.tolist()):
         with suppress(InputError):
-            own = own_options(options, block)
-            choices.append(look_at_block(block.read(), geometry, own, executor.local).cutoff)
+            choices.append(look_at_block(block, geometry, options, executor.local).cutoff)
     known = sorted((each for each in choices if each is not None), key=lambda each: each.low)
     return known[len(known) // 2]
 

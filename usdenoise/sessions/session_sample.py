@@ -233,28 +233,33 @@ def _first_look(recording: Recording, options: DenoiseOptions, executor: Executo
     blocks = [block for block in recording.blocks if not block.problem]
     for _, block in sorted(enumerate(blocks), key=lambda item: abs(item[0] - len(blocks) // 2)):
         with suppress(InputError):
-            own = own_options(options, block)
-            return look_at_block(block.read(), recording.geometry, own, executor.local)
+            return look_at_block(block, recording.geometry, options, executor.local)
     return ScanFindings.nothing(recording.geometry.n_pixels)
 
 
 def look_at_block(
-    x: Numbers, geometry: Geometry, options: DenoiseOptions, executor: Executor
+    block: Block, geometry: Geometry, options: DenoiseOptions, executor: Executor
 ) -> ScanFindings:
-    """Return what the frames of a block show, by its estimate as a scan.
+    """Read a block, and return what its frames show, by its estimate as a scan.
 
     Parameters
     ----------
-    x : (n, n_pixels) array
+    block : Block
         The block.
     geometry : Geometry
         Axes of the blocks.
     options : DenoiseOptions
-        Options of the block.
+        Options of the session.
     executor : Executor
         Makes the estimate.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
     """
-    x = to_device(x, options.device)
+    options = own_options(options, block)
+    x = to_device(block.read(), options.device)
     frames = ArrayFrames(x, "tz", dtype_of(x), geometry.name)
     scan = Recording.of_chunks(geometry.of_frames(x.shape[0]), frames.dtype, frames.chunks())
     # The block may be empty, or too short for the options.
