@@ -51,11 +51,9 @@ def serve(descriptor: int, lock: str) -> None:
             while not requests.poll(_POLL_S):
                 if not os.path.exists(lock):
                     return
-            failure = None
+            arguments, failure = requests.recv(), None
             try:
-                run(**requests.recv())
-            except EOFError:
-                return
+                run(**arguments)
             except UsdenoiseError as error:
                 failure = error.worded(FLAGS)
             except KeyboardInterrupt as error:

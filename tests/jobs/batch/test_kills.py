@@ -162,6 +162,15 @@ def test_scan_that_is_stopped_is_killed(tmp_path: Path, monkeypatch: pytest.Monk
         assert "ended by signal 9" in str(failure.result(20))
 
 
+class EndOfFile:
+    """Options that are not."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise EOFError("the file ends")
+
+
 def test_a_process_filters_scans_one_after_the_other_and_a_kill_loses_one(
     scans: Path, tmp_path: Path
 ) -> None:
@@ -177,6 +186,9 @@ def test_a_process_filters_scans_one_after_the_other_and_a_kill_loses_one(
 
     assert "does not exist" in str(run_scan(arguments("gone", path=scans / "gone.h5"), lock))
     first = process()
+    # An error that is no message of ours is one of the scan, also one that a closed connection raises
+    assert run_scan(arguments("c", options=EndOfFile()), lock) == "EOFError: the file ends"
+    assert process() == first
     assert run_scan(arguments("a"), lock) is None
     assert process() == first
     endless = {"options": DenoiseOptions(iterations=10**6, patience=0)}
