@@ -18,7 +18,6 @@ from usdenoise.report.scan_page import ActivationSection, Picture, live_page, sc
 from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.live_state import SessionUpdate
-from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.regions import mean_course, relative_change
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.stack.geometry import GriddedStack
@@ -75,14 +74,12 @@ def page_of(
     if series.stack is not None:
         quality, rate = series.stack.frame_quality, stack.frame_rate_hz
         over_frames = [*frame_charts(quality, stack), carpet_of(quality, rate)]
-    over_blocks = {"Blocks": block_charts(series)} if series.is_session else {}
-    if isinstance(series, PoseSeries):
-        over_blocks = {
-            f"Blocks of {plane}": [
-                chart for chart in block_charts(of_pose) if chart.title in (BLOOD_COURSE, BLOCK_MOTION)
-            ]
-            for plane, of_pose in zip(series.planes, series.poses, strict=True)
-        }
+    over_blocks = {"Blocks": block_charts(series)} if series.is_session and not series.by_pose else {}
+    for plane, of_pose in zip(series.planes, series.by_pose.values(), strict=True):
+        charts = block_charts(of_pose)
+        over_blocks[f"Blocks of {plane}"] = [
+            chart for chart in charts if chart.title in (BLOOD_COURSE, BLOCK_MOTION)
+        ]
     return scan_page(
         stem,
         report,

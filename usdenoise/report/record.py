@@ -4,7 +4,7 @@ Every key of the JSON object is a field here, and is always present; its value i
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +18,7 @@ from usdenoise.options.job_options import NO_PRODUCTS
 from usdenoise.pipeline.fit_result import FitResult, Verdict
 from usdenoise.pipeline.result import ABOUT_BLOOD, Doubt, verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
-from usdenoise.sessions.pose_series import POSE_AXIS, PoseSeries
+from usdenoise.sessions.pose_series import POSE_AXIS
 from usdenoise.sessions.regions import RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord, ResultSeries
 from usdenoise.stack.geometry import GriddedStack
@@ -296,6 +296,8 @@ class PoseRecord:
         Where it is; None if that is not known.
     low_cutoff, certainty : int, str
         Clutter components that are removed from its blocks, and how sure this number is.
+    is_own : bool
+        Whether each block has components of its own.
     blood_to_noise_db : float or None
         Median of blood over noise in its vessels; None without any.
     n_blocks, n_bad : int
@@ -314,6 +316,7 @@ class PoseRecord:
     position_mm: float | None
     low_cutoff: int
     certainty: str
+    is_own: bool
     blood_to_noise_db: float | None
     n_blocks: int
     n_bad: int
@@ -384,7 +387,7 @@ class SequenceRecord:
     def removed(self) -> str:
         """Components that were removed from the blocks of each position, in words."""
         cutoffs = sorted({pose.low_cutoff for pose in self.poses})
-        return f"{cutoffs[0]} to {cutoffs[-1]}" if len(cutoffs) > 1 else str(*cutoffs)
+        return " to ".join(dict.fromkeys(map(str, cutoffs[:1] + cutoffs[-1:])))
 
     @property
     def named_regions(self) -> tuple[RegionRecord, ...]:
@@ -607,10 +610,10 @@ def report_of(
     doubts = tuple(doubt for doubt in series.doubts if judges_blood or doubt.code not in ABOUT_BLOOD)
     # A doubt is not an assumption besides.
     doubted = {doubt.sentence for doubt in doubts}
-    assumptions = source.assumptions
-    if isinstance(series, PoseSeries):
-        assumptions = tuple(dict.fromkeys((*assumptions, *series.geometry.assumptions)))
-    assumptions = tuple(note for note in assumptions if note not in doubted)
+    of_poses = series.geometry.assumptions if series.by_pose else ()
+    assumptions = tuple(
+        note for note in dict.fromkeys((*source.assumptions, *of_poses)) if note not in doubted
+    )
     # A bad frame of two windows that overlap counts once. A session of one file does not name it.
     bad_frames = {(block.file, frame.frame): (block, frame) for block in blocks for frame in block.bad_frames}
     report = Report(
@@ -689,11 +692,6 @@ def _cutoff(result: FitResult) -> CutoffRecord:
 
 def _sequence(series: ResultSeries, pages: Sequence[str]) -> SequenceRecord:
     """Return the record of the blocks of a session."""
-    poses = _poses(series, pages) if isinstance(series, PoseSeries) else ()
-    one_by_one = zip(series.names, series.poses, strict=True) if isinstance(series, PoseSeries) else ()
-    alignments = [
-        f"pose {name}: {words}" for name, of_pose in one_by_one if (words := _alignment(of_pose))
-    ] or [_alignment(series)]
     lengths = [block.n_frames for block in series.block_records if block.n_frames]
     # The last one may be shorter.
     is_even = len(set(lengths[:-1])) <= 1
@@ -706,9 +704,9 @@ def _sequence(series: ResultSeries, pages: Sequence[str]) -> SequenceRecord:
         time_unit=series.time_unit,
         sampled_frames=series.fit.n_frames,
         n_bad=sum(block.is_bad for block in series.all_blocks),
-        alignment="; ".join(alignments),
+        alignment=_in_words(series, _alignment),
         delay_s=series.delay_s,
-        poses=poses,
+        poses=_poses(series, pages),
         n_unusual=series.n_unusual,
         design=() if model is None else model.columns,
         model=None if model is None else model.model,
@@ -719,7 +717,15 @@ def _sequence(series: ResultSeries, pages: Sequence[str]) -> SequenceRecord:
     )
 
 
-def _poses(series: PoseSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]:
+def _in_words(series: ResultSeries, words_of: Callable[[ResultSeries], str]) -> str:
+    """Return what there is to say of a session, or of each of several positions of the probe."""
+    if not series.by_pose:
+        return words_of(series)
+    of_poses = {name: words_of(of_pose) for name, of_pose in series.by_pose.items()}
+    return "; ".join(f"pose {name}: {words}" for name, words in of_poses.items() if words)
+
+
+def _poses(series: ResultSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]:
     """Return the records of several positions of the probe."""
     places = series.geometry.coordinates.get(POSE_AXIS)
     return tuple(
@@ -728,6 +734,7 @@ def _poses(series: PoseSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]:
             position_mm=None if places is None else float(places.values[number]),
             low_cutoff=of_pose.low_cutoff,
             certainty=of_pose.fit.cutoff_certainty.value,
+            is_own=_cutoff(of_pose.fit).is_own,
             blood_to_noise_db=of_pose.picture_quality.blood_to_noise_db,
             n_blocks=len(of_pose.block_records),
             n_bad=int(of_pose.bad.sum()),
@@ -736,7 +743,7 @@ def _poses(series: PoseSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]:
             doubts=of_pose.doubts,
             page=pages[number] if pages else "",
         )
-        for number, (name, of_pose) in enumerate(zip(series.names, series.poses, strict=True))
+        for number, (name, of_pose) in enumerate(series.by_pose.items())
     )
 
 
@@ -772,15 +779,8 @@ def _alignment(series: ResultSeries) -> str:
 
 def _frames_of_session(series: ResultSeries) -> FramesRecord:
     """Return the record of the frames of a session, in which the sentence names the position of each bad block."""
-    whole = _frames_of_blocks(series.all_blocks)
-    if not isinstance(series, PoseSeries):
-        return whole
-    sentences = [
-        f"pose {name}: {words}"
-        for name, of_pose in zip(series.names, series.poses, strict=True)
-        if (words := _frames_of_blocks(of_pose.block_records).sentence)
-    ]
-    return replace(whole, sentence="; ".join(sentences))
+    sentence = _in_words(series, lambda of_pose: _frames_of_blocks(of_pose.block_records).sentence)
+    return replace(_frames_of_blocks(series.all_blocks), sentence=sentence)
 
 
 def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:

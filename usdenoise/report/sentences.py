@@ -117,6 +117,12 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
     sizes, spacing = report.input.sizes, report.input.spacing_mm
     order = [letter for letter in "zxy" if letter in sizes]
     sequence, interval, duration, n_temporal = report.sequence, "", "", 0
+    # What was removed from the blocks, of all positions of the probe
+    low, removed, is_own, own_poses = report.low_cutoff, str(report.low_cutoff), report.cutoff.is_own, []
+    if sequence is not None and sequence.poses:
+        low, removed = max(pose.low_cutoff for pose in sequence.poses), sequence.removed
+        own_poses = [pose.name for pose in sequence.poses if pose.is_own]
+        is_own = len(own_poses) == len(sequence.poses)
     if sequence is not None:
         if len(sequence.time) > 1:
             interval = f"{median(later - earlier for earlier, later in pairwise(sequence.time)):.4g}"
@@ -125,7 +131,7 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
         # A missing block has no frames, and the time of a usual one.
         n_frames = sum(block.n_frames or sequence.window for block in (first, last)) / 2
         duration = f"{last.time - first.time + n_frames / (report.input.frame_rate_hz or 1.0):.4g}"
-        most = 0 if report.cutoff.is_own else report.low_cutoff
+        most = 0 if is_own else low
         n_temporal = min(TEMPORAL, sequence.window // FRAMES_A_TEMPORAL, most)
     # Held-out errors at the start and of the iteration that was used, if it is lower
     errors = None
@@ -148,6 +154,9 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
         errors=errors,
         bad_spreads=f"{BAD_SPREADS:g}",
         n_temporal=n_temporal,
-        removed=sequence.removed if sequence is not None and sequence.poses else str(report.low_cutoff),
+        low=low,
+        removed=removed,
+        is_own=is_own,
+        own_poses=[] if is_own else own_poses,
     )
     return " ".join(text.split()), sources

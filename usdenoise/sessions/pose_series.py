@@ -75,9 +75,9 @@ class PoseSeries(ResultSeries):
         return tuple(doubts)
 
     @property
-    def all_blocks(self) -> tuple[BlockRecord, ...]:
-        """The records of the blocks of each position; `block_records` are sweeps."""
-        return tuple(block for series in self.poses for block in series.block_records)
+    def by_pose(self) -> dict[str, ResultSeries]:
+        """Name of each position -> its series."""
+        return dict(zip(self.names, self.poses, strict=True))
 
     @property
     def counting(self) -> NDArray[np.float32]:
@@ -194,6 +194,7 @@ def joined_poses(
             )
             for sweep in range(n_sweeps)
         ),
+        n_unusual=sum(series.n_unusual for series in poses),
         options=first.options,
         events=first.events,
         delay_s=first.delay_s,

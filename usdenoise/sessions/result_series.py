@@ -280,9 +280,14 @@ class ResultSeries:
         return self.stack is None
 
     @property
+    def by_pose(self) -> "dict[str, ResultSeries]":
+        """Name of each position of the probe -> its series; empty with a single one."""
+        return {}
+
+    @property
     def all_blocks(self) -> tuple[BlockRecord, ...]:
-        """The records of all blocks; of several positions of the probe, those of each."""
-        return self.block_records
+        """The records of all blocks; with several positions `block_records` are sweeps."""
+        return tuple(block for series in self.by_pose.values() or [self] for block in series.block_records)
 
     @property
     def time(self) -> NDArray[np.float64]:
