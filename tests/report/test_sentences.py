@@ -49,6 +49,27 @@ def test_the_short_methods_paragraph_has_what_a_methods_section_needs() -> None:
     assert not re.search(r"[a-z],[a-z]|\.[A-Z]|\s[,.;)]", text)
 
 
+def test_the_methods_have_what_each_position_of_the_probe_lost() -> None:
+    pose = {"position_mm": None, "certainty": "sure", "blood_to_noise_db": 8.0, "n_blocks": 3, "n_bad": 0,
+            "moves_pixels": None, "n_active": {}, "doubts": [], "page": ""}  # fmt: skip
+    fields = dict(METHODS_CASES[-1][0])
+    for owns, words in (
+        ((False, True), "In the position b these were temporal singular vectors of the block itself."),
+        ((True, True), "9 to 12 leading temporal singular vectors of the block itself"),
+    ):
+        poses = [
+            {**pose, "name": name, "low_cutoff": low, "is_own": is_own}
+            for name, low, is_own in zip("ab", (9, 12), owns, strict=True)
+        ]
+        # The report has the cutoff of one of them
+        of_poses = report(**{**fields, "sequence": {**fields["sequence"], "poses": poses}}, low_cutoff=0)
+        text, _ = methods_paragraph(of_poses)
+        assert words in text
+        assert "6 blocks of 20 frames, 3 sweeps over 2 positions of the probe" in text
+        assert "9 to 12 leading" in text
+        assert "The 9 to 12 leading" in methods_paragraph(of_poses, is_short=True)[0]
+
+
 METHODS_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({}, ["40 complex frames of 12 × 10 pixels (z × x) with a pitch of 0.1 mm at 500 frames per second",
           "a matrix of 120 pixels × 40 frames, whose 4 leading singular components", "60 random pixels",
