@@ -230,7 +230,7 @@ def test_frames_and_blocks_without_data_do_not_change_the_other_blocks() -> None
         iq[[7, 555, *range(3 * LENGTH, 4 * LENGTH)]] = nothing
         found = session(replace(many.stack, iq=iq), LENGTH)
         assert np.flatnonzero(found.bad).tolist() == [3]
-        # The table is also that of the command.
+        # The command writes the same table.
         assert ("zero" in found.blocks["why"][3]) == (nothing == 0)
         assert found.low_cutoff == wanted.low_cutoff
         np.testing.assert_allclose(found.power_doppler[good], wanted.power_doppler[good], rtol=0.25)

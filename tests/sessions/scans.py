@@ -31,7 +31,7 @@ ABOUT: dict[str, Any] = {"axes": "tzx", "frame_rate_hz": RATE_HZ, "spacing_mm": 
 def write_blocks(
     folder: Path, blocks: Iterable[Any], name: str = "{}.h5", every_s: float = 0, **more: Any
 ) -> Path:
-    """A folder with a file for each block, which begins so many seconds after the one before it if that is given."""
+    """Write a file for each block; `every_s` is the time from one start to the next, if the files have one."""
     for number, block in enumerate(blocks):
         start = {"start_s": every_s * number} if every_s else {}
         write_stack(folder / name.format(number), block, **{**ABOUT, **start, **more})

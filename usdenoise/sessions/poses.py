@@ -365,7 +365,7 @@ def _name(number: int, block: Block) -> str:
 
 
 PICKED_FRAMES = 8
-"""Frames of a block, evenly spread, whose mean envelope is compared with those of other blocks."""
+"""Frames of a block, evenly spread. Their mean envelope is compared with the mean envelopes of other blocks."""
 
 FINE, COARSE = 1.5, 6.0
 """Standard deviations, in pixels, between which images are compared: displacements by less than the first change little, and
