@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.frames.still_tissue import largest_displacement
+from usdenoise.frames.alignment import Alignment
+from usdenoise.frames.still_tissue import StillBlock, largest_displacement
 from usdenoise.linalg.array_library import (
     Array,
     Numbers,
@@ -99,12 +100,7 @@ def filter_chunk(
     """
     # Before: the chunk as it is in the reference of its session; its coefficients, (n, r), of which the first are A and the
     # others fill entries; V, (n, q)
-    alignment, mask, still = None, clutter.grid.mask.ravel(), None
-    if clutter.reference is not None:
-        x, alignment = clutter.reference.align(x, excluded)
-        mask = mask & clutter.reference.mask.ravel()
-    if clutter.still is not None:
-        x, still = clutter.still.hold(x, ~excluded)
+    x, mask, alignment, still = in_reference(x, clutter, excluded)
     (n, n_pixels), xp, is_on_host = x.shape, namespace(x), isinstance(x, np.ndarray)
     first, n_frames = in_block or (0, n)
     x, coefficients, bits, observed = _coefficients(
@@ -180,6 +176,29 @@ def filter_chunk(
         displacement=None if still is None else largest_displacement(still.motion.displacement(~excluded)),
         filtered=filtered if is_kept else None,
     )
+
+
+def in_reference(
+    x: Array, clutter: Clutter, excluded: NDArray[np.bool_]
+) -> tuple[Array, NDArray[np.bool_], Alignment | None, StillBlock | None]:
+    """Return a chunk as it is in the reference of its session, aligned and with its tissue held still.
+
+    Returns
+    -------
+    x : (n, n_pixels) array
+        The chunk; itself if its clutter has no reference.
+    mask : (n_pixels,) boolean array
+        Signal pixels that the reference has.
+    alignment, still
+        Where its image was, and the turn of its frames; None without a reference.
+    """
+    alignment, mask, still = None, clutter.grid.mask.ravel(), None
+    if clutter.reference is not None:
+        x, alignment = clutter.reference.align(x, excluded)
+        mask = mask & clutter.reference.mask.ravel()
+    if clutter.still is not None:
+        x, still = clutter.still.hold(x, ~excluded)
+    return x, mask, alignment, still
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.denoise import map_scan
 from usdenoise.pipeline.devices import HOST, device_memory, most_blocks, windows_on_device
 from usdenoise.pipeline.estimate_clutter import checked_noise
-from usdenoise.pipeline.filter_chunk import filter_chunk
+from usdenoise.pipeline.filter_chunk import filter_chunk, in_reference
 from usdenoise.pipeline.fit_result import FitResult
+from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording
 from usdenoise.pipeline.series import Series, signal_image
@@ -249,22 +250,22 @@ def filtered_session(
     deformation = findings[middle].deformation
     if len(counting) == 1 and not (deformation and deformation.pixels):
         # The only block has the maps of a scan, which has its deformation.
-        frames = _in_reference(recording, middle, findings, clutter)
-        own, geometry = own_options(options, recording.blocks[middle]), recording.geometry
-        own_geometry = geometry.of_frames(frames.n_frames)
+        frames, _ = _frames_in_reference(recording, middle, clutter, options)
+        of_block = own_options(options, recording.blocks[middle])
+        own_geometry = recording.geometry.of_frames(frames.n_frames)
         scan = Recording.of_chunks(own_geometry, recording.dtype, frames.chunks(), frames)
-        alone = map_scan(scan, own, threads, clutter.grid)
+        alone = map_scan(scan, of_block, threads, clutter.grid)
     model = series.model(clutter, threads, alone)
     quality = model.maps.quality
     if quality.noisy_share > MOST_NOISY:
-        frames = _in_reference(recording, middle, findings, clutter)
+        frames, excluded = _frames_in_reference(recording, middle, clutter, options)
         if clutter.n_own:
             # Components of its own are no longer known
             held = replace(clutter, reference=None, still=None)
-            x = filter_chunk(frames.read(), held, np.zeros(frames.n_frames, bool), is_kept=True).filtered
-            frames = replace(frames, values=x)
-        chunk = Chunk(0, frames)
-        quality = checked_noise(quality, chunk, clutter, np.zeros(chunk.stop, bool), threads)
+            frames = replace(
+                frames, values=filter_chunk(frames.read(), held, excluded, is_kept=True).filtered
+            )
+        quality = checked_noise(quality, Chunk(0, frames), clutter, excluded, threads)
     # The blood power of each block
     blood = dict(
         zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)
@@ -358,17 +359,14 @@ def _block_record(
     return record
 
 
-def _in_reference(
-    recording: Recording, number: int, findings: Sequence[BlockFindings], clutter: Clutter
-) -> ArrayFrames:
-    """Return the frames of a block as they are in the reference of its session, with their tissue held still."""
-    x, alignment = to_host(recording.blocks[number].read()), findings[number].alignment
-    if alignment is not None and clutter.reference is not None:
-        x = np.where(clutter.reference.mask.ravel(), clutter.reference.apply(x, alignment), 0)
-    if clutter.still is not None:
-        search = findings[number].frames
-        x, _ = clutter.still.hold(x, np.ones(len(x), bool) if search is None else ~search.excluded)
-    return ArrayFrames(x, "tz", recording.dtype, recording.geometry.name)
+def _frames_in_reference(
+    recording: Recording, number: int, clutter: Clutter, options: DenoiseOptions
+) -> tuple[ArrayFrames, NDArray[np.bool_]]:
+    """Return the frames of a block as they are filtered, in the reference of its session, and which are excluded."""
+    block, name = recording.blocks[number], recording.geometry.name
+    x, search = inspect_block(to_host(block.read()), clutter, own_options(options, block), name)
+    x, mask, *_ = in_reference(x, clutter, search.excluded)
+    return ArrayFrames(np.where(mask, x, 0), "tz", recording.dtype, name), search.excluded
 
 
 def _mean(images: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArray[np.float64]:
