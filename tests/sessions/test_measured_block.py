@@ -206,13 +206,13 @@ def test_components_of_its_own_that_stand_out_are_taken_out() -> None:
     strong = rows + 1e5 * place @ course
     energies = np.linalg.svd(kept, compute_uv=False) ** 2 / kept.size
     calm = filtered(stack_of(rows.copy()), common(), DOUBLE, usual=np.inf)
-    assert calm.findings.own.next_power == pytest.approx(energies[0])
+    assert calm.findings.own.strongest_left == pytest.approx(energies[0])
     np.testing.assert_allclose(rows_of(calm), kept, atol=1e-9)
     found = filtered(stack_of(strong.copy()), common(), DOUBLE, usual=energies[0])
     # It is what the SVD leaves without its first two components.
     u, s, vh = np.linalg.svd(slow_filter(strong, left()[:, :K])[0], full_matrices=False)
     np.testing.assert_allclose(rows_of(found), (u[:, 2:] * s[2:]) @ vh[2:], atol=1e-3)
-    assert found.findings.own.next_power == pytest.approx(s[2] ** 2 / kept.size, rel=1e-4)
+    assert found.findings.own.strongest_left == pytest.approx(s[2] ** 2 / kept.size, rel=1e-4)
 
 
 def turned_block(degrees: float, is_complex: bool, size: tuple[int, ...]) -> tuple[Any, Any]:

@@ -309,7 +309,7 @@ class PictureQuality:
 def blood_pixels(
     blood_power: NDArray[np.floating], noise_power: NDArray[np.floating], least: float = 1.0
 ) -> NDArray[np.bool_]:
-    """Return where an image shows blood, more of it than noise, and at most 20 dB below the bright vessels.
+    """Return where an image shows blood: more than `least` times the noise, and at most 20 dB below the bright vessels.
 
     Parameters
     ----------

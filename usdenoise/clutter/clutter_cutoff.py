@@ -159,10 +159,10 @@ class CommonCutoff:
 
 
 def common_cutoff(cutoffs: Sequence[tuple[int, CutoffCertainty]]) -> CommonCutoff:
-    """Return the cutoff that the surest of several scans name: their median, the higher one of two.
+    """Return the cutoff that the surest of several scans name: their median, the higher one of the two in the middle.
 
-    It is as sure as they are if half of them are as near to it as the two estimates of a sure cutoff of one scan are to
-    each other; likely, or unsure, if they are farther apart. A cutoff that a single one of several scans names is unsure.
+    The median distance of their cutoffs from it says how sure it is, as the distance of its two estimates does in one scan,
+    and it is not surer than they are. A cutoff that a single one of several scans names is unsure.
 
     Parameters
     ----------

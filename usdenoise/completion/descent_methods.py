@@ -85,7 +85,7 @@ Penalty = Callable[[int, Factors], tuple[float, Factors]]
 
 
 def norm_penalty(weight: Callable[[int], float]) -> Penalty:
-    """Return the penalty w_t (|U|^2 + |V|^2), whose weight depends on the iteration t."""
+    """Return the penalty w_t (|U|^2 + |V|^2), with its gradients, whose weight depends on the iteration t."""
 
     def penalty(iteration: int, factors: Factors) -> tuple[float, Factors]:
         w = weight(iteration)

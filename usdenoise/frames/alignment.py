@@ -454,8 +454,8 @@ def reference_of(
 ) -> tuple[Reference, list[Alignment]] | None:
     """Return the reference of a session, and the alignment of each block.
 
-    Blocks are registered to one of them, then to the median of the aligned blocks, which a burst of motion does not change.
-    The reference is where the median block is.
+    Blocks are registered to one of them, then to the median of the aligned blocks, as a burst of motion in some blocks does
+    not change the median. The reference is at the median of their places. Gains over depth count where gains differ.
 
     Parameters
     ----------
@@ -466,7 +466,7 @@ def reference_of(
     registers, scales : bool
         Whether shifts are compensated, and gains divided out.
     before : Reference, optional
-        An earlier reference of the session, where the new one stays.
+        An earlier reference of the session, in whose place the new one is; by default there is none.
 
     Returns
     -------

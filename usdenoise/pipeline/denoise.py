@@ -195,17 +195,17 @@ def denoise_frames(
             recording = on_device(recording, options.device, threads.threads if executor is None else None)
         mapper = executor or threads
         if executor is not None and executor.local is not executor:
-            # Workers share chunks of some frames
+            # Workers read the chunks themselves
             recording = replace(recording, in_memory=None)
         # The spatial subspace, the noise level and the bad frames; and the recording without the flicker of its lines,
         # and its tissue held still
-        checked = partial(report_step, "solve", 1)
-        found = estimate_clutter(recording, options, mapper, start, follow, checked, target=target)
+        report_checked = partial(report_step, "solve", 1)
+        found = estimate_clutter(recording, options, mapper, start, follow, report_checked, target=target)
         recording = found.recording
         clutter = scan_clutter(found, options)
         solved = time.perf_counter()
         report_step("filter", n_steps - 1)
-        # All frames without the clutter, their power and autocorrelation
+        # All frames without the clutter, their power and autocorrelation. Frames of another library have no target
         is_kept = stack is not None and not is_lazy
         measures = filter_chunks(found.chunks, clutter, found.excluded, mapper, target, is_kept)
         # Blood and noise without the leaked tissue. Where much of it looks like noise, the middle chunk tells noise from
@@ -213,14 +213,14 @@ def denoise_frames(
         maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
         middle = recording.chunks[len(recording.chunks) // 2]
         if isinstance(middle.frames, StillFrames):
-            # The filtered frames are in its memory, and move as recorded
+            # If the still frames were in the target, filtered ones are there now, as recorded: they are turned when read
             middle = replace(middle, frames=replace(middle.frames, is_held=False))
         quality = checked_noise(maps.quality, middle, clutter, found.excluded, mapper)
         fit = fit_result(found, measures, options)
     kept = measures.filtered if target is None else target
     frames: Any = None if kept is None else geometry.as_stack(kept)
     if is_lazy and stack is not None:
-        # The frames are filtered a second time when they are asked for, without their lags
+        # The frames are filtered a second time when they are asked for, and their lags are not measured
         without_lags = replace(clutter, projection=None)
         filtered = map_chunks(filtered_frames, recording.chunks, LazyExecutor(), without_lags, found.excluded)
         frames = lazy_stack(filtered, stack, recording.dtype)
@@ -234,6 +234,7 @@ def denoise_frames(
         power_doppler=image(found.grid.at_signal(measures.kept_power) / measures.n_used_frames),
         blood_power=image(maps.blood_power),
         noise_power=image(maps.noise_power),
+        # U in all pixels of the image, and V in excluded frames, too
         model=replace(interpolated(found.model, found.excluded), left=clutter.left),
         picture_quality=quality,
         frame_quality=found.frames,

@@ -87,8 +87,8 @@ class ScanFindings:
         Whether the frames are simpler with the tissue held still; None (the default) if no tissue is followed in them.
     cutoff : CutoffChoice or None
         The low cutoff that they suggest; None (the default) without an estimate.
-    left : float
-        Share of their energy that is left above it, from :attr:`ClutterEstimate.left`; by default 0.
+    left_share : float
+        Share of their energy that is left above it, from :attr:`ClutterEstimate.left_share`; by default 0.
     """
 
     bad_pixels: NDArray[np.bool_]
@@ -97,7 +97,7 @@ class ScanFindings:
     flickers: tuple[Flicker, ...] = ()
     is_still: bool | None = None
     cutoff: CutoffChoice | None = None
-    left: float = 0.0
+    left_share: float = 0.0
 
     @classmethod
     def nothing(cls, n_pixels: int) -> "ScanFindings":
@@ -196,7 +196,7 @@ class ClutterEstimate:
         return self.energy / (self.grid.n_pixels * self.n_used_frames)
 
     @property
-    def left(self) -> float:
+    def left_share(self) -> float:
         """Share of the energy that the low cutoff leaves, over the share of white noise that it leaves.
 
         It is a sum of what is left, as their difference would be a rounding error.
@@ -297,7 +297,7 @@ def estimate_clutter(
         rounded = rounding_doubt(step, n_parts, found.estimate.noise_rms**2)
         doubts = (*found.inspection.doubts, *known.doubts, *_order(found), *_flickering(checked))
         doubts = doubts if rounded is None else (*doubts, rounded)
-        known = replace(known, doubts=doubts, cutoff=found.cutoff, left=found.left)
+        known = replace(known, doubts=doubts, cutoff=found.cutoff, left_share=found.left_share)
     noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
     if (
         not found.is_static

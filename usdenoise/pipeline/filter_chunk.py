@@ -1,4 +1,4 @@
-"""The filter of one chunk of frames, y = x - U (U^H x), with temporal components of a block; and measures of the result.
+"""The filter of one chunk of frames, with temporal components of a block, and measures of the result.
 
 Every command that removes clutter components filters with :func:`filter_chunk`. A chunk is an (n_frames, n_pixels) array
 in either memory order. It needs no other chunk, so chunks may be filtered in any order and in any process.
@@ -108,7 +108,7 @@ def filter_chunk(
     )
     gaps = observed
     if clutter.n_own and observed is not None:
-        # Components of its own have all entries
+        # Components of its own come from filled frames, which have no gaps for the filter
         model, gaps = to_library(coefficients, x) @ clutter.components(x).left.T, None
         x = xp.where(to_library(observed, x), x, model)
     temporal, own = _temporal(x, coefficients[:, : clutter.low], clutter, excluded, gaps, usual_power)
@@ -120,16 +120,19 @@ def filter_chunk(
     measured = _PixelMeasures.empty(
         clutter, x, parts, None if in_block is None else n_frames, observed is not None
     )
+    wants_frames = is_kept or out is not None
     kept = _Columns((np.empty_like(x) if out is None and is_kept else out) if is_on_host else None)
-    unfilled = None if gaps is None else is_observed
+    seen_by_filter = None if gaps is None else is_observed
 
     def measure(pixels: slice) -> None:
-        tiles = filtered_tiles(x, clutter.components(x).removed, a[:, : clutter.low], v, unfilled, pixels)
+        tiles = filtered_tiles(
+            x, clutter.components(x).removed, a[:, : clutter.low], v, seen_by_filter, pixels
+        )
         if observed is not None or excluded.any() or clutter.has_gaps or not clutter.keeps_residual:
             tiles = _filled_tiles(tiles, clutter, a, used, is_observed)
         for tile in tiles:
             measured.put(tile, used)
-            if is_kept or out is not None:
+            if wants_frames:
                 kept.put(tile.pixels, tile.kept)
 
     if threads is None or not is_on_host:
@@ -139,7 +142,7 @@ def filter_chunk(
             pass
 
     # After: 0 in masked pixels
-    filtered = kept.joined() if is_kept or out is not None else None
+    filtered = kept.joined() if wants_frames else None
     measured.mask(mask)
     if filtered is not None and is_on_host:
         filtered[:, ~mask] = 0
@@ -311,7 +314,8 @@ class _PixelMeasures:
         (n, n_pixels), n_lags = x.shape, max(clutter.n_lags, 1)
         lags = (1 if n_frames is None else 2, n_pixels, n_lags)
         # The sums of several chunks are added up in double precision, and have products across two chunks.
-        n_ends = 0 if n_frames in (None, n) else min(n_lags - 1, n)
+        is_part = n_frames is not None and n < n_frames
+        n_ends = min(n_lags - 1, n) if is_part else 0
         return cls(
             parts=parts,
             is_compiled=clutter.is_compiled,
@@ -446,6 +450,7 @@ def filter_chunks(
         filter_frames, chunks, executor, clutter, excluded, ProcessLocal(target), is_needed
     ):
         if measures.filtered is not None:
+            # Kept, or of a worker, which has no target
             first = 0 if total is None else total.n_frames
             if target is None:
                 kept.append(measures.filtered)
@@ -478,8 +483,8 @@ def _coefficients(
     """
     xp, u = namespace(x), clutter.components(x)
     guess, bits, observed = None if clutter.model is None else clutter.model[frames], None, None
-    # An entry that is not finite shows in the coefficients of its frame.
-    shows, a = u.left.shape[1] > 0 and not (guess is not None and clutter.is_given), guess
+    # An entry that is not finite shows in the coefficients of its frame, if these are computed
+    a, shows = guess, u.left.shape[1] > 0 and not (guess is not None and clutter.is_given)
     with np.errstate(invalid="ignore", over="ignore"):
         if a is None or not clutter.is_given:
             if threads is None or not isinstance(x, np.ndarray):
@@ -498,9 +503,9 @@ def _coefficients(
             observed = is_observed
         if shows and observed is not None:
             start = np.zeros((len(finite), u.left.shape[1]), clutter.left.dtype) if guess is None else guess
-            left = x - xp.where(to_library(observed, x), to_library(start, x) @ u.left.T, zero)
+            rest = x - xp.where(to_library(observed, x), to_library(start, x) @ u.left.T, zero)
             a = start + fit_gapped_rows(
-                to_host(left @ u.conjugate), observed, clutter.components(a).conjugate, None
+                to_host(rest @ u.conjugate), observed, clutter.components(a).conjugate, None
             )
     if guess is not None and excluded.any():
         a = np.where(excluded[:, None], guess, a)

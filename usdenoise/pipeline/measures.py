@@ -146,12 +146,12 @@ class OwnComponents:
     ----------
     number : int
         How many were removed; by default none.
-    next_power : float
+    strongest_left : float
         Mean power of the strongest component that is left; 0 (the default) where it was not looked for.
     """
 
     number: int = 0
-    next_power: float = 0.0
+    strongest_left: float = 0.0
 
 
 @dataclass

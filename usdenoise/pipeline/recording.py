@@ -227,7 +227,7 @@ class StillFrames:
         return self.frames.read() if self.is_held else self._turned(self.frames.read(), None, None, False)
 
     def pick(self, numbers: NDArray[np.intp]) -> Numbers:
-        """Return some frames as a chunk on the host."""
+        """Return some frames as a chunk on the host, still as well; all are read for it."""
         picked: Numbers = to_host(self.read())[numbers]
         return picked
 

@@ -138,20 +138,21 @@ def filter_session(
         options=options, geometry=recording.geometry, products=products, keeps_frames=sink is not None
     )
     n_threads = options.threads or available_threads()
-    # Workers have memory of their own for the blocks
     most, empty = _most_blocks(recording, options, store, executor is None)
     if executor is None:
+        # Workers have memory of their own for the blocks
         n_threads = min(n_threads, most)
     with ThreadExecutor(n_threads) as threads, device_memory(options.device):
         mapper = executor or threads
         # Some frames of all blocks. From now on the blocks are read without flicker, and those that cannot be read have the
         # reason. Where workers filter the blocks, the device is theirs, and this process may have none.
-        of_sample = options if executor is None else replace(options, device=HOST)
-        recording, sample = draw_sample(recording, of_sample, session, mapper, empty or np.empty)
+        sample_options = options if executor is None else replace(options, device=HOST)
+        recording, sample = draw_sample(recording, sample_options, session, mapper, empty or np.empty)
         # The clutter that the blocks have in common: the sample is registered, and unusual blocks are left out
         estimate = estimate_session(
             sample, recording.geometry, options, session, threads, on_iteration=progress.iteration
         )
+        # If unusual blocks were left out, the estimate has another one
         del sample
         # On a device overlapping blocks share their frames
         blocks = (
@@ -160,19 +161,20 @@ def filter_session(
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
         n_unusual = estimate.n_unusual
         del estimate
-        # All blocks are filtered, but those that an earlier run has stored, if their frames are in the sink or not needed. A
-        # block without data (frames of its findings is None) has none to write.
-        todo = [
-            number
-            for number in range(len(recording.blocks))
-            if not store.has(number)
-            or not (sink is None or sink.has(number) or store.findings(number).frames is None)
-        ]
+
+        def is_done(number: int) -> bool:
+            # A block without data has no frames for the sink
+            if not store.has(number):
+                return False
+            return sink is None or sink.has(number) or store.findings(number).frames is None
+
+        # All blocks are filtered, but those that an earlier run has stored
+        todo = [number for number in range(len(recording.blocks)) if not is_done(number)]
         measured = measure_blocks(blocks, todo, clutter, how, session, mapper)
         for number, block in zip(todo, measured, strict=True):
             if sink is not None and block.frames is not None:
                 sink.write(number, block.frames)
-            # A block that is stored is done.
+            # A block that is stored is done: after its frames are written
             store.put(number, block)
             progress.blocks(number + 1, len(recording.blocks))
         judged = JudgedBlocks.of(store, len(recording.blocks))

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.errors import InputError, UsdenoiseError
+from usdenoise.errors import UsdenoiseError
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.pipeline.estimate_clutter import ScanFindings
 from usdenoise.pipeline.fit_result import FitResult
@@ -205,7 +205,7 @@ class SampledFrames:
 
 @dataclass(frozen=True)
 class LiveEstimate:
-    """The clutter of the blocks of a live session that are not in its sample, and how it was found."""
+    """The clutter of blocks of a live session that are still to come, and how it was found in a sample of those before."""
 
     clutter: Clutter
     fit: FitResult
@@ -226,7 +226,7 @@ class BlockAtWork:
     sample : SampledFrames
         Frames of it.
     filtered : Future
-        The measured block, and the removed clutter; an InputError for a block without data.
+        The measured block, and the removed clutter; an InputError if there is no clutter yet, and none was found.
     estimates : ScheduledResult
         The estimates from which its clutter comes.
     scan_findings : ScanFindings
@@ -237,7 +237,7 @@ class BlockAtWork:
     geometry: Geometry
     file_time: FileTime
     sample: SampledFrames
-    filtered: Future[tuple[MeasuredBlock | InputError, Clutter]]
+    filtered: Future[tuple[MeasuredBlock, Clutter]]
     estimates: ScheduledResult[LiveEstimate]
     scan_findings: ScanFindings
 
@@ -265,7 +265,7 @@ class LiveState:
     file_times : tuple of FileTime
         The time that the file of each block takes.
     lengths, motion, strongest, bad : tuples of int, float, float and bool
-        Frames of each block, largest displacement of the image in it, power of its strongest component (NaN without
+        Frames of each block, largest displacement of the tissue in it, power of its strongest component (NaN without
         data), and whether it is bad.
     regions : mapping
         Name of a region -> its mean blood power in each block.

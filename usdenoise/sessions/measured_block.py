@@ -94,6 +94,8 @@ class MeasuredBlock:
         Name -> flow image.
     frames : (n, n_pixels) array or None
         The filtered frames, if they are kept; without the residual in unobserved entries and excluded frames.
+    error : InputError or None
+        Why it could not be read; None (the default) if it could.
     """
 
     findings: BlockFindings
@@ -101,6 +103,7 @@ class MeasuredBlock:
     power: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
     images: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     frames: Numbers | None = None
+    error: InputError | None = None
 
 
 Empty = Callable[[tuple[int, int], np.dtype[np.inexact]], Numbers]
@@ -226,12 +229,12 @@ def measure_blocks(
     found = map_chunks(measure_block, there, executor, clutter, how)
     for block in blocks:
         measured = MeasuredBlock(BlockFindings(block.problem)) if block.problem else next(found)
-        if isinstance(measured, InputError):
-            measured = MeasuredBlock(BlockFindings(why_missing(measured, recording, block, session)))
+        if measured.error is not None:
+            measured = MeasuredBlock(BlockFindings(why_missing(measured.error, recording, block, session)))
         yield measured
 
 
-def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredBlock | InputError:
+def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredBlock:
     """Read a block, remove the clutter of its session, and measure the filtered block.
 
     :func:`measure_blocks` maps it over the blocks of a finished session, and a live session over each block that comes. What
@@ -248,17 +251,16 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
 
     Returns
     -------
-    MeasuredBlock or InputError
-        Without lags if too few of its frames are good, or it is zero everywhere; the error of a block that cannot be read.
+    MeasuredBlock
+        Without lags if it cannot be read, too few of its frames are good, or it is zero everywhere.
     """
     options, geometry = how.options, how.geometry
-    own = own_options(options, block)
     try:
         x = to_device(block.read(), options.device)
     except InputError as error:
-        return error
+        return MeasuredBlock(BlockFindings(error.cause), error=error)
     try:
-        x, search = inspect_block(x, clutter, own, geometry.name)
+        x, search = inspect_block(x, clutter, own_options(options, block), geometry.name)
     except (InputError, OptionError) as error:
         return MeasuredBlock(BlockFindings(error.cause))
     is_kept = how.keeps_frames or not FLOW_PRODUCTS.isdisjoint(how.products)
@@ -266,25 +268,27 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     measures = filter_chunk(x, clutter, search.excluded, in_block, how.usual_power, is_kept=is_kept)
     displacement = measures.displacement
     if clutter.still is None and (tiles := tiles_of(geometry, options)) is not None:
-        # Frames that are filtered as recorded show how far the tissue moves, too
+        # The tissue was not held still: how far it moves is found in the block as it was read
         motion, used = motion_of(x, tiles, ~search.excluded)
         displacement = largest_displacement(motion.displacement(used))
     out = None if measures.filtered is None else to_host(measures.filtered)
-    # The halves of a scan in time; those of a session are blocks
+    # A scan compares the halves of its frames, a session its blocks
     lags = replace(BlockLags.of(measures, clutter), halves=None)
+    # The lags were divided by this share
     power = lags.lags[:, 0].real * clutter.kept_share
     if not clutter.keeps_residual:
         power = clutter.grid.at_signal(measures.kept_power) / measures.n_used_frames
     single = np.complex64 if clutter.is_complex else np.float32
-    # What adds up over its frames, where it is without its deformation
-    field, deformation, move = None, None, None
+    # Means over its frames, without its deformation: it is empty if it was looked for, and none was found
+    displaced, deformation, move = None, None, None
     if clutter.reference is not None and measures.alignment is not None:
-        field = deformation_of(x, search.excluded, clutter.reference, measures.alignment)
+        displaced = deformation_of(x, search.excluded, clutter.reference, measures.alignment)
         deformation = Deformation() if clutter.reference.registers else None
-    if field is not None:
+    if displaced is not None:
+        # Pixels are square where a pitch is not known
         pitches = [geometry.spacing_mm.get(letter, 0.0) for letter in geometry.pixel_axes]
-        deformation = Deformation.of(field, pitches if all(pitches) else [1.0] * len(pitches))
-        rest = AtRest(field, clutter.grid, lags.observed > 0)
+        deformation = Deformation.of(displaced, pitches if all(pitches) else [1.0] * len(pitches))
+        rest = AtRest(displaced, clutter.grid, lags.observed > 0)
         lags, power = _lags_at_rest(lags, rest, single), rest.means(power)
         move = partial(_images_at_rest, geometry=geometry, rest=rest)
     flow = {}
@@ -326,8 +330,7 @@ def _lags_at_rest(lags: BlockLags, rest: AtRest, single: type[np.generic]) -> Bl
         sums = LagSums(np.stack([rest.means(of_half) for of_half in means]) * counts, counts)
     means = rest.means(lags.lags.astype(single))
     means[observed == 0] = 0
-    halves = None if lags.halves is None else rest.means(lags.halves.T).T
-    return replace(lags, lags=means, observed=observed, sums=sums, halves=halves)
+    return replace(lags, lags=means, observed=observed, sums=sums)
 
 
 def _images_at_rest(images: Numbers, geometry: Geometry, rest: AtRest) -> Numbers:

@@ -175,8 +175,7 @@ class OnlineSession:
         picked = pick_completed(block, numbers, tiles, ~findings.bad_pixels)
         sample = SampledFrames(replace(block, chunks=[]), numbers, picked.values, picked.missing)
         file_time = file_time or FileTime.of(stack)
-        failed: Future[tuple[MeasuredBlock | InputError, Clutter]] = Future()
-        begun = partial(BlockAtWork, name, geometry, file_time, sample)
+        at_work = partial(BlockAtWork, name, geometry, file_time, sample)
         estimates = state.estimates
         try:
             if not estimates.known:
@@ -184,17 +183,18 @@ class OnlineSession:
                 estimates = estimates.after(0, find)
         except InputError as error:
             # For example, it is zero everywhere.
+            failed: Future[tuple[MeasuredBlock, Clutter]] = Future()
             failed.set_exception(error)
-            return begun(failed, estimates, findings)
+            return at_work(failed, estimates, findings)
         usual = state.usual_strongest(number)
 
-        def filtered() -> tuple[MeasuredBlock | InputError, Clutter]:
+        def filtered() -> tuple[MeasuredBlock, Clutter]:
             clutter = estimates.at(number).result().clutter
             how = BlockFilter(options=self._options, geometry=geometry, usual_power=usual, by_halves=True)
             with ThreadExecutor(1) as executor, device_memory(self._options.device):
                 return next(map_chunks(measure_block, [block], executor, clutter, how)), clutter
 
-        return begun(self._pool.submit(filtered), estimates, findings)
+        return at_work(self._pool.submit(filtered), estimates, findings)
 
     def finish(self, begun: BlockAtWork) -> SessionUpdate:
         """Wait for a block of :meth:`begin`, add it to the session, and return the update after it."""
@@ -211,8 +211,6 @@ class OnlineSession:
         )
         try:
             block, clutter = begun.filtered.result()
-            if isinstance(block, InputError):
-                raise block
         except UsdenoiseError as error:
             block = MeasuredBlock(BlockFindings(error.cause))
         if block.lags is None:
@@ -225,7 +223,7 @@ class OnlineSession:
         state = replace(
             state,
             motion=(*state.motion, np.nan if moved is None else moved),
-            strongest=(*state.strongest, block.findings.own.next_power),
+            strongest=(*state.strongest, block.findings.own.strongest_left),
             recent=(*state.recent[1 - REMEMBERED :], replace(level, problem=why)),
         ).with_sample(begun.sample)
         # The clutter of the blocks so far, for blocks that have not begun

@@ -111,15 +111,21 @@ class BlockRecord:
     Attributes
     ----------
     time : float
-        Its middle, from the first frame of the file or of the session.
+        Its middle, from the first frame of the file or of the session, in s, or in frames if the frame rate is not known.
+    n_frames : int
+        Number of its frames.
     complete : bool
         Whether it is as long as the window.
     low_cutoff : int
         Number of components that were removed.
-    why : str
-        Why it is bad, in words; empty if it is good.
-    first_frame : int
-        Its first frame, of the frames of its file that were read.
+    is_bad, why : bool, str
+        Whether it is bad, and why, in words; empty if it is good.
+    file, first_frame : str, int
+        Name of its file, empty for an array, and its first frame, of the frames of its file that were read.
+    bad_frames, frames : tuple of BadFrameRecord, FramesRecord
+        Its bad frames, and what is known of all of its frames.
+    n_unobserved : int
+        Number of its entries that were unobserved or in an excluded frame.
     leftover : float or None
         How much more power is left than usual, in robust standard deviations; None without data.
     kept_share : float

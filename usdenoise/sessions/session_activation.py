@@ -166,7 +166,7 @@ class _Modelled:
 
     @property
     def durations(self) -> NDArray[np.float64]:
-        """Duration of each block in s."""
+        """Duration of each block in s, or in frames if the frame rate is not known."""
         n_frames = np.array([block.n_frames for block in self.series.block_records])
         return n_frames / (self.series.geometry.frame_rate_hz or 1.0)
 

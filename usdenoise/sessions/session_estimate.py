@@ -146,7 +146,7 @@ def estimate_session(
         # An unsure cutoff most often is one of tissue that blocks do not share, unless it leaves far less than their own
         is_unsure = n_fits > 1 and found.cutoff.certainty is CutoffCertainty.UNSURE
         ratio = 1 / OWN_RATIO if is_unsure else OWN_RATIO
-        is_own = is_own or (may_be_own and found.left > ratio * alone.left)
+        is_own = is_own or (may_be_own and found.left_share > ratio * alone.left_share)
         if is_own or not n_more:
             break
         usual = usual_blocks(found, sample)
