@@ -5,12 +5,11 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TypedDict, Unpack
 
 from usdenoise.errors import InputError, NoStackError, UnreadableError, UsdenoiseError, is_out_of_memory
-from usdenoise.files.stored import StoredArray, everything, joined, paired, without_axes
-from usdenoise.linalg.array_library import Numbers
+from usdenoise.files.stored import StoredArray, joined, paired, without_axes
 from usdenoise.options import ReadOptions
 from usdenoise.stack.arrays import is_power, offset_of
 from usdenoise.stack.geometry import StoredForm, shape_text
@@ -161,8 +160,6 @@ class Stack:
     metadata : callable
         Returns the metadata of the stack, also the values that do not describe axes or scales, because they are copied to
         the output.
-    check : callable
-        Raises an InputError if the file holds less than its header claims.
     assumptions : tuple of str
         Sentences on what was guessed about the layout, each with the option that overrides the guess.
     form : StoredForm
@@ -179,7 +176,6 @@ class Stack:
     layout: str = ""
     time_last: bool | None = None
     metadata: Callable[[], Found] = dict
-    check: Callable[[], None] = lambda: None
     assumptions: tuple[str, ...] = ()
     form: StoredForm = field(default_factory=StoredForm)
     frames: slice = field(default_factory=lambda: slice(None))
@@ -232,77 +228,62 @@ def first_bytes(path: Path) -> bytes:
         return file.read(4104)
 
 
-class StackFields(TypedDict, total=False):
-    """Further fields of a :class:`Stack` that :func:`arranged` takes."""
-
-    layout: str
-    time_last: bool | None
-    metadata: Callable[[], Found]
-    check: Callable[[], None]
-    assumptions: tuple[str, ...]
-    form: StoredForm
-
-
 def describe_array(array: StoredArray) -> str:
     """Return the number of axes, the type and the shape of an array as text for error messages."""
     kind = "compound" if array.dtype.names else array.dtype
     return f"{len(array.shape)}-D {kind}" + (f" ({shape_text(array.shape)})" if array.shape else "")
 
 
-def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Unpack[StackFields]) -> Stack | None:
-    """Return an array as a stack of 3 or 4 axes, or None if it cannot be one.
+def arranged(stack: Stack, n_axes: int | None) -> Stack | None:
+    """Return an array of a file as a stack of 3 or 4 axes, or None if it cannot be one.
 
     An array of more than 3 axes loses axes of length 1 until 3 or 4 axes are left. A real array of 4 to 6 axes is
     taken as I and Q along its only axis of length 2, or along the first or the last axis if only one of these has it.
 
     Parameters
     ----------
-    name : str
-        Name of the array in the file.
-    array : StoredArray
-        The array as it is stored.
+    stack : Stack
+        The array as it is stored, and what is known of it.
     n_axes : int or None
         Number of axes that the user named. If the array can be read in several ways, the first with this number
         of axes is taken; with None the first with the number of axes that the file names, or of all.
-    **more
-        Further fields of :class:`Stack`.
     """
+    array, name = stack.array, stack.name
     if array.dtype.kind not in "fciu" or len(array.shape) < 3 or min(array.shape) <= 0:
         return None
-    fields: StackFields = {"layout": "", "assumptions": (), "form": StoredForm(), **more}
-    form = fields["form"]
-    readings: list[tuple[StoredArray, str, tuple[str, ...]]] = []
+    readings: list[tuple[StoredArray, str, str]] = []
     n_stored = len(array.shape)
     pairs = [axis for axis, n in enumerate(array.shape) if n == 2]
     pairs = [axis for axis in pairs if axis in (0, n_stored - 1)] or pairs
     if n_stored in (4, 5, 6) and array.dtype.kind != "c" and len(pairs) == 1:
-        if n_axes is None and "axes" in (named := interpret(more.get("metadata", dict)())[0]):
+        if n_axes is None and "axes" in (named := interpret(stack.metadata())[0]):
             n_axes = len(named["axes"])
-        position = {0: "first", n_stored - 1: "last"}.get(
-            pairs[0], ("second", "third", "fourth", "fifth")[pairs[0] - 1]
-        )
+        words = {0: "first", n_stored - 1: "last"}
+        position = words.get(pairs[0], ("second", "third", "fourth", "fifth")[pairs[0] - 1])
         note = (
             f"the {position} axis of '{name}' ({shape_text(array.shape)}) is read as I and Q; set the axes to "
             f"{n_stored} letters if it is not"
         )
-        certain = n_stored > 4
         readings += [
-            (narrow, f"I and Q along the {position} axis", () if certain else (note,))
+            (narrow, f"I and Q along the {position} axis", "" if n_stored > 4 else note)
             for narrow in _narrowed(paired(array, pairs[0]))
         ]
-    readings += [(narrow, "", ()) for narrow in _narrowed(array)]
+    readings += [(narrow, "", "") for narrow in _narrowed(array)]
     if not readings:
         return None
     fitting = [reading for reading in readings if len(reading[0].shape) == n_axes]
-    best, interpretation, notes = (fitting or readings)[0]
-    if fitting:
-        notes = ()
-    words = ", ".join(word for word in (fields["layout"], interpretation) if word)
+    best, interpretation, note = (fitting or readings)[0]
+    form = stack.form
     if not interpretation:
         single = [axis for axis, n in enumerate(array.shape) if n == 1]
         form = replace(form, singles=tuple(single[: len(array.shape) - len(best.shape)]))
-    fields |= {"layout": words, "assumptions": (*fields["assumptions"], *notes), "form": form}
-    return Stack(name, best, **fields)
+    return replace(
+        stack,
+        array=best,
+        layout=", ".join(filter(None, (stack.layout, interpretation))),
+        assumptions=(*stack.assumptions, *array.notes, *([note] if note and not fitting else [])),
+        form=form,
+    )
 
 
 def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
@@ -316,7 +297,7 @@ def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
             yield without_axes(array, single[:n_dropped])
 
 
-def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray, str, tuple[str, str]]]:
+def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray, str, tuple[str, ...]]]:
     """Return the complex arrays whose real and imaginary parts are stored under two names.
 
     A single number called normValue_ and the name of the complex array is a factor of both parts.
@@ -331,7 +312,7 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
     list of (name, array, layout, names of the two parts)
     """
     by_lower = {name.lower(): name for name in arrays}
-    pairs = []
+    pairs: list[tuple[str, StoredArray, str, tuple[str, ...]]] = []
     for name, real in arrays.items():
         group, _, last = name.rpartition("/")
         for first, second, whole in _PARTS:
@@ -339,12 +320,12 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
             if last.lower() != first or partner is None:
                 continue
             imaginary = arrays[partner]
-            if real.shape != imaginary.shape or "c" in (real.dtype.kind, imaginary.dtype.kind):
+            if real.shape != imaginary.shape or not {real.dtype.kind, imaginary.dtype.kind} <= {*"fiu"}:
                 continue
             pair_name = f"{group}/{whole}".lstrip("/") if whole else group or "iq"
             norm = arrays.get(by_lower.get(f"{group}/normValue_{whole or 'IQ'}".lower().lstrip("/"), ""))
             factor = (
-                1.0 if norm is None or math.prod(norm.shape) != 1 else float(everything(norm).real.item())
+                1.0 if norm is None or math.prod(norm.shape) != 1 else float(norm.everything().real.item())
             )
             layout = f"{last} and {partner.rpartition('/')[2]}"
             layout += f" times {factor:g}" if factor != 1 else ""
@@ -356,7 +337,10 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
 
 def stacks_of(
     arrays: Mapping[str, StoredArray],
-    make: Callable[[str, StoredArray, tuple[str, ...], str], Stack | None],
+    n_axes: int | None,
+    metadata: Callable[[str, int], Found],
+    time_last: bool | None = None,
+    layout: str = "",
     done: Collection[str] = (),
 ) -> tuple[Stack, ...]:
     """Return the stacks that arrays make: pairs of real and imaginary parts first, then the other arrays.
@@ -365,17 +349,27 @@ def stacks_of(
     ----------
     arrays : mapping
         Full name -> array.
-    make : callable
-        Takes a name, an array, the names of the arrays in which it is stored, and its layout in words (empty for
-        one plain array); returns the stack, or None if the array cannot be one.
+    n_axes : int or None
+        Number of axes that the user named.
+    metadata : callable
+        Takes the name of an array and the number of axes of its stack, and returns the metadata.
+    time_last, layout
+        As in :class:`Stack`; the layout is of plain arrays.
     done : collection of str, default none
         Names of arrays that are stacks already. They can be parts of a pair, but make no second stack alone.
     """
     pairs = pair_parts(arrays)
     used = {part for *_, parts in pairs for part in parts}.union(done)
-    stacks = [make(name, array, parts, layout) for name, array, layout, parts in pairs]
-    stacks += [make(name, array, (name,), "") for name, array in arrays.items() if name not in used]
-    return tuple(stack for stack in stacks if stack is not None)
+    alone = [(name, array, layout, (name,)) for name, array in arrays.items() if name not in used]
+    stacks = []
+    for name, array, words, parts in [*pairs, *alone]:
+        form = StoredForm(parts) if len(parts) == 2 else StoredForm()
+        of_part = partial(metadata, parts[0])
+        whole = Stack(name, array, words, time_last, partial(of_part, len(array.shape)), form=form)
+        if (stack := arranged(whole, n_axes)) is not None:
+            # With the number of axes that are left
+            stacks.append(replace(stack, metadata=partial(of_part, len(stack.array.shape))))
+    return tuple(stacks)
 
 
 RESULTS_AND_TRUTH = (
@@ -490,15 +484,9 @@ def check_not_power(stack: Stack, path: str) -> None:
     array = stack.array
     if array.dtype.kind == "c":
         return
-    whole = [slice(0, n, 1) for n in array.shape]
-
-    def slab(number: int) -> Numbers:
-        whole[array.slow] = slice(number, number + 1, 1)
-        return array.read(tuple(whole))
-
     middle = array.shape[array.slow] // 2
-    if is_power(slab(number) for number in (0, middle)):
-        if offset := offset_of(slab(middle)):
+    if is_power(array.at(array.slow, number) for number in (0, middle)):
+        if offset := offset_of(array.at(array.slow, middle)):
             raise InputError(
                 f"'{stack.name}' in {path} is real, and symmetric about {offset:g}",
                 remedy=f"subtract the offset {offset:g} if it is RF, or name it with {{dataset}} to filter it as it is",

@@ -20,18 +20,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import check_kind
-from usdenoise.files.stored import (
-    OWN_FILL,
-    PACKING,
-    Index,
-    StoredArray,
-    complex_dtype,
-    grid_of,
-    member_order,
-    of_pairs,
-    unpacked,
-)
-from usdenoise.linalg.array_library import Numbers
+from usdenoise.files.stored import OWN_FILL, PACKING, StoredArray, grid_of, unpacked, with_pairs
 from usdenoise.stack.geometry import shape_text
 
 SCALES_OF_AXES = {"t": "time", "z": "z", "x": "x", "y": "y"}
@@ -312,48 +301,18 @@ def _missing(where: str, problem: str) -> InputError:
 
 def stored_array(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array of unpacked numbers; a compound of two equal numbers becomes a complex number."""
-    array = unpacked(_as_stored(dataset), _packing(dataset))
+    array = StoredArray(
+        dataset.shape or (),
+        np.dtype(dataset.dtype),
+        lambda index: np.asarray(dataset[index]),
+        chunks=dataset.chunks,
+        fill=lambda index, out: dataset.read_direct(out, index),
+        written=partial(written_entries, dataset) if dataset.chunks is not None else None,
+        check=partial(check_stored, dataset),
+    )
+    array = unpacked(with_pairs(array, (dataset.name or "").strip("/")), _packing(dataset))
     _forget_properties(dataset)
     return array
-
-
-def _as_stored(dataset: h5py.Dataset) -> StoredArray:
-    """Return a dataset as an array of the numbers that it holds."""
-    dtype = np.dtype(dataset.dtype)
-    order = member_order(np.dtype(dataset.dtype))
-    written = partial(written_entries, dataset) if dataset.chunks is not None else None
-
-    def read_stored(index: Index) -> Numbers:
-        return np.asarray(dataset[index])
-
-    if order is None:
-        return StoredArray(
-            dataset.shape or (),
-            dtype,
-            read_stored,
-            chunks=dataset.chunks,
-            fill=lambda index, out: dataset.read_direct(out, index),
-            written=written,
-        )
-    value_dtype = complex_dtype(dtype[order[0]])
-    if dtype == np.dtype([(name, value_dtype.type().real.dtype) for name in order]):
-        # The pairs are complex numbers as they are.
-        return StoredArray(
-            dataset.shape or (),
-            value_dtype,
-            lambda index: read_stored(index).view(value_dtype),
-            chunks=dataset.chunks,
-            fill=lambda index, out: dataset.read_direct(out.view(dtype), index),
-            written=written,
-        )
-
-    return StoredArray(
-        dataset.shape or (),
-        value_dtype,
-        lambda index: of_pairs(read_stored(index)),
-        chunks=dataset.chunks,
-        written=written,
-    )
 
 
 def _packing(dataset: h5py.Dataset) -> dict[str, object]:

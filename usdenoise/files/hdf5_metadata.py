@@ -23,7 +23,7 @@ from usdenoise.files.hdf5_arrays import (
     member,
     stored_array,
 )
-from usdenoise.files.stored import PACKING, everything
+from usdenoise.files.stored import PACKING
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import Coordinate
 from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata
@@ -168,7 +168,7 @@ def _scale_label(name: str, item: h5py.Dataset) -> Label:
     unit = text_attribute(item, "units") or text_attribute(item, "unit")
     values = numbers(item, _MOST_POSITIONS)
     if values is not None and any(packed in item.attrs for packed in PACKING):
-        values = everything(stored_array(item)).reshape(-1).astype(np.float64)
+        values = stored_array(item).everything().reshape(-1).astype(np.float64)
     is_dimension_alone = text_attribute(item, "NAME").startswith("This is a netCDF dimension but not")
     # Without a unit, whole numbers count frames, and positions may be in pixels or in m.
     is_counted = not unit and (name.lower() not in TIMES or values is None or not np.any(values % 1))

@@ -7,13 +7,12 @@ zea (github.com/tue-bmd/zea): I and Q are along the last axis. In newer files da
 and the position of each pixel. In older files it is a dataset with the values alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Unpack
 
 import h5py
 import numpy as np
@@ -24,7 +23,6 @@ from usdenoise.files.contents import (
     Contents,
     Found,
     Stack,
-    StackFields,
     arranged,
     describe_array,
     first_bytes,
@@ -35,24 +33,15 @@ from usdenoise.files.hdf5_arrays import (
     MOST_ITEMS,
     check_links,
     check_readable,
-    check_stored,
     datasets,
     items,
     member,
     stored_array,
 )
 from usdenoise.files.hdf5_metadata import nearby, numbers, small_number, text_attribute
-from usdenoise.files.stored import (
-    StoredArray,
-    joined,
-    member_note,
-    paired,
-    reversed_axes,
-    split_axis,
-    without_axes,
-)
+from usdenoise.files.stored import StoredArray, joined, paired, reversed_axes, split_axis, without_axes
 from usdenoise.options import ReadOptions
-from usdenoise.stack.geometry import form_of, pitch
+from usdenoise.stack.geometry import pitch
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -132,27 +121,18 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
     by_path = datasets(file)
     # MATLAB reverses the axes, and time is the last of them.
     is_matlab = matlab_reading.is_matlab(file)
+    time_last = True if is_matlab else None
     every: dict[str, str] = {}
-    # Datasets, and what their elements make, by their full names; and the datasets in which each is stored.
+    # Datasets, and what their elements make, by their full names; and the dataset that each has its metadata near.
     arrays: dict[str, StoredArray] = {}
-    stored_in: dict[str, tuple[h5py.Dataset, ...]] = {name: (each,) for name, each in by_path.items()}
+    near = dict(by_path)
 
     def array_of(dataset: h5py.Dataset) -> StoredArray:
         array = stored_array(dataset)
         return reversed_axes(array) if is_matlab else array
 
-    def stack(
-        name: str, array: StoredArray, parts: tuple[h5py.Dataset, ...], **more: Unpack[StackFields]
-    ) -> Stack | None:
-        """Return an array that is stored in some datasets as a stack, or None; metadata is near the first of them."""
-
-        def check() -> None:
-            for part in parts:
-                check_stored(part)
-
-        fields: StackFields = {"metadata": lambda: nearby(file, parts[0], by_path.values()), **more}
-        fields |= {"time_last": True if is_matlab else None, "check": check}
-        return arranged(name, array, n_axes, **fields)
+    def metadata(name: str, n_axes: int = 0) -> Found:
+        return nearby(file, near[name], by_path.values())
 
     for name, dataset in by_path.items():
         try:
@@ -164,25 +144,21 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
         every[name] = f"a MATLAB {kind}" if kind else describe_array(array)
         if not kind:
             arrays[name] = array
-    found: list[Stack | None] = []
+    special: list[Stack] = []
     for name, (array, parts) in matlab_reading.cells(file, by_path).items():
         every[name] = describe_array(array)
-        arrays[name], stored_in[name] = array, parts
+        arrays[name] = array
         is_cell = name in by_path and matlab_reading.special_class(by_path[name]) == "cell"
+        near[name] = parts[0]
         layout = f"cell of {len(parts)}" if is_cell else f"array of {len(parts)} structs"
-        found.append(stack(name, array, parts, layout=layout))
+        special.append(Stack(name, array, layout, time_last, partial(metadata, name)))
     container, used = "MATLAB 7.3 (HDF5)" if is_matlab else "HDF5", set[str]()
     for toolbox, stacks_in in TOOLBOXES.items():
-        special, used = stacks_in(file, by_path, stack)
-        if special:
+        of_toolbox, used = stacks_in(file, by_path)
+        if of_toolbox:
             container = toolbox
-            found += special
+            special += of_toolbox
             break
-
-    def other_stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        sources = tuple(dataset for part in parts for dataset in stored_in[part])
-        assumptions = member_note(parts[0], sources[0].dtype) if len(parts) == 1 else ()
-        return stack(name, array, sources, layout=layout, assumptions=assumptions, form=form_of(parts))
 
     def look_up(name: str) -> Stack | None:
         """Return the stack at the end of a soft or external link; None if there is no dataset, or a listed one."""
@@ -191,29 +167,26 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
             check_links(file, name)
         if not isinstance(item, h5py.Dataset) or name in every:
             return None
-        return stack(name, array_of(item), (item,))
+        linked_metadata = partial(nearby, file, item, by_path.values())
+        return arranged(Stack(name, array_of(item), "", time_last, linked_metadata), n_axes)
 
-    first = [one for one in found if one is not None]
+    first = [stack for one in special if (stack := arranged(one, n_axes)) is not None]
     others = {name: array for name, array in arrays.items() if name not in used}
     # The arrays of these stacks are only taken as parts of a pair.
-    done = used | {one.name for one in first}
-    return Contents(container, (*first, *stacks_of(others, other_stack, done)), every, look_up)
+    done = used | {stack.name for stack in first}
+    stacks = (*first, *stacks_of(others, n_axes, metadata, time_last, done=done))
+    return Contents(container, stacks, every, look_up)
 
 
-def uff_stacks(
-    file: h5py.File, datasets: Mapping[str, h5py.Dataset], make: Callable[..., Stack | None]
-) -> tuple[list[Stack | None], set[str]]:
+def uff_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[list[Stack], set[str]]:
     """Return the beamformed data of a UFF file as stacks.
 
     Parameters
     ----------
     file : h5py.File
         The open file.
-    datasets : mapping
+    by_path : mapping
         Full name -> dataset.
-    make : callable
-        Takes a name, an array, the datasets in which it is stored, and further fields of a stack; returns the
-        stack, or None if the array cannot be one.
 
     Returns
     -------
@@ -222,7 +195,7 @@ def uff_stacks(
     names : set of str
         Full names of the datasets in these stacks.
     """
-    found: list[Stack | None] = []
+    found: list[Stack] = []
     names: set[str] = set()
     for group in items(file, islice(file, MOST_ITEMS)):
         if isinstance(group, h5py.Group) and text_attribute(group, "class") == "uff.beamformed_data":
@@ -231,8 +204,7 @@ def uff_stacks(
                 array, parts = image
                 # The usual search near the dataset would use the frame rate of the display instead of the acquisition.
                 metadata = partial(_uff_metadata, group)
-                name = group.name.strip("/")
-                found.append(make(name, array, parts, layout="UFF beamformed data", metadata=metadata))
+                found.append(Stack(group.name.strip("/"), array, "UFF beamformed data", None, metadata))
                 names |= {part.name.strip("/") for part in parts}
     return found, names
 
@@ -285,9 +257,7 @@ _COORDINATES = "data/beamformed_data/coordinates"
 _XYZ = {"x": 0, "y": 1, "z": 2}
 
 
-def zea_stacks(
-    file: h5py.File, datasets: Mapping[str, h5py.Dataset], make: Callable[..., Stack | None]
-) -> tuple[list[Stack | None], set[str]]:
+def zea_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[list[Stack], set[str]]:
     """Return the beamformed data of a zea file as a stack.
 
     The axes are frame, z, x[, y] and channel. Two channels are I and Q, one is RF.
@@ -296,10 +266,8 @@ def zea_stacks(
     ----------
     file : h5py.File
         The open file.
-    datasets : mapping
+    by_path : mapping
         Full name -> dataset.
-    make : callable
-        As for :func:`uff_stacks`.
 
     Returns
     -------
@@ -308,12 +276,12 @@ def zea_stacks(
     names : set of str
         Full names of the datasets that are not a stack by themselves.
     """
-    name = _NEW if _NEW in datasets else _OLD
-    dataset = datasets.get(name)
+    name = _NEW if _NEW in by_path else _OLD
+    dataset = by_path.get(name)
     if dataset is None or dataset.dtype.kind not in "fiu" or len(dataset.shape) not in (4, 5):
         return [], set()
     array = stored_array(dataset)
-    if array.shape[-1] not in (1, 2):
+    if array.shape[-1] not in (1, 2) or 0 in array.shape:
         return [], set()
     array = paired(array, -1) if array.shape[-1] == 2 else without_axes(array, [len(array.shape) - 1])
     axes = "tzxy"[: len(array.shape)]
@@ -323,11 +291,10 @@ def zea_stacks(
     known = {"axes": (axes, "layout of zea"), **_grid_scales(file, axes)}
 
     def metadata() -> Found:
-        others = nearby(file, dataset, datasets.values()).items()
+        others = nearby(file, dataset, by_path.values()).items()
         return {**known, **{name: value for name, value in others if name not in ("axes", "unit")}}
 
-    stack = make(name, array, (dataset,), layout=layout, metadata=metadata)
-    return ([], set()) if stack is None else ([stack], {_NEW, _OLD, _COORDINATES})
+    return [Stack(name, array, layout, None, metadata)], {_NEW, _OLD, _COORDINATES}
 
 
 def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[object, str]]:

@@ -20,7 +20,6 @@ from usdenoise.files.contents import (
     Contents,
     Found,
     Stack,
-    arranged,
     check_compression,
     describe_array,
     first_bytes,
@@ -40,7 +39,7 @@ from usdenoise.files.stored import (
 )
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
-from usdenoise.stack.geometry import form_of, shape_text
+from usdenoise.stack.geometry import shape_text
 from usdenoise.stack.metadata import is_known
 
 HEADER_BYTES = 128
@@ -270,19 +269,8 @@ def read_matlab(path: Path, read_options: ReadOptions) -> Contents | None:
         elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= MOST_CELLS:
             nested.append(name)
 
-    def stacks_in(arrays: Mapping[str, StoredArray], position: str) -> tuple[Stack, ...]:
-        def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-            return arranged(
-                name,
-                array,
-                read_options.n_axes,
-                time_last=True,
-                metadata=lambda: _scales_beside(path),
-                layout=layout or position,
-                form=form_of(parts),
-            )
-
-        return stacks_of(arrays, stack)
+    def stacks_in(arrays: Mapping[str, StoredArray], layout: str) -> tuple[Stack, ...]:
+        return stacks_of(arrays, read_options.n_axes, lambda name, n_axes: _scales_beside(path), True, layout)
 
     stacks = stacks_in(arrays, "")
     inner: dict[str, StoredArray] = {}

@@ -191,7 +191,7 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     with guard(path, contents.damaged):
         stack = choose(contents, read_options.dataset, str(path))
         entries = stack.metadata()
-        stack.check()
+        stack.array.check()
     guarded, array = guard(path, contents.damaged), stack.array
     fill = None if array.fill is None else guarded(array.fill)
     stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill))
@@ -519,11 +519,8 @@ def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:
     numbers = np.flatnonzero(is_written)
     if len(numbers) > 1 and not is_written[-1]:
         # The last chunk that was written may end with frames that were not.
-        index = [slice(0, n, 1) for n in array.shape]
-
         def is_empty(frame: int) -> bool:
-            index[time] = slice(frame, frame + 1, 1)
-            return not np.nan_to_num(array.read(tuple(index))).any()
+            return not np.nan_to_num(array.at(time, frame)).any()
 
         stop = int(numbers[-1]) + 1
         length = array.chunk_length(time)

@@ -6,7 +6,7 @@ a slab of the result is read, only the slabs of the parts that it needs are read
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -45,6 +45,10 @@ class StoredArray:
         into it; None if the file has another type or layout.
     written : callable or None, default None
         Returns for each axis which of its entries the file holds in full, as arrays of bool; None if it holds all of them.
+    check : callable
+        Raises an InputError if the file holds less than its header claims; by default nothing is checked.
+    notes : tuple of str, default none
+        Sentences on what was guessed about the values, each with the option that overrides the guess.
     """
 
     shape: tuple[int, ...]
@@ -54,6 +58,18 @@ class StoredArray:
     chunks: tuple[int, ...] | None = None
     fill: Callable[[Index, Numbers], None] | None = None
     written: Callable[[], Written] | None = None
+    check: Callable[[], None] = lambda: None
+    notes: tuple[str, ...] = ()
+
+    def everything(self) -> Numbers:
+        """Read all values."""
+        return self.read(tuple(slice(0, n, 1) for n in self.shape))
+
+    def at(self, axis: int, number: int) -> Numbers:
+        """Read the values of one entry along an axis, which stays as an axis of length 1."""
+        index = [slice(0, n, 1) for n in self.shape]
+        index[axis] = slice(number, number + 1, 1)
+        return self.read(tuple(index))
 
     def written_entries(self) -> Written:
         """Return for each axis which of its entries the file holds in full."""
@@ -98,38 +114,56 @@ def member_order(dtype: Any) -> tuple[str, str] | None:
     return (second, first) if swapped else (first, second)
 
 
-def member_note(name: str, dtype: Any) -> tuple[str, ...]:
-    """Return a sentence if the names of the members do not identify the real part; otherwise none."""
-    order = member_order(dtype)
-    if order is None or tuple(member.lower() for member in order) in COMPLEX_MEMBERS:
-        return ()
-    return (
-        f"the members {order[0]} and {order[1]} of '{name}' are read as the real and the imaginary part; if they are not, "
-        "pick another dataset",
-    )
-
-
-def pair_dtype(dtype: Any) -> Dtype:
-    """Return the type of the complex numbers that a compound of two numbers makes; any other type as it is."""
-    order = member_order(dtype)
-    return complex_dtype(dtype[order[0]]) if order else dtype
-
-
 def of_pairs(pairs: NDArray[Any]) -> Numbers:
     """Return an array of pairs, a compound of :func:`member_order`, as complex numbers; any other array as it is."""
     order = member_order(pairs.dtype)
     if order is None:
         return pairs
-    values = np.empty(pairs.shape, pair_dtype(pairs.dtype))
+    dtype = complex_dtype(pairs.dtype[order[0]])
+    if _is_complex(pairs.dtype):
+        return pairs.view(dtype)
+    values = np.empty(pairs.shape, dtype)
     values.real, values.imag = pairs[order[0]], pairs[order[1]]
     return values
 
 
-def from_array(values: Numbers) -> StoredArray:
-    """Return an array in memory as a stored array."""
-    fortran = values.flags.f_contiguous and not values.flags.c_contiguous
-    return StoredArray(
-        values.shape, values.dtype, lambda index: np.array(values[index]), values.ndim - 1 if fortran else 0
+def _is_complex(pair: Any) -> bool:
+    """Return whether the pairs of a compound of :func:`member_order` are complex numbers as they are."""
+    names = member_order(pair) or ()
+    return bool(pair == np.dtype([(name, complex_dtype(pair[name]).type().real.dtype) for name in names]))
+
+
+def with_pairs(array: StoredArray, name: str) -> StoredArray:
+    """Return an array of the pairs of :func:`of_pairs` as complex numbers; any other array as it is.
+
+    Parameters
+    ----------
+    array : StoredArray
+        The array.
+    name : str
+        Its name in the file, for a note if the names of the members do not identify the real part.
+    """
+    pair: Any = array.dtype
+    order, stored_fill = member_order(pair), array.fill
+    if order is None:
+        return array
+
+    def fill(index: Index, out: Numbers) -> None:
+        assert stored_fill is not None
+        stored_fill(index, out.view(pair))
+
+    notes: tuple[str, ...] = ()
+    if tuple(member.lower() for member in order) not in COMPLEX_MEMBERS:
+        notes = (
+            f"the members {order[0]} and {order[1]} of '{name}' are read as the real and the imaginary part; if they are "
+            "not, pick another dataset",
+        )
+    return replace(
+        array,
+        dtype=complex_dtype(pair[order[0]]),
+        read=lambda index: of_pairs(array.read(index)),
+        fill=fill if stored_fill is not None and _is_complex(pair) else None,
+        notes=notes,
     )
 
 
@@ -147,6 +181,11 @@ def loaded_when_read(shape: tuple[int, ...], dtype: Dtype, load: Callable[[], Nu
     """
     whole = cache(load)
     return StoredArray(shape, dtype, lambda index: whole()[index].astype(dtype), len(shape) - 1)
+
+
+def from_array(values: Numbers) -> StoredArray:
+    """Return an array in memory as a stored array."""
+    return loaded_when_read(values.shape, values.dtype, lambda: values)
 
 
 def rearranged(array: StoredArray, axes: Sequence[int | None]) -> StoredArray:
@@ -183,10 +222,10 @@ def rearranged(array: StoredArray, axes: Sequence[int | None]) -> StoredArray:
     # Without its slowest axis, the array is read along its first or its last one.
     slow = array.slow if array.slow in kept else min(kept) if array.slow < min(kept) else max(kept)
     chunks = array.chunks
-    return StoredArray(
-        tuple(1 if axis is None else array.shape[axis] for axis in axes),
-        array.dtype,
-        read,
+    return replace(
+        array,
+        shape=tuple(1 if axis is None else array.shape[axis] for axis in axes),
+        read=read,
         slow=axes.index(slow),
         chunks=None if chunks is None else tuple(1 if axis is None else chunks[axis] for axis in axes),
         fill=None if array.fill is None else fill,
@@ -219,7 +258,11 @@ def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> Sto
         both = zip(real.written_entries(), imaginary.written_entries(), strict=True)
         return tuple(first & second for first, second in both)
 
-    return StoredArray(real.shape, dtype, read, real.slow, real.chunks, written=written)
+    def check() -> None:
+        real.check()
+        imaginary.check()
+
+    return replace(real, dtype=dtype, read=read, fill=None, written=written, check=check, notes=())
 
 
 def paired(array: StoredArray, axis: int) -> StoredArray:
@@ -241,7 +284,9 @@ def paired(array: StoredArray, axis: int) -> StoredArray:
         every = array.written_entries()
         return every[:axis] + every[axis + 1 :]
 
-    return StoredArray(shape, dtype, read, slow, chunks, written=written)
+    return replace(
+        array, shape=shape, dtype=dtype, read=read, slow=slow, chunks=chunks, fill=None, written=written
+    )
 
 
 def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
@@ -276,7 +321,11 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
             for number, along in enumerate(zip(*every, strict=True))
         )
 
-    return StoredArray(shape, dtype, read, axis, chunks if is_regular else None, written=written)
+    def check() -> None:
+        for part in parts:
+            part.check()
+
+    return StoredArray(shape, dtype, read, axis, chunks if is_regular else None, written=written, check=check)
 
 
 def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> StoredArray:
@@ -293,7 +342,6 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
         keep[axis], keep[axis + 1] = slice(None, None, outer.step), inner
         return split[tuple(keep)]
 
-    shape = (*array.shape[:axis], *lengths, *array.shape[axis + 1 :])
     chunks = array.chunks
     if chunks is not None:
         # If chunks end within a line of the fast axis, all of its lines are read together.
@@ -305,7 +353,9 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
         # The frames are along another axis.
         return (*every[:axis], *(np.ones(n, bool) for n in lengths), *every[axis + 1 :])
 
-    return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis), chunks, written=written)
+    shape = (*array.shape[:axis], *lengths, *array.shape[axis + 1 :])
+    slow = array.slow + (array.slow > axis)
+    return replace(array, shape=shape, read=read, slow=slow, chunks=chunks, fill=None, written=written)
 
 
 PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
@@ -362,17 +412,12 @@ def unpacked(array: StoredArray, packing: Mapping[str, object]) -> StoredArray:
         values[np.isin(stored, missing)] = np.nan
         return values
 
-    return StoredArray(array.shape, dtype, read, array.slow, array.chunks, written=array.written)
+    return replace(array, dtype=dtype, read=read, fill=None)
 
 
 def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> list[int]:
     """Return the number of chunks along each axis."""
     return [-(-n // chunk) for n, chunk in zip(shape, chunks, strict=True)]
-
-
-def everything(array: StoredArray) -> Numbers:
-    """Read all values of an array."""
-    return array.read(tuple(slice(0, n, 1) for n in array.shape))
 
 
 def n_selected(part: slice) -> int:

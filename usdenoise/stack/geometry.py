@@ -120,11 +120,6 @@ class StoredForm:
     singles: tuple[int, ...] = ()
 
 
-def form_of(parts: tuple[str, ...]) -> StoredForm:
-    """Return the form of a stack by the names of the arrays in which it is stored: one, or real and imaginary part."""
-    return StoredForm(parts if len(parts) == 2 else ())
-
-
 SPATIAL_LETTERS = "zxy"
 """Depth, lateral, elevation: pixels are numbered in this order, whatever the order in the file."""
 
