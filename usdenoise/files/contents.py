@@ -256,7 +256,7 @@ def arranged(stack: Stack, n_axes: int | None) -> Stack | None:
     pairs = [axis for axis, n in enumerate(array.shape) if n == 2]
     pairs = [axis for axis in pairs if axis in (0, n_stored - 1)] or pairs
     if n_stored in (4, 5, 6) and array.dtype.kind != "c" and len(pairs) == 1:
-        if n_axes is None and "axes" in (named := interpret(stack.metadata())[0]):
+        if n_axes is None and "axes" in (named := interpret(stack.metadata()).values):
             n_axes = len(named["axes"])
         words = {0: "first", n_stored - 1: "last"}
         position = words.get(pairs[0], ("second", "third", "fourth", "fifth")[pairs[0] - 1])

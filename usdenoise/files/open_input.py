@@ -37,14 +37,7 @@ from usdenoise.pipeline.recording import STORAGE
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry, as_frames, check_axes, check_order, shape_text
 from usdenoise.stack.labels import FROM_TIMES, frame_rate
-from usdenoise.stack.metadata import (
-    Metadata,
-    add_verasonics,
-    implausible,
-    interpret,
-    with_options,
-    without_implausible,
-)
+from usdenoise.stack.metadata import Metadata, implausible, interpret, with_options, without_implausible
 from usdenoise.system.resources import run_in_background
 from usdenoise.system.text import beyond
 
@@ -195,13 +188,17 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     guarded, array = guard(path, contents.damaged), stack.array
     fill = None if array.fill is None else guarded(array.fill)
     stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill))
-    values, sources, attributes = interpret(entries)
-    add_verasonics(values, sources, attributes)
+    metadata = interpret(entries)
     shape, time_last, is_seen = stack.array.shape, stack.time_last, False
-    n_times = len(attributes["coordinates"]["t"].values) if "t" in attributes.get("coordinates", {}) else 0
+    n_times = len(metadata.coordinates["t"].values) if "t" in metadata.coordinates else 0
     if time_last is None and shape.count(n_times) == 1 and n_times in (shape[0], shape[-1]):
         time_last = n_times == shape[-1]
-    if read_options.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
+    if (
+        read_options.axes is None
+        and "axes" not in metadata.values
+        and time_last is None
+        and len(shape) in SAMPLED
+    ):
         # Damage is reported when the stack is read.
         with suppress(InputError), readable(path):
             # The values in the middle of the stack
@@ -210,17 +207,8 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
             middle = [slice(start, min(start + most, n), 1) for start, n in zip(starts, shape, strict=True)]
             time_last = time_is_last(stack.array.read(tuple(middle)))
         is_seen = time_last is not None
-    metadata = with_options(
-        values,
-        sources,
-        attributes,
-        axes=read_options.axes,
-        guessed_axes=guess_axes(shape, time_last),
-        guessed_from="the data" if is_seen else "assumed",
-        frame_rate_hz=read_options.frame_rate_hz,
-        spacing_mm=read_options.spacing_mm,
-        center_frequency_hz=read_options.center_frequency_hz,
-    )
+    guessed_from = "the data" if is_seen else "assumed"
+    metadata = with_options(metadata, read_options, guess_axes(shape, time_last), guessed_from)
     axes = metadata.values["axes"]
     check_axes(axes, stack.array.shape)
     with guard(path, contents.damaged):

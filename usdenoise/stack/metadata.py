@@ -1,14 +1,16 @@
 """Metadata: the names of scales and axes in files, and the options that override them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from usdenoise.errors import InputError
+from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import SCALES
+from usdenoise.options.denoise_options import SCALE_NAMES
 from usdenoise.stack.geometry import SOUND_SPEED_M_S, Coordinate
 from usdenoise.stack.labels import ALIASES, AmbiguousAxes
 
@@ -93,18 +95,16 @@ def implausible(name: str, value: Scale, source: str) -> str:
     )
 
 
-_KNOWN = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
+_KEYS = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
 
 
 def is_known(name: str) -> bool:
     """Return whether a name in a file is a known name of axes or of a scale, in any case."""
-    return name.lower() in _KNOWN
+    return name.lower() in _KEYS
 
 
-def interpret(
-    entries: Mapping[str, tuple[object, str]],
-) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
-    """Sort the metadata of a file into known values, their sources, and the rest.
+def interpret(entries: Mapping[str, tuple[object, str]]) -> Metadata:
+    """Sort the metadata of a file into known values, with their sources, and the rest.
 
     Parameters
     ----------
@@ -113,70 +113,60 @@ def interpret(
 
     Returns
     -------
-    values : dict
-        Known values by their names in :class:`Metadata`. Here "spacing_mm" may
-        still be a list in the order of the spatial axes.
-    sources : dict of str
-        Source in the file of each value; for a scale that is not plausible, and so has no value, the reason in words.
-    others : dict
-        All other values by their names in the file.
+    Metadata
+        "spacing_mm" may still be a list in the order of the spatial axes. The scales of Verasonics scripts are among the
+        values, if no other entry gives them.
     """
-    by_alias = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
+    ignored: dict[str, str] = {}
     attributes: dict[str, Any] = {}
+    coordinates: Mapping[str, Coordinate] = {}
     for name, (value, source) in entries.items():
         if name == "coordinates":
             # Files also have text of this name, with which xarray lists its coordinates.
-            attributes |= {name: value} if isinstance(value, Mapping) else {}
+            coordinates = value if isinstance(value, Mapping) else {}
             continue
-        key = by_alias.get(name.lower())
+        key = _KEYS.get(name.lower())
         if key is None or key in values:
             attributes[name] = value
             continue
         text = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
-        known: Any = text
         if key == "axes":
-            usable = isinstance(text, str) and text.isascii()
+            known: Any = text if isinstance(text, str) and text.isascii() else None
         elif isinstance(value, Mapping):
-            usable, known = True, value
+            known = value
         else:
             numbers = scale_numbers(value)
-            usable = bool(numbers)
-            known = numbers if key == "spacing_mm" else next(iter(numbers), None)
-        reason = ""
-        if key != "axes":
-            if usable:
-                reason = implausible(key, known, source)
-            elif isinstance(text, str) and any(letter.isdigit() for letter in text):
-                words, unit, *_ = PLAUSIBLE[key]
-                reason = f"the {words} '{text}' ({source}) is not a number in {unit}, and is not used"
+            known = (numbers or None) if key == "spacing_mm" else next(iter(numbers), None)
+        reason = "" if key == "axes" or known is None else implausible(key, known, source)
+        if known is None and key != "axes" and isinstance(text, str) and any(map(str.isdigit, text)):
+            words, unit, *_ = PLAUSIBLE[key]
+            reason = f"the {words} '{text}' ({source}) is not a number in {unit}, and is not used"
         if reason:
-            sources[key] = reason
-        elif usable:
+            ignored[key] = reason
+        elif known is not None:
             values[key], sources[key] = known, f"file: {source}"
-    return values, sources, attributes
+    for key, scale, source in _of_verasonics(values, attributes):
+        if reason := implausible(key, scale, source):
+            ignored[key] = reason
+        else:
+            values[key], sources[key] = scale, f"file: {source}"
+    ignored = {key: reason for key, reason in ignored.items() if key not in values}
+    return Metadata(values, sources, attributes, coordinates, ignored=ignored)
 
 
-def add_verasonics(values: dict[str, Any], sources: dict[str, str], attributes: Mapping[str, object]) -> None:
-    """Add the scales of Verasonics scripts: TwFreq in MHz, and PData.PDelta (x, y, z) in wavelengths.
+def _of_verasonics(
+    values: Mapping[str, Any], attributes: Mapping[str, object]
+) -> Iterator[tuple[str, Scale, str]]:
+    """Yield the scales of Verasonics scripts: TwFreq in MHz, and PData.PDelta (x, y, z) in wavelengths.
 
-    If the file gives no speed of sound, a wavelength is 1540 m/s over the centre frequency. Scales that the
-    file also gives under a known name stay as they are.
-
-    Parameters
-    ----------
-    values, sources : dicts
-        Known values and their sources, from :func:`interpret`; the scales are added to them.
-    attributes : mapping
-        The other values of the file, from :func:`interpret`.
+    If the file gives no speed of sound, a wavelength is 1540 m/s over the centre frequency, which may be the one that was
+    yielded before.
     """
-    source = "UF.TwFreq in MHz"
-    for megahertz in scale_numbers(attributes.get("TwFreq", ()))[:1]:
-        if "center_frequency_hz" not in values:
-            reason = implausible("center_frequency_hz", megahertz * 1e6, source)
-            sources["center_frequency_hz"] = reason or f"file: {source}"
-            values |= {} if reason else {"center_frequency_hz": megahertz * 1e6}
+    if "center_frequency_hz" not in values:
+        for megahertz in scale_numbers(attributes.get("TwFreq", ()))[:1]:
+            yield "center_frequency_hz", megahertz * 1e6, "UF.TwFreq in MHz"
     try:
         deltas = np.asarray(attributes.get("PDelta", ()), np.float64).reshape(-1)
     except (TypeError, ValueError):
@@ -185,42 +175,27 @@ def add_verasonics(values: dict[str, Any], sources: dict[str, str], attributes: 
     if "spacing_mm" in values or not frequency or len(deltas) != 3 or not deltas[0] > 0 or not deltas[2] > 0:
         return
     speed = values.get("sound_speed_m_s", SOUND_SPEED_M_S)
-    wavelength_mm = speed / frequency * 1e3
     known = "" if "sound_speed_m_s" in values else " assumed"
-    spacing = {
-        letter: float(delta) * wavelength_mm for letter, delta in zip("xyz", deltas, strict=True) if delta > 0
-    }
-    source = f"PData.PDelta in wavelengths at{known} {speed:g} m/s"
-    reason = implausible("spacing_mm", spacing, source)
-    sources["spacing_mm"] = reason or f"file: {source}"
-    values |= {} if reason else {"spacing_mm": spacing}
+    pitches = zip("xyz", (float(delta) * (speed / frequency * 1e3) for delta in deltas), strict=True)
+    spacing = {letter: pitch for letter, pitch in pitches if pitch > 0}
+    yield "spacing_mm", spacing, f"PData.PDelta in wavelengths at{known} {speed:g} m/s"
 
 
 def with_options(
-    values: dict[str, Any],
-    sources: dict[str, str],
-    attributes: Mapping[str, Any],
-    *,
-    axes: str | None = None,
-    guessed_axes: str = "",
-    guessed_from: str = "assumed",
-    **scales: Any,
+    metadata: Metadata, options: ReadOptions, guessed_axes: str = "", guessed_from: str = "assumed"
 ) -> Metadata:
     """Return the metadata of a stack: the user's options first, then the values of the file, then a guess.
 
     Parameters
     ----------
-    values, sources, attributes
-        Known values, their sources and the other values of the file, from :func:`interpret`.
-    axes : str or None
-        Axis letters given by the user.
+    metadata : Metadata
+        Metadata of the file, from :func:`interpret`.
+    options : ReadOptions
+        Axes and scales given by the user.
     guessed_axes : str
         Axis letters to assume if neither the user nor the file gives them.
     guessed_from : str
         Source of these; by default "assumed".
-    **scales
-        `frame_rate_hz`, `spacing_mm` (one number, or one for each spatial axis) and `center_frequency_hz` given by the user;
-        None for those that were not.
 
     Raises
     ------
@@ -228,10 +203,9 @@ def with_options(
         If the user gives another number of pitches, or neither the file nor the user specifies which axis is
         depth. Pitches of the file that do not fit the axes are ignored.
     """
-    frame_rate_hz, spacing_mm = scales.get("frame_rate_hz"), scales.get("spacing_mm")
-    ignored = {name: reason for name, reason in sources.items() if name not in values}
-    values, sources, attributes = dict(values), {name: sources[name] for name in values}, dict(attributes)
-    coordinates = attributes.pop("coordinates", {})
+    axes, frame_rate_hz, spacing_mm = options.axes, options.frame_rate_hz, options.spacing_mm
+    values, sources = dict(metadata.values), dict(metadata.sources)
+    attributes, coordinates = metadata.attributes, metadata.coordinates
     stated = values.get("axes")
     if isinstance(stated, AmbiguousAxes) and axes is None:
         raise InputError(stated.sentence)
@@ -249,8 +223,8 @@ def with_options(
         for letter, coordinate in coordinates.items()
         if (frame_rate_hz if letter == "t" else spacing_mm) is None
     }
-    for key, option in {"axes": axes, **scales}.items():
-        if option is not None:
+    for key in ("axes", *SCALE_NAMES.values()):
+        if (option := getattr(options, key)) is not None:
             values[key], sources[key] = option, "option"
     if "axes" not in values:
         values["axes"], sources["axes"] = guessed_axes, guessed_from
@@ -264,7 +238,7 @@ def with_options(
     contradiction = (
         f"the axes are '{axes}', as given; the stack has '{stated}'" if is_renamed and is_certain else ""
     )
-    ignored = {name: reason for name, reason in ignored.items() if name not in values}
+    ignored = {name: reason for name, reason in metadata.ignored.items() if name not in values}
     return Metadata(values, sources, attributes, coordinates, contradiction, ignored)
 
 
