@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -85,17 +85,41 @@ def open_input(
     ...     source.shape, source.axes, source.read(0, 20).iq.shape
     ((100, 72, 56), 'tzx', (20, 72, 56))
     """
-    path, read_options = Path(path), reading_options(reading or {})
     if not isinstance(dtype, str | None) or dtype not in PRECISIONS:
         raise OptionError(f"dtype is {dtype!r}, and must be 'single', 'double' or None")
     check_path(path)
-    state = file_state(path) or {}
+    file = StoredFile.at(Path(path), reading or {}, dtype)
     with ExitStack() as files:
-        contents = files.enter_context(open_contents(path, read_options))
-        opened_input = Input(path, read_options, dtype, contents, state, files.close)
         # Arrays that were read whole are freed when the input is closed.
-        del contents
-        yield opened_input
+        yield Input(file, files.enter_context(open_contents(file.path, file.how)), files.close)
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file that a process can open.
+
+    Attributes
+    ----------
+    path : Path
+        File or folder of the acquisition.
+    how : ReadOptions
+        How it is read.
+    precision : str or None
+        "single" or "double" if the values are converted.
+    state : mapping
+        Size and modification time of the file, or of those in its folder, when it was opened first (see
+        :func:`usdenoise.files.input_files.file_state`).
+    """
+
+    path: Path
+    how: ReadOptions
+    precision: str | None
+    state: Mapping[str, int]
+
+    @classmethod
+    def at(cls, path: Path, reading: Mapping[str, object], precision: str | None) -> "StoredFile":
+        """Return a file with its current state; `reading` has fields of ReadOptions."""
+        return cls(path, reading_options(reading), precision, file_state(path) or {})
 
 
 READERS: dict[Reader, str] = {
@@ -183,12 +207,11 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     """
     with guard(path, contents.damaged):
         stack = choose(contents, read_options.dataset, str(path))
-        entries = stack.metadata()
-        stack.array.check()
-    guarded, array = guard(path, contents.damaged), stack.array
-    fill = None if array.fill is None else guarded(array.fill)
-    stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill))
-    metadata = interpret(entries)
+        metadata, array = interpret(stack.metadata()), stack.array
+        array.check()
+    guarded = guard(path, contents.damaged)
+    fill, written = array.fill and guarded(array.fill), array.written and guarded(array.written)
+    stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill, written=written))
     shape, time_last, is_seen = stack.array.shape, stack.time_last, False
     n_times = len(metadata.coordinates["t"].values) if "t" in metadata.coordinates else 0
     if time_last is None and shape.count(n_times) == 1 and n_times in (shape[0], shape[-1]):
@@ -211,19 +234,17 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     metadata = with_options(metadata, read_options, guess_axes(shape, time_last), guessed_from)
     axes = metadata.values["axes"]
     check_axes(axes, stack.array.shape)
-    with guard(path, contents.damaged):
-        stack = _written(stack, axes.index("t"), read_options.frames, str(path))
+    stack = _written(stack, axes.index("t"), read_options.frames, str(path))
     n_frames, length = stack.array.shape[axes.index("t")], stack.block_frames
-    selected = read_options.frames
+    selected, notes = read_options.frames, list(stack.assumptions)
     if selected is None and length is not None:
         selected = slice(0, length)
-        note = (
+        notes.append(
             f"frames 0 to {length - 1} are read, the first of {n_frames // length} blocks; choose another by its frames, "
             f"such as {length}:{2 * length}, or filter all blocks with `usdenoise session`"
         )
-        stack = replace(stack, assumptions=(*stack.assumptions, note))
-    notes = beyond(selected, n_frames, "frames", "stack")
-    stack = replace(stack, frames=frame_slice(selected, n_frames), assumptions=(*stack.assumptions, *notes))
+    notes += beyond(selected, n_frames, "frames", "stack")
+    stack = replace(stack, frames=frame_slice(selected, n_frames), assumptions=tuple(notes))
     metadata = _with_times(metadata, shape[axes.index("t")], stack.frames)
     metadata = without_implausible(metadata, slice(stack.frames.start, stack.frames.stop))
     if read_options.dataset is None:
@@ -238,12 +259,10 @@ class Input:
 
     Attributes
     ----------
-    path : Path
-        File or folder of the acquisition.
-    how : ReadOptions
-        How it is read.
-    precision : str or None
-        "single" or "double" if the values are converted.
+    file : StoredFile
+        The file, how it is read, and its state when it was opened.
+    path, state
+        The same as in `file`.
     container : str
         Format of the file, in words.
     stack : Stack
@@ -260,30 +279,18 @@ class Input:
         Number of selected frames.
     shape : tuple of int
         Shape of the selected frames, in the file's order.
-    state : mapping
-        Size and modification time of the file, or of those in its folder, when it was opened (see
-        :func:`usdenoise.files.input_files.file_state`).
     """
 
-    def __init__(
-        self,
-        path: Path,
-        read_options: ReadOptions,
-        precision: str | None,
-        contents: Contents,
-        state: Mapping[str, int],
-        close: Callable[[], None],
-    ) -> None:
-        self.path, self._close = path, close
+    def __init__(self, file: StoredFile, contents: Contents, close: Callable[[], None]) -> None:
+        self.file, self.path, self.state, self._close = file, file.path, file.state, close
         self._frames_read = 0
         self.container = contents.container
-        self.how, self.precision, self.state = read_options, precision, state
-        self.stack, self.metadata = pick(contents, path, read_options)
+        self.stack, self.metadata = pick(contents, file.path, file.how)
         stored = self.stack.array
         self.axes: str = self.metadata.values["axes"]
         self.dtype: Dtype = storage_dtype(stored.dtype)
-        if precision is not None:
-            self.dtype = np.dtype(STORAGE[precision, stored.dtype.kind == "c"])
+        if file.precision is not None:
+            self.dtype = np.dtype(STORAGE[file.precision, stored.dtype.kind == "c"])
         time = self._time = self.axes.index("t")
         self.frames = self.stack.frames
         self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
@@ -332,7 +339,7 @@ class Input:
             Called with the number of bytes that are read, and of all frames to read.
         """
         frames = self._in_file(start, self.n_frames if stop is None else stop)
-        return Acquisition.of(self._geometry_of(frames), self._read(frames, self.dtype, on_part))
+        return Acquisition.of(self._geometry_of(frames), self._read(frames, None, on_part))
 
     def read_lines(self, scratch: Path, on_part: Callable[[int, int], None] | None = None) -> Numbers:
         """Read the selected frames into a temporary file, see :func:`usdenoise.files.layout.read_lines`."""
@@ -376,8 +383,7 @@ class Input:
             The frames, pixels in the order z, x, y; C-contiguous, or Fortran-contiguous if time is the fastest axis of the
             file.
         """
-        frames: Numbers = as_frames(self._read(self._in_file(start, stop), dtype), self.axes)
-        return frames
+        return self._chunk(self._in_file(start, stop), dtype)
 
     def pick(self, numbers: NDArray[np.intp], dtype: Dtype | None = None) -> Numbers:
         """Read a few of the selected frames as a chunk.
@@ -389,7 +395,9 @@ class Input:
         dtype : numpy.dtype, optional
             Type of the values; by default the same as in :meth:`read`.
         """
-        in_file = self.frames.start + np.asarray(numbers, np.intp) * self.frames.step
+        return self._chunk(self.frames.start + np.asarray(numbers, np.intp) * self.frames.step, dtype)
+
+    def _chunk(self, in_file: slice | NDArray[np.intp], dtype: Dtype | None) -> Numbers:
         frames: Numbers = as_frames(self._read(in_file, dtype), self.axes)
         return frames
 
@@ -501,7 +509,7 @@ def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:
         Path of the file, for the message.
     """
     array = stack.array
-    is_written, n_frames = array.written_entries()[time], array.shape[time]
+    is_written, n_frames = array.written_along(time), array.shape[time]
     if is_written.all():
         return stack
     numbers = np.flatnonzero(is_written)

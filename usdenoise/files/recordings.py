@@ -1,7 +1,7 @@
 """Acquisitions of files: read or described in one call, or as recordings whose frames any process can read."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.files.contents import Candidate
-from usdenoise.files.input_files import check_unchanged, file_state
+from usdenoise.files.input_files import check_unchanged
 from usdenoise.files.layout import chunks_of_lines
-from usdenoise.files.open_input import Input, open_contents, open_input, pick
+from usdenoise.files.open_input import Input, StoredFile, open_contents, open_input, pick
 from usdenoise.files.stored import Dtype
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options import DenoiseOptions, ReadOptions
+from usdenoise.options import DenoiseOptions
 from usdenoise.options.denoise_options import LoadKeywords, reading_options
 from usdenoise.options.job_options import shows_options
 from usdenoise.pipeline.devices import HOST, cupy_on
@@ -173,21 +173,6 @@ def describe(path: str | Path, **options: object) -> FileDescription:
 
 
 @dataclass(frozen=True)
-class StoredFile:
-    """A file that a process can open: its absolute path, how it is read, and its state when it was opened first."""
-
-    path: Path
-    how: ReadOptions
-    precision: str | None
-    state: Mapping[str, int]
-
-    @classmethod
-    def at(cls, path: Path, reading: Mapping[str, object], precision: str | None) -> "StoredFile":
-        """Return a file with its current state; `reading` has fields of ReadOptions."""
-        return cls(path.absolute(), reading_options(reading), precision, file_state(path) or {})
-
-
-@dataclass(frozen=True)
 class FileFrames:
     """Frames of a file.
 
@@ -255,7 +240,7 @@ def file_recording(source: Input, most_entries: float = 0) -> Recording:
     ...     [chunk.read().shape for chunk in file_recording(source).chunks]
     [(75, 4032), (75, 4032)]
     """
-    stored_file = StoredFile(source.path.absolute(), source.how, source.precision, source.state)
+    stored_file = replace(source.file, path=source.path.absolute())
     n_frames, frames, length = source.n_frames, source.frames, source.chunk_frames
     starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
     # The first selected frame of each storage chunk.
