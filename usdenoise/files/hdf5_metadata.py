@@ -62,8 +62,6 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, every: Iterable[h5py.Dataset]
     for name, value, source in _nearest_first(file, dataset):
         if not name.startswith(_OWN):
             entries.setdefault(name, (value, source))
-    if PROVENANCE in file.attrs:
-        entries["coordinates"] = (_scale_positions(file), "dimension scales")
     return {**entries, **_of_dimensions(file, dataset, every, entries)}
 
 
@@ -127,11 +125,20 @@ def _of_dimensions(
             names[axes[0]] = names[axes[0]] if known else "time"
             labels[names[axes[0]]] = _scale_label(names[axes[0]], item)
             break
+    own: dict[str, Coordinate] = {}
+    if PROVENANCE in file.attrs:
+        # The labels of a result name our axes, also where other files mean others by the same names.
+        for letter, name in SCALES_OF_AXES.items():
+            label, unit = labels.get(name), "s" if letter == "t" else "mm"
+            if label and label.values is not None and label.attributes.get("units") == unit:
+                own[letter] = Coordinate(np.asarray(label.values, np.float64))
+        entries = {**entries, "coordinates": (own, "dimension scales")}
     if len(set(names)) < len(names):
-        return {}
+        return entries
     n_axes = max(3, sum(n > 1 for n in dataset.shape))
-    unit = {"voxel_to_world_units": (text_attribute(dataset, "voxel_to_world_units") or "mm", "")}
-    return labelled_metadata(tuple(names), dataset.shape, n_axes, labels, {**entries, **unit})
+    of_grid = {"voxel_to_world_units": (text_attribute(dataset, "voxel_to_world_units") or "mm", "")}
+    labelled = labelled_metadata(tuple(names), dataset.shape, n_axes, labels, {**entries, **of_grid})
+    return {**entries, **labelled}
 
 
 def _written_scales(
@@ -175,20 +182,6 @@ def _scale_label(name: str, item: h5py.Dataset) -> Label:
     return Label(
         (name,), None if is_dimension_alone or is_counted else values, {"units": unit} if unit else {}
     )
-
-
-def _scale_positions(file: h5py.File) -> dict[str, Coordinate]:
-    """Return the positions along the axes that a result file has as dimension scales: axis letter -> mm or s."""
-    coordinates: dict[str, Coordinate] = {}
-    for letter, name in SCALES_OF_AXES.items():
-        # If the stack itself has the name of an axis, the scale has another one.
-        for item in (member(file, f"{name}_axis"), member(file, name)):
-            if letter in coordinates or not isinstance(item, h5py.Dataset) or not item.is_scale:
-                continue
-            values = numbers(item, _MOST_POSITIONS)
-            if values is not None and text_attribute(item, "units") == ("s" if letter == "t" else "mm"):
-                coordinates[letter] = Coordinate(values)
-    return coordinates
 
 
 def small_number(item: Item | None) -> float | None:

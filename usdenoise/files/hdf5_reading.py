@@ -7,7 +7,7 @@ zea (github.com/tue-bmd/zea): I and Q are along the last axis. In newer files da
 and the position of each pixel. In older files it is a dataset with the values alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -238,18 +238,18 @@ def _uff_metadata(group: h5py.Group) -> Found:
     spacing = {name: None if axis is None else pitch(axis, 1e3) for name, axis in axes.items()}
     if all(spacing.values()):
         entries["spacing_mm"] = (spacing, f"dataset {group_path}/scan/x_axis and z_axis in m")
-    for key, names in (
-        ("center_frequency_hz", ("pulse/center_frequency", "modulation_frequency")),
-        ("sound_speed_m_s", ("sound_speed", "sequence/sound_speed", "sequence/sequence_0001/sound_speed")),
-    ):
-        for name in names:
-            value = small_number(member(group, name))
-            if value:
-                entries.setdefault(key, (value, f"dataset {group_path}/{name}"))
-    shown = small_number(member(group, "frame_rate"))
-    if shown is not None:
-        entries["display_frame_rate"] = (shown, f"dataset {group_path}/frame_rate")
-    return entries
+    speeds = ("sound_speed", "sequence/sound_speed", "sequence/sequence_0001/sound_speed")
+    entries |= _first_number(group, "center_frequency_hz", ("pulse/center_frequency", "modulation_frequency"))
+    entries |= _first_number(group, "sound_speed_m_s", speeds)
+    return entries | _first_number(group, "display_frame_rate", ("frame_rate",))
+
+
+def _first_number(group: h5py.Group, key: str, names: Iterable[str]) -> dict[str, tuple[object, str]]:
+    """Return the first number, other than 0, of some datasets as the entry of a scale."""
+    for name in names:
+        if value := small_number(member(group, name)):
+            return {key: (value, f"dataset {f'{group.name}/{name}'.strip('/')}")}
+    return {}
 
 
 _NEW, _OLD = "data/beamformed_data/values", "data/beamformed_data"
@@ -302,11 +302,9 @@ def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[object, str]]:
     coordinates = member(file, _COORDINATES)
     if isinstance(coordinates, h5py.Dataset) and (spacing := _spacing(coordinates, axes)):
         scales["spacing_mm"] = (spacing, f"dataset {_COORDINATES} in m")
+    for key, name in (("center_frequency_hz", "center_frequency"), ("sound_speed_m_s", "sound_speed")):
+        scales |= _first_number(file, key, (f"scan/{name}", f"settings/{name}"))
     for group in ("scan", "settings"):
-        for key, name in (("center_frequency_hz", "center_frequency"), ("sound_speed_m_s", "sound_speed")):
-            value = small_number(member(file, f"{group}/{name}"))
-            if value is not None:
-                scales.setdefault(key, (value, f"dataset {group}/{name}"))
         transmits = member(file, f"{group}/time_to_next_transmit")
         if isinstance(transmits, h5py.Dataset) and transmits.ndim == 2 and transmits.size:
             check_readable(transmits)

@@ -219,17 +219,6 @@ def referenced(file: h5py.File, item: Item | None) -> list[Item | None]:
     return [file[reference] if reference else None for reference in references]
 
 
-def elements_of(file: h5py.File, name: str) -> list[Item]:
-    """Return the elements that are joined to the array of a name of :func:`cells`; none for a plain variable."""
-    found: list[Item | None] = [file["/"]]
-    is_joined = False
-    for key in name.split("/"):
-        found = [member(item, key) for item in found if isinstance(item, h5py.Group)]
-        inner = [element for item in found for element in referenced(file, item)]
-        found, is_joined = (inner, True) if inner else (found, is_joined)
-    return [item for item in found if item is not None] if is_joined else []
-
-
 DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it again"
 
 

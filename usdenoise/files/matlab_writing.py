@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import is_out_of_memory
 from usdenoise.files.contents import RESULTS_AND_TRUTH
-from usdenoise.files.hdf5_arrays import Item, items
+from usdenoise.files.hdf5_arrays import Item, datasets, items
 from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.layout import chunk_shape
-from usdenoise.files.matlab_reading import HEADER_BYTES, elements, elements_of
+from usdenoise.files.matlab_reading import HEADER_BYTES, cells, elements
 from usdenoise.system.text import distinct_names
 
 Variable: TypeAlias = NDArray[Any] | str
@@ -29,15 +29,6 @@ _SUBSYSTEM = "__function_workspace__"
 
 _SUBSYSTEM_OFFSET = 116
 """Byte of the header of version 5 that holds the position of that element."""
-
-
-def other_variables_of_v5(source: Path, replaced: Collection[str]) -> list[str]:
-    """Return the names of the variables of a file of version 5 that are not replaced, nor results of an earlier run."""
-    from scipy.io import whosmat
-
-    return [
-        name for name, _, _ in whosmat(str(source)) if name not in replaced and not _is_own_variable(name)
-    ]
 
 
 def append_variables_of_v5(path: Path, source: Path, names: Collection[str]) -> list[str]:
@@ -138,11 +129,10 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
     list of str
         Names of the damaged variables.
     """
-    skipped, joined = {*replaced}, set[str]()
-    for name in replaced:
-        inner = {element.name.strip("/") for element in elements_of(source, name)}
-        skipped |= inner
-        joined |= {name.rpartition("/")[0]} if inner else set()
+    skipped, joined, in_cells = {*replaced}, set[str](), cells(source, datasets(source))
+    for name in in_cells.keys() & replaced:
+        skipped |= {part.name.strip("/") for part in in_cells[name][1]}
+        joined.add(name.rpartition("/")[0])
     lost = _copy_items(source["/"], target["/"], skipped)
 
     def point_to_the_copy(name: str, item: Item) -> None:
@@ -224,11 +214,17 @@ def write_matlab(
     list of str
         Names of the variables of `source` that could not be copied.
     """
+    from scipy.io import whosmat
+
     named = {place: variables[name] for name, place in _matlab_names(variables).items()}
     replaced = {*replaced, *named}
     if source is not None and h5py.is_hdf5(source):
         return write_v73(path, named, source, replaced)
-    other_variables = [] if source is None else other_variables_of_v5(source, replaced)
+    # Neither what is replaced, nor results of an earlier run
+    variables_of_v5 = [] if source is None else whosmat(str(source))
+    other_variables = [
+        name for name, _, _ in variables_of_v5 if name not in replaced and not _is_own_variable(name)
+    ]
     sizes: Counter[str] = Counter()
     for name, value in named.items():
         sizes[name.split("/")[0]] += 2 * len(value) if isinstance(value, str) else value.nbytes

@@ -17,8 +17,8 @@ from usdenoise.linalg.array_library import Numbers
 
 Dtype = np.dtype[np.inexact]
 
-Written = tuple[NDArray[np.bool_], ...]
-"""For each axis, which of its entries a file holds in full."""
+Written = Callable[[int], NDArray[np.bool_]]
+"""Takes an axis, and returns which of its entries a file holds in full."""
 
 Index = tuple[slice, ...]
 """One slice for each axis, with bounds within the shape and a positive step."""
@@ -44,7 +44,7 @@ class StoredArray:
         Takes an :data:`Index` and an array of `dtype` with the memory order of the file, and reads the values straight
         into it; None if the file has another type or layout.
     written : callable or None, default None
-        Returns for each axis which of its entries the file holds in full, as arrays of bool; None if it holds all of them.
+        Takes an axis, and returns which of its entries the file holds in full; None if it holds all of them.
     check : callable
         Raises an InputError if the file holds less than its header claims; by default nothing is checked.
     notes : tuple of str, default none
@@ -57,7 +57,7 @@ class StoredArray:
     slow: int = 0
     chunks: tuple[int, ...] | None = None
     fill: Callable[[Index, Numbers], None] | None = None
-    written: Callable[[], Written] | None = None
+    written: Written | None = None
     check: Callable[[], None] = lambda: None
     notes: tuple[str, ...] = ()
 
@@ -71,9 +71,9 @@ class StoredArray:
         index[axis] = slice(number, number + 1, 1)
         return self.read(tuple(index))
 
-    def written_entries(self) -> Written:
-        """Return for each axis which of its entries the file holds in full."""
-        return tuple(np.ones(n, bool) for n in self.shape) if self.written is None else self.written()
+    def written_along(self, axis: int) -> NDArray[np.bool_]:
+        """Return which entries along an axis the file holds in full."""
+        return np.ones(self.shape[axis], bool) if self.written is None else self.written(axis)
 
     def chunk_length(self, axis: int) -> int:
         """Return the length of the chunks along an axis; 1 if there are no chunks."""
@@ -215,9 +215,9 @@ def rearranged(array: StoredArray, axes: Sequence[int | None]) -> StoredArray:
         assert array.fill is not None
         array.fill(inner(index), np.expand_dims(out.squeeze(added).transpose(np.argsort(order)), dropped))
 
-    def written() -> Written:
-        every = array.written_entries()
-        return tuple(np.ones(1, bool) if axis is None else every[axis] for axis in axes)
+    def written(position: int) -> NDArray[np.bool_]:
+        axis = axes[position]
+        return np.ones(1, bool) if axis is None else array.written_along(axis)
 
     # Without its slowest axis, the array is read along its first or its last one.
     slow = array.slow if array.slow in kept else min(kept) if array.slow < min(kept) else max(kept)
@@ -254,13 +254,12 @@ def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> Sto
             values *= scale
         return values
 
-    def written() -> Written:
-        both = zip(real.written_entries(), imaginary.written_entries(), strict=True)
-        return tuple(first & second for first, second in both)
-
     def check() -> None:
         real.check()
         imaginary.check()
+
+    def written(axis: int) -> NDArray[np.bool_]:
+        return real.written_along(axis) & imaginary.written_along(axis)
 
     return replace(real, dtype=dtype, read=read, fill=None, written=written, check=check, notes=())
 
@@ -280,9 +279,8 @@ def paired(array: StoredArray, axis: int) -> StoredArray:
     slow = array.slow - 1 if array.slow > axis else min(array.slow, len(shape) - 1)
     chunks = None if array.chunks is None else array.chunks[:axis] + array.chunks[axis + 1 :]
 
-    def written() -> Written:
-        every = array.written_entries()
-        return every[:axis] + every[axis + 1 :]
+    def written(other: int) -> NDArray[np.bool_]:
+        return array.written_along(other + (other >= axis))
 
     return replace(
         array, shape=shape, dtype=dtype, read=read, slow=slow, chunks=chunks, fill=None, written=written
@@ -314,12 +312,9 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
         part.chunks == chunks and part.shape[axis] % chunks[axis] == 0 for part in parts
     )
 
-    def written() -> Written:
-        every = [part.written_entries() for part in parts]
-        return tuple(
-            np.concatenate(along) if number == axis else np.logical_and.reduce(along)
-            for number, along in enumerate(zip(*every, strict=True))
-        )
+    def written(along: int) -> NDArray[np.bool_]:
+        of_parts = [part.written_along(along) for part in parts]
+        return np.concatenate(of_parts) if along == axis else np.logical_and.reduce(of_parts)
 
     def check() -> None:
         for part in parts:
@@ -348,10 +343,10 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
         outer = lengths[0] if chunks[axis] % fast else chunks[axis] // fast
         chunks = (*chunks[:axis], outer, fast, *chunks[axis + 1 :])
 
-    def written() -> Written:
-        every = array.written_entries()
+    def written(along: int) -> NDArray[np.bool_]:
         # The frames are along another axis.
-        return (*every[:axis], *(np.ones(n, bool) for n in lengths), *every[axis + 1 :])
+        is_split = along in (axis, axis + 1)
+        return np.ones(shape[along], bool) if is_split else array.written_along(along - (along > axis))
 
     shape = (*array.shape[:axis], *lengths, *array.shape[axis + 1 :])
     slow = array.slow + (array.slow > axis)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError, UnreadableError
 from usdenoise.files.contents import Contents, Found, describe_array, stacks_of
 from usdenoise.files.input_files import is_zarr
-from usdenoise.files.stored import OWN_FILL, PACKING, Index, StoredArray, Written, grid_of, unpacked
+from usdenoise.files.stored import OWN_FILL, PACKING, Index, StoredArray, grid_of, unpacked
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
@@ -116,8 +116,8 @@ def _stored(path: Path, array: "ZarrArray") -> StoredArray:
         np.dtype(array.dtype),
         read,
         chunks=array.shards or array.chunks,
-        written=lambda: _written(path, array),
-        check=lambda: _check_stored(path, array),
+        written=partial(_written, path, array),
+        check=partial(_check_stored, path, array),
     )
     attributes = dict(array.attrs)
     packing = {name: attributes[name] for name in PACKING if name in attributes}
@@ -139,20 +139,17 @@ def _chunk_numbers(path: Path, array: "ZarrArray") -> NDArray[np.intp]:
     return every[(every < n_chunks).all(axis=1)]
 
 
-def _written(path: Path, array: "ZarrArray") -> Written:
-    """Return for each axis of an array the entries that have all chunks which any entry along the axis has.
+def _written(path: Path, array: "ZarrArray", axis: int) -> NDArray[np.bool_]:
+    """Return the entries along an axis of an array that have all chunks which any entry along the axis has.
 
     Zarr does not write chunks of the fill value: those that no frame has are empty, such as the corners of a sector image.
     """
-    numbers, chunks = _chunk_numbers(path, array), array.shards or array.chunks
-    written = []
-    for axis, (n, chunk) in enumerate(zip(array.shape, chunks, strict=True)):
-        n_across = len(np.unique(np.delete(numbers, axis, axis=1), axis=0))
-        along, counts = np.unique(numbers[:, axis], return_counts=True)
-        is_whole = np.zeros(-(-n // chunk), bool)
-        is_whole[along[counts == n_across]] = True
-        written.append(np.repeat(is_whole, chunk)[:n])
-    return tuple(written)
+    numbers, n, chunk = _chunk_numbers(path, array), array.shape[axis], (array.shards or array.chunks)[axis]
+    n_across = len(np.unique(np.delete(numbers, axis, axis=1), axis=0))
+    along, counts = np.unique(numbers[:, axis], return_counts=True)
+    is_whole = np.zeros(-(-n // chunk), bool)
+    is_whole[along[counts == n_across]] = True
+    return np.repeat(is_whole, chunk)[:n]
 
 
 def _check_stored(path: Path, array: "ZarrArray") -> None:
