@@ -1,7 +1,7 @@
 """HDF5 files that usdenoise writes: values chunk by chunk, dimension scales, and simulated acquisitions with their truth."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,12 +54,12 @@ def write_values(dataset: h5py.Dataset, values: Numbers) -> None:
     """Write an array chunk by chunk, while a thread puts the next two into the order of the file.
 
     Without a chunk cache the library would write every contiguous run of an assignment by itself, some hundred bytes
-    at a time; a chunk that needs no filter is therefore given to it whole.
+    at a time; a chunk is therefore given to it whole.
 
     Parameters
     ----------
     dataset : h5py.Dataset
-        The dataset.
+        The dataset, without filters.
     values : array
         Its values, in memory of any order. They are converted to the type of the dataset; in a dataset
         of pairs, the complex numbers become the pairs.
@@ -69,22 +69,13 @@ def write_values(dataset: h5py.Dataset, values: Numbers) -> None:
     if chunks is None:
         dataset[...] = np.ascontiguousarray(values, dtype).view(dataset.dtype)
         return
-    is_filtered = dataset.id.get_create_plist().get_nfilters() > 0
 
     def in_order(first: tuple[int, ...]) -> Numbers:
         part = values[tuple(slice(start, start + n) for start, n in zip(first, chunks, strict=True))]
-        if is_filtered or part.shape == chunks:
-            return np.ascontiguousarray(part, dtype).view(dataset.dtype)
-        # A chunk at the edge of the dataset is stored whole.
-        chunk = np.zeros(chunks, dtype)
-        chunk[tuple(slice(n) for n in part.shape)] = part
-        return chunk.view(dataset.dtype)
-
-    def write(first: tuple[int, ...], part: Numbers) -> None:
-        if is_filtered:
-            dataset[tuple(slice(begin, begin + n) for begin, n in zip(first, part.shape, strict=True))] = part
-        else:
-            dataset.id.write_direct_chunk(first, part)
+        if part.shape != chunks:
+            # A chunk at the edge of the dataset is stored whole.
+            part = np.pad(part, [(0, n - held) for n, held in zip(chunks, part.shape, strict=True)])
+        return np.ascontiguousarray(part, dtype).view(dataset.dtype)
 
     # The axis that is slowest in memory comes first: values in a temporary file are read nearly in order.
     strides = getattr(values, "strides", (0,) * values.ndim)
@@ -97,9 +88,9 @@ def write_values(dataset: h5py.Dataset, values: Numbers) -> None:
             waiting.append((first, ahead.submit(in_order, first)))
             if len(waiting) > 2:
                 corner, part = waiting.popleft()
-                write(corner, part.result())
+                dataset.id.write_direct_chunk(corner, part.result())
         for corner, part in waiting:
-            write(corner, part.result())
+            dataset.id.write_direct_chunk(corner, part.result())
 
 
 def attach_scales(
@@ -126,42 +117,31 @@ def attach_scales(
         # In a sequence the array with the times of the windows is the scale of the other arrays.
         scales["time"] = file["time"]
         scales["time"].make_scale("time")
-
-    def scale(name: str, n: int, letter: str | None) -> h5py.Dataset:
-        if name not in scales:
-            axis_positions = None if letter is None else positions(stack, letter)
-            values = (
-                np.arange(n)
-                if axis_positions is None or len(axis_positions.values) != n
-                else axis_positions.values
-            )
-            scales[name] = dataset = file.create_dataset(
-                name if name not in file else f"{name}_axis", data=values
-            )
-            if axis_positions is not None and letter is not None:
-                # Text of fixed length is not in a heap of the file, so it can be read again.
-                dataset.attrs.update(
-                    {"units": np.bytes_(axis_positions.unit), "long_name": LONG_NAMES[letter]}
-                )
-            dataset.make_scale(name)
-        return scales[name]
-
-    for array, letters in axes.items():
-        if array not in scales:
-            names: list[tuple[str, str | None]] = [(SCALES_OF_AXES[letter], letter) for letter in letters]
-            _attach(file[array], names, scale)
-    for array, words in dimensions.items():
-        _attach(file[array], [(word, None) for word in words], scale)
+    named = {
+        array: [(SCALES_OF_AXES[letter], letter) for letter in letters]
+        for array, letters in axes.items()
+        if array not in scales
+    }
+    named |= {array: [(word, "") for word in words] for array, words in dimensions.items()}
+    for array, names in named.items():
+        for axis, (name, letter) in enumerate(names):
+            along = file[array].dims[axis]
+            along.label = name
+            if name not in scales:
+                scales[name] = _new_scale(file, name, file[array].shape[axis], stack, letter)
+            along.attach_scale(scales[name])
 
 
-def _attach(
-    dataset: h5py.Dataset,
-    names: list[tuple[str, str | None]],
-    scale: Callable[[str, int, str | None], h5py.Dataset],
-) -> None:
-    for axis, (name, letter) in enumerate(names):
-        dataset.dims[axis].label = name
-        dataset.dims[axis].attach_scale(scale(name, dataset.shape[axis], letter))
+def _new_scale(file: h5py.File, name: str, n: int, stack: GriddedStack, letter: str) -> h5py.Dataset:
+    """Return a new scale of `n` entries: the positions along the axis of a letter, otherwise their numbers."""
+    along = positions(stack, letter) if letter else None
+    values = np.arange(n) if along is None or len(along.values) != n else along.values
+    scale = file.create_dataset(name if name not in file else f"{name}_axis", data=values)
+    if along is not None:
+        # Text of fixed length is not in a heap of the file, so it can be read again.
+        scale.attrs.update({"units": np.bytes_(along.unit), "long_name": LONG_NAMES[letter]})
+    scale.make_scale(name)
+    return scale
 
 
 @dataclass(frozen=True)

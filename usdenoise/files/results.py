@@ -329,11 +329,9 @@ def _consolidate(path: Path, order: list[str]) -> None:
 
 def _json(attributes: Mapping[str, object]) -> dict[str, Any]:
     """Return attributes of which arrays are lists, and bytes text."""
-    plain = {
-        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        for name, value in attributes.items()
-    }
-    return {
-        name: value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
-        for name, value in plain.items()
-    }
+    plain: dict[str, Any] = {}
+    for name, value in attributes.items():
+        plain[name] = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        if isinstance(plain[name], bytes):
+            plain[name] = plain[name].decode("utf-8", errors="replace")
+    return plain
