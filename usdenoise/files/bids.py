@@ -10,7 +10,8 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,13 +107,20 @@ def read_events(path: Path) -> tuple[list[Event], list[str]]:
     InputError
         If the file cannot be read, a column is missing, a value is not valid, or the events are of several runs.
     """
+    with _table(path) as text:
+        rows = list(csv.DictReader(text, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return events_of_rows(rows, str(path), "line", 2)
+
+
+@contextmanager
+def _table(path: Path) -> Iterator[io.StringIO]:
+    """Yield the text of a table for a context that reads its rows."""
     try:
         with readable(path):
-            lines = io.StringIO(decoded(path.read_bytes()), newline="")
-        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+            text = decoded(path.read_bytes())
+        yield io.StringIO(text, newline="")
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-    return events_of_rows(rows, str(path), "line", 2)
 
 
 def read_poses(path: Path) -> list[dict[str, str]]:
@@ -123,12 +131,9 @@ def read_poses(path: Path) -> list[dict[str, str]]:
     InputError
         If the file cannot be read, or a column is missing.
     """
-    try:
-        with readable(path):
-            text = decoded(path.read_bytes())
-        rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in text else ","))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+    with _table(path) as text:
+        delimiter = "\t" if "\t" in text.getvalue() else ","
+        rows = list(csv.DictReader(text, delimiter=delimiter))
     rows = [{name.strip(): (value or "").strip() for name, value in row.items() if name} for row in rows]
     columns = set(rows[0] if rows else ())
     if "pose" not in columns or not columns & {"block", "file"}:
@@ -329,8 +334,8 @@ def bids_name(requested: str, path: Path, is_session: bool = True) -> BidsName:
             remedy="give {bids} pairs of a key and a label, sub first, each key once and without desc, "
             "for example sub-01_task-rest",
         )
-    ordered = sorted((key for key in keys if key in _ENTITY_ORDER), key=_ENTITY_ORDER.index)
-    if ordered != [key for key in keys if key in _ENTITY_ORDER]:
+    known = [key for key in keys if key in _ENTITY_ORDER]
+    if known != (ordered := sorted(known, key=_ENTITY_ORDER.index)):
         raise OptionError(
             f"'{entities}' has its keys in another order than BIDS",
             remedy=f"give {{bids}} the order {', '.join(ordered)}",

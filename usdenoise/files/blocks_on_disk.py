@@ -113,11 +113,6 @@ class BlocksOnDisk:
         """Return whether a folder contains a store."""
         return (folder / _KEY).exists()
 
-    @staticmethod
-    def remove(folder: Path) -> None:
-        """Remove the folder of a store, if it is there."""
-        remove(folder)
-
     def _is_own(self) -> bool:
         try:
             return (self.folder / _KEY).read_text() == self._key

@@ -186,8 +186,7 @@ def _nifti_image(values: NDArray[np.float32], stack: GriddedStack, with_time: bo
     present = "".join(letter for letter in _ORDER if letter in spatial)
     time = "t" if with_time else ""
     ordered = in_axes(values, time + spatial, present + time)
-    for axis, letter in enumerate(_ORDER):
-        ordered = ordered if letter in spatial else np.expand_dims(ordered, axis)
+    ordered = np.expand_dims(ordered, [axis for axis, letter in enumerate(_ORDER) if letter not in spatial])
     grid = grid_attributes(stack)
     # ConfUSIus has the axes in reverse.
     world = np.flip(grid["voxel_to_world"][:3, :3]), np.flip(grid["voxel_to_world"][:3, 3])

@@ -15,7 +15,7 @@ from usdenoise.options import ReadOptions
 from usdenoise.options.denoise_options import SCALE_NAMES, reading_options
 from usdenoise.stack.acquisition import Acquisition, without_mask
 from usdenoise.stack.arrays import is_power, offset_of
-from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes
+from usdenoise.stack.data_arrays import is_data_array, is_dataset, kept_axes
 from usdenoise.stack.geometry import check_axes, check_order, shape_text
 from usdenoise.stack.labels import Label, labelled_metadata
 from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options, without_implausible
@@ -52,8 +52,8 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
         unit = str(getattr(index, "units", "mm"))
         attributes = {"voxel_to_world": np.asarray(matrix), "voxel_to_world_units": unit, **attributes}
     entries = {name: (value, f"attribute {name}") for name, value in attributes.items()}
-    n_axes = data.ndim - len(dropped_axes(data.shape))
-    entries |= labelled_metadata(dimensions, data.shape, n_axes, labels, entries)
+    kept_dimensions = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
+    entries |= labelled_metadata(dimensions, data.shape, len(kept_dimensions), labels, entries)
     metadata = interpret(entries)
     if axes is None and "axes" not in metadata.values:
         raise OptionError(
@@ -64,8 +64,7 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
     metadata = with_options(metadata, ReadOptions(axes=stack_axes, **scales))
     if metadata.contradiction:
         warnings.warn(metadata.contradiction, stacklevel=2)
-    kept = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
-    time = dict(zip(metadata.values["axes"], kept, strict=False)).get("t", "")
+    time = dict(zip(metadata.values["axes"], kept_dimensions, strict=False)).get("t", "")
     # The order counts whatever the unit is.
     if (times := labels.get(time)) is not None and times.values is not None:
         check_order(

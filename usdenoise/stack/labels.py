@@ -4,7 +4,7 @@ ConfUSIus calls the dimensions of a voxel grid k (elevation), j (depth) and i (l
 the world, whose axes are z (elevation), y (depth) and x. Elsewhere z is usually depth, as in this package.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -27,18 +27,18 @@ VOXELS: Mapping[str, str] = {"k": "y", "j": "z", "i": "x"}
 WORLD: Mapping[str, str] = {"y": "z", "z": "y", "x": "x"}
 """Axis letter -> axis of the world of ConfUSIus, in the order of the rows of its matrix."""
 
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "frame_rate_hz": (
+ALIASES: Mapping[str, Sequence[str]] = {
+    "frame_rate_hz": [
         "frame_rate_hz",
         "frame_rate",
         "framerate",
         "compound_sampling_frequency",
         "framerateuf",
-    ),
-    "center_frequency_hz": ("center_frequency_hz", "center_frequency", "transmit_frequency"),
-    "sound_speed_m_s": ("sound_speed_m_s", "sound_speed", "speed_of_sound", "beamforming_sound_velocity"),
-    "spacing_mm": ("spacing_mm", "pixel_spacing_mm"),
-    "axes": ("axes",),
+    ],
+    "center_frequency_hz": ["center_frequency_hz", "center_frequency", "transmit_frequency"],
+    "sound_speed_m_s": ["sound_speed_m_s", "sound_speed", "speed_of_sound", "beamforming_sound_velocity"],
+    "spacing_mm": ["spacing_mm", "pixel_spacing_mm"],
+    "axes": ["axes"],
 }
 """Our name of a scale -> names in files, in lower case."""
 
