@@ -106,19 +106,8 @@ STRUCTS = ("UF", "PData")
 
 # Lower-case names of the real and the imaginary part, and the name of the complex array; None takes the group's.
 _PARTS = (
-    ("idata", "qdata", "IQData"),
-    ("riq", "iiq", "IQ"),
-    ("iq_real", "iq_imag", "IQ"),
-    ("iq_re", "iq_im", "IQ"),
-    ("i", "q", "IQ"),
-    ("real", "imag", None),
-    ("re", "im", None),
-)
-
-
-MATLAB_5, NPZ = "MATLAB before 7.3", "NumPy .npz"
-READ_WHOLE = (MATLAB_5, NPZ)
-"""Containers whose arrays cannot be read in parts."""
+    ("idata", "qdata", "IQData"), ("riq", "iiq", "IQ"), ("iq_real", "iq_imag", "IQ"), ("iq_re", "iq_im", "IQ"),
+    ("i", "q", "IQ"), ("real", "imag", None), ("re", "im", None))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -206,6 +195,8 @@ class Contents:
         :func:`usdenoise.files.contents.guard`.
     close : callable
         Closes the file; by default nothing is open.
+    is_read_whole : bool
+        Whether arrays cannot be read in parts; False by default.
     """
 
     container: str
@@ -214,6 +205,7 @@ class Contents:
     look_up: Callable[[str], Stack | None] = lambda name: None
     damaged: str = ""
     close: Callable[[], None] = lambda: None
+    is_read_whole: bool = False
 
 
 Reader = Callable[[Path, ReadOptions], Contents | None]
@@ -251,39 +243,32 @@ def arranged(stack: Stack, n_axes: int | None) -> Stack | None:
     array, name = stack.array, stack.name
     if array.dtype.kind not in "fciu" or len(array.shape) < 3 or min(array.shape) <= 0:
         return None
-    readings: list[tuple[StoredArray, str, str]] = []
+    readings, position = [(narrow, "") for narrow in _narrowed(array)], ""
     n_stored = len(array.shape)
     pairs = [axis for axis, n in enumerate(array.shape) if n == 2]
     pairs = [axis for axis in pairs if axis in (0, n_stored - 1)] or pairs
     if n_stored in (4, 5, 6) and array.dtype.kind != "c" and len(pairs) == 1:
         if n_axes is None and "axes" in (named := interpret(stack.metadata()).values):
             n_axes = len(named["axes"])
-        words = {0: "first", n_stored - 1: "last"}
-        position = words.get(pairs[0], ("second", "third", "fourth", "fifth")[pairs[0] - 1])
-        note = (
-            f"the {position} axis of '{name}' ({shape_text(array.shape)}) is read as I and Q; set the axes to "
-            f"{n_stored} letters if it is not"
-        )
-        readings += [
-            (narrow, f"I and Q along the {position} axis", "" if n_stored > 4 else note)
-            for narrow in _narrowed(paired(array, pairs[0]))
-        ]
-    readings += [(narrow, "", "") for narrow in _narrowed(array)]
+        numbers = ("first", "second", "third", "fourth", "fifth")
+        position = "last" if pairs[0] == n_stored - 1 else numbers[pairs[0]]
+        words = f"I and Q along the {position} axis"
+        readings = [*((narrow, words) for narrow in _narrowed(paired(array, pairs[0]))), *readings]
     if not readings:
         return None
     fitting = [reading for reading in readings if len(reading[0].shape) == n_axes]
-    best, interpretation, note = (fitting or readings)[0]
-    form = stack.form
-    if not interpretation:
+    best, words = (fitting or readings)[0]
+    notes, form = [*stack.assumptions, *array.notes], stack.form
+    if not words:
         single = [axis for axis, n in enumerate(array.shape) if n == 1]
-        form = replace(form, singles=tuple(single[: len(array.shape) - len(best.shape)]))
-    return replace(
-        stack,
-        array=best,
-        layout=", ".join(filter(None, (stack.layout, interpretation))),
-        assumptions=(*stack.assumptions, *array.notes, *([note] if note and not fitting else [])),
-        form=form,
-    )
+        form = replace(form, singles=tuple(single[: n_stored - len(best.shape)]))
+    elif n_stored == 4 and not fitting:
+        notes.append(
+            f"the {position} axis of '{name}' ({shape_text(array.shape)}) is read as I and Q; set the axes to "
+            f"{n_stored} letters if it is not"
+        )
+    layout = ", ".join(filter(None, (stack.layout, words)))
+    return replace(stack, array=best, layout=layout, assumptions=tuple(notes), form=form)
 
 
 def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
@@ -297,8 +282,8 @@ def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
             yield without_axes(array, single[:n_dropped])
 
 
-def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray, str, tuple[str, ...]]]:
-    """Return the complex arrays whose real and imaginary parts are stored under two names.
+def pair_parts(arrays: Mapping[str, StoredArray]) -> list[Stack]:
+    """Return the complex arrays whose real and imaginary parts are stored under two names, which their form has.
 
     A single number called normValue_ and the name of the complex array is a factor of both parts.
 
@@ -306,13 +291,9 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
     ----------
     arrays : mapping
         Full name -> array.
-
-    Returns
-    -------
-    list of (name, array, layout, names of the two parts)
     """
     by_lower = {name.lower(): name for name in arrays}
-    pairs: list[tuple[str, StoredArray, str, tuple[str, ...]]] = []
+    pairs = []
     for name, real in arrays.items():
         group, _, last = name.rpartition("/")
         for first, second, whole in _PARTS:
@@ -331,7 +312,8 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
             layout += f" times {factor:g}" if factor != 1 else ""
             if pair_name in arrays:
                 pair_name = f"{name}+{partner.rpartition('/')[2]}"
-            pairs.append((pair_name, joined(real, imaginary, factor), layout, (name, partner)))
+            form = StoredForm((name, partner))
+            pairs.append(Stack(pair_name, joined(real, imaginary, factor), layout, form=form))
     return pairs
 
 
@@ -359,14 +341,12 @@ def stacks_of(
         Names of arrays that are stacks already. They can be parts of a pair, but make no second stack alone.
     """
     pairs = pair_parts(arrays)
-    used = {part for *_, parts in pairs for part in parts}.union(done)
-    alone = [(name, array, layout, (name,)) for name, array in arrays.items() if name not in used]
+    used = {part for pair in pairs for part in pair.form.parts}.union(done)
     stacks = []
-    for name, array, words, parts in [*pairs, *alone]:
-        form = StoredForm(parts) if len(parts) == 2 else StoredForm()
-        of_part = partial(metadata, parts[0])
-        whole = Stack(name, array, words, time_last, partial(of_part, len(array.shape)), form=form)
-        if (stack := arranged(whole, n_axes)) is not None:
+    for one in [*pairs, *(Stack(name, arrays[name], layout) for name in arrays if name not in used)]:
+        of_part = partial(metadata, (*one.form.parts, one.name)[0])
+        known = replace(one, time_last=time_last, metadata=partial(of_part, len(one.array.shape)))
+        if (stack := arranged(known, n_axes)) is not None:
             # With the number of axes that are left
             stacks.append(replace(stack, metadata=partial(of_part, len(stack.array.shape))))
     return tuple(stacks)
@@ -406,11 +386,9 @@ def choose(contents: Contents, variable: str | None, path: str) -> Stack:
     candidates = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]
     if variable is not None:
         name = variable.strip("/")
-        for stack in contents.stacks:
-            if stack.name == name:
-                return stack
-        if (linked := contents.look_up(name)) is not None:
-            return linked
+        named = (stack for stack in contents.stacks if stack.name == name)
+        if (found := next(named, None) or contents.look_up(name)) is not None:
+            return found
         if name in every:
             raise InputError(
                 f"'{variable}' in {path} is {every[name]}, but a stack is numeric with 3 axes (2-D + time) "
@@ -421,12 +399,10 @@ def choose(contents: Contents, variable: str | None, path: str) -> Stack:
         error = InputError if candidates else NoStackError
         raise error(f"{path} has no dataset '{variable}'; the candidates are: {listing}")
     if not candidates:
-        contents_listing = (
-            ", ".join(f"{name} ({description})" for name, description in list(every.items())[:8]) or "nothing"
-        )
+        held = ", ".join(f"{name} ({words})" for name, words in list(every.items())[:8]) or "nothing"
         raise NoStackError(
             f"{path} holds no stack: a stack is numeric with 3 axes (2-D + time) or 4 (3-D + time), "
-            f"and the file holds {contents_listing}",
+            f"and the file holds {held}",
             remedy="check the file; reshape a matrix of pixels x frames to depth x lateral x frames",
         )
     called_iq = [stack for stack in candidates if stack.name.rsplit("/", 1)[-1].lower() in _PREFERRED]

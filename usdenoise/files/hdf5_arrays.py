@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -50,6 +50,11 @@ def items(group: h5py.Group, names: Iterable[str] | None = None) -> Iterator[Ite
         except UNREADABLE:
             # An item that cannot be opened, or whose name is not text, is neither a stack nor metadata.
             continue
+
+
+def first_items(group: h5py.Group) -> Iterator[Item]:
+    """Yield the first MOST_ITEMS items of a group, as :func:`items` does."""
+    return items(group, islice(group, MOST_ITEMS))
 
 
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:

@@ -7,11 +7,10 @@ zea (github.com/tue-bmd/zea): I and Q are along the last axis. In newer files da
 and the position of each pixel. In older files it is a dataset with the values alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import h5py
@@ -19,22 +18,12 @@ import numpy as np
 
 from usdenoise.errors import UnreadableError
 from usdenoise.files import matlab_reading
-from usdenoise.files.contents import (
-    Contents,
-    Found,
-    Stack,
-    arranged,
-    describe_array,
-    first_bytes,
-    guard,
-    stacks_of,
-)
+from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, first_bytes, stacks_of
 from usdenoise.files.hdf5_arrays import (
-    MOST_ITEMS,
     check_links,
     check_readable,
     datasets,
-    items,
+    first_items,
     member,
     stored_array,
 )
@@ -53,8 +42,11 @@ version 1 it holds none that is larger, and the sample of 46 windows of 60 frame
 2.4 s."""
 
 
-def _opened(path: Path) -> h5py.File:
+def opened(path: Path) -> h5py.File:
     """Open an HDF5 file to read it.
+
+    On a damaged file h5py raises errors of many types, now or later, while it is read: OSError, KeyError, TypeError,
+    UnicodeError.
 
     Raises
     ------
@@ -76,20 +68,6 @@ def _opened(path: Path) -> h5py.File:
         raise UnreadableError(f"{path} {problem}", remedy=remedy) from error
 
 
-@contextmanager
-def open_file(path: Path) -> Iterator[h5py.File]:
-    """Open an HDF5 file for a context that does nothing but read it.
-
-    Raises
-    ------
-    InputError
-        If the file is truncated or corrupt. The damage may show when it is opened or later, while it is read.
-    """
-    # On a damaged file h5py raises errors of many types: OSError, KeyError, TypeError, UnicodeError.
-    with guard(path, DAMAGED), _opened(path) as file:
-        yield file
-
-
 def read_hdf5(path: Path, read_options: ReadOptions) -> Contents | None:
     """Open an HDF5 file and list its contents; return None for a file of another format.
 
@@ -108,12 +86,10 @@ def read_hdf5(path: Path, read_options: ReadOptions) -> Contents | None:
     head = first_bytes(path)
     if not any(head[offset : offset + 8] == _SIGNATURE for offset in (0, 512, 1024, 2048, 4096)):
         return None
-    file = _opened(path)
-    try:
-        return replace(_contents(file, read_options.n_axes), close=file.close)
-    except BaseException:
-        file.close()
-        raise
+    with ExitStack() as files:
+        file = files.enter_context(opened(path))
+        contents = _contents(file, read_options.n_axes)
+        return replace(contents, close=files.pop_all().close)
 
 
 def _contents(file: h5py.File, n_axes: int | None) -> Contents:
@@ -197,7 +173,7 @@ def uff_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[li
     """
     found: list[Stack] = []
     names: set[str] = set()
-    for group in items(file, islice(file, MOST_ITEMS)):
+    for group in first_items(file):
         if isinstance(group, h5py.Group) and text_attribute(group, "class") == "uff.beamformed_data":
             image = _uff_image(group)
             if image is not None:

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
+from usdenoise.files.contents import guard
 from usdenoise.files.hdf5_arrays import SCALES_OF_AXES, member
-from usdenoise.files.hdf5_reading import open_file
+from usdenoise.files.hdf5_reading import DAMAGED, opened
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_arrays import LONG_NAMES, positions
@@ -177,7 +178,7 @@ def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
     """
     if Path(path).is_dir() or not h5py.is_hdf5(path):
         return None
-    with open_file(Path(path)) as file:
+    with guard(Path(path), DAMAGED), opened(Path(path)) as file:
         power, mask = (member(file, f"truth/{name}") for name in ("blood_power", "vessel_mask"))
         if not isinstance(power, h5py.Dataset) or not isinstance(mask, h5py.Dataset):
             return None

@@ -11,7 +11,6 @@ import numpy as np
 
 from usdenoise.files.contents import (
     MAX_METADATA_ITEMS,
-    NPZ,
     Contents,
     Stack,
     arranged,
@@ -113,7 +112,7 @@ def read_npz(path: Path, read_options: ReadOptions) -> Contents | None:
                 small[name] = (text, f"array {name}")
 
     stacks = stacks_of(arrays, read_options.n_axes, lambda name, n_axes: small, done=small)
-    return Contents(NPZ, stacks, every)
+    return Contents("NumPy .npz", stacks, every, is_read_whole=True)
 
 
 def _member(path: Path, name: str) -> Numbers:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError, UnreadableError, check_path
 from usdenoise.files import hdf5_reading, iconeus, matlab_reading, numpy_files, zarr_files
 from usdenoise.files.contents import (
-    READ_WHOLE,
     Contents,
     Reader,
     Stack,
@@ -27,7 +26,7 @@ from usdenoise.files.contents import (
     readable,
 )
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
-from usdenoise.files.layout import frame_slice, is_in_frame_order, read_frames, read_lines, storage_dtype
+from usdenoise.files.layout import FrameReader, Frames, OnPart, frame_slice, storage_dtype
 from usdenoise.files.stored import Dtype, n_selected
 from usdenoise.frames.data_checks import guess_axes, time_is_last
 from usdenoise.linalg.array_library import Numbers
@@ -148,7 +147,6 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
     """
     check_path(path)
     check_kind(path)
-    contents = None
     with readable(path):
         try:
             head = first_bytes(path)
@@ -161,33 +159,35 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
             is_missing = isinstance(error, FileNotFoundError)
             reason = "does not exist" if is_missing else f"cannot be read ({error.strerror})"
             raise UnreadableError(f"{path} {reason}; check the path") from error
-        is_folder = os.path.isdir(path)
-        if is_folder and not os.access(path, os.R_OK | os.X_OK):
+        if os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         for reader, damaged in READERS.items():
             with guard(path, damaged):
                 contents = reader(path, read_options)
             if contents is not None:
                 break
-    if contents is not None:
-        with closing(contents):
-            yield replace(contents, damaged=damaged)
-        return
-    if is_folder:
-        raise InputError(
+        else:
+            raise _of_no_format(path, head)
+    with closing(contents):
+        yield replace(contents, damaged=damaged)
+
+
+def _of_no_format(path: Path, head: bytes) -> InputError:
+    """Return the error for a file or a folder of no known format; `head` has its first bytes."""
+    if os.path.isdir(path):
+        return InputError(
             f"{path} is a folder but not a Zarr group; use `usdenoise session` for the blocks of one recording, or "
             "`usdenoise batch` for scans"
         )
     if not head:
-        raise InputError(f"{path} is empty; check how it was written")
+        return InputError(f"{path} is empty; check how it was written")
     if head.startswith(b"version https://git-lfs"):
-        raise UnreadableError(
+        return UnreadableError(
             f"{path} is a pointer of Git LFS without its content; fetch it with `git lfs pull`"
         )
-    needed = ""
-    if path.suffix.lower() == ICONEUS:
-        needed = f" (an Iconeus recording needs {header_path(path).name} beside it)"
-    raise InputError(
+    is_alone = path.suffix.lower() == ICONEUS
+    needed = f" (an Iconeus recording needs {header_path(path).name} beside it)" if is_alone else ""
+    return InputError(
         f"{path} has unknown content{needed}; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy, Zarr and Iconeus IQ: "
         "check the path, or convert the stack to HDF5"
     )
@@ -216,12 +216,8 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     n_times = len(metadata.coordinates["t"].values) if "t" in metadata.coordinates else 0
     if time_last is None and shape.count(n_times) == 1 and n_times in (shape[0], shape[-1]):
         time_last = n_times == shape[-1]
-    if (
-        read_options.axes is None
-        and "axes" not in metadata.values
-        and time_last is None
-        and len(shape) in SAMPLED
-    ):
+    is_named = read_options.axes is not None or "axes" in metadata.values
+    if time_last is None and not is_named:
         # Damage is reported when the stack is read.
         with suppress(InputError), readable(path):
             # The values in the middle of the stack
@@ -265,6 +261,8 @@ class Input:
         The same as in `file`.
     container : str
         Format of the file, in words.
+    is_read_whole : bool
+        Whether it lets arrays only be read whole.
     stack : Stack
         The stack in its file: name, shape of all frames, stored type.
     metadata : Metadata
@@ -284,14 +282,15 @@ class Input:
     def __init__(self, file: StoredFile, contents: Contents, close: Callable[[], None]) -> None:
         self.file, self.path, self.state, self._close = file, file.path, file.state, close
         self._frames_read = 0
-        self.container = contents.container
+        self.container, self.is_read_whole = contents.container, contents.is_read_whole
         self.stack, self.metadata = pick(contents, file.path, file.how)
         stored = self.stack.array
         self.axes: str = self.metadata.values["axes"]
         self.dtype: Dtype = storage_dtype(stored.dtype)
         if file.precision is not None:
             self.dtype = np.dtype(STORAGE[file.precision, stored.dtype.kind == "c"])
-        time = self._time = self.axes.index("t")
+        self._reader = FrameReader(stored, self.axes, self.dtype, self.stack.name)
+        time = self._time = self._reader.time
         self.frames = self.stack.frames
         self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
         self.shape = (*stored.shape[:time], self.n_frames, *stored.shape[time + 1 :])
@@ -319,14 +318,7 @@ class Input:
         numbers = -(-(firsts - self.frames.start) // self.frames.step)
         return np.unique(np.append(np.clip(numbers, 0, self.n_frames), self.n_frames))
 
-    @property
-    def is_read_whole(self) -> bool:
-        """Whether the container lets arrays only be read whole."""
-        return self.container in READ_WHOLE
-
-    def read(
-        self, start: int = 0, stop: int | None = None, on_part: Callable[[int, int], None] | None = None
-    ) -> Acquisition:
+    def read(self, start: int = 0, stop: int | None = None, on_part: OnPart | None = None) -> Acquisition:
         """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
 
         Parameters
@@ -338,24 +330,19 @@ class Input:
         on_part : callable, optional
             Called with the number of bytes that are read, and of all frames to read.
         """
-        frames = self._in_file(start, self.n_frames if stop is None else stop)
-        return Acquisition.of(self._geometry_of(frames), self._read(frames, None, on_part))
+        stop = self.n_frames if stop is None else stop
+        values = self._read(self._in_file(start, stop), None, on_part)
+        return Acquisition.of(self.geometry_of(start, stop), values)
 
-    def read_lines(self, scratch: Path, on_part: Callable[[int, int], None] | None = None) -> Numbers:
-        """Read the selected frames into a temporary file, see :func:`usdenoise.files.layout.read_lines`."""
+    def read_lines(self, scratch: Path, on_part: OnPart | None = None) -> Numbers:
+        """Read the selected frames into a temporary file, see :meth:`usdenoise.files.layout.FrameReader.read_lines`."""
         self._frames_read += self.n_frames
-        stored, frames = self.stack.array, self._in_file(0, self.n_frames)
-        return read_lines(stored, self.axes, frames, self.dtype, self.stack.name, scratch, on_part)
+        return self._reader.read_lines(self._in_file(0, self.n_frames), scratch, on_part)
 
-    def _read(
-        self,
-        frames: slice | NDArray[np.intp],
-        dtype: Dtype | None,
-        on_part: Callable[[int, int], None] | None = None,
-    ) -> Numbers:
+    def _read(self, frames: Frames, dtype: Dtype | None, on_part: OnPart | None = None) -> Numbers:
         """Return frames by their numbers in the file, axes in its order."""
         self._frames_read += n_selected(frames) if isinstance(frames, slice) else len(frames)
-        return read_frames(self.stack.array, self.axes, frames, dtype or self.dtype, self.stack.name, on_part)
+        return replace(self._reader, dtype=dtype or self.dtype).read(frames, on_part)
 
     @property
     def chunk_frames(self) -> int:
@@ -365,7 +352,7 @@ class Input:
     @property
     def is_in_frame_order(self) -> bool:
         """Whether blocks of frames can be read one after the other without reading anything twice."""
-        return self.is_read_whole or is_in_frame_order(self.stack.array, self._time)
+        return self.is_read_whole or self._reader.is_in_frame_order
 
     def read_chunk(self, start: int, stop: int, dtype: Dtype | None = None) -> Numbers:
         """Read the selected frames [start, stop) as a chunk.
@@ -397,7 +384,7 @@ class Input:
         """
         return self._chunk(self.frames.start + np.asarray(numbers, np.intp) * self.frames.step, dtype)
 
-    def _chunk(self, in_file: slice | NDArray[np.intp], dtype: Dtype | None) -> Numbers:
+    def _chunk(self, in_file: Frames, dtype: Dtype | None) -> Numbers:
         frames: Numbers = as_frames(self._read(in_file, dtype), self.axes)
         return frames
 
@@ -409,7 +396,7 @@ class Input:
     def close(self) -> None:
         """Close the file, and free an array of it that had to be read whole. Nothing can be read afterwards."""
         self._close()
-        del self.stack
+        del self.stack, self._reader
 
     def digest_in_background(self) -> Future[str]:
         """Compute the SHA-256 digest of all files in a thread, and return its future.
@@ -441,19 +428,14 @@ class Input:
 
     def geometry_of(self, start: int, stop: int) -> Geometry:
         """Return the geometry of the selected frames [start, stop)."""
-        return self._geometry_of(self._in_file(start, stop))
-
-    def _geometry_of(self, frames: slice) -> Geometry:
-        """Return the geometry of some frames of the file."""
-        values, stack = dict(self.metadata.values), self.stack
-        n_frames = len(range(frames.start, frames.stop, frames.step))
+        values, stack, frames = dict(self.metadata.values), self.stack, self._in_file(start, stop)
         if "frame_rate_hz" in values:
             # With every step-th frame selected, the time between frames is `step` times as long.
             values["frame_rate_hz"] /= self.frames.step
         return Geometry(
             **values,
             shape=tuple(
-                n_frames if letter == "t" else n for letter, n in zip(self.axes, self.shape, strict=True)
+                stop - start if letter == "t" else n for letter, n in zip(self.axes, self.shape, strict=True)
             ),
             dtype=self.dtype,
             name=stack.name,
@@ -548,20 +530,15 @@ def _with_times(metadata: Metadata, n_frames: int, frames: slice) -> Metadata:
     times = metadata.coordinates.get("t")
     if times is None:
         return metadata
-    values, sources = dict(metadata.values), dict(metadata.sources)
-    coordinates, ignored = dict(metadata.coordinates), dict(metadata.ignored)
     if len(times.values) != n_frames:
-        del coordinates["t"]
-        if sources.get("frame_rate_hz") == f"file: {FROM_TIMES}":
-            del values["frame_rate_hz"], sources["frame_rate_hz"]
-    else:
-        check_order(
-            times.values[frames],
-            "write the file again in the order of time (in xarray: sortby), choose {frames}, or give {frame_rate_hz} if "
-            "the frames are in order and their times wrong",
-        )
-        rate = frame_rate(times.values[frames.start : frames.stop])
-        if rate and "frame_rate_hz" not in values and not implausible("frame_rate_hz", rate, FROM_TIMES):
-            values["frame_rate_hz"], sources["frame_rate_hz"] = rate, f"file: {FROM_TIMES}"
-            ignored.pop("frame_rate_hz", None)
-    return replace(metadata, values=values, sources=sources, coordinates=coordinates, ignored=ignored)
+        is_of_times = metadata.sources.get("frame_rate_hz") == f"file: {FROM_TIMES}"
+        return metadata.without("t", *(["frame_rate_hz"] if is_of_times else []))
+    check_order(
+        times.values[frames],
+        "write the file again in the order of time (in xarray: sortby), choose {frames}, or give {frame_rate_hz} if "
+        "the frames are in order and their times wrong",
+    )
+    rate = frame_rate(times.values[frames.start : frames.stop])
+    if rate and "frame_rate_hz" not in metadata.values and not implausible("frame_rate_hz", rate, FROM_TIMES):
+        return metadata.with_scale("frame_rate_hz", rate, FROM_TIMES)
+    return metadata

@@ -379,22 +379,19 @@ def unpacked(array: StoredArray, packing: Mapping[str, object]) -> StoredArray:
             number: Any
             (number,) = of_pairs(np.asarray(value)).flat
             numbers[name] = np.asarray(float(number) if isinstance(number, str | bytes) else number)
-    scale, offset = (
-        float(value) if value.dtype.kind in "fiu" and np.isfinite(value) else default
-        for value, default in (
-            (numbers.pop("scale_factor", np.ones(())), 1.0),
-            (numbers.pop("add_offset", np.zeros(())), 0.0),
-        )
-    )
-    missing: list[Any] = []
+
+    def factor(name: str, default: float) -> float:
+        value = numbers.pop(name, np.asarray(default))
+        return float(value) if value.dtype.kind in "fiu" and np.isfinite(value) else default
+
+    scale, offset = factor("scale_factor", 1.0) or 1.0, factor("add_offset", 0.0)
+    kinds, missing = "fiuc" if array.dtype.kind == "c" else "fiu", list[Any]()
     for name, value in numbers.items():
         if array.dtype.kind == "c" and value.dtype.kind in "fiu":
             value = value * (1 + 1j)
-        kinds = "fiuc" if array.dtype.kind == "c" else "fiu"
         # A fill value of 0 may also be the usual one.
         if value.dtype.kind in kinds and not np.isnan(value) and (name != OWN_FILL or value != 0):
             missing.append(array.dtype.type(value) if array.dtype.kind in "fc" else value)
-    scale = scale or 1.0
     if not missing and (scale, offset) == (1, 0):
         return array
     dtype = np.result_type(array.dtype, np.float32)

@@ -1,7 +1,7 @@
 """Metadata: the names of scales and axes in files, and the options that override them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -47,6 +47,29 @@ class Metadata:
     def has_uneven_times(self) -> bool:
         """Whether the times of the frames are known, and give no frame rate."""
         return "t" in self.coordinates and "frame_rate_hz" not in self.values
+
+    def with_scale(self, name: str, value: Any, source: str) -> "Metadata":
+        """Return the metadata with a scale of the file, or with the reason why it is not used.
+
+        Parameters
+        ----------
+        name : str
+            Its name, one of :data:`PLAUSIBLE`.
+        value, source
+            Its value and its source, as for :func:`implausible`.
+        """
+        if reason := implausible(name, value, source):
+            return replace(self, ignored={**self.ignored, name: reason})
+        values, sources = {**self.values, name: value}, {**self.sources, name: f"file: {source}"}
+        return replace(self.without(name), values=values, sources=sources)
+
+    def without(self, *names: str) -> "Metadata":
+        """Return the metadata without some scales, or positions along some axes, and reasons why they are not used."""
+        parts: tuple[Mapping[str, Any], ...] = (self.values, self.sources, self.coordinates, self.ignored)
+        values, sources, coordinates, ignored = (
+            {name: value for name, value in part.items() if name not in names} for part in parts
+        )
+        return replace(self, values=values, sources=sources, coordinates=coordinates, ignored=ignored)
 
 
 PLAUSIBLE = {
@@ -117,68 +140,54 @@ def interpret(entries: Mapping[str, tuple[object, str]]) -> Metadata:
         "spacing_mm" may still be a list in the order of the spatial axes. The scales of Verasonics scripts are among the
         values, if no other entry gives them.
     """
-    values: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    ignored: dict[str, str] = {}
-    attributes: dict[str, Any] = {}
-    coordinates: Mapping[str, Coordinate] = {}
+    metadata, attributes = Metadata(), dict[str, object]()
     for name, (value, source) in entries.items():
+        key = _KEYS.get(name.lower())
+        text = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
         if name == "coordinates":
             # Files also have text of this name, with which xarray lists its coordinates.
-            coordinates = value if isinstance(value, Mapping) else {}
-            continue
-        key = _KEYS.get(name.lower())
-        if key is None or key in values:
+            metadata = replace(metadata, coordinates=value if isinstance(value, Mapping) else {})
+        elif key is None or key in metadata.values:
             attributes[name] = value
-            continue
-        text = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
-        if key == "axes":
-            known: Any = text if isinstance(text, str) and text.isascii() else None
-        elif isinstance(value, Mapping):
-            known = value
-        else:
-            numbers = scale_numbers(value)
-            known = (numbers or None) if key == "spacing_mm" else next(iter(numbers), None)
-        reason = "" if key == "axes" or known is None else implausible(key, known, source)
-        if known is None and key != "axes" and isinstance(text, str) and any(map(str.isdigit, text)):
+        elif key == "axes":
+            if isinstance(text, str) and text.isascii():
+                metadata = replace(
+                    metadata,
+                    values={**metadata.values, "axes": text},
+                    sources={**metadata.sources, "axes": f"file: {source}"},
+                )
+        elif isinstance(value, Mapping) or (numbers := scale_numbers(value)):
+            known = value if isinstance(value, Mapping) else numbers if key == "spacing_mm" else numbers[0]
+            metadata = metadata.with_scale(key, known, source)
+        elif isinstance(text, str) and any(map(str.isdigit, text)):
             words, unit, *_ = PLAUSIBLE[key]
             reason = f"the {words} '{text}' ({source}) is not a number in {unit}, and is not used"
-        if reason:
-            ignored[key] = reason
-        elif known is not None:
-            values[key], sources[key] = known, f"file: {source}"
-    for key, scale, source in _of_verasonics(values, attributes):
-        if reason := implausible(key, scale, source):
-            ignored[key] = reason
-        else:
-            values[key], sources[key] = scale, f"file: {source}"
-    ignored = {key: reason for key, reason in ignored.items() if key not in values}
-    return Metadata(values, sources, attributes, coordinates, ignored=ignored)
+            metadata = replace(metadata, ignored={**metadata.ignored, key: reason})
+    return _with_verasonics(replace(metadata, attributes=attributes))
 
 
-def _of_verasonics(
-    values: Mapping[str, Any], attributes: Mapping[str, object]
-) -> Iterator[tuple[str, Scale, str]]:
-    """Yield the scales of Verasonics scripts: TwFreq in MHz, and PData.PDelta (x, y, z) in wavelengths.
+def _with_verasonics(metadata: Metadata) -> Metadata:
+    """Return metadata with the scales of Verasonics scripts: TwFreq in MHz, and PData.PDelta (x, y, z) in wavelengths.
 
-    If the file gives no speed of sound, a wavelength is 1540 m/s over the centre frequency, which may be the one that was
-    yielded before.
+    If the file gives no speed of sound, a wavelength is 1540 m/s over the centre frequency.
     """
-    if "center_frequency_hz" not in values:
-        for megahertz in scale_numbers(attributes.get("TwFreq", ()))[:1]:
-            yield "center_frequency_hz", megahertz * 1e6, "UF.TwFreq in MHz"
+    if "center_frequency_hz" not in metadata.values:
+        for megahertz in scale_numbers(metadata.attributes.get("TwFreq", ()))[:1]:
+            metadata = metadata.with_scale("center_frequency_hz", megahertz * 1e6, "UF.TwFreq in MHz")
+    values = metadata.values
     try:
-        deltas = np.asarray(attributes.get("PDelta", ()), np.float64).reshape(-1)
+        deltas = np.asarray(metadata.attributes.get("PDelta", ()), np.float64).reshape(-1)
     except (TypeError, ValueError):
-        return
+        return metadata
     frequency = values.get("center_frequency_hz")
     if "spacing_mm" in values or not frequency or len(deltas) != 3 or not deltas[0] > 0 or not deltas[2] > 0:
-        return
+        return metadata
     speed = values.get("sound_speed_m_s", SOUND_SPEED_M_S)
     known = "" if "sound_speed_m_s" in values else " assumed"
     pitches = zip("xyz", (float(delta) * (speed / frequency * 1e3) for delta in deltas), strict=True)
     spacing = {letter: pitch for letter, pitch in pitches if pitch > 0}
-    yield "spacing_mm", spacing, f"PData.PDelta in wavelengths at{known} {speed:g} m/s"
+    source = f"PData.PDelta in wavelengths at{known} {speed:g} m/s"
+    return metadata.with_scale("spacing_mm", spacing, source)
 
 
 def with_options(
@@ -254,25 +263,20 @@ def without_implausible(metadata: Metadata, frames: slice = slice(None)) -> Meta
     frames : slice
         The frames whose times count; by default all.
     """
-    coordinates, ignored = dict(metadata.coordinates), dict(metadata.ignored)
     for letter, coordinate in metadata.coordinates.items():
         is_time = letter == "t"
+        name = "frame_rate_hz" if is_time else "spacing_mm"
+        source = "times of the frames" if is_time else f"positions along {letter}"
         steps = np.abs(np.diff(coordinate.values[frames] if is_time else coordinate.values))
         steps = steps[np.isfinite(steps) & (steps > 0)]
         if len(steps) == 0:
             continue
-        name, source = (
-            ("frame_rate_hz", "times of the frames")
-            if is_time
-            else ("spacing_mm", f"positions along {letter}")
-        )
-        step = np.median(steps)
+        step = 1 / np.median(steps) if is_time else np.median(steps)
         # Positions in single precision have no more than 7 significant digits.
-        reason = implausible(name, float(f"{1 / step if is_time else step:.7g}"), source)
-        if reason:
-            del coordinates[letter]
-            ignored.setdefault(name, reason)
-    return replace(metadata, coordinates=coordinates, ignored=ignored)
+        if reason := implausible(name, float(f"{step:.7g}"), source):
+            ignored = {**metadata.ignored, name: metadata.ignored.get(name, reason)}
+            metadata = replace(metadata.without(letter), ignored=ignored)
+    return metadata
 
 
 def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] | None:
