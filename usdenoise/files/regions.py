@@ -93,11 +93,11 @@ def region(
     InputError
         If a mask image cannot be read or has another shape.
     """
-    kind, order = _kind(text), canonical_axes(axes)
+    order = canonical_axes(axes)
     sizes = tuple(shape[axes.index(letter)] for letter in order)
     mask = (
-        in_axes(_drawn(text, kind, sizes, order, spacing_mm), order, axes)
-        if kind
+        in_axes(_drawn(text, sizes, order, spacing_mm), order, axes)
+        if _form(text)[0]
         else read_mask(text, shape, axes)
     )
     if not mask.any():
@@ -115,38 +115,34 @@ def check_region(text: str) -> None:
     OptionError
         If the text is neither a region of an image or a volume, nor the path of a file.
     """
-    kind = _kind(text)
-    if kind and len(_numbers(text)) not in [_n_numbers(kind, n_axes) for n_axes in (2, 3)]:
+    kind, numbers = _form(text)
+    if kind and len(numbers) not in _N_NUMBERS[kind]:
         raise OptionError(f"region '{text}' does not have the numbers of a region; give {FORMS}")
 
 
-def _kind(text: str) -> str:
-    """Return "rect" or "circle", or nothing for a mask image."""
-    kind, colon, _ = text.partition(":")
-    if colon and kind in ("rect", "circle"):
-        return kind
+_N_NUMBERS = {"rect": (4, 6), "circle": (3, 4)}
+"""Form of a region -> its numbers in an image, and in a volume."""
+
+
+def _form(text: str) -> tuple[str, list[float]]:
+    """Return the form of a region, and its numbers, none if one is not a finite number; nothing for a mask image."""
+    kind, colon, numbers_text = text.partition(":")
+    if colon and kind in _N_NUMBERS:
+        try:
+            numbers = [float(part) for part in numbers_text.removesuffix("mm").split(",")]
+        except ValueError:
+            numbers = []
+        return kind, numbers if all(map(math.isfinite, numbers)) else []
     if not Path(text).exists():
         raise OptionError(f"region '{text}' is neither a file nor a known form; give {FORMS}")
-    return ""
-
-
-def _numbers(text: str) -> list[float]:
-    """Return the numbers of a region; none if one is not a finite number."""
-    try:
-        numbers = [float(part) for part in text.partition(":")[2].removesuffix("mm").split(",")]
-    except ValueError:
-        return []
-    return numbers if all(map(math.isfinite, numbers)) else []
-
-
-def _n_numbers(kind: str, n_axes: int) -> int:
-    return 2 * n_axes if kind == "rect" else n_axes + 1
+    return "", []
 
 
 def _drawn(
-    text: str, kind: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
+    text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
 ) -> NDArray[np.bool_]:
-    metric, numbers, n_expected = text.endswith("mm"), _numbers(text), _n_numbers(kind, len(shape))
+    metric, (kind, numbers) = text.endswith("mm"), _form(text)
+    n_expected = _N_NUMBERS[kind][len(shape) - 2]
     if len(numbers) != n_expected:
         raise OptionError(f"region '{text}' requires {n_expected} numbers for {axes} images; give {FORMS}")
     if metric and any(letter not in spacing_mm for letter in axes):
