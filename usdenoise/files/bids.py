@@ -203,9 +203,7 @@ def _notes(events: Sequence[Event], columns: Sequence[str], has_types: bool) -> 
     """Return sentences on columns of a table that are not used though they change the model, and on onsets that restart."""
 
     def like(names: Sequence[str], used: str) -> list[str]:
-        return [
-            f"'{column}'" for column in columns if str(column).strip().lower() in names and column != used
-        ]
+        return [f"'{one}'" for one in columns if str(one).strip().lower() in names and one != used]
 
     conditions, heights, notes = like(CONDITIONS, "trial_type"), like(HEIGHTS, "modulation"), list[str]()
     if conditions and not has_types:
@@ -256,9 +254,8 @@ _DESCRIPTION = "dataset_description.json"
 
 _QUALITY = "quality-control.tsv"
 _QUALITY_COLUMNS = (
-    *("pwd_path", "session_label", "subject", "session", "task", "run", "n_timepoints"),
-    *("qc_status", "qc_notes"),
-)
+    "pwd_path", "session_label", "subject", "session", "task", "run", "n_timepoints", "qc_status", "qc_notes",
+)  # fmt: skip
 """The table of fusiqc 0.1, in which a person accepts (good) or rejects (bad) the recordings that are pending."""
 
 _TABLE_WAIT_S = 60.0
@@ -299,8 +296,8 @@ class BidsName:
     @property
     def task(self) -> str | None:
         """Label of the task; None if the entities have none."""
-        pairs = [pair for pair in self.entities.split("_") if pair.startswith("task-")]
-        return pairs[0].removeprefix("task-") if pairs else None
+        tasks = (pair for pair in self.entities.split("_") if pair.startswith("task-"))
+        return next((task.removeprefix("task-") for task in tasks), None)
 
 
 def bids_name(requested: str, path: Path, is_session: bool = True) -> BidsName:
@@ -380,12 +377,15 @@ def describe_derivative(root: Path, version: str) -> None:
         "GeneratedBy": [{"Name": "usdenoise", "Version": version}],
     }
     texts = {_DESCRIPTION: json.dumps(described, indent=2) + "\n", ".bidsignore": _OTHERS}
-    missing = {name: text for name, text in texts.items() if not (root / name).exists()}
-    if missing:
-        with OutputFolder(root, overwrite=True) as outputs:
-            for name, text in missing.items():
-                outputs.reserve(name).write_text(text)
-            outputs.commit()
+    _write(root, {name: text for name, text in texts.items() if not (root / name).exists()})
+
+
+def _write(root: Path, texts: Mapping[str, str]) -> None:
+    """Write texts into files of a folder by their names."""
+    with OutputFolder(root, overwrite=True) as outputs:
+        for name, text in texts.items():
+            outputs.reserve(name).write_text(text, encoding="utf-8")
+        outputs.commit()
 
 
 def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: Sequence[str]) -> None:
@@ -448,6 +448,4 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
         written = csv.writer(text, delimiter="\t", lineterminator="\n")
         written.writerow(columns)
         written.writerows([_tsv_cell(row.get(name) or "") for name in columns] for row in rows.values())
-        with OutputFolder(root, overwrite=True) as outputs:
-            outputs.reserve(_QUALITY).write_text(text.getvalue(), encoding="utf-8")
-            outputs.commit()
+        _write(root, {_QUALITY: text.getvalue()})

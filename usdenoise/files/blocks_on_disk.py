@@ -92,10 +92,8 @@ class BlocksOnDisk:
         """Return what the series adds up of a stored block."""
         with h5py.File(self._place(number)) as file:
             arrays = {name: file[name][()] for name in LAGS}
-            findings = from_plain(BlockFindings, json.loads(file.attrs["findings"]))
-        return BlockLags(
-            **arrays, has_own_noise=findings.has_own_noise, has_own_depths=findings.has_own_depths
-        )
+        found = self.findings(number)
+        return BlockLags(**arrays, has_own_noise=found.has_own_noise, has_own_depths=found.has_own_depths)
 
     def array(self, number: int, name: str) -> NDArray[np.floating]:
         """Return an array of a stored block."""

@@ -187,17 +187,15 @@ def _check_filters(dataset: h5py.Dataset) -> None:
             )
 
 
-def _missing_source(
-    main_file: h5py.File, file_name: str, inner: str, above: tuple[tuple[str, int], ...]
-) -> str:
+def _missing_source(main: h5py.File, file_name: str, inner: str, above: tuple[tuple[str, int], ...]) -> str:
     """Return what is missing of a virtual source, in words; empty if nothing is."""
-    main, source_path = main_file.filename, None
+    source_path = None
     if file_name != _SAME_FILE:
-        folders = (os.path.dirname(main), os.path.dirname(os.path.realpath(main)))
+        folders = (os.path.dirname(path) for path in (main.filename, os.path.realpath(main.filename)))
         source_path = _other_file(file_name, "HDF5_VDS_PREFIX", *folders)
         if source_path is None:
             return file_name
-    with nullcontext(main_file) if source_path is None else h5py.File(source_path, "r") as file:
+    with nullcontext(main) if source_path is None else h5py.File(source_path, "r") as file:
         check_links(file, inner)
         source = member(file, inner)
         if not isinstance(source, h5py.Dataset):
@@ -275,9 +273,8 @@ def _other_file(name: str, prefix: str, *folders: str) -> Path | None:
         If it is a pipe, a socket or a device.
     """
     names = [name, os.path.basename(name)] if os.path.isabs(name) else [name]
-    candidates = (
-        Path(folder, name) for name in names for folder in (*os.environ.get(prefix, "").split(":"), *folders)
-    )
+    folders = (*os.environ.get(prefix, "").split(":"), *folders)
+    candidates = (Path(folder, name) for name in names for folder in folders)
     found = next((path for path in candidates if path.exists() and not path.is_dir()), None)
     if found is not None:
         check_kind(found)

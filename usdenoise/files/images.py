@@ -228,7 +228,9 @@ def _sidecar(
     blocks: Sequence[Mapping[str, Any]],
     unknown: Sequence[str],
 ) -> dict[str, object]:
-    rate = stack.frame_rate_hz
+    rate, depths = stack.frame_rate_hz, positions(stack, "z")
+    # Known where they are in mm
+    has_depths = depths.unit == "mm" and "z" in stack.axes
     cutoffs = sorted({int(block["low_cutoff"]) for block in blocks})
     components = f"{cutoffs[0]}" if len(cutoffs) == 1 else f"{cutoffs[0]} to {cutoffs[-1]}"
     each = " in each block" if len(blocks) > 1 else ""
@@ -236,7 +238,7 @@ def _sidecar(
         "ClutterFilters": [f"low-rank, {components} leading components removed{each}"],
         "TransmitFrequency": stack.center_frequency_hz,
         "SliceThickness": slice_thickness_mm(stack),
-        "Depth": _depth(stack),
+        "Depth": [float(depths.values.min()), float(depths.values.max())] if has_depths else None,
         "BeamformingSoundVelocity": stack.sound_speed_m_s,
         "CompoundSamplingFrequency": rate,
         "FramesPerBlock": window,
@@ -256,10 +258,3 @@ def _sidecar(
     if unknown:
         fields["PixelPitchUnknown"] = list(unknown)
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _depth(stack: GriddedStack) -> list[float] | None:
-    """Return the smallest and the largest depth in mm; None if they are not known."""
-    depths = positions(stack, "z")
-    known = depths.unit == "mm" and "z" in stack.axes
-    return [float(depths.values.min()), float(depths.values.max())] if known else None

@@ -291,16 +291,14 @@ class FrameReader:
 
     def _slabs(self, frames: Frames) -> list[Slab]:
         stored, time = self.stored, self.time
-        whole, spanned = [slice(0, n, 1) for n in stored.shape], [*stored.shape]
+        whole, span = [slice(0, n, 1) for n in stored.shape], [*stored.shape]
         length = stored.chunk_length(time)
         first, stop = (
             (frames.start, frames.stop) if isinstance(frames, slice) else (frames[0], frames[-1] + 1)
         )
-        spanned[time] = int(-(-stop // length) - first // length) * length
+        span[time] = int(-(-stop // length) - first // length) * length
         # As large as the slabs of a file with frames in order, of which a few are held at a time.
-        shape = slab_shape(
-            spanned, stored.chunks or stored.slow, self.axes, SLAB_BYTES // self.dtype.itemsize
-        )
+        shape = slab_shape(span, stored.chunks or stored.slow, self.axes, SLAB_BYTES // self.dtype.itemsize)
         if isinstance(frames, slice):
             whole[time] = frames
             return [Slab(*each) for each in slabs(whole, shape)]

@@ -221,27 +221,25 @@ def write_matlab(
     if source is not None and h5py.is_hdf5(source):
         return write_v73(path, named, source, replaced)
     # Neither what is replaced, nor results of an earlier run
-    variables_of_v5 = [] if source is None else whosmat(str(source))
-    other_variables = [
-        name for name, _, _ in variables_of_v5 if name not in replaced and not _is_own_variable(name)
-    ]
+    held = [] if source is None else whosmat(str(source))
+    others = [name for name, _, _ in held if name not in replaced and not _is_own_variable(name)]
     sizes: Counter[str] = Counter()
     for name, value in named.items():
         sizes[name.split("/")[0]] += 2 * len(value) if isinstance(value, str) else value.nbytes
     if max(sizes.values()) > V5_LIMIT_BYTES:
         write_v73(path, named)
-        return other_variables
+        return others
     if source is None:
         _write_v5(path, named)
         return []
     lost: list[str] = []
-    for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(other_variables):
-        other_variables.remove(struct_name)
+    for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(others):
+        others.remove(struct_name)
         fields, lost_fields = other_fields(source, struct_name, replaced)
         named |= fields
         lost += lost_fields
     _write_v5(path, named)
-    return lost + append_variables_of_v5(path, source, other_variables)
+    return lost + append_variables_of_v5(path, source, others)
 
 
 def _write_v5(path: Path, named: Mapping[str, Variable]) -> None:

@@ -434,9 +434,7 @@ class Input:
             values["frame_rate_hz"] /= self.frames.step
         return Geometry(
             **values,
-            shape=tuple(
-                stop - start if letter == "t" else n for letter, n in zip(self.axes, self.shape, strict=True)
-            ),
+            shape=(*self.shape[: self._time], stop - start, *self.shape[self._time + 1 :]),
             dtype=self.dtype,
             name=stack.name,
             stored_dtype=stack.array.dtype,

@@ -15,10 +15,13 @@ from usdenoise.sessions.regions import Region, check_region_names
 from usdenoise.stack.data_arrays import is_data_array, to_data_array
 from usdenoise.stack.geometry import Geometry, canonical_axes, in_axes, picture_axes, shape_text
 
+Mask = NDArray[np.bool_]
+"""True at the pixels of a region."""
+
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
 
 
-def drawn_regions(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict[str, Region]:
+def drawn_regions(regions: Mapping[str, Mask | str] | None) -> dict[str, Region]:
     """Return regions of which those in words, or with named dimensions, are functions that draw them on an image.
 
     Parameters
@@ -44,7 +47,7 @@ def drawn_regions(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict
     }
 
 
-def _region_of(definition: Any, geometry: Geometry) -> NDArray[np.bool_]:
+def _region_of(definition: Any, geometry: Geometry) -> Mask:
     axes = geometry.spatial_axes
     shape = geometry.shape_in(axes)
     if not isinstance(definition, str):
@@ -63,9 +66,7 @@ def _region_of(definition: Any, geometry: Geometry) -> NDArray[np.bool_]:
         raise OptionError(error.problem, remedy=error.remedy) from error
 
 
-def region(
-    text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
-) -> NDArray[np.bool_]:
+def region(text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]) -> Mask:
     """Return the mask of a region, True at its pixels.
 
     Parameters
@@ -138,9 +139,7 @@ def _form(text: str) -> tuple[str, list[float]]:
     return "", []
 
 
-def _drawn(
-    text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
-) -> NDArray[np.bool_]:
+def _drawn(text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]) -> Mask:
     metric, (kind, numbers) = text.endswith("mm"), _form(text)
     n_expected = _N_NUMBERS[kind][len(shape) - 2]
     if len(numbers) != n_expected:
@@ -161,9 +160,7 @@ def _drawn(
         for grid_axis, first, last in zip(grid_axes, numbers, numbers[len(shape) :], strict=False):
             mask &= (grid_axis >= first) & (grid_axis < last)
     else:
-        squares = sum(
-            (grid_axis - centre) ** 2 for grid_axis, centre in zip(grid_axes, numbers, strict=False)
-        )
+        squares = sum((along - centre) ** 2 for along, centre in zip(grid_axes, numbers, strict=False))
         mask = np.asarray(squares <= numbers[-1] ** 2)
     inside = mask[(slice(1, -1),) * len(shape)]
     if inside.any() and np.count_nonzero(mask) > np.count_nonzero(inside):
@@ -175,7 +172,7 @@ def _drawn(
     return inside
 
 
-def read_mask(path: str | Path, shape: tuple[int, ...], axes: str) -> NDArray[np.bool_]:
+def read_mask(path: str | Path, shape: tuple[int, ...], axes: str) -> Mask:
     """Read a mask from an image file, drawn over a picture or a TIFF of a result, or from an array of a .npy file.
 
     Parameters

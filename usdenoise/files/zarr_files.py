@@ -59,9 +59,8 @@ def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
         group = None if isinstance(root, zarr.Array) else root
         members = {"iq": root}
         if group is not None:
-            members = {
-                name: item for name, item in group.members(max_depth=8) if isinstance(item, zarr.Array)
-            }
+            every = group.members(max_depth=8)
+            members = {name: item for name, item in every if isinstance(item, zarr.Array)}
     except Exception as error:
         # Of zarr or of numcodecs
         if type(error).__name__ != "UnknownCodecError":

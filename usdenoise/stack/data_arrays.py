@@ -238,9 +238,8 @@ def series_to_dataset(
         words = {"units": image.attributes["unit"], "long_name": IMAGE_NAMES[image.name]}
         shown = np.expand_dims(image.values, added)
         variables[image.name] = (dimensions, shown, {**words, **_place(stack)})
-    return import_xarray().Dataset(
-        variables, coords={"time": ("time", times.values, time_attributes), **coordinates}
-    )
+    coordinates["time"] = ("time", times.values, time_attributes)
+    return import_xarray().Dataset(variables, coords=coordinates)
 
 
 def _coordinates(stack: GriddedStack, letters: str) -> dict[str, tuple[object, ...]]:

@@ -142,10 +142,8 @@ def labelled_metadata(
     if "axes" not in entries:
         depth = next((name.lower() for name, letter in letters.items() if letter == "z"), "z")
         words = f"dimensions {', '.join(lengths)}" + (f", in which {depth} is depth" if depth in "jy" else "")
-        more["axes"] = (
-            AmbiguousAxes(kept, axes.sentence) if isinstance(axes, AmbiguousAxes) else kept,
-            words,
-        )
+        known = AmbiguousAxes(kept, axes.sentence) if isinstance(axes, AmbiguousAxes) else kept
+        more["axes"] = (known, words)
     if entries.get("axes", (kept,))[0] == kept:
         more["coordinates"] = (coordinates, "coordinates of its dimensions")
     if "spacing_mm" not in entries and set(spacing) >= set(kept) - {"t"}:

@@ -224,9 +224,7 @@ def with_options(
             values["spacing_mm"] = _by_user_letters(values["spacing_mm"], stated, str(axes))
     if is_renamed or spacing_mm is not None:
         # The user's axes or pitches contradict the matrix of a voxel grid.
-        attributes = {
-            name: value for name, value in attributes.items() if not name.startswith("voxel_to_world")
-        }
+        attributes = {key: value for key, value in attributes.items() if not key.startswith("voxel_to_world")}
     coordinates = {
         letter: coordinate
         for letter, coordinate in coordinates.items()
@@ -244,9 +242,8 @@ def with_options(
         else:
             values["spacing_mm"] = spacing
     is_certain = not isinstance(stated, AmbiguousAxes) and set(stated or "") <= set("tzxy")
-    contradiction = (
-        f"the axes are '{axes}', as given; the stack has '{stated}'" if is_renamed and is_certain else ""
-    )
+    sentence = f"the axes are '{axes}', as given; the stack has '{stated}'"
+    contradiction = sentence if is_renamed and is_certain else ""
     ignored = {name: reason for name, reason in metadata.ignored.items() if name not in values}
     return Metadata(values, sources, attributes, coordinates, contradiction, ignored)
 
