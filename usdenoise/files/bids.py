@@ -337,10 +337,9 @@ def bids_name(requested: str, path: Path, is_session: bool = True) -> BidsName:
             f"'{entities}' has its keys in another order than BIDS",
             remedy=f"give {{bids}} the order {', '.join(ordered)}",
         )
+    above = (path.absolute(), *path.absolute().parents)
     folders = [
-        folder.name
-        for folder in (path.absolute(), *path.absolute().parents)
-        if folder.name in _FOLDERS and folder.parent.name.startswith(("sub-", "ses-"))
+        one.name for one in above if one.name in _FOLDERS and one.parent.name.startswith(("sub-", "ses-"))
     ]
     usual = "fusi" if is_session or "task" in keys else "angio"
     return BidsName(entities, next(iter(folders), usual))
@@ -377,10 +376,10 @@ def describe_derivative(root: Path, version: str) -> None:
         "GeneratedBy": [{"Name": "usdenoise", "Version": version}],
     }
     texts = {_DESCRIPTION: json.dumps(described, indent=2) + "\n", ".bidsignore": _OTHERS}
-    _write(root, {name: text for name, text in texts.items() if not (root / name).exists()})
+    _write_texts(root, {name: text for name, text in texts.items() if not (root / name).exists()})
 
 
-def _write(root: Path, texts: Mapping[str, str]) -> None:
+def _write_texts(root: Path, texts: Mapping[str, str]) -> None:
     """Write texts into files of a folder by their names."""
     with OutputFolder(root, overwrite=True) as outputs:
         for name, text in texts.items():
@@ -431,10 +430,10 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
             entities = dict(pair.split("-", 1) for pair in label.split("_"))
             before = rows.get(str(image.absolute()), {})
             # Only a good one may be of the software itself.
-            is_decided = before.get("qc_status") == "bad" or (
-                before.get("qc_status") == "good" and before.get("qc_notes") != _NOT_DOUBTFUL
+            by_persons = ("bad",) if before.get("qc_notes") == _NOT_DOUBTFUL else ("bad", "good")
+            decision = (
+                before if before.get("qc_status") in by_persons else {"qc_status": status, "qc_notes": notes}
             )
-            decision = before if is_decided else {"qc_status": status, "qc_notes": notes}
             rows[str(image.absolute())] = before | {
                 "pwd_path": str(image.absolute()),
                 "session_label": label,
@@ -448,4 +447,4 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
         written = csv.writer(text, delimiter="\t", lineterminator="\n")
         written.writerow(columns)
         written.writerows([_tsv_cell(row.get(name) or "") for name in columns] for row in rows.values())
-        _write(root, {_QUALITY: text.getvalue()})
+        _write_texts(root, {_QUALITY: text.getvalue()})

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from usdenoise.errors import InputError, NoStackError, UnreadableError, UsdenoiseError, is_out_of_memory
 from usdenoise.files.stored import StoredArray, joined, paired, without_axes
-from usdenoise.options import ReadOptions
 from usdenoise.stack.arrays import is_power, offset_of
 from usdenoise.stack.geometry import StoredForm, shape_text
+from usdenoise.stack.labels import Found
 from usdenoise.stack.metadata import interpret
 
 
@@ -94,9 +94,6 @@ def unreadable(path: Path, error: OSError) -> UnreadableError:
     remedy = "check the permissions" if isinstance(error, PermissionError) else "check the path and the disk"
     return UnreadableError(f"{path} cannot be read ({reason}); {remedy}")
 
-
-Found = Mapping[str, tuple[object, str]]
-"""Metadata of a stack: name in the file -> (value, source of the value in the file)."""
 
 MAX_METADATA_ITEMS, MAX_TEXT = 4, 64
 """Most numbers and characters of an array that counts as metadata: four numbers are one for each axis."""
@@ -208,12 +205,15 @@ class Contents:
     is_read_whole: bool = False
 
 
-Reader = Callable[[Path, ReadOptions], Contents | None]
-"""Opens a file or a folder of one format, and lists its contents; returns None for another format."""
-
-
 def first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file, which tell its format; none for a folder."""
+    """Return the first bytes of a file, which tell its format; none for a folder.
+
+    Raises
+    ------
+    InputError
+        As for :func:`check_kind`.
+    """
+    check_kind(path)
     if os.path.isdir(path):
         return b""
     with path.open("rb") as file:
@@ -305,9 +305,9 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[Stack]:
                 continue
             pair_name = f"{group}/{whole}".lstrip("/") if whole else group or "iq"
             norm = arrays.get(by_lower.get(f"{group}/normValue_{whole or 'IQ'}".lower().lstrip("/"), ""))
-            factor = (
-                1.0 if norm is None or math.prod(norm.shape) != 1 else float(norm.everything().real.item())
-            )
+            factor = 1.0
+            if norm is not None and math.prod(norm.shape) == 1:
+                factor = float(norm.everything().real.item())
             layout = f"{last} and {partner.rpartition('/')[2]}"
             layout += f" times {factor:g}" if factor != 1 else ""
             if pair_name in arrays:

@@ -75,11 +75,25 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     return by_path
 
 
-def member(group: h5py.Group, name: str) -> Item | None:
-    """Return an item of a group by its path; None if it is missing or cannot be opened."""
+def item_at(group: h5py.Group, name: str) -> Item | None:
+    """Return an item of a group by its path; None if it is missing or cannot be opened.
+
+    Raises
+    ------
+    InputError
+        As for :func:`check_links`.
+    """
+    check_links(group, name)
     try:
-        check_links(group, name)
         return group.get(name)
+    except UNREADABLE:
+        return None
+
+
+def member(group: h5py.Group, name: str) -> Item | None:
+    """Return an item of a group by its path; None if it is missing, or cannot be opened, or a link leads nowhere."""
+    try:
+        return item_at(group, name)
     except (InputError, *UNREADABLE):
         return None
 
@@ -196,8 +210,7 @@ def _missing_source(main: h5py.File, file_name: str, inner: str, above: tuple[tu
         if source_path is None:
             return file_name
     with nullcontext(main) if source_path is None else h5py.File(source_path, "r") as file:
-        check_links(file, inner)
-        source = member(file, inner)
+        source = item_at(file, inner)
         if not isinstance(source, h5py.Dataset):
             return f"'{inner.strip('/')}' in {file_name}"
         check_readable(source, above)

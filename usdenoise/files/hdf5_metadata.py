@@ -6,13 +6,14 @@ output.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
+from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS
 from usdenoise.files.hdf5_arrays import (
     MOST_ITEMS,
     SCALES_OF_AXES,
@@ -26,7 +27,7 @@ from usdenoise.files.hdf5_arrays import (
 from usdenoise.files.stored import PACKING
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import Coordinate
-from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata
+from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Found, Label, labelled_metadata
 from usdenoise.stack.metadata import is_known
 from usdenoise.system.text import PROVENANCE
 
@@ -68,11 +69,8 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, every: Iterable[h5py.Dataset]
     labels = {names[axis]: _scale_label(names[axis], scale) for axis, scale in scales.items()}
     known = [axis for axis, name in enumerate(names) if name.lower() in TIMES]
     groups = [] if set(known) & set(scales) else [dataset.parent, file["/"]]
-    for item in (
-        item
-        for group in groups
-        for item in items(group, (name for name in group if name.lower() in TIME_ARRAYS))
-    ):
+    names_of_times = [[name for name in group if name.lower() in TIME_ARRAYS] for group in groups]
+    for item in chain.from_iterable(map(items, groups, names_of_times)):
         n_times = getattr(item, "size", 0)
         axes = [axis for axis in known or range(dataset.ndim) if dataset.shape[axis] == n_times]
         if axes:

@@ -12,25 +12,20 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 
 from usdenoise.errors import UnreadableError
 from usdenoise.files import matlab_reading
-from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, first_bytes, stacks_of
-from usdenoise.files.hdf5_arrays import (
-    check_links,
-    check_readable,
-    datasets,
-    first_items,
-    member,
-    stored_array,
-)
+from usdenoise.files.contents import Contents, Stack, arranged, describe_array, first_bytes, stacks_of
+from usdenoise.files.hdf5_arrays import check_readable, datasets, first_items, item_at, member, stored_array
 from usdenoise.files.hdf5_metadata import nearby, numbers, small_number, text_attribute
 from usdenoise.files.stored import StoredArray, joined, paired, reversed_axes, split_axis, without_axes
 from usdenoise.options import ReadOptions
 from usdenoise.stack.geometry import pitch
+from usdenoise.stack.labels import Found
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -138,9 +133,7 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
 
     def look_up(name: str) -> Stack | None:
         """Return the stack at the end of a soft or external link; None if there is no dataset, or a listed one."""
-        item = member(file, name)
-        if item is None:
-            check_links(file, name)
+        item = item_at(file, name)
         if not isinstance(item, h5py.Dataset) or name in every:
             return None
         linked_metadata = partial(nearby, file, item, by_path.values())
@@ -174,37 +167,28 @@ def uff_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[li
     found: list[Stack] = []
     names: set[str] = set()
     for group in first_items(file):
-        if isinstance(group, h5py.Group) and text_attribute(group, "class") == "uff.beamformed_data":
-            image = _uff_image(group)
-            if image is not None:
-                array, parts = image
-                # The usual search near the dataset would use the frame rate of the display instead of the acquisition.
-                metadata = partial(_uff_metadata, group)
-                found.append(Stack(group.name.strip("/"), array, "UFF beamformed data", None, metadata))
-                names |= {part.name.strip("/") for part in parts}
+        if not isinstance(group, h5py.Group) or text_attribute(group, "class") != "uff.beamformed_data":
+            continue
+        data = member(group, "data")
+        apart = isinstance(data, h5py.Group)
+        parts: list[Any] = [member(data, "real"), member(data, "imag")] if apart else [data]
+        x, z = (numbers(member(group, f"scan/{name}_axis")) for name in "xz")
+        if not all(isinstance(part, h5py.Dataset) for part in parts) or x is None or z is None:
+            continue
+        arrays = [stored_array(part) for part in parts]
+        array = joined(arrays[0], arrays[1]) if len(arrays) == 2 else arrays[0]
+        # MATLAB drops axes of length 1 at the end, so the axes of waves and channels may be missing.
+        pixels = [axis for axis, n in enumerate(array.shape) if n == len(x) * len(z)]
+        others = [axis for axis, n in enumerate(array.shape) if n == 1 and axis not in (0, *pixels[-1:])]
+        if not pixels or pixels[-1] == 0 or len(array.shape) - len(others) != 2:
+            continue
+        # Without the others, the axis of pixels follows the one of frames.
+        array = split_axis(without_axes(array, others), 1, (len(x), len(z)))
+        # The usual search near the dataset would use the frame rate of the display instead of the acquisition.
+        metadata = partial(_uff_metadata, group)
+        found.append(Stack(group.name.strip("/"), array, "UFF beamformed data", None, metadata))
+        names |= {part.name.strip("/") for part in parts}
     return found, names
-
-
-def _uff_image(group: h5py.Group) -> tuple[StoredArray, tuple[h5py.Dataset, ...]] | None:
-    data, scan = member(group, "data"), member(group, "scan")
-    apart = isinstance(data, h5py.Group)
-    parts = (member(data, "real"), member(data, "imag")) if apart else (data,)
-    if not isinstance(scan, h5py.Group) or not all(isinstance(part, h5py.Dataset) for part in parts):
-        return None
-    x, z = (numbers(member(scan, f"{name}_axis")) for name in "xz")
-    if x is None or z is None:
-        return None
-    arrays = [stored_array(part) for part in parts]
-    array = joined(arrays[0], arrays[1]) if apart else arrays[0]
-    n_x, n_z = len(x), len(z)
-    # MATLAB drops axes of length 1 at the end, so the axes of waves and channels may be missing.
-    pixels = [axis for axis, n in enumerate(array.shape) if n == n_x * n_z]
-    others = [axis for axis, n in enumerate(array.shape) if n == 1 and axis not in (0, *pixels[-1:])]
-    if not pixels or pixels[-1] == 0 or len(array.shape) - len(others) != 2:
-        return None
-    array = split_axis(array, pixels[-1], (n_x, n_z))
-    array = without_axes(array, others) if others else array
-    return array, parts
 
 
 def _uff_metadata(group: h5py.Group) -> Found:
@@ -230,7 +214,6 @@ def _first_number(group: h5py.Group, key: str, names: Iterable[str]) -> dict[str
 
 _NEW, _OLD = "data/beamformed_data/values", "data/beamformed_data"
 _COORDINATES = "data/beamformed_data/coordinates"
-_XYZ = {"x": 0, "y": 1, "z": 2}
 
 
 def zea_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[list[Stack], set[str]]:
@@ -276,7 +259,7 @@ def zea_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[li
 def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[object, str]]:
     scales: dict[str, tuple[object, str]] = {}
     coordinates = member(file, _COORDINATES)
-    if isinstance(coordinates, h5py.Dataset) and (spacing := _spacing(coordinates, axes)):
+    if isinstance(coordinates, h5py.Dataset) and (spacing := _spacing(coordinates, axes.replace("t", ""))):
         scales["spacing_mm"] = (spacing, f"dataset {_COORDINATES} in m")
     for key, name in (("center_frequency_hz", "center_frequency"), ("sound_speed_m_s", "sound_speed")):
         scales |= _first_number(file, key, (f"scan/{name}", f"settings/{name}"))
@@ -291,24 +274,18 @@ def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[object, str]]:
     return scales
 
 
-def _spacing(coordinates: h5py.Dataset, axes: str) -> dict[str, float] | None:
-    """Return the pixel pitch in mm along each spatial axis, from the positions along the edges of the grid."""
-    spatial = axes.replace("t", "")
-    if coordinates.shape[-1] != 3 or coordinates.dtype.kind != "f":
-        return None
-    n_leading = len(coordinates.shape) - 1 - len(spatial)
-    if n_leading < 0 or 0 in coordinates.shape:
-        return None
+def _spacing(coordinates: h5py.Dataset, spatial: str) -> dict[str, float | None]:
+    """Return the pixel pitch in mm along each spatial axis, from the positions along the edges of the grid; or nothing."""
+    n_leading = coordinates.ndim - 1 - len(spatial)
+    if n_leading < 0 or coordinates.shape[-1] != 3 or coordinates.dtype.kind != "f" or 0 in coordinates.shape:
+        return {}
     check_readable(coordinates)
     spacing = {}
-    for index, letter in enumerate(spatial):
-        edge: list[int | slice] = [0] * (len(coordinates.shape) - 1)
-        edge[n_leading + index] = slice(None)
-        step = pitch(coordinates[(*edge, _XYZ[letter])], 1e3)
-        if step is None:
-            return None
-        spacing[letter] = step
-    return spacing
+    for axis, letter in enumerate(spatial, n_leading):
+        edge: list[int | slice] = [0] * (coordinates.ndim - 1)
+        edge[axis] = slice(None)
+        spacing[letter] = pitch(coordinates[(*edge, "xyz".index(letter))], 1e3)
+    return spacing if all(spacing.values()) else {}
 
 
 TOOLBOXES = {"USTB UFF (HDF5)": uff_stacks, "zea (HDF5)": zea_stacks}

@@ -24,7 +24,7 @@ from usdenoise.system.text import PROVENANCE
 
 
 @contextmanager
-def create_file(path: Path, user_block_bytes: int = 0) -> Iterator[h5py.File]:
+def create_file(path: Path, user_block: int = 0) -> Iterator[h5py.File]:
     """Create an HDF5 file in which a full disk raises an OSError.
 
     The library writes through a Python file object, whose write raises an OSError when the disk is full. The
@@ -35,14 +35,11 @@ def create_file(path: Path, user_block_bytes: int = 0) -> Iterator[h5py.File]:
     ----------
     path : Path
         The file to create. An existing one is replaced.
-    user_block_bytes : int, default 0
+    user_block : int, default 0
         Bytes before the HDF5 content that the library leaves to the caller: 0, or a power of two from 512 on.
     """
     try:
-        with (
-            path.open("w+b") as raw,
-            h5py.File(raw, "w", rdcc_nbytes=0, userblock_size=user_block_bytes) as file,
-        ):
+        with path.open("w+b") as raw, h5py.File(raw, "w", rdcc_nbytes=0, userblock_size=user_block) as file:
             yield file
     except SystemError as error:
         # Python 3.13 raises it for the second OSError, of closing the file: HDF5 calls `write` with the first one set.
@@ -118,11 +115,8 @@ def attach_scales(
         # In a sequence the array with the times of the windows is the scale of the other arrays.
         scales["time"] = file["time"]
         scales["time"].make_scale("time")
-    named = {
-        array: [(SCALES_OF_AXES[letter], letter) for letter in letters]
-        for array, letters in axes.items()
-        if array not in scales
-    }
+    axes = {name: letters for name, letters in axes.items() if name not in scales}
+    named = {name: [(SCALES_OF_AXES[letter], letter) for letter in letters] for name, letters in axes.items()}
     named |= {array: [(word, "") for word in words] for array, words in dimensions.items()}
     for array, names in named.items():
         for axis, (name, letter) in enumerate(names):

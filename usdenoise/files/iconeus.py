@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.contents import Contents, Found, Stack, describe_array
+from usdenoise.files.contents import Contents, Stack, describe_array
 from usdenoise.files.input_files import ICONEUS, ICONEUS_HEADER, header_path, is_iconeus
 from usdenoise.files.stored import Index, StoredArray
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 from usdenoise.stack.geometry import Coordinate
+from usdenoise.stack.labels import Found
 
 DAMAGED = "cannot be read, as its header (.hraw) is damaged; copy both files again"
 _LEGACY_BYTES = 117

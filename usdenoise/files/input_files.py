@@ -155,10 +155,8 @@ def file_state(path: Path) -> dict[str, int] | None:
         statuses = [file.stat() for file in _files_of(path)]
     except OSError:
         return None
-    return {
-        "bytes": sum(status.st_size for status in statuses),
-        "mtime_ns": max((status.st_mtime_ns for status in statuses), default=0),
-    }
+    times = [status.st_mtime_ns for status in statuses]
+    return {"bytes": sum(status.st_size for status in statuses), "mtime_ns": max(times, default=0)}
 
 
 def check_unchanged(path: Path, state: Mapping[str, int]) -> None:

@@ -293,10 +293,8 @@ class FrameReader:
         stored, time = self.stored, self.time
         whole, span = [slice(0, n, 1) for n in stored.shape], [*stored.shape]
         length = stored.chunk_length(time)
-        first, stop = (
-            (frames.start, frames.stop) if isinstance(frames, slice) else (frames[0], frames[-1] + 1)
-        )
-        span[time] = int(-(-stop // length) - first // length) * length
+        ends = (frames.start, frames.stop) if isinstance(frames, slice) else (frames[0], frames[-1] + 1)
+        span[time] = int(-(-ends[1] // length) - ends[0] // length) * length
         # As large as the slabs of a file with frames in order, of which a few are held at a time.
         shape = slab_shape(span, stored.chunks or stored.slow, self.axes, SLAB_BYTES // self.dtype.itemsize)
         if isinstance(frames, slice):
@@ -404,10 +402,8 @@ def slabs(picked: Sequence[slice], slab: Sequence[int]) -> Iterator[tuple[Index,
             first = along.start + done * along.step
             count = len(range(first, min(start + length, along.stop), along.step))
             if count:
-                yield (
-                    slice(first, first + (count - 1) * along.step + 1, along.step),
-                    slice(done, done + count),
-                )
+                index = slice(first, first + (count - 1) * along.step + 1, along.step)
+                yield index, slice(done, done + count)
             done += count
 
     for slab_ranges in product(*(list(parts(*each)) for each in zip(picked, slab, strict=True))):

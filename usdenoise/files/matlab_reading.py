@@ -16,7 +16,6 @@ from usdenoise.files.contents import (
     MAX_TEXT,
     STRUCTS,
     Contents,
-    Found,
     Stack,
     check_compression,
     describe_array,
@@ -37,6 +36,7 @@ from usdenoise.files.stored import (
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 from usdenoise.stack.geometry import shape_text
+from usdenoise.stack.labels import Found
 from usdenoise.stack.metadata import is_known
 
 HEADER_BYTES = 128

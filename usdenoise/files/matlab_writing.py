@@ -214,7 +214,7 @@ def write_matlab(
     list of str
         Names of the variables of `source` that could not be copied.
     """
-    from scipy.io import whosmat
+    from scipy.io import savemat, whosmat
 
     named = {place: variables[name] for name, place in _matlab_names(variables).items()}
     replaced = {*replaced, *named}
@@ -229,22 +229,13 @@ def write_matlab(
     if max(sizes.values()) > V5_LIMIT_BYTES:
         write_v73(path, named)
         return others
-    if source is None:
-        _write_v5(path, named)
-        return []
     lost: list[str] = []
-    for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(others):
-        others.remove(struct_name)
-        fields, lost_fields = other_fields(source, struct_name, replaced)
-        named |= fields
-        lost += lost_fields
-    _write_v5(path, named)
-    return lost + append_variables_of_v5(path, source, others)
-
-
-def _write_v5(path: Path, named: Mapping[str, Variable]) -> None:
-    from scipy.io import savemat
-
+    if source is not None:
+        for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(others):
+            others.remove(struct_name)
+            fields, lost_fields = other_fields(source, struct_name, replaced)
+            named |= fields
+            lost += lost_fields
     nested: dict[str, Any] = {}
     for name, value in named.items():
         *structs, last = name.split("/")
@@ -254,6 +245,7 @@ def _write_v5(path: Path, named: Mapping[str, Variable]) -> None:
         nesting[last] = value
     # The file is written under a temporary name, to which savemat would add .mat.
     savemat(str(path), nested, appendmat=False, oned_as="column", long_field_names=True)
+    return lost if source is None else lost + append_variables_of_v5(path, source, others)
 
 
 def write_v73(
@@ -278,7 +270,7 @@ def write_v73(
         Names of the variables of `source` that could not be copied.
     """
     lost: list[str] = []
-    with create_file(path, user_block_bytes=512) as file:
+    with create_file(path, user_block=512) as file:
         for name, value in variables.items():
             dataset = _write_variable(file, name, value)
             group = dataset.parent

@@ -14,17 +14,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UnreadableError, check_path
 from usdenoise.files import hdf5_reading, iconeus, matlab_reading, numpy_files, zarr_files
-from usdenoise.files.contents import (
-    Contents,
-    Reader,
-    Stack,
-    check_kind,
-    check_not_power,
-    choose,
-    first_bytes,
-    guard,
-    readable,
-)
+from usdenoise.files.contents import Contents, Stack, check_not_power, choose, first_bytes, guard, readable
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
 from usdenoise.files.layout import FrameReader, Frames, OnPart, frame_slice, storage_dtype
 from usdenoise.files.stored import Dtype, n_selected
@@ -121,7 +111,7 @@ class StoredFile:
         return cls(path, reading_options(reading), precision, file_state(path) or {})
 
 
-READERS: dict[Reader, str] = {
+READERS = {
     iconeus.read_iconeus: iconeus.DAMAGED,
     hdf5_reading.read_hdf5: hdf5_reading.DAMAGED,
     matlab_reading.read_matlab: matlab_reading.DAMAGED,
@@ -131,6 +121,7 @@ READERS: dict[Reader, str] = {
 }
 """Reader of each format -> its message on a damaged file, as for :func:`usdenoise.files.contents.guard`.
 
+A reader opens a file or a folder of one format, and lists its contents; it returns None for another format.
 The first reader that knows the format of a file reads it. To read a new format, write a module with such a function. Add it
 here, its suffix to SUFFIXES of :mod:`usdenoise.files.input_files`, and its name to the sentence on unknown content.
 """
@@ -146,7 +137,6 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
         If the path is missing, unreadable, damaged, or of no known format.
     """
     check_path(path)
-    check_kind(path)
     with readable(path):
         try:
             head = first_bytes(path)
@@ -538,5 +528,5 @@ def _with_times(metadata: Metadata, n_frames: int, frames: slice) -> Metadata:
     )
     rate = frame_rate(times.values[frames.start : frames.stop])
     if rate and "frame_rate_hz" not in metadata.values and not implausible("frame_rate_hz", rate, FROM_TIMES):
-        return metadata.with_scale("frame_rate_hz", rate, FROM_TIMES)
+        return metadata.with_value("frame_rate_hz", rate, FROM_TIMES)
     return metadata

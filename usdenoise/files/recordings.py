@@ -240,17 +240,14 @@ def file_recording(source: Input, most_entries: float = 0) -> Recording:
     ...     [chunk.read().shape for chunk in file_recording(source).chunks]
     [(75, 4032), (75, 4032)]
     """
-    stored_file = replace(source.file, path=source.path.absolute())
     n_frames, frames, length = source.n_frames, source.frames, source.chunk_frames
     starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
     # The first selected frame of each storage chunk.
     firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))
     edges = chunk_edges(n_frames, source.geometry.n_pixels, firsts[firsts < n_frames], most_entries)
-    chunks = [
-        Chunk(first, FileFrames(stored_file, first, stop, source.dtype, ProcessLocal(source)))
-        for first, stop in pairwise(edges.tolist())
-    ]
-    return Recording.of_chunks(source.geometry, source.dtype, chunks)
+    stored_file, own = replace(source.file, path=source.path.absolute()), ProcessLocal(source)
+    parts = [FileFrames(stored_file, *ends, source.dtype, own) for ends in pairwise(edges.tolist())]
+    return Recording.of_chunks(source.geometry, source.dtype, [Chunk(part.first, part) for part in parts])
 
 
 def lines_recording(source: Input, lines: Numbers) -> Recording:
@@ -288,9 +285,8 @@ class _LastFile:
         with self._lock:
             if self._stored_file != stored_file:
                 self._close()
-                self._source = self._files.enter_context(
-                    open_input(stored_file.path, vars(stored_file.how), stored_file.precision)
-                )
+                opening = open_input(stored_file.path, vars(stored_file.how), stored_file.precision)
+                self._source = self._files.enter_context(opening)
                 # The file may have been written again since.
                 check_unchanged(stored_file.path, stored_file.state)
                 self._stored_file = stored_file

@@ -152,9 +152,8 @@ def _drawn(text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str
     # In pixels, pixel i is at i, so that rectangles slice as arrays do; in mm it is at its centre.
     offset = 0.5 if metric else 0.0
     # One pixel more at each edge, which shows whether the region is beyond the image.
-    grid_axes = np.meshgrid(
-        *[(np.arange(-1, n + 1) + offset) * step for n, step in zip(shape, pitch, strict=True)], indexing="ij"
-    )
+    lines = [(np.arange(-1, n + 1) + offset) * step for n, step in zip(shape, pitch, strict=True)]
+    grid_axes = np.meshgrid(*lines, indexing="ij")
     mask = np.ones(grid_axes[0].shape, bool)
     if kind == "rect":
         for grid_axis, first, last in zip(grid_axes, numbers, numbers[len(shape) :], strict=False):

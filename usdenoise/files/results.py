@@ -75,9 +75,8 @@ class ResultFile:
         """Known scales of the stack, by the names from which :func:`usdenoise.load` reads them."""
         stack = self.stack
         names = ("frame_rate_hz", "center_frequency_hz", "sound_speed_m_s")
-        scales: dict[str, float | list[float]] = {
-            name: getattr(stack, name) for name in names if getattr(stack, name) is not None
-        }
+        values = {name: getattr(stack, name) for name in names}
+        scales: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if all(letter in stack.spacing_mm for letter in stack.spatial_axes):
             scales["spacing_mm"] = [stack.spacing_mm[letter] for letter in stack.spatial_axes]
         return scales
@@ -186,10 +185,8 @@ def _variables_beside(content: ResultFile) -> dict[str, Variable]:
     variables["axes"] = content.stack.axes
     variables |= {key: np.atleast_1d(value) for key, value in content.scales.items()}
     for array in content.arrays:
-        variables |= {
-            f"{array.name}_{key}": value if isinstance(value, str) else np.atleast_1d(value)
-            for key, value in array.attributes.items()
-        }
+        for key, value in array.attributes.items():
+            variables[f"{array.name}_{key}"] = value if isinstance(value, str) else np.atleast_1d(value)
     return {**variables, PROVENANCE: content.provenance}
 
 

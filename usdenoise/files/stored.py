@@ -144,14 +144,9 @@ def with_pairs(array: StoredArray, name: str) -> StoredArray:
         Its name in the file, for a note if the names of the members do not identify the real part.
     """
     pair: Any = array.dtype
-    order, stored_fill = member_order(pair), array.fill
+    order, fill = member_order(pair), array.fill
     if order is None:
         return array
-
-    def fill(index: Index, out: Numbers) -> None:
-        assert stored_fill is not None
-        stored_fill(index, out.view(pair))
-
     notes: tuple[str, ...] = ()
     if tuple(member.lower() for member in order) not in COMPLEX_MEMBERS:
         notes = (
@@ -162,7 +157,7 @@ def with_pairs(array: StoredArray, name: str) -> StoredArray:
         array,
         dtype=complex_dtype(pair[order[0]]),
         read=lambda index: of_pairs(array.read(index)),
-        fill=fill if stored_fill is not None and _is_complex(pair) else None,
+        fill=(lambda index, out: fill(index, out.view(pair))) if fill and _is_complex(pair) else None,
         notes=notes,
     )
 
@@ -308,9 +303,8 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
         return values
 
     chunks = parts[0].chunks
-    is_regular = chunks is not None and all(
-        part.chunks == chunks and part.shape[axis] % chunks[axis] == 0 for part in parts
-    )
+    if chunks is not None and any(part.chunks != chunks or part.shape[axis] % chunks[axis] for part in parts):
+        chunks = None
 
     def written(along: int) -> NDArray[np.bool_]:
         of_parts = [part.written_along(along) for part in parts]
@@ -320,7 +314,7 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
         for part in parts:
             part.check()
 
-    return StoredArray(shape, dtype, read, axis, chunks if is_regular else None, written=written, check=check)
+    return StoredArray(shape, dtype, read, axis, chunks, written=written, check=check)
 
 
 def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> StoredArray:

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UnreadableError
-from usdenoise.files.contents import Contents, Found, describe_array, stacks_of
+from usdenoise.files.contents import Contents, describe_array, stacks_of
 from usdenoise.files.input_files import is_zarr
 from usdenoise.files.stored import OWN_FILL, PACKING, Index, StoredArray, grid_of, unpacked
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
-from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
+from usdenoise.stack.labels import VOXELS, WORLD, Found, Label, labelled_metadata
 from usdenoise.system.text import PROVENANCE
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import zarr
 
     ZarrArray = zarr.Array[Any]
+    ZarrArrays = Mapping[str, ZarrArray]
 
 _MOST_CHUNKS = 1 << 15
 """Most chunks of a coordinate: reading a few million, of one value each, takes minutes."""
@@ -168,7 +169,7 @@ def _dimensions(array: "ZarrArray") -> tuple[str, ...] | None:
 
 def _nearby(
     root: "zarr.Group | None",
-    members: "Mapping[str, ZarrArray]",
+    members: "ZarrArrays",
     arrays: Mapping[str, StoredArray],
     name: str,
     n_axes: int,
@@ -193,10 +194,7 @@ def _nearby(
 
 
 def _labels(
-    members: "Mapping[str, ZarrArray]",
-    arrays: Mapping[str, StoredArray],
-    group: str,
-    dimensions: tuple[str, ...],
+    members: "ZarrArrays", arrays: Mapping[str, StoredArray], group: str, dimensions: tuple[str, ...]
 ) -> dict[str, Label]:
     """Return the coordinates next to an array: for its dimensions, and for a voxel grid in the world."""
     labels = {}

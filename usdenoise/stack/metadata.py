@@ -12,7 +12,7 @@ from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import SCALES
 from usdenoise.options.denoise_options import SCALE_NAMES
 from usdenoise.stack.geometry import SOUND_SPEED_M_S, Coordinate
-from usdenoise.stack.labels import ALIASES, AmbiguousAxes
+from usdenoise.stack.labels import ALIASES, AmbiguousAxes, Found
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class Metadata:
         """Whether the times of the frames are known, and give no frame rate."""
         return "t" in self.coordinates and "frame_rate_hz" not in self.values
 
-    def with_scale(self, name: str, value: Any, source: str) -> "Metadata":
-        """Return the metadata with a scale of the file, or with the reason why it is not used.
+    def with_value(self, name: str, value: Any, source: str) -> "Metadata":
+        """Return the metadata with axes or a scale of the file, or with the reason why the scale is not used.
 
         Parameters
         ----------
         name : str
-            Its name, one of :data:`PLAUSIBLE`.
+            "axes", or one of :data:`PLAUSIBLE`.
         value, source
             Its value and its source, as for :func:`implausible`.
         """
-        if reason := implausible(name, value, source):
+        if name in PLAUSIBLE and (reason := implausible(name, value, source)):
             return replace(self, ignored={**self.ignored, name: reason})
         values, sources = {**self.values, name: value}, {**self.sources, name: f"file: {source}"}
         return replace(self.without(name), values=values, sources=sources)
@@ -126,7 +126,7 @@ def is_known(name: str) -> bool:
     return name.lower() in _KEYS
 
 
-def interpret(entries: Mapping[str, tuple[object, str]]) -> Metadata:
+def interpret(entries: Found) -> Metadata:
     """Sort the metadata of a file into known values, with their sources, and the rest.
 
     Parameters
@@ -151,14 +151,10 @@ def interpret(entries: Mapping[str, tuple[object, str]]) -> Metadata:
             attributes[name] = value
         elif key == "axes":
             if isinstance(text, str) and text.isascii():
-                metadata = replace(
-                    metadata,
-                    values={**metadata.values, "axes": text},
-                    sources={**metadata.sources, "axes": f"file: {source}"},
-                )
+                metadata = metadata.with_value(key, text, source)
         elif isinstance(value, Mapping) or (numbers := scale_numbers(value)):
             known = value if isinstance(value, Mapping) else numbers if key == "spacing_mm" else numbers[0]
-            metadata = metadata.with_scale(key, known, source)
+            metadata = metadata.with_value(key, known, source)
         elif isinstance(text, str) and any(map(str.isdigit, text)):
             words, unit, *_ = PLAUSIBLE[key]
             reason = f"the {words} '{text}' ({source}) is not a number in {unit}, and is not used"
@@ -173,7 +169,7 @@ def _with_verasonics(metadata: Metadata) -> Metadata:
     """
     if "center_frequency_hz" not in metadata.values:
         for megahertz in scale_numbers(metadata.attributes.get("TwFreq", ()))[:1]:
-            metadata = metadata.with_scale("center_frequency_hz", megahertz * 1e6, "UF.TwFreq in MHz")
+            metadata = metadata.with_value("center_frequency_hz", megahertz * 1e6, "UF.TwFreq in MHz")
     values = metadata.values
     try:
         deltas = np.asarray(metadata.attributes.get("PDelta", ()), np.float64).reshape(-1)
@@ -187,7 +183,7 @@ def _with_verasonics(metadata: Metadata) -> Metadata:
     pitches = zip("xyz", (float(delta) * (speed / frequency * 1e3) for delta in deltas), strict=True)
     spacing = {letter: pitch for letter, pitch in pitches if pitch > 0}
     source = f"PData.PDelta in wavelengths at{known} {speed:g} m/s"
-    return metadata.with_scale("spacing_mm", spacing, source)
+    return metadata.with_value("spacing_mm", spacing, source)
 
 
 def with_options(
@@ -225,22 +221,28 @@ def with_options(
     if is_renamed or spacing_mm is not None:
         # The user's axes or pitches contradict the matrix of a voxel grid.
         attributes = {key: value for key, value in attributes.items() if not key.startswith("voxel_to_world")}
+    given = {"t": frame_rate_hz}
     coordinates = {
-        letter: coordinate
-        for letter, coordinate in coordinates.items()
-        if (frame_rate_hz if letter == "t" else spacing_mm) is None
+        letter: along for letter, along in coordinates.items() if given.get(letter, spacing_mm) is None
     }
     for key in ("axes", *SCALE_NAMES.values()):
         if (option := getattr(options, key)) is not None:
             values[key], sources[key] = option, "option"
     if "axes" not in values:
         values["axes"], sources["axes"] = guessed_axes, guessed_from
-    if "spacing_mm" in values:
-        spacing = _by_letter(values["spacing_mm"], values["axes"].replace("t", ""), spacing_mm is not None)
-        if spacing is None:
-            del values["spacing_mm"], sources["spacing_mm"]
-        else:
-            values["spacing_mm"] = spacing
+    pitches, spatial = values.get("spacing_mm"), values["axes"].replace("t", "")
+    if isinstance(pitches, Mapping):
+        values["spacing_mm"] = {letter: pitch for letter, pitch in pitches.items() if letter in spatial}
+    elif pitches is not None and len(pitches) in (1, len(spatial)):
+        # One pitch is that of all axes.
+        values["spacing_mm"] = dict(zip(spatial, [*pitches] * len(spatial), strict=False))
+    elif spacing_mm is not None:
+        raise InputError(
+            f"{len(spacing_mm)} pixel pitches do not fit the {len(spatial)} spatial axes {spatial}",
+            remedy="give {spacing_mm} one number, or one for each axis",
+        )
+    elif pitches is not None:
+        del values["spacing_mm"], sources["spacing_mm"]
     is_certain = not isinstance(stated, AmbiguousAxes) and set(stated or "") <= set("tzxy")
     sentence = f"the axes are '{axes}', as given; the stack has '{stated}'"
     contradiction = sentence if is_renamed and is_certain else ""
@@ -274,23 +276,6 @@ def without_implausible(metadata: Metadata, frames: slice = slice(None)) -> Meta
             ignored = {**metadata.ignored, name: metadata.ignored.get(name, reason)}
             metadata = replace(metadata.without(letter), ignored=ignored)
     return metadata
-
-
-def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] | None:
-    """Return the pixel pitch of each spatial axis; None if the pitches of a file do not fit the axes."""
-    if isinstance(spacing, Mapping):
-        return {letter: pitch for letter, pitch in spacing.items() if letter in spatial}
-    pitches = list(spacing)
-    if len(pitches) == 1:
-        pitches *= len(spatial)
-    if len(pitches) == len(spatial):
-        return dict(zip(spatial, pitches, strict=True))
-    if is_option:
-        raise InputError(
-            f"{len(pitches)} pixel pitches do not fit the {len(spatial)} spatial axes {spatial}",
-            remedy="give {spacing_mm} one number, or one for each axis",
-        )
-    return None
 
 
 def _by_user_letters(by_letter: Mapping[str, Any], letters: str, axes: str) -> dict[str, Any]:
