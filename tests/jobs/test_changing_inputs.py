@@ -11,7 +11,7 @@ import pytest
 from tests.cli.shared import QUICK, cli, refused
 from tests.jobs.inputs import WRITERS, write_npy
 from usdenoise.errors import InputError
-from usdenoise.files import open_input
+from usdenoise.files.layout import FrameReader
 from usdenoise.jobs.run_job import run
 from usdenoise.progress import Progress
 
@@ -39,7 +39,7 @@ CASES += [*((kind, append, False) for kind in WRITERS), ("Zarr", add_a_file, Fal
 @pytest.mark.parametrize(("kind", "change", "window"), CASES)
 def test_a_file_of_an_input_that_changes_while_it_is_read(kind, change, window, tmp_path, monkeypatch):
     write, name = WRITERS[kind]
-    path, read = write(tmp_path), open_input.read_frames
+    path, read = write(tmp_path), FrameReader.read
 
     def read_and_change(*arguments: Any) -> Any:
         values = read(*arguments)
@@ -47,7 +47,7 @@ def test_a_file_of_an_input_that_changes_while_it_is_read(kind, change, window, 
         return values
 
     # It reads a stack whole, and a block of a session.
-    monkeypatch.setattr(open_input, "read_frames", read_and_change)
+    monkeypatch.setattr(FrameReader, "read", read_and_change)
     command = ("session", "--window", 8, "--low-cutoff", 0) if window else ("run", *QUICK)
     changed = "changed while it was read; run again when no program writes to it"
     gone = r"cannot be read any more \(No such file or directory\); check the disk"

@@ -10,7 +10,8 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,13 +107,20 @@ def read_events(path: Path) -> tuple[list[Event], list[str]]:
     InputError
         If the file cannot be read, a column is missing, a value is not valid, or the events are of several runs.
     """
+    with _table(path) as text:
+        rows = list(csv.DictReader(text, delimiter="\t", quoting=csv.QUOTE_NONE))
+    return events_of_rows(rows, str(path), "line", 2)
+
+
+@contextmanager
+def _table(path: Path) -> Iterator[io.StringIO]:
+    """Yield the text of a table for a context that reads its rows."""
     try:
         with readable(path):
-            lines = io.StringIO(decoded(path.read_bytes()), newline="")
-        rows = list(csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
+            text = decoded(path.read_bytes())
+        yield io.StringIO(text, newline="")
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-    return events_of_rows(rows, str(path), "line", 2)
 
 
 def read_poses(path: Path) -> list[dict[str, str]]:
@@ -123,12 +131,9 @@ def read_poses(path: Path) -> list[dict[str, str]]:
     InputError
         If the file cannot be read, or a column is missing.
     """
-    try:
-        with readable(path):
-            text = decoded(path.read_bytes())
-        rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter="\t" if "\t" in text else ","))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+    with _table(path) as text:
+        delimiter = "\t" if "\t" in text.getvalue() else ","
+        rows = list(csv.DictReader(text, delimiter=delimiter))
     rows = [{name.strip(): (value or "").strip() for name, value in row.items() if name} for row in rows]
     columns = set(rows[0] if rows else ())
     if "pose" not in columns or not columns & {"block", "file"}:
@@ -198,9 +203,7 @@ def _notes(events: Sequence[Event], columns: Sequence[str], has_types: bool) -> 
     """Return sentences on columns of a table that are not used though they change the model, and on onsets that restart."""
 
     def like(names: Sequence[str], used: str) -> list[str]:
-        return [
-            f"'{column}'" for column in columns if str(column).strip().lower() in names and column != used
-        ]
+        return [f"'{one}'" for one in columns if str(one).strip().lower() in names and one != used]
 
     conditions, heights, notes = like(CONDITIONS, "trial_type"), like(HEIGHTS, "modulation"), list[str]()
     if conditions and not has_types:
@@ -251,9 +254,8 @@ _DESCRIPTION = "dataset_description.json"
 
 _QUALITY = "quality-control.tsv"
 _QUALITY_COLUMNS = (
-    *("pwd_path", "session_label", "subject", "session", "task", "run", "n_timepoints"),
-    *("qc_status", "qc_notes"),
-)
+    "pwd_path", "session_label", "subject", "session", "task", "run", "n_timepoints", "qc_status", "qc_notes",
+)  # fmt: skip
 """The table of fusiqc 0.1, in which a person accepts (good) or rejects (bad) the recordings that are pending."""
 
 _TABLE_WAIT_S = 60.0
@@ -294,8 +296,8 @@ class BidsName:
     @property
     def task(self) -> str | None:
         """Label of the task; None if the entities have none."""
-        pairs = [pair for pair in self.entities.split("_") if pair.startswith("task-")]
-        return pairs[0].removeprefix("task-") if pairs else None
+        tasks = (pair for pair in self.entities.split("_") if pair.startswith("task-"))
+        return next((task.removeprefix("task-") for task in tasks), None)
 
 
 def bids_name(requested: str, path: Path, is_session: bool = True) -> BidsName:
@@ -329,16 +331,15 @@ def bids_name(requested: str, path: Path, is_session: bool = True) -> BidsName:
             remedy="give {bids} pairs of a key and a label, sub first, each key once and without desc, "
             "for example sub-01_task-rest",
         )
-    ordered = sorted((key for key in keys if key in _ENTITY_ORDER), key=_ENTITY_ORDER.index)
-    if ordered != [key for key in keys if key in _ENTITY_ORDER]:
+    known = [key for key in keys if key in _ENTITY_ORDER]
+    if known != (ordered := sorted(known, key=_ENTITY_ORDER.index)):
         raise OptionError(
             f"'{entities}' has its keys in another order than BIDS",
             remedy=f"give {{bids}} the order {', '.join(ordered)}",
         )
+    above = (path.absolute(), *path.absolute().parents)
     folders = [
-        folder.name
-        for folder in (path.absolute(), *path.absolute().parents)
-        if folder.name in _FOLDERS and folder.parent.name.startswith(("sub-", "ses-"))
+        one.name for one in above if one.name in _FOLDERS and one.parent.name.startswith(("sub-", "ses-"))
     ]
     usual = "fusi" if is_session or "task" in keys else "angio"
     return BidsName(entities, next(iter(folders), usual))
@@ -375,12 +376,15 @@ def describe_derivative(root: Path, version: str) -> None:
         "GeneratedBy": [{"Name": "usdenoise", "Version": version}],
     }
     texts = {_DESCRIPTION: json.dumps(described, indent=2) + "\n", ".bidsignore": _OTHERS}
-    missing = {name: text for name, text in texts.items() if not (root / name).exists()}
-    if missing:
-        with OutputFolder(root, overwrite=True) as outputs:
-            for name, text in missing.items():
-                outputs.reserve(name).write_text(text)
-            outputs.commit()
+    _write_texts(root, {name: text for name, text in texts.items() if not (root / name).exists()})
+
+
+def _write_texts(root: Path, texts: Mapping[str, str]) -> None:
+    """Write texts into files of a folder by their names."""
+    with OutputFolder(root, overwrite=True) as outputs:
+        for name, text in texts.items():
+            outputs.reserve(name).write_text(text, encoding="utf-8")
+        outputs.commit()
 
 
 def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: Sequence[str]) -> None:
@@ -426,10 +430,10 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
             entities = dict(pair.split("-", 1) for pair in label.split("_"))
             before = rows.get(str(image.absolute()), {})
             # Only a good one may be of the software itself.
-            is_decided = before.get("qc_status") == "bad" or (
-                before.get("qc_status") == "good" and before.get("qc_notes") != _NOT_DOUBTFUL
+            by_persons = ("bad",) if before.get("qc_notes") == _NOT_DOUBTFUL else ("bad", "good")
+            decision = (
+                before if before.get("qc_status") in by_persons else {"qc_status": status, "qc_notes": notes}
             )
-            decision = before if is_decided else {"qc_status": status, "qc_notes": notes}
             rows[str(image.absolute())] = before | {
                 "pwd_path": str(image.absolute()),
                 "session_label": label,
@@ -443,6 +447,4 @@ def judge_recordings(root: Path, images: Iterable[Path], n_times: int, doubts: S
         written = csv.writer(text, delimiter="\t", lineterminator="\n")
         written.writerow(columns)
         written.writerows([_tsv_cell(row.get(name) or "") for name in columns] for row in rows.values())
-        with OutputFolder(root, overwrite=True) as outputs:
-            outputs.reserve(_QUALITY).write_text(text.getvalue(), encoding="utf-8")
-            outputs.commit()
+        _write_texts(root, {_QUALITY: text.getvalue()})

@@ -92,10 +92,8 @@ class BlocksOnDisk:
         """Return what the series adds up of a stored block."""
         with h5py.File(self._place(number)) as file:
             arrays = {name: file[name][()] for name in LAGS}
-            findings = from_plain(BlockFindings, json.loads(file.attrs["findings"]))
-        return BlockLags(
-            **arrays, has_own_noise=findings.has_own_noise, has_own_depths=findings.has_own_depths
-        )
+        found = self.findings(number)
+        return BlockLags(**arrays, has_own_noise=found.has_own_noise, has_own_depths=found.has_own_depths)
 
     def array(self, number: int, name: str) -> NDArray[np.floating]:
         """Return an array of a stored block."""
@@ -112,11 +110,6 @@ class BlocksOnDisk:
     def is_in(folder: Path) -> bool:
         """Return whether a folder contains a store."""
         return (folder / _KEY).exists()
-
-    @staticmethod
-    def remove(folder: Path) -> None:
-        """Remove the folder of a store, if it is there."""
-        remove(folder)
 
     def _is_own(self) -> bool:
         try:

@@ -5,15 +5,14 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TypedDict, Unpack
 
 from usdenoise.errors import InputError, NoStackError, UnreadableError, UsdenoiseError, is_out_of_memory
-from usdenoise.files.stored import StoredArray, everything, joined, paired, without_axes
-from usdenoise.linalg.array_library import Numbers
-from usdenoise.options import ReadOptions
+from usdenoise.files.stored import StoredArray, joined, paired, without_axes
 from usdenoise.stack.arrays import is_power, offset_of
 from usdenoise.stack.geometry import StoredForm, shape_text
+from usdenoise.stack.labels import Found
 from usdenoise.stack.metadata import interpret
 
 
@@ -96,9 +95,6 @@ def unreadable(path: Path, error: OSError) -> UnreadableError:
     return UnreadableError(f"{path} cannot be read ({reason}); {remedy}")
 
 
-Found = Mapping[str, tuple[object, str]]
-"""Metadata of a stack: name in the file -> (value, source of the value in the file)."""
-
 MAX_METADATA_ITEMS, MAX_TEXT = 4, 64
 """Most numbers and characters of an array that counts as metadata: four numbers are one for each axis."""
 
@@ -107,19 +103,8 @@ STRUCTS = ("UF", "PData")
 
 # Lower-case names of the real and the imaginary part, and the name of the complex array; None takes the group's.
 _PARTS = (
-    ("idata", "qdata", "IQData"),
-    ("riq", "iiq", "IQ"),
-    ("iq_real", "iq_imag", "IQ"),
-    ("iq_re", "iq_im", "IQ"),
-    ("i", "q", "IQ"),
-    ("real", "imag", None),
-    ("re", "im", None),
-)
-
-
-MATLAB_5, NPZ = "MATLAB before 7.3", "NumPy .npz"
-READ_WHOLE = (MATLAB_5, NPZ)
-"""Containers whose arrays cannot be read in parts."""
+    ("idata", "qdata", "IQData"), ("riq", "iiq", "IQ"), ("iq_real", "iq_imag", "IQ"), ("iq_re", "iq_im", "IQ"),
+    ("i", "q", "IQ"), ("real", "imag", None), ("re", "im", None))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -161,8 +146,6 @@ class Stack:
     metadata : callable
         Returns the metadata of the stack, also the values that do not describe axes or scales, because they are copied to
         the output.
-    check : callable
-        Raises an InputError if the file holds less than its header claims.
     assumptions : tuple of str
         Sentences on what was guessed about the layout, each with the option that overrides the guess.
     form : StoredForm
@@ -179,7 +162,6 @@ class Stack:
     layout: str = ""
     time_last: bool | None = None
     metadata: Callable[[], Found] = dict
-    check: Callable[[], None] = lambda: None
     assumptions: tuple[str, ...] = ()
     form: StoredForm = field(default_factory=StoredForm)
     frames: slice = field(default_factory=lambda: slice(None))
@@ -210,6 +192,8 @@ class Contents:
         :func:`usdenoise.files.contents.guard`.
     close : callable
         Closes the file; by default nothing is open.
+    is_read_whole : bool
+        Whether arrays cannot be read in parts; False by default.
     """
 
     container: str
@@ -218,29 +202,22 @@ class Contents:
     look_up: Callable[[str], Stack | None] = lambda name: None
     damaged: str = ""
     close: Callable[[], None] = lambda: None
-
-
-Reader = Callable[[Path, ReadOptions], Contents | None]
-"""Opens a file or a folder of one format, and lists its contents; returns None for another format."""
+    is_read_whole: bool = False
 
 
 def first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a file, which tell its format; none for a folder."""
+    """Return the first bytes of a file, which tell its format; none for a folder.
+
+    Raises
+    ------
+    InputError
+        As for :func:`check_kind`.
+    """
+    check_kind(path)
     if os.path.isdir(path):
         return b""
     with path.open("rb") as file:
         return file.read(4104)
-
-
-class StackFields(TypedDict, total=False):
-    """Further fields of a :class:`Stack` that :func:`arranged` takes."""
-
-    layout: str
-    time_last: bool | None
-    metadata: Callable[[], Found]
-    check: Callable[[], None]
-    assumptions: tuple[str, ...]
-    form: StoredForm
 
 
 def describe_array(array: StoredArray) -> str:
@@ -249,60 +226,49 @@ def describe_array(array: StoredArray) -> str:
     return f"{len(array.shape)}-D {kind}" + (f" ({shape_text(array.shape)})" if array.shape else "")
 
 
-def arranged(name: str, array: StoredArray, n_axes: int | None, **more: Unpack[StackFields]) -> Stack | None:
-    """Return an array as a stack of 3 or 4 axes, or None if it cannot be one.
+def arranged(stack: Stack, n_axes: int | None) -> Stack | None:
+    """Return an array of a file as a stack of 3 or 4 axes, or None if it cannot be one.
 
     An array of more than 3 axes loses axes of length 1 until 3 or 4 axes are left. A real array of 4 to 6 axes is
     taken as I and Q along its only axis of length 2, or along the first or the last axis if only one of these has it.
 
     Parameters
     ----------
-    name : str
-        Name of the array in the file.
-    array : StoredArray
-        The array as it is stored.
+    stack : Stack
+        The array as it is stored, and what is known of it.
     n_axes : int or None
         Number of axes that the user named. If the array can be read in several ways, the first with this number
         of axes is taken; with None the first with the number of axes that the file names, or of all.
-    **more
-        Further fields of :class:`Stack`.
     """
+    array, name = stack.array, stack.name
     if array.dtype.kind not in "fciu" or len(array.shape) < 3 or min(array.shape) <= 0:
         return None
-    fields: StackFields = {"layout": "", "assumptions": (), "form": StoredForm(), **more}
-    form = fields["form"]
-    readings: list[tuple[StoredArray, str, tuple[str, ...]]] = []
+    readings, position = [(narrow, "") for narrow in _narrowed(array)], ""
     n_stored = len(array.shape)
     pairs = [axis for axis, n in enumerate(array.shape) if n == 2]
     pairs = [axis for axis in pairs if axis in (0, n_stored - 1)] or pairs
     if n_stored in (4, 5, 6) and array.dtype.kind != "c" and len(pairs) == 1:
-        if n_axes is None and "axes" in (named := interpret(more.get("metadata", dict)())[0]):
+        if n_axes is None and "axes" in (named := interpret(stack.metadata()).values):
             n_axes = len(named["axes"])
-        position = {0: "first", n_stored - 1: "last"}.get(
-            pairs[0], ("second", "third", "fourth", "fifth")[pairs[0] - 1]
-        )
-        note = (
-            f"the {position} axis of '{name}' ({shape_text(array.shape)}) is read as I and Q; set the axes to "
-            f"{n_stored} letters if it is not"
-        )
-        certain = n_stored > 4
-        readings += [
-            (narrow, f"I and Q along the {position} axis", () if certain else (note,))
-            for narrow in _narrowed(paired(array, pairs[0]))
-        ]
-    readings += [(narrow, "", ()) for narrow in _narrowed(array)]
+        numbers = ("first", "second", "third", "fourth", "fifth")
+        position = "last" if pairs[0] == n_stored - 1 else numbers[pairs[0]]
+        words = f"I and Q along the {position} axis"
+        readings = [*((narrow, words) for narrow in _narrowed(paired(array, pairs[0]))), *readings]
     if not readings:
         return None
     fitting = [reading for reading in readings if len(reading[0].shape) == n_axes]
-    best, interpretation, notes = (fitting or readings)[0]
-    if fitting:
-        notes = ()
-    words = ", ".join(word for word in (fields["layout"], interpretation) if word)
-    if not interpretation:
+    best, words = (fitting or readings)[0]
+    notes, form = [*stack.assumptions, *array.notes], stack.form
+    if not words:
         single = [axis for axis, n in enumerate(array.shape) if n == 1]
-        form = replace(form, singles=tuple(single[: len(array.shape) - len(best.shape)]))
-    fields |= {"layout": words, "assumptions": (*fields["assumptions"], *notes), "form": form}
-    return Stack(name, best, **fields)
+        form = replace(form, singles=tuple(single[: n_stored - len(best.shape)]))
+    elif n_stored == 4 and not fitting:
+        notes.append(
+            f"the {position} axis of '{name}' ({shape_text(array.shape)}) is read as I and Q; set the axes to "
+            f"{n_stored} letters if it is not"
+        )
+    layout = ", ".join(filter(None, (stack.layout, words)))
+    return replace(stack, array=best, layout=layout, assumptions=tuple(notes), form=form)
 
 
 def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
@@ -316,8 +282,8 @@ def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
             yield without_axes(array, single[:n_dropped])
 
 
-def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray, str, tuple[str, str]]]:
-    """Return the complex arrays whose real and imaginary parts are stored under two names.
+def pair_parts(arrays: Mapping[str, StoredArray]) -> list[Stack]:
+    """Return the complex arrays whose real and imaginary parts are stored under two names, which their form has.
 
     A single number called normValue_ and the name of the complex array is a factor of both parts.
 
@@ -325,10 +291,6 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
     ----------
     arrays : mapping
         Full name -> array.
-
-    Returns
-    -------
-    list of (name, array, layout, names of the two parts)
     """
     by_lower = {name.lower(): name for name in arrays}
     pairs = []
@@ -339,24 +301,28 @@ def pair_parts(arrays: Mapping[str, StoredArray]) -> list[tuple[str, StoredArray
             if last.lower() != first or partner is None:
                 continue
             imaginary = arrays[partner]
-            if real.shape != imaginary.shape or "c" in (real.dtype.kind, imaginary.dtype.kind):
+            if real.shape != imaginary.shape or not {real.dtype.kind, imaginary.dtype.kind} <= {*"fiu"}:
                 continue
             pair_name = f"{group}/{whole}".lstrip("/") if whole else group or "iq"
             norm = arrays.get(by_lower.get(f"{group}/normValue_{whole or 'IQ'}".lower().lstrip("/"), ""))
-            factor = (
-                1.0 if norm is None or math.prod(norm.shape) != 1 else float(everything(norm).real.item())
-            )
+            factor = 1.0
+            if norm is not None and math.prod(norm.shape) == 1:
+                factor = float(norm.everything().real.item())
             layout = f"{last} and {partner.rpartition('/')[2]}"
             layout += f" times {factor:g}" if factor != 1 else ""
             if pair_name in arrays:
                 pair_name = f"{name}+{partner.rpartition('/')[2]}"
-            pairs.append((pair_name, joined(real, imaginary, factor), layout, (name, partner)))
+            form = StoredForm((name, partner))
+            pairs.append(Stack(pair_name, joined(real, imaginary, factor), layout, form=form))
     return pairs
 
 
 def stacks_of(
     arrays: Mapping[str, StoredArray],
-    make: Callable[[str, StoredArray, tuple[str, ...], str], Stack | None],
+    n_axes: int | None,
+    metadata: Callable[[str, int], Found],
+    time_last: bool | None = None,
+    layout: str = "",
     done: Collection[str] = (),
 ) -> tuple[Stack, ...]:
     """Return the stacks that arrays make: pairs of real and imaginary parts first, then the other arrays.
@@ -365,17 +331,25 @@ def stacks_of(
     ----------
     arrays : mapping
         Full name -> array.
-    make : callable
-        Takes a name, an array, the names of the arrays in which it is stored, and its layout in words (empty for
-        one plain array); returns the stack, or None if the array cannot be one.
+    n_axes : int or None
+        Number of axes that the user named.
+    metadata : callable
+        Takes the name of an array and the number of axes of its stack, and returns the metadata.
+    time_last, layout
+        As in :class:`Stack`; the layout is of plain arrays.
     done : collection of str, default none
         Names of arrays that are stacks already. They can be parts of a pair, but make no second stack alone.
     """
     pairs = pair_parts(arrays)
-    used = {part for *_, parts in pairs for part in parts}.union(done)
-    stacks = [make(name, array, parts, layout) for name, array, layout, parts in pairs]
-    stacks += [make(name, array, (name,), "") for name, array in arrays.items() if name not in used]
-    return tuple(stack for stack in stacks if stack is not None)
+    used = {part for pair in pairs for part in pair.form.parts}.union(done)
+    stacks = []
+    for one in [*pairs, *(Stack(name, arrays[name], layout) for name in arrays if name not in used)]:
+        of_part = partial(metadata, (*one.form.parts, one.name)[0])
+        known = replace(one, time_last=time_last, metadata=partial(of_part, len(one.array.shape)))
+        if (stack := arranged(known, n_axes)) is not None:
+            # With the number of axes that are left
+            stacks.append(replace(stack, metadata=partial(of_part, len(stack.array.shape))))
+    return tuple(stacks)
 
 
 RESULTS_AND_TRUTH = (
@@ -412,11 +386,9 @@ def choose(contents: Contents, variable: str | None, path: str) -> Stack:
     candidates = [stack for stack in contents.stacks if not stack.name.startswith(RESULTS_AND_TRUTH)]
     if variable is not None:
         name = variable.strip("/")
-        for stack in contents.stacks:
-            if stack.name == name:
-                return stack
-        if (linked := contents.look_up(name)) is not None:
-            return linked
+        named = (stack for stack in contents.stacks if stack.name == name)
+        if (found := next(named, None) or contents.look_up(name)) is not None:
+            return found
         if name in every:
             raise InputError(
                 f"'{variable}' in {path} is {every[name]}, but a stack is numeric with 3 axes (2-D + time) "
@@ -427,12 +399,10 @@ def choose(contents: Contents, variable: str | None, path: str) -> Stack:
         error = InputError if candidates else NoStackError
         raise error(f"{path} has no dataset '{variable}'; the candidates are: {listing}")
     if not candidates:
-        contents_listing = (
-            ", ".join(f"{name} ({description})" for name, description in list(every.items())[:8]) or "nothing"
-        )
+        held = ", ".join(f"{name} ({words})" for name, words in list(every.items())[:8]) or "nothing"
         raise NoStackError(
             f"{path} holds no stack: a stack is numeric with 3 axes (2-D + time) or 4 (3-D + time), "
-            f"and the file holds {contents_listing}",
+            f"and the file holds {held}",
             remedy="check the file; reshape a matrix of pixels x frames to depth x lateral x frames",
         )
     called_iq = [stack for stack in candidates if stack.name.rsplit("/", 1)[-1].lower() in _PREFERRED]
@@ -490,15 +460,9 @@ def check_not_power(stack: Stack, path: str) -> None:
     array = stack.array
     if array.dtype.kind == "c":
         return
-    whole = [slice(0, n, 1) for n in array.shape]
-
-    def slab(number: int) -> Numbers:
-        whole[array.slow] = slice(number, number + 1, 1)
-        return array.read(tuple(whole))
-
     middle = array.shape[array.slow] // 2
-    if is_power(slab(number) for number in (0, middle)):
-        if offset := offset_of(slab(middle)):
+    if is_power(array.at(array.slow, number) for number in (0, middle)):
+        if offset := offset_of(array.at(array.slow, middle)):
             raise InputError(
                 f"'{stack.name}' in {path} is real, and symmetric about {offset:g}",
                 remedy=f"subtract the offset {offset:g} if it is RF, or name it with {{dataset}} to filter it as it is",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,18 +20,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, UnreadableError
 from usdenoise.files.contents import check_kind
-from usdenoise.files.stored import (
-    OWN_FILL,
-    PACKING,
-    Index,
-    StoredArray,
-    complex_dtype,
-    grid_of,
-    member_order,
-    of_pairs,
-    unpacked,
-)
-from usdenoise.linalg.array_library import Numbers
+from usdenoise.files.stored import OWN_FILL, PACKING, StoredArray, grid_of, unpacked, with_pairs
 from usdenoise.stack.geometry import shape_text
 
 SCALES_OF_AXES = {"t": "time", "z": "z", "x": "x", "y": "y"}
@@ -63,6 +52,11 @@ def items(group: h5py.Group, names: Iterable[str] | None = None) -> Iterator[Ite
             continue
 
 
+def first_items(group: h5py.Group) -> Iterator[Item]:
+    """Yield the first MOST_ITEMS items of a group, as :func:`items` does."""
+    return items(group, islice(group, MOST_ITEMS))
+
+
 def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     """Return all datasets by their full names, each once."""
     by_path: dict[str, h5py.Dataset] = {}
@@ -81,11 +75,25 @@ def datasets(file: h5py.File) -> dict[str, h5py.Dataset]:
     return by_path
 
 
-def member(group: h5py.Group, name: str) -> Item | None:
-    """Return an item of a group by its path; None if it is missing or cannot be opened."""
+def item_at(group: h5py.Group, name: str) -> Item | None:
+    """Return an item of a group by its path; None if it is missing or cannot be opened.
+
+    Raises
+    ------
+    InputError
+        As for :func:`check_links`.
+    """
+    check_links(group, name)
     try:
-        check_links(group, name)
         return group.get(name)
+    except UNREADABLE:
+        return None
+
+
+def member(group: h5py.Group, name: str) -> Item | None:
+    """Return an item of a group by its path; None if it is missing, or cannot be opened, or a link leads nowhere."""
+    try:
+        return item_at(group, name)
     except (InputError, *UNREADABLE):
         return None
 
@@ -110,22 +118,21 @@ def check_stored(dataset: h5py.Dataset) -> None:
     UnreadableError
         If the values are compressed by a filter that is not installed.
     """
-    where = _where(dataset)
     check_readable(dataset)
     if dataset.is_virtual:
         return
     if dataset.external:
         for name, _, _ in dataset.external:
             if _other_file(name, "HDF5_EXTFILE_PREFIX", ".") is None:
-                raise _missing(where, name)
+                raise _missing(dataset, name)
         return
     claimed = math.prod(dataset.shape) * dataset.dtype.itemsize
     held = dataset.id.get_storage_size()
     is_there = held >= claimed if dataset.chunks is None else dataset.id.get_num_chunks() > 0
     if not is_there:
         raise InputError(
-            f"{where} has {claimed} bytes {shape_text(dataset.shape)} by its header, but the file contains {held} of them: "
-            "it is truncated; write it again"
+            f"{_where(dataset)} has {claimed} bytes {shape_text(dataset.shape)} by its header, but the file contains {held} "
+            "of them: it is truncated; write it again"
         )
 
 
@@ -146,33 +153,25 @@ def check_readable(dataset: h5py.Dataset, above: tuple[tuple[str, int], ...] = (
     InputError, UnreadableError
         As for :func:`check_stored`.
     """
-    where = _where(dataset)
-    is_virtual = dataset.is_virtual
-    sources = (
-        dict.fromkeys((each.file_name, each.dset_name) for each in dataset.virtual_sources())
-        if is_virtual
-        else {}
-    )
-    _forget_properties(dataset)
-    if not is_virtual:
-        _check_filters(dataset, where)
+    if not dataset.is_virtual:
+        _check_filters(dataset)
         return
-    main = dataset.file.filename
-    own = (os.path.realpath(main), h5py.h5o.get_info(dataset.id).addr)
+    sources = dict.fromkeys((each.file_name, each.dset_name) for each in dataset.virtual_sources())
+    _forget_properties(dataset)
+    own = (os.path.realpath(dataset.file.filename), h5py.h5o.get_info(dataset.id).addr)
     if own in above:
         raise InputError(
-            f"{where} is read from itself; write it again with the datasets that hold its values"
+            f"{_where(dataset)} is read from itself; write it again with the datasets that hold its values"
         )
-    folders = (os.path.dirname(main), os.path.dirname(os.path.realpath(main)))
     for source in sources:
         # The library counts numbered sources, and the last one that it finds ends the dataset.
         is_numbered = any("%b" in name.replace("%%", "") for name in source)
         for number in count():
             parts = [name.split("%%") for name in source]
             file_name, inner = ("%".join(part.replace("%b", str(number)) for part in each) for each in parts)
-            problem = _missing_source(dataset.file, file_name, inner, folders, (*above, own))
+            problem = _missing_source(dataset.file, file_name, inner, (*above, own))
             if problem and not (is_numbered and number):
-                raise _missing(where, problem)
+                raise _missing(dataset, problem)
             if problem or not is_numbered:
                 break
 
@@ -185,7 +184,7 @@ def _forget_properties(dataset: h5py.Dataset) -> None:
     vars(dataset).pop("_dcpl", None)
 
 
-def _check_filters(dataset: h5py.Dataset, where: str) -> None:
+def _check_filters(dataset: h5py.Dataset) -> None:
     properties = dataset.id.get_create_plist()
     for number in range(properties.get_nfilters()):
         code, _, _, name = properties.get_filter(number)
@@ -196,47 +195,41 @@ def _check_filters(dataset: h5py.Dataset, where: str) -> None:
         if not h5py.h5z.filter_avail(code):
             called = re.split("[;:]", name.decode("utf-8", "replace"))[0].strip()
             raise UnreadableError(
-                f"{where} is compressed by the filter {code} of HDF5 ({called or 'without a name'}), which is not installed",
+                f"{_where(dataset)} is compressed by the filter {code} of HDF5 ({called or 'without a name'}), which is not "
+                "installed",
                 remedy="run pip install hdf5plugin, or write it again with gzip",
             )
 
 
-def _missing_source(
-    main_file: h5py.File,
-    file_name: str,
-    inner: str,
-    folders: tuple[str, str],
-    above: tuple[tuple[str, int], ...],
-) -> str:
+def _missing_source(main: h5py.File, file_name: str, inner: str, above: tuple[tuple[str, int], ...]) -> str:
     """Return what is missing of a virtual source, in words; empty if nothing is."""
-    source_path = None if file_name == _SAME_FILE else _other_file(file_name, "HDF5_VDS_PREFIX", *folders)
-    if source_path is None and file_name != _SAME_FILE:
-        return file_name
-    with nullcontext(main_file) if source_path is None else h5py.File(source_path, "r") as file:
-        check_links(file, inner)
-        source = member(file, inner)
+    source_path = None
+    if file_name != _SAME_FILE:
+        folders = (os.path.dirname(path) for path in (main.filename, os.path.realpath(main.filename)))
+        source_path = _other_file(file_name, "HDF5_VDS_PREFIX", *folders)
+        if source_path is None:
+            return file_name
+    with nullcontext(main) if source_path is None else h5py.File(source_path, "r") as file:
+        source = item_at(file, inner)
         if not isinstance(source, h5py.Dataset):
             return f"'{inner.strip('/')}' in {file_name}"
         check_readable(source, above)
     return ""
 
 
-def written_entries(dataset: h5py.Dataset) -> tuple[NDArray[np.bool_], ...]:
-    """Return for each axis of a dataset of chunks the entries of which all chunks are stored.
+def written_along(dataset: h5py.Dataset, axis: int) -> NDArray[np.bool_]:
+    """Return the entries along an axis of a dataset of chunks of which all chunks are stored.
 
     A recording that stopped before its dataset was full has never written the last chunks.
     """
-    n_chunks = grid_of(dataset.shape, dataset.chunks)
+    n_chunks, chunk = grid_of(dataset.shape, dataset.chunks), dataset.chunks[axis]
     if dataset.id.get_num_chunks() >= math.prod(n_chunks):
-        return tuple(np.ones(n, bool) for n in dataset.shape)
-    first: list[tuple[int, ...]] = []
-    dataset.id.chunk_iter(lambda chunk: first.append(chunk.chunk_offset))
-    numbers = np.array(first).reshape(-1, dataset.ndim) // dataset.chunks
-    counts = (np.bincount(along, minlength=n) for along, n in zip(numbers.T, n_chunks, strict=True))
-    return tuple(
-        np.repeat(count == math.prod(n_chunks) // side, chunk)[:n]
-        for count, side, chunk, n in zip(counts, n_chunks, dataset.chunks, dataset.shape, strict=True)
-    )
+        return np.ones(dataset.shape[axis], bool)
+    first: list[int] = []
+    dataset.id.chunk_iter(lambda stored: first.append(stored.chunk_offset[axis]))
+    counts = np.bincount(np.array(first, np.intp) // chunk, minlength=n_chunks[axis])
+    is_whole = counts == math.prod(n_chunks) // n_chunks[axis]
+    return np.repeat(is_whole, chunk)[: dataset.shape[axis]]
 
 
 _MOST_LINKS = 16
@@ -293,9 +286,8 @@ def _other_file(name: str, prefix: str, *folders: str) -> Path | None:
         If it is a pipe, a socket or a device.
     """
     names = [name, os.path.basename(name)] if os.path.isabs(name) else [name]
-    candidates = (
-        Path(folder, name) for name in names for folder in (*os.environ.get(prefix, "").split(":"), *folders)
-    )
+    folders = (*os.environ.get(prefix, "").split(":"), *folders)
+    candidates = (Path(folder, name) for name in names for folder in folders)
     found = next((path for path in candidates if path.exists() and not path.is_dir()), None)
     if found is not None:
         check_kind(found)
@@ -306,54 +298,24 @@ def _where(dataset: h5py.Dataset) -> str:
     return f"'{(dataset.name or '').strip('/')}' in {dataset.file.filename}"
 
 
-def _missing(where: str, problem: str) -> InputError:
-    return InputError(f"{where} is read from {problem}, which is missing; put it back")
+def _missing(dataset: h5py.Dataset, problem: str) -> InputError:
+    return InputError(f"{_where(dataset)} is read from {problem}, which is missing; put it back")
 
 
 def stored_array(dataset: h5py.Dataset) -> StoredArray:
     """Return a dataset as an array of unpacked numbers; a compound of two equal numbers becomes a complex number."""
-    array = unpacked(_as_stored(dataset), _packing(dataset))
+    array = StoredArray(
+        dataset.shape or (),
+        np.dtype(dataset.dtype),
+        lambda index: np.asarray(dataset[index]),
+        chunks=dataset.chunks,
+        fill=lambda index, out: dataset.read_direct(out, index),
+        written=partial(written_along, dataset) if dataset.chunks is not None else None,
+        check=partial(check_stored, dataset),
+    )
+    array = unpacked(with_pairs(array, (dataset.name or "").strip("/")), _packing(dataset))
     _forget_properties(dataset)
     return array
-
-
-def _as_stored(dataset: h5py.Dataset) -> StoredArray:
-    """Return a dataset as an array of the numbers that it holds."""
-    dtype = np.dtype(dataset.dtype)
-    order = member_order(np.dtype(dataset.dtype))
-    written = partial(written_entries, dataset) if dataset.chunks is not None else None
-
-    def read_stored(index: Index) -> Numbers:
-        return np.asarray(dataset[index])
-
-    if order is None:
-        return StoredArray(
-            dataset.shape or (),
-            dtype,
-            read_stored,
-            chunks=dataset.chunks,
-            fill=lambda index, out: dataset.read_direct(out, index),
-            written=written,
-        )
-    value_dtype = complex_dtype(dtype[order[0]])
-    if dtype == np.dtype([(name, value_dtype.type().real.dtype) for name in order]):
-        # The pairs are complex numbers as they are.
-        return StoredArray(
-            dataset.shape or (),
-            value_dtype,
-            lambda index: read_stored(index).view(value_dtype),
-            chunks=dataset.chunks,
-            fill=lambda index, out: dataset.read_direct(out.view(dtype), index),
-            written=written,
-        )
-
-    return StoredArray(
-        dataset.shape or (),
-        value_dtype,
-        lambda index: of_pairs(read_stored(index)),
-        chunks=dataset.chunks,
-        written=written,
-    )
 
 
 def _packing(dataset: h5py.Dataset) -> dict[str, object]:

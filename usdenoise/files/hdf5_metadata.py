@@ -6,13 +6,14 @@ output.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS, Found
+from usdenoise.files.contents import MAX_METADATA_ITEMS, MAX_TEXT, STRUCTS
 from usdenoise.files.hdf5_arrays import (
     MOST_ITEMS,
     SCALES_OF_AXES,
@@ -23,10 +24,10 @@ from usdenoise.files.hdf5_arrays import (
     member,
     stored_array,
 )
-from usdenoise.files.stored import PACKING, everything
+from usdenoise.files.stored import PACKING
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.geometry import Coordinate
-from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Label, labelled_metadata
+from usdenoise.stack.labels import KNOWN_DIMENSIONS, TIMES, Found, Label, labelled_metadata
 from usdenoise.stack.metadata import is_known
 from usdenoise.system.text import PROVENANCE
 
@@ -62,9 +63,35 @@ def nearby(file: h5py.File, dataset: h5py.Dataset, every: Iterable[h5py.Dataset]
     for name, value, source in _nearest_first(file, dataset):
         if not name.startswith(_OWN):
             entries.setdefault(name, (value, source))
+    # Labels and scales of the dimensions, or an array of times near the stack
+    scales = _written_scales(dataset, every)
+    names = [_dimension_name(dataset, axis, scales.get(axis)) for axis in range(dataset.ndim)]
+    labels = {names[axis]: _scale_label(names[axis], scale) for axis, scale in scales.items()}
+    known = [axis for axis, name in enumerate(names) if name.lower() in TIMES]
+    groups = [] if set(known) & set(scales) else [dataset.parent, file["/"]]
+    names_of_times = [[name for name in group if name.lower() in TIME_ARRAYS] for group in groups]
+    for item in chain.from_iterable(map(items, groups, names_of_times)):
+        n_times = getattr(item, "size", 0)
+        axes = [axis for axis in known or range(dataset.ndim) if dataset.shape[axis] == n_times]
+        if axes:
+            # If several axes are as long, the letters of the stack tell which is time.
+            names[axes[0]] = names[axes[0]] if known else "time"
+            labels[names[axes[0]]] = _scale_label(names[axes[0]], item)
+            break
+    own: dict[str, Coordinate] = {}
     if PROVENANCE in file.attrs:
-        entries["coordinates"] = (_scale_positions(file), "dimension scales")
-    return {**entries, **_of_dimensions(file, dataset, every, entries)}
+        # The labels of a result name our axes, also where other files mean others by the same names.
+        for letter, name in SCALES_OF_AXES.items():
+            label, unit = labels.get(name), "s" if letter == "t" else "mm"
+            if label and label.values is not None and label.attributes.get("units") == unit:
+                own[letter] = Coordinate(np.asarray(label.values, np.float64))
+        entries["coordinates"] = (own, "dimension scales")
+    if len(set(names)) < len(names):
+        return entries
+    n_axes = max(3, sum(n > 1 for n in dataset.shape))
+    of_grid = {"voxel_to_world_units": (text_attribute(dataset, "voxel_to_world_units") or "mm", "")}
+    labelled = labelled_metadata(tuple(names), dataset.shape, n_axes, labels, {**entries, **of_grid})
+    return {**entries, **labelled}
 
 
 def _nearest_first(file: h5py.File, dataset: h5py.Dataset) -> Iterator[tuple[str, object, str]]:
@@ -105,45 +132,14 @@ def _small_value(item: h5py.Dataset) -> Numbers | str | None:
         return None
 
 
-def _of_dimensions(
-    file: h5py.File, dataset: h5py.Dataset, every: Iterable[h5py.Dataset], entries: Found
-) -> Found:
-    """Return the metadata in the dimensions of a dataset: its labels and scales, or an array of times near it."""
-    scales = _written_scales(file, dataset, every)
-    names = [_dimension_name(dataset, axis, scales.get(axis)) for axis in range(dataset.ndim)]
-    labels = {names[axis]: _scale_label(names[axis], scale) for axis, scale in scales.items()}
-    known = [axis for axis, name in enumerate(names) if name.lower() in TIMES]
-    groups = [] if set(known) & set(scales) else [dataset.parent, file["/"]]
-    for item in (
-        item
-        for group in groups
-        for item in items(group, (name for name in group if name.lower() in TIME_ARRAYS))
-    ):
-        axes = [
-            axis for axis in known or range(dataset.ndim) if dataset.shape[axis] == getattr(item, "size", 0)
-        ]
-        if axes:
-            # If several axes are as long, the letters of the stack tell which is time.
-            names[axes[0]] = names[axes[0]] if known else "time"
-            labels[names[axes[0]]] = _scale_label(names[axes[0]], item)
-            break
-    if len(set(names)) < len(names):
-        return {}
-    n_axes = max(3, sum(n > 1 for n in dataset.shape))
-    unit = {"voxel_to_world_units": (text_attribute(dataset, "voxel_to_world_units") or "mm", "")}
-    return labelled_metadata(tuple(names), dataset.shape, n_axes, labels, {**entries, **unit})
-
-
-def _written_scales(
-    file: h5py.File, dataset: h5py.Dataset, every: Iterable[h5py.Dataset]
-) -> dict[int, h5py.Dataset]:
+def _written_scales(dataset: h5py.Dataset, every: Iterable[h5py.Dataset]) -> dict[int, h5py.Dataset]:
     """Return the dimension scales that are attached to a dataset, by its axes."""
     attached: dict[int, h5py.Dataset] = {}
     for item in every:
         try:
             # The list of the scale is not in a heap, as the list of the dataset is.
             for reference, axis in item.attrs["REFERENCE_LIST"] if item.is_scale else ():
-                if file[reference] == dataset:
+                if dataset.file[reference] == dataset:
                     attached.setdefault(int(axis), item)
         except UNREADABLE:
             continue
@@ -158,9 +154,8 @@ def _dimension_name(dataset: h5py.Dataset, axis: int, scale: h5py.Dataset | None
         names = []
     if scale is not None:
         names += [text_attribute(scale, "NAME"), scale.name.rpartition("/")[2]]
-    return next(
-        (name for name in names if name.lower() in KNOWN_DIMENSIONS), (names or [""])[-1] or f"axis {axis}"
-    )
+    known = (name for name in names if name.lower() in KNOWN_DIMENSIONS)
+    return next(known, (names or [""])[-1] or f"axis {axis}")
 
 
 def _scale_label(name: str, item: h5py.Dataset) -> Label:
@@ -168,27 +163,11 @@ def _scale_label(name: str, item: h5py.Dataset) -> Label:
     unit = text_attribute(item, "units") or text_attribute(item, "unit")
     values = numbers(item, _MOST_POSITIONS)
     if values is not None and any(packed in item.attrs for packed in PACKING):
-        values = everything(stored_array(item)).reshape(-1).astype(np.float64)
-    is_dimension_alone = text_attribute(item, "NAME").startswith("This is a netCDF dimension but not")
+        values = stored_array(item).everything().reshape(-1).astype(np.float64)
+    is_alone = text_attribute(item, "NAME").startswith("This is a netCDF dimension but not")
     # Without a unit, whole numbers count frames, and positions may be in pixels or in m.
     is_counted = not unit and (name.lower() not in TIMES or values is None or not np.any(values % 1))
-    return Label(
-        (name,), None if is_dimension_alone or is_counted else values, {"units": unit} if unit else {}
-    )
-
-
-def _scale_positions(file: h5py.File) -> dict[str, Coordinate]:
-    """Return the positions along the axes that a result file has as dimension scales: axis letter -> mm or s."""
-    coordinates: dict[str, Coordinate] = {}
-    for letter, name in SCALES_OF_AXES.items():
-        # If the stack itself has the name of an axis, the scale has another one.
-        for item in (member(file, f"{name}_axis"), member(file, name)):
-            if letter in coordinates or not isinstance(item, h5py.Dataset) or not item.is_scale:
-                continue
-            values = numbers(item, _MOST_POSITIONS)
-            if values is not None and text_attribute(item, "units") == ("s" if letter == "t" else "mm"):
-                coordinates[letter] = Coordinate(values)
-    return coordinates
+    return Label((name,), None if is_alone or is_counted else values, {"units": unit} if unit else {})
 
 
 def small_number(item: Item | None) -> float | None:

@@ -7,52 +7,25 @@ zea (github.com/tue-bmd/zea): I and Q are along the last axis. In newer files da
 and the position of each pixel. In older files it is a dataset with the values alone.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 import h5py
 import numpy as np
 
 from usdenoise.errors import UnreadableError
 from usdenoise.files import matlab_reading
-from usdenoise.files.contents import (
-    Contents,
-    Found,
-    Stack,
-    StackFields,
-    arranged,
-    describe_array,
-    first_bytes,
-    guard,
-    stacks_of,
-)
-from usdenoise.files.hdf5_arrays import (
-    MOST_ITEMS,
-    check_links,
-    check_readable,
-    check_stored,
-    datasets,
-    items,
-    member,
-    stored_array,
-)
+from usdenoise.files.contents import Contents, Stack, arranged, describe_array, first_bytes, stacks_of
+from usdenoise.files.hdf5_arrays import check_readable, datasets, first_items, item_at, member, stored_array
 from usdenoise.files.hdf5_metadata import nearby, numbers, small_number, text_attribute
-from usdenoise.files.stored import (
-    StoredArray,
-    joined,
-    member_note,
-    paired,
-    reversed_axes,
-    split_axis,
-    without_axes,
-)
+from usdenoise.files.stored import StoredArray, joined, paired, reversed_axes, split_axis, without_axes
 from usdenoise.options import ReadOptions
-from usdenoise.stack.geometry import form_of, pitch
+from usdenoise.stack.geometry import pitch
+from usdenoise.stack.labels import Found
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
@@ -64,8 +37,11 @@ version 1 it holds none that is larger, and the sample of 46 windows of 60 frame
 2.4 s."""
 
 
-def _opened(path: Path) -> h5py.File:
+def opened(path: Path) -> h5py.File:
     """Open an HDF5 file to read it.
+
+    On a damaged file h5py raises errors of many types, now or later, while it is read: OSError, KeyError, TypeError,
+    UnicodeError.
 
     Raises
     ------
@@ -87,20 +63,6 @@ def _opened(path: Path) -> h5py.File:
         raise UnreadableError(f"{path} {problem}", remedy=remedy) from error
 
 
-@contextmanager
-def open_file(path: Path) -> Iterator[h5py.File]:
-    """Open an HDF5 file for a context that does nothing but read it.
-
-    Raises
-    ------
-    InputError
-        If the file is truncated or corrupt. The damage may show when it is opened or later, while it is read.
-    """
-    # On a damaged file h5py raises errors of many types: OSError, KeyError, TypeError, UnicodeError.
-    with guard(path, DAMAGED), _opened(path) as file:
-        yield file
-
-
 def read_hdf5(path: Path, read_options: ReadOptions) -> Contents | None:
     """Open an HDF5 file and list its contents; return None for a file of another format.
 
@@ -119,12 +81,10 @@ def read_hdf5(path: Path, read_options: ReadOptions) -> Contents | None:
     head = first_bytes(path)
     if not any(head[offset : offset + 8] == _SIGNATURE for offset in (0, 512, 1024, 2048, 4096)):
         return None
-    file = _opened(path)
-    try:
-        return replace(_contents(file, read_options.n_axes), close=file.close)
-    except BaseException:
-        file.close()
-        raise
+    with ExitStack() as files:
+        file = files.enter_context(opened(path))
+        contents = _contents(file, read_options.n_axes)
+        return replace(contents, close=files.pop_all().close)
 
 
 def _contents(file: h5py.File, n_axes: int | None) -> Contents:
@@ -132,27 +92,18 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
     by_path = datasets(file)
     # MATLAB reverses the axes, and time is the last of them.
     is_matlab = matlab_reading.is_matlab(file)
+    time_last = True if is_matlab else None
     every: dict[str, str] = {}
-    # Datasets, and what their elements make, by their full names; and the datasets in which each is stored.
+    # Datasets, and what their elements make, by their full names; and the dataset that each has its metadata near.
     arrays: dict[str, StoredArray] = {}
-    stored_in: dict[str, tuple[h5py.Dataset, ...]] = {name: (each,) for name, each in by_path.items()}
+    near = dict(by_path)
 
     def array_of(dataset: h5py.Dataset) -> StoredArray:
         array = stored_array(dataset)
         return reversed_axes(array) if is_matlab else array
 
-    def stack(
-        name: str, array: StoredArray, parts: tuple[h5py.Dataset, ...], **more: Unpack[StackFields]
-    ) -> Stack | None:
-        """Return an array that is stored in some datasets as a stack, or None; metadata is near the first of them."""
-
-        def check() -> None:
-            for part in parts:
-                check_stored(part)
-
-        fields: StackFields = {"metadata": lambda: nearby(file, parts[0], by_path.values()), **more}
-        fields |= {"time_last": True if is_matlab else None, "check": check}
-        return arranged(name, array, n_axes, **fields)
+    def metadata(name: str, n_axes: int = 0) -> Found:
+        return nearby(file, near[name], by_path.values())
 
     for name, dataset in by_path.items():
         try:
@@ -164,56 +115,47 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
         every[name] = f"a MATLAB {kind}" if kind else describe_array(array)
         if not kind:
             arrays[name] = array
-    found: list[Stack | None] = []
+    special: list[Stack] = []
     for name, (array, parts) in matlab_reading.cells(file, by_path).items():
         every[name] = describe_array(array)
-        arrays[name], stored_in[name] = array, parts
+        arrays[name] = array
         is_cell = name in by_path and matlab_reading.special_class(by_path[name]) == "cell"
+        near[name] = parts[0]
         layout = f"cell of {len(parts)}" if is_cell else f"array of {len(parts)} structs"
-        found.append(stack(name, array, parts, layout=layout))
+        special.append(Stack(name, array, layout, time_last, partial(metadata, name)))
     container, used = "MATLAB 7.3 (HDF5)" if is_matlab else "HDF5", set[str]()
     for toolbox, stacks_in in TOOLBOXES.items():
-        special, used = stacks_in(file, by_path, stack)
-        if special:
+        of_toolbox, used = stacks_in(file, by_path)
+        if of_toolbox:
             container = toolbox
-            found += special
+            special += of_toolbox
             break
-
-    def other_stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        sources = tuple(dataset for part in parts for dataset in stored_in[part])
-        assumptions = member_note(parts[0], sources[0].dtype) if len(parts) == 1 else ()
-        return stack(name, array, sources, layout=layout, assumptions=assumptions, form=form_of(parts))
 
     def look_up(name: str) -> Stack | None:
         """Return the stack at the end of a soft or external link; None if there is no dataset, or a listed one."""
-        item = member(file, name)
-        if item is None:
-            check_links(file, name)
+        item = item_at(file, name)
         if not isinstance(item, h5py.Dataset) or name in every:
             return None
-        return stack(name, array_of(item), (item,))
+        linked_metadata = partial(nearby, file, item, by_path.values())
+        return arranged(Stack(name, array_of(item), "", time_last, linked_metadata), n_axes)
 
-    first = [one for one in found if one is not None]
+    first = [stack for one in special if (stack := arranged(one, n_axes)) is not None]
     others = {name: array for name, array in arrays.items() if name not in used}
     # The arrays of these stacks are only taken as parts of a pair.
-    done = used | {one.name for one in first}
-    return Contents(container, (*first, *stacks_of(others, other_stack, done)), every, look_up)
+    done = used | {stack.name for stack in first}
+    stacks = (*first, *stacks_of(others, n_axes, metadata, time_last, done=done))
+    return Contents(container, stacks, every, look_up)
 
 
-def uff_stacks(
-    file: h5py.File, datasets: Mapping[str, h5py.Dataset], make: Callable[..., Stack | None]
-) -> tuple[list[Stack | None], set[str]]:
+def uff_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[list[Stack], set[str]]:
     """Return the beamformed data of a UFF file as stacks.
 
     Parameters
     ----------
     file : h5py.File
         The open file.
-    datasets : mapping
+    by_path : mapping
         Full name -> dataset.
-    make : callable
-        Takes a name, an array, the datasets in which it is stored, and further fields of a stack; returns the
-        stack, or None if the array cannot be one.
 
     Returns
     -------
@@ -222,41 +164,31 @@ def uff_stacks(
     names : set of str
         Full names of the datasets in these stacks.
     """
-    found: list[Stack | None] = []
+    found: list[Stack] = []
     names: set[str] = set()
-    for group in items(file, islice(file, MOST_ITEMS)):
-        if isinstance(group, h5py.Group) and text_attribute(group, "class") == "uff.beamformed_data":
-            image = _uff_image(group)
-            if image is not None:
-                array, parts = image
-                # The usual search near the dataset would use the frame rate of the display instead of the acquisition.
-                metadata = partial(_uff_metadata, group)
-                name = group.name.strip("/")
-                found.append(make(name, array, parts, layout="UFF beamformed data", metadata=metadata))
-                names |= {part.name.strip("/") for part in parts}
+    for group in first_items(file):
+        if not isinstance(group, h5py.Group) or text_attribute(group, "class") != "uff.beamformed_data":
+            continue
+        data = member(group, "data")
+        apart = isinstance(data, h5py.Group)
+        parts: list[Any] = [member(data, "real"), member(data, "imag")] if apart else [data]
+        x, z = (numbers(member(group, f"scan/{name}_axis")) for name in "xz")
+        if not all(isinstance(part, h5py.Dataset) for part in parts) or x is None or z is None:
+            continue
+        arrays = [stored_array(part) for part in parts]
+        array = joined(arrays[0], arrays[1]) if len(arrays) == 2 else arrays[0]
+        # MATLAB drops axes of length 1 at the end, so the axes of waves and channels may be missing.
+        pixels = [axis for axis, n in enumerate(array.shape) if n == len(x) * len(z)]
+        others = [axis for axis, n in enumerate(array.shape) if n == 1 and axis not in (0, *pixels[-1:])]
+        if not pixels or pixels[-1] == 0 or len(array.shape) - len(others) != 2:
+            continue
+        # Without the others, the axis of pixels follows the one of frames.
+        array = split_axis(without_axes(array, others), 1, (len(x), len(z)))
+        # The usual search near the dataset would use the frame rate of the display instead of the acquisition.
+        metadata = partial(_uff_metadata, group)
+        found.append(Stack(group.name.strip("/"), array, "UFF beamformed data", None, metadata))
+        names |= {part.name.strip("/") for part in parts}
     return found, names
-
-
-def _uff_image(group: h5py.Group) -> tuple[StoredArray, tuple[h5py.Dataset, ...]] | None:
-    data, scan = member(group, "data"), member(group, "scan")
-    apart = isinstance(data, h5py.Group)
-    parts = (member(data, "real"), member(data, "imag")) if apart else (data,)
-    if not isinstance(scan, h5py.Group) or not all(isinstance(part, h5py.Dataset) for part in parts):
-        return None
-    x, z = (numbers(member(scan, f"{name}_axis")) for name in "xz")
-    if x is None or z is None:
-        return None
-    arrays = [stored_array(part) for part in parts]
-    array = joined(arrays[0], arrays[1]) if apart else arrays[0]
-    n_x, n_z = len(x), len(z)
-    # MATLAB drops axes of length 1 at the end, so the axes of waves and channels may be missing.
-    pixels = [axis for axis, n in enumerate(array.shape) if n == n_x * n_z]
-    others = [axis for axis, n in enumerate(array.shape) if n == 1 and axis not in (0, *pixels[-1:])]
-    if not pixels or pixels[-1] == 0 or len(array.shape) - len(others) != 2:
-        return None
-    array = split_axis(array, pixels[-1], (n_x, n_z))
-    array = without_axes(array, others) if others else array
-    return array, parts
 
 
 def _uff_metadata(group: h5py.Group) -> Found:
@@ -266,28 +198,25 @@ def _uff_metadata(group: h5py.Group) -> Found:
     spacing = {name: None if axis is None else pitch(axis, 1e3) for name, axis in axes.items()}
     if all(spacing.values()):
         entries["spacing_mm"] = (spacing, f"dataset {group_path}/scan/x_axis and z_axis in m")
-    for key, names in (
-        ("center_frequency_hz", ("pulse/center_frequency", "modulation_frequency")),
-        ("sound_speed_m_s", ("sound_speed", "sequence/sound_speed", "sequence/sequence_0001/sound_speed")),
-    ):
-        for name in names:
-            value = small_number(member(group, name))
-            if value:
-                entries.setdefault(key, (value, f"dataset {group_path}/{name}"))
-    shown = small_number(member(group, "frame_rate"))
-    if shown is not None:
-        entries["display_frame_rate"] = (shown, f"dataset {group_path}/frame_rate")
-    return entries
+    speeds = ("sound_speed", "sequence/sound_speed", "sequence/sequence_0001/sound_speed")
+    entries |= _first_number(group, "center_frequency_hz", ("pulse/center_frequency", "modulation_frequency"))
+    entries |= _first_number(group, "sound_speed_m_s", speeds)
+    return entries | _first_number(group, "display_frame_rate", ("frame_rate",))
+
+
+def _first_number(group: h5py.Group, key: str, names: Iterable[str]) -> dict[str, tuple[object, str]]:
+    """Return the first number, other than 0, of some datasets as the entry of a scale."""
+    for name in names:
+        if value := small_number(member(group, name)):
+            return {key: (value, f"dataset {f'{group.name}/{name}'.strip('/')}")}
+    return {}
 
 
 _NEW, _OLD = "data/beamformed_data/values", "data/beamformed_data"
 _COORDINATES = "data/beamformed_data/coordinates"
-_XYZ = {"x": 0, "y": 1, "z": 2}
 
 
-def zea_stacks(
-    file: h5py.File, datasets: Mapping[str, h5py.Dataset], make: Callable[..., Stack | None]
-) -> tuple[list[Stack | None], set[str]]:
+def zea_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[list[Stack], set[str]]:
     """Return the beamformed data of a zea file as a stack.
 
     The axes are frame, z, x[, y] and channel. Two channels are I and Q, one is RF.
@@ -296,10 +225,8 @@ def zea_stacks(
     ----------
     file : h5py.File
         The open file.
-    datasets : mapping
+    by_path : mapping
         Full name -> dataset.
-    make : callable
-        As for :func:`uff_stacks`.
 
     Returns
     -------
@@ -308,12 +235,12 @@ def zea_stacks(
     names : set of str
         Full names of the datasets that are not a stack by themselves.
     """
-    name = _NEW if _NEW in datasets else _OLD
-    dataset = datasets.get(name)
+    name = _NEW if _NEW in by_path else _OLD
+    dataset = by_path.get(name)
     if dataset is None or dataset.dtype.kind not in "fiu" or len(dataset.shape) not in (4, 5):
         return [], set()
     array = stored_array(dataset)
-    if array.shape[-1] not in (1, 2):
+    if array.shape[-1] not in (1, 2) or 0 in array.shape:
         return [], set()
     array = paired(array, -1) if array.shape[-1] == 2 else without_axes(array, [len(array.shape) - 1])
     axes = "tzxy"[: len(array.shape)]
@@ -323,23 +250,20 @@ def zea_stacks(
     known = {"axes": (axes, "layout of zea"), **_grid_scales(file, axes)}
 
     def metadata() -> Found:
-        others = nearby(file, dataset, datasets.values()).items()
+        others = nearby(file, dataset, by_path.values()).items()
         return {**known, **{name: value for name, value in others if name not in ("axes", "unit")}}
 
-    stack = make(name, array, (dataset,), layout=layout, metadata=metadata)
-    return ([], set()) if stack is None else ([stack], {_NEW, _OLD, _COORDINATES})
+    return [Stack(name, array, layout, None, metadata)], {_NEW, _OLD, _COORDINATES}
 
 
 def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[object, str]]:
     scales: dict[str, tuple[object, str]] = {}
     coordinates = member(file, _COORDINATES)
-    if isinstance(coordinates, h5py.Dataset) and (spacing := _spacing(coordinates, axes)):
+    if isinstance(coordinates, h5py.Dataset) and (spacing := _spacing(coordinates, axes.replace("t", ""))):
         scales["spacing_mm"] = (spacing, f"dataset {_COORDINATES} in m")
+    for key, name in (("center_frequency_hz", "center_frequency"), ("sound_speed_m_s", "sound_speed")):
+        scales |= _first_number(file, key, (f"scan/{name}", f"settings/{name}"))
     for group in ("scan", "settings"):
-        for key, name in (("center_frequency_hz", "center_frequency"), ("sound_speed_m_s", "sound_speed")):
-            value = small_number(member(file, f"{group}/{name}"))
-            if value is not None:
-                scales.setdefault(key, (value, f"dataset {group}/{name}"))
         transmits = member(file, f"{group}/time_to_next_transmit")
         if isinstance(transmits, h5py.Dataset) and transmits.ndim == 2 and transmits.size:
             check_readable(transmits)
@@ -350,24 +274,18 @@ def _grid_scales(file: h5py.File, axes: str) -> dict[str, tuple[object, str]]:
     return scales
 
 
-def _spacing(coordinates: h5py.Dataset, axes: str) -> dict[str, float] | None:
-    """Return the pixel pitch in mm along each spatial axis, from the positions along the edges of the grid."""
-    spatial = axes.replace("t", "")
-    if coordinates.shape[-1] != 3 or coordinates.dtype.kind != "f":
-        return None
-    n_leading = len(coordinates.shape) - 1 - len(spatial)
-    if n_leading < 0 or 0 in coordinates.shape:
-        return None
+def _spacing(coordinates: h5py.Dataset, spatial: str) -> dict[str, float | None]:
+    """Return the pixel pitch in mm along each spatial axis, from the positions along the edges of the grid; or nothing."""
+    n_leading = coordinates.ndim - 1 - len(spatial)
+    if n_leading < 0 or coordinates.shape[-1] != 3 or coordinates.dtype.kind != "f" or 0 in coordinates.shape:
+        return {}
     check_readable(coordinates)
     spacing = {}
-    for index, letter in enumerate(spatial):
-        edge: list[int | slice] = [0] * (len(coordinates.shape) - 1)
-        edge[n_leading + index] = slice(None)
-        step = pitch(coordinates[(*edge, _XYZ[letter])], 1e3)
-        if step is None:
-            return None
-        spacing[letter] = step
-    return spacing
+    for axis, letter in enumerate(spatial, n_leading):
+        edge: list[int | slice] = [0] * (coordinates.ndim - 1)
+        edge[axis] = slice(None)
+        spacing[letter] = pitch(coordinates[(*edge, "xyz".index(letter))], 1e3)
+    return spacing if all(spacing.values()) else {}
 
 
 TOOLBOXES = {"USTB UFF (HDF5)": uff_stacks, "zea (HDF5)": zea_stacks}

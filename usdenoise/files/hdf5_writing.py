@@ -1,7 +1,7 @@
 """HDF5 files that usdenoise writes: values chunk by chunk, dimension scales, and simulated acquisitions with their truth."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
+from usdenoise.files.contents import guard
 from usdenoise.files.hdf5_arrays import SCALES_OF_AXES, member
-from usdenoise.files.hdf5_reading import open_file
+from usdenoise.files.hdf5_reading import DAMAGED, opened
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.data_arrays import LONG_NAMES, positions
@@ -23,7 +24,7 @@ from usdenoise.system.text import PROVENANCE
 
 
 @contextmanager
-def create_file(path: Path, user_block_bytes: int = 0) -> Iterator[h5py.File]:
+def create_file(path: Path, user_block: int = 0) -> Iterator[h5py.File]:
     """Create an HDF5 file in which a full disk raises an OSError.
 
     The library writes through a Python file object, whose write raises an OSError when the disk is full. The
@@ -34,14 +35,11 @@ def create_file(path: Path, user_block_bytes: int = 0) -> Iterator[h5py.File]:
     ----------
     path : Path
         The file to create. An existing one is replaced.
-    user_block_bytes : int, default 0
+    user_block : int, default 0
         Bytes before the HDF5 content that the library leaves to the caller: 0, or a power of two from 512 on.
     """
     try:
-        with (
-            path.open("w+b") as raw,
-            h5py.File(raw, "w", rdcc_nbytes=0, userblock_size=user_block_bytes) as file,
-        ):
+        with path.open("w+b") as raw, h5py.File(raw, "w", rdcc_nbytes=0, userblock_size=user_block) as file:
             yield file
     except SystemError as error:
         # Python 3.13 raises it for the second OSError, of closing the file: HDF5 calls `write` with the first one set.
@@ -54,12 +52,12 @@ def write_values(dataset: h5py.Dataset, values: Numbers) -> None:
     """Write an array chunk by chunk, while a thread puts the next two into the order of the file.
 
     Without a chunk cache the library would write every contiguous run of an assignment by itself, some hundred bytes
-    at a time; a chunk that needs no filter is therefore given to it whole.
+    at a time; a chunk is therefore given to it whole.
 
     Parameters
     ----------
     dataset : h5py.Dataset
-        The dataset.
+        The dataset, without filters.
     values : array
         Its values, in memory of any order. They are converted to the type of the dataset; in a dataset
         of pairs, the complex numbers become the pairs.
@@ -69,22 +67,13 @@ def write_values(dataset: h5py.Dataset, values: Numbers) -> None:
     if chunks is None:
         dataset[...] = np.ascontiguousarray(values, dtype).view(dataset.dtype)
         return
-    is_filtered = dataset.id.get_create_plist().get_nfilters() > 0
 
     def in_order(first: tuple[int, ...]) -> Numbers:
         part = values[tuple(slice(start, start + n) for start, n in zip(first, chunks, strict=True))]
-        if is_filtered or part.shape == chunks:
-            return np.ascontiguousarray(part, dtype).view(dataset.dtype)
-        # A chunk at the edge of the dataset is stored whole.
-        chunk = np.zeros(chunks, dtype)
-        chunk[tuple(slice(n) for n in part.shape)] = part
-        return chunk.view(dataset.dtype)
-
-    def write(first: tuple[int, ...], part: Numbers) -> None:
-        if is_filtered:
-            dataset[tuple(slice(begin, begin + n) for begin, n in zip(first, part.shape, strict=True))] = part
-        else:
-            dataset.id.write_direct_chunk(first, part)
+        if part.shape != chunks:
+            # A chunk at the edge of the dataset is stored whole.
+            part = np.pad(part, [(0, n - held) for n, held in zip(chunks, part.shape, strict=True)])
+        return np.ascontiguousarray(part, dtype).view(dataset.dtype)
 
     # The axis that is slowest in memory comes first: values in a temporary file are read nearly in order.
     strides = getattr(values, "strides", (0,) * values.ndim)
@@ -97,9 +86,9 @@ def write_values(dataset: h5py.Dataset, values: Numbers) -> None:
             waiting.append((first, ahead.submit(in_order, first)))
             if len(waiting) > 2:
                 corner, part = waiting.popleft()
-                write(corner, part.result())
+                dataset.id.write_direct_chunk(corner, part.result())
         for corner, part in waiting:
-            write(corner, part.result())
+            dataset.id.write_direct_chunk(corner, part.result())
 
 
 def attach_scales(
@@ -126,42 +115,28 @@ def attach_scales(
         # In a sequence the array with the times of the windows is the scale of the other arrays.
         scales["time"] = file["time"]
         scales["time"].make_scale("time")
-
-    def scale(name: str, n: int, letter: str | None) -> h5py.Dataset:
-        if name not in scales:
-            axis_positions = None if letter is None else positions(stack, letter)
-            values = (
-                np.arange(n)
-                if axis_positions is None or len(axis_positions.values) != n
-                else axis_positions.values
-            )
-            scales[name] = dataset = file.create_dataset(
-                name if name not in file else f"{name}_axis", data=values
-            )
-            if axis_positions is not None and letter is not None:
-                # Text of fixed length is not in a heap of the file, so it can be read again.
-                dataset.attrs.update(
-                    {"units": np.bytes_(axis_positions.unit), "long_name": LONG_NAMES[letter]}
-                )
-            dataset.make_scale(name)
-        return scales[name]
-
-    for array, letters in axes.items():
-        if array not in scales:
-            names: list[tuple[str, str | None]] = [(SCALES_OF_AXES[letter], letter) for letter in letters]
-            _attach(file[array], names, scale)
-    for array, words in dimensions.items():
-        _attach(file[array], [(word, None) for word in words], scale)
+    axes = {name: letters for name, letters in axes.items() if name not in scales}
+    named = {name: [(SCALES_OF_AXES[letter], letter) for letter in letters] for name, letters in axes.items()}
+    named |= {array: [(word, "") for word in words] for array, words in dimensions.items()}
+    for array, names in named.items():
+        for axis, (name, letter) in enumerate(names):
+            along = file[array].dims[axis]
+            along.label = name
+            if name not in scales:
+                scales[name] = _new_scale(file, name, file[array].shape[axis], stack, letter)
+            along.attach_scale(scales[name])
 
 
-def _attach(
-    dataset: h5py.Dataset,
-    names: list[tuple[str, str | None]],
-    scale: Callable[[str, int, str | None], h5py.Dataset],
-) -> None:
-    for axis, (name, letter) in enumerate(names):
-        dataset.dims[axis].label = name
-        dataset.dims[axis].attach_scale(scale(name, dataset.shape[axis], letter))
+def _new_scale(file: h5py.File, name: str, n: int, stack: GriddedStack, letter: str) -> h5py.Dataset:
+    """Return a new scale of `n` entries: the positions along the axis of a letter, otherwise their numbers."""
+    along = positions(stack, letter) if letter else None
+    values = np.arange(n) if along is None or len(along.values) != n else along.values
+    scale = file.create_dataset(name if name not in file else f"{name}_axis", data=values)
+    if along is not None:
+        # Text of fixed length is not in a heap of the file, so it can be read again.
+        scale.attrs.update({"units": np.bytes_(along.unit), "long_name": LONG_NAMES[letter]})
+    scale.make_scale(name)
+    return scale
 
 
 @dataclass(frozen=True)
@@ -197,7 +172,7 @@ def read_truth(path: str | Path, acquisition: Acquisition) -> Truth | None:
     """
     if Path(path).is_dir() or not h5py.is_hdf5(path):
         return None
-    with open_file(Path(path)) as file:
+    with guard(Path(path), DAMAGED), opened(Path(path)) as file:
         power, mask = (member(file, f"truth/{name}") for name in ("blood_power", "vessel_mask"))
         if not isinstance(power, h5py.Dataset) or not isinstance(mask, h5py.Dataset):
             return None

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
-from usdenoise.files.contents import Contents, Found, Stack, describe_array
+from usdenoise.files.contents import Contents, Stack, describe_array
 from usdenoise.files.input_files import ICONEUS, ICONEUS_HEADER, header_path, is_iconeus
 from usdenoise.files.stored import Index, StoredArray
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 from usdenoise.stack.geometry import Coordinate
+from usdenoise.stack.labels import Found
 
 DAMAGED = "cannot be read, as its header (.hraw) is damaged; copy both files again"
 _LEGACY_BYTES = 117
@@ -27,11 +28,13 @@ _LEGACY_BYTES = 117
 
 @dataclass(frozen=True)
 class _Header:
-    """Shape and scales of a recording: (x, y, z), angles, frames of a block, blocks, and the field of each other value."""
+    """Shape and scales of a recording.
 
-    lengths: tuple[int, int, int]
-    n_angles: int
-    n_frames: int
+    `shape` is that of a block: frames, angles, x, y and z; `offset` the number of bytes before the values; `fields` has the
+    other values by the numbers of their fields.
+    """
+
+    shape: tuple[int, int, int, int, int]
     n_blocks: int
     offset: int
     fields: dict[int, NDArray[np.float64]]
@@ -43,7 +46,7 @@ def frames_a_block(path: Path) -> int | None:
         header = _read_header(path) if is_iconeus(path) else None
     except (OSError, KeyError, ValueError, TypeError, RuntimeError):
         return None
-    return header.n_frames if header is not None and header.n_blocks > 1 else None
+    return header.shape[0] if header is not None and header.n_blocks > 1 else None
 
 
 def read_iconeus(path: Path, read_options: ReadOptions) -> Contents | None:
@@ -68,31 +71,30 @@ def read_iconeus(path: Path, read_options: ReadOptions) -> Contents | None:
             raise InputError(f"{path} is the header of an Iconeus recording; give the {ICONEUS} file")
         return None
     header = _read_header(path)
-    shape = (header.n_frames, header.n_angles, *header.lengths)
-    block_bytes = 8 * int(np.prod(shape, dtype=object))
+    n_frames, n_angles, *lengths = header.shape
+    block_bytes = 8 * int(np.prod(header.shape, dtype=object))
     held = os.path.getsize(path) - header.offset
     n_blocks = min(held // block_bytes, header.n_blocks)
     if n_blocks < 1:
         raise InputError(f"{path} is truncated: a block has {block_bytes} bytes by its header; copy it again")
-    kept = [axis for axis in range(3) if axis != 1 or header.lengths[1] > 1]
+    kept = [axis for axis in range(3) if axis != 1 or lengths[1] > 1]
     letters = "".join("xyz"[axis] for axis in kept)
 
     def read(index: Index) -> Numbers:
         # The file is mapped again for each slab: pages that were read count as memory of this process.
-        whole = np.memmap(path, "<c8", "r", header.offset, (n_blocks * shape[0], *shape[1:]))
+        whole = np.memmap(path, "<c8", "r", header.offset, (n_blocks * n_frames, *header.shape[1:]))
         spatial = dict(zip(kept, index[1:], strict=True))
         values = whole[(index[0], slice(None), *(spatial.get(axis, 0) for axis in range(3)))]
         # The sum over angles is the compound image; the mean has the scale of one angle.
-        return np.array(values[:, 0] if header.n_angles == 1 else values.mean(1), np.complex64)
+        return np.array(values[:, 0] if n_angles == 1 else values.mean(1), np.complex64)
 
-    array = StoredArray(
-        (n_blocks * header.n_frames, *(header.lengths[axis] for axis in kept)), np.dtype(np.complex64), read
-    )
-    words = [f"{n_blocks} blocks of {header.n_frames} frames"] if n_blocks > 1 else []
+    shape = (n_blocks * n_frames, *(lengths[axis] for axis in kept))
+    array = StoredArray(shape, np.dtype(np.complex64), read)
+    words = [f"{n_blocks} blocks of {n_frames} frames"] if n_blocks > 1 else []
     notes = []
-    if header.n_angles > 1:
-        words.append(f"mean of {header.n_angles} angles")
-        notes.append(f"the {header.n_angles} angles of each frame are compounded: their mean is filtered")
+    if n_angles > 1:
+        words.append(f"mean of {n_angles} angles")
+        notes.append(f"the {n_angles} angles of each frame are compounded: their mean is filtered")
     if n_blocks < header.n_blocks:
         notes.append(
             f"{n_blocks} of {header.n_blocks} blocks are complete: the recording stopped, or its copy is truncated"
@@ -104,7 +106,7 @@ def read_iconeus(path: Path, read_options: ReadOptions) -> Contents | None:
         time_last=False,
         metadata=lambda: _header_metadata(header, "t" + letters, header_path(path).name),
         assumptions=tuple(notes),
-        block_frames=header.n_frames if n_blocks > 1 else None,
+        block_frames=n_frames if n_blocks > 1 else None,
     )
     return Contents("Iconeus IQ", (stack,), {"iq": describe_array(array)})
 
@@ -123,11 +125,11 @@ def _read_header(path: Path) -> _Header:
     if min(n_x, n_y, n_z, n_angles, n_frames, n_blocks) < 1:
         raise ValueError("a length below 1")
     offset = _LEGACY_BYTES if 12 in fields and fields[12][0] > 0.5 else 0
-    return _Header((n_x, n_y, n_z), n_angles, n_frames, n_blocks, offset, fields)
+    return _Header((n_frames, n_angles, n_x, n_y, n_z), n_blocks, offset, fields)
 
 
 def _header_metadata(header: _Header, axes: str, name: str) -> Found:
-    fields, n_z = header.fields, header.lengths[2]
+    fields, n_z = header.fields, header.shape[-1]
     pitches = fields.get(8, np.empty(0))[:3]
     spacing = {letter: float(f"{pitch:.7g}") for letter, pitch in zip("xyz", pitches, strict=False)}
     coordinates: dict[str, Coordinate] = {}

@@ -152,7 +152,37 @@ def write_nifti(
     _write(path, image)
     unknown = [x for x in spatial if x not in stack.spacing_mm]
     unknown += [x for x in _ORDER if x not in spatial and slice_thickness_mm(stack, x) is None]
-    return _sidecar(stack, starts, window, stride, blocks, unknown)
+    # The fields of the sidecar
+    frame_rate, depths = stack.frame_rate_hz, positions(stack, "z")
+    # Known where they are in mm
+    has_depths = depths.unit == "mm" and "z" in stack.axes
+    cutoffs = sorted({int(block["low_cutoff"]) for block in blocks})
+    components = f"{cutoffs[0]}" if len(cutoffs) == 1 else f"{cutoffs[0]} to {cutoffs[-1]}"
+    each = " in each block" if len(blocks) > 1 else ""
+    fields: dict[str, object] = {
+        "ClutterFilters": [f"low-rank, {components} leading components removed{each}"],
+        "TransmitFrequency": stack.center_frequency_hz,
+        "SliceThickness": slice_thickness_mm(stack),
+        "Depth": [float(depths.values.min()), float(depths.values.max())] if has_depths else None,
+        "BeamformingSoundVelocity": stack.sound_speed_m_s,
+        "CompoundSamplingFrequency": frame_rate,
+        "FramesPerBlock": window,
+        "BlockStride": stride,
+        "CompleteBlocks": [bool(block["complete"]) for block in blocks],
+    }
+    if frame_rate is not None:
+        fields |= {
+            "VolumeTiming": starts,
+            "FrameAcquisitionDuration": window / frame_rate,
+            # These are in ms, those above in s.
+            "ClutterFilterWindowDuration": 1e3 * window / frame_rate,
+            "ClutterFilterWindowStride": 1e3
+            * (float(np.median(np.diff(starts))) if len(starts) > 1 else stride / frame_rate),
+            "PowerDopplerIntegrationDuration": 1e3 * window / frame_rate,
+        }
+    if unknown:
+        fields["PixelPitchUnknown"] = unknown
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def write_stat_map(path: Path, values: NDArray[np.float32], stack: GriddedStack, name: str = "t") -> None:
@@ -186,8 +216,7 @@ def _nifti_image(values: NDArray[np.float32], stack: GriddedStack, with_time: bo
     present = "".join(letter for letter in _ORDER if letter in spatial)
     time = "t" if with_time else ""
     ordered = in_axes(values, time + spatial, present + time)
-    for axis, letter in enumerate(_ORDER):
-        ordered = ordered if letter in spatial else np.expand_dims(ordered, axis)
+    ordered = np.expand_dims(ordered, [axis for axis, letter in enumerate(_ORDER) if letter not in spatial])
     grid = grid_attributes(stack)
     # ConfUSIus has the axes in reverse.
     world = np.flip(grid["voxel_to_world"][:3, :3]), np.flip(grid["voxel_to_world"][:3, 3])
@@ -219,48 +248,3 @@ def import_nibabel() -> Any:
         raise OptionError(
             "NIfTI requires the package nibabel", remedy="run pip install nibabel, or omit {nifti}"
         ) from error
-
-
-def _sidecar(
-    stack: GriddedStack,
-    starts: Sequence[float],
-    window: int,
-    stride: int,
-    blocks: Sequence[Mapping[str, Any]],
-    unknown: Sequence[str],
-) -> dict[str, object]:
-    rate = stack.frame_rate_hz
-    cutoffs = sorted({int(block["low_cutoff"]) for block in blocks})
-    components = f"{cutoffs[0]}" if len(cutoffs) == 1 else f"{cutoffs[0]} to {cutoffs[-1]}"
-    each = " in each block" if len(blocks) > 1 else ""
-    fields: dict[str, object] = {
-        "ClutterFilters": [f"low-rank, {components} leading components removed{each}"],
-        "TransmitFrequency": stack.center_frequency_hz,
-        "SliceThickness": slice_thickness_mm(stack),
-        "Depth": _depth(stack),
-        "BeamformingSoundVelocity": stack.sound_speed_m_s,
-        "CompoundSamplingFrequency": rate,
-        "FramesPerBlock": window,
-        "BlockStride": stride,
-        "CompleteBlocks": [bool(block["complete"]) for block in blocks],
-    }
-    if rate is not None:
-        fields |= {
-            "VolumeTiming": list(starts),
-            "FrameAcquisitionDuration": window / rate,
-            # These are in ms, those above in s.
-            "ClutterFilterWindowDuration": 1e3 * window / rate,
-            "ClutterFilterWindowStride": 1e3
-            * (float(np.median(np.diff(starts))) if len(starts) > 1 else stride / rate),
-            "PowerDopplerIntegrationDuration": 1e3 * window / rate,
-        }
-    if unknown:
-        fields["PixelPitchUnknown"] = list(unknown)
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _depth(stack: GriddedStack) -> list[float] | None:
-    """Return the smallest and the largest depth in mm; None if they are not known."""
-    depths = positions(stack, "z")
-    known = depths.unit == "mm" and "z" in stack.axes
-    return [float(depths.values.min()), float(depths.values.max())] if known else None

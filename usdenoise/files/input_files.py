@@ -8,7 +8,6 @@ import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import Any
 
 from usdenoise.errors import InputError
 
@@ -19,11 +18,6 @@ ICONEUS, ICONEUS_HEADER = ".raw", ".hraw"
 """Endings of the two files of an IQ recording of an Iconeus scanner."""
 
 _ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
-
-
-def is_by_name(path: Path) -> bool:
-    """Return whether the name of a file is one of an acquisition, by which files of a folder are chosen."""
-    return path.suffix.lower() in SUFFIXES or is_iconeus(path)
 
 
 def is_iconeus(path: Path) -> bool:
@@ -85,22 +79,20 @@ def acquisition_files(
         ]
         whole = [name for name in folders if is_zarr(Path(parent, name))]
         folders[:] = [name for name in folders if name not in whole]
-        for path in (Path(parent, name) for name in whole):
-            if _is_wanted(path, folder, patterns, is_folder=True):
-                yield path
-        for name in files:
-            if os.path.join(parent, name) not in known and _is_wanted(Path(parent, name), folder, patterns):
+        unknown = [name for name in files if os.path.join(parent, name) not in known]
+        for name, is_folder in [*((name, True) for name in whole), *((name, False) for name in unknown)]:
+            if _is_wanted(Path(parent, name), folder, patterns, is_folder):
                 yield Path(parent, name)
     # An unreadable folder is yielded itself, so that it fails with its reason.
     yield from (path for path in unreadable if str(path) not in known)
 
 
-def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool = False) -> bool:
+def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool) -> bool:
     """Return whether a file, or an acquisition folder, is one of :func:`acquisition_files`, with the same parameters."""
     if path.name.startswith(".") or _is_result(path, folder):
         return False
     if not patterns:
-        return is_folder or is_by_name(path)
+        return is_folder or path.suffix.lower() in SUFFIXES or is_iconeus(path)
     below = str(path.relative_to(folder))
     return any(fnmatchcase(below if "/" in pattern else path.name, pattern) for pattern in patterns)
 
@@ -127,23 +119,18 @@ def size_on_disk(path: Path) -> int | None:
     return None if state is None else state["bytes"]
 
 
-def recorded_files(report: Mapping[str, Any], folder: Path) -> dict[Path, int]:
-    """Return the files of a report except the report itself, in the given folder, with their bytes."""
-    return {folder / Path(report["output"][key]).name: size for key, size in report["output_bytes"].items()}
-
-
 def files_of_report(report: Path) -> list[Path]:
     """Return the files that a report names and that are as its command left them; none if it cannot be read.
 
     They are in its folder, have the recorded size, and are not newer than the report, which was written last.
     """
     try:
-        newest = report.stat().st_mtime_ns
-        files = recorded_files(json.loads(report.read_bytes()), report.parent)
+        newest, recorded = report.stat().st_mtime_ns, json.loads(report.read_bytes())
+        paths = {key: report.parent / Path(recorded["output"][key]).name for key in recorded["output_bytes"]}
         return [
             path
-            for path, size in files.items()
-            if size_on_disk(path) == size and path.lstat().st_mtime_ns <= newest
+            for key, path in paths.items()
+            if size_on_disk(path) == recorded["output_bytes"][key] and path.lstat().st_mtime_ns <= newest
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
@@ -168,10 +155,8 @@ def file_state(path: Path) -> dict[str, int] | None:
         statuses = [file.stat() for file in _files_of(path)]
     except OSError:
         return None
-    return {
-        "bytes": sum(status.st_size for status in statuses),
-        "mtime_ns": max((status.st_mtime_ns for status in statuses), default=0),
-    }
+    times = [status.st_mtime_ns for status in statuses]
+    return {"bytes": sum(status.st_size for status in statuses), "mtime_ns": max(times, default=0)}
 
 
 def check_unchanged(path: Path, state: Mapping[str, int]) -> None:

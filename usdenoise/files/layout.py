@@ -90,6 +90,13 @@ CHUNK_BYTES = 1 << 20
 """Size of a chunk of a stored stack: the default size of the chunk cache of HDF5 1.x."""
 
 
+Frames = slice | NDArray[np.intp]
+"""Frames of a file: start, stop and a positive step, or increasing numbers."""
+
+OnPart = Callable[[int, int], None]
+"""Called with the number of bytes that are read, and of all to read."""
+
+
 def storage_dtype(dtype: Dtype) -> Dtype:
     """Return the type for values of a stored type: float32 for integers and half floats, otherwise the same.
 
@@ -156,190 +163,189 @@ class Slab:
     kept: NDArray[np.intp] | None = None
 
 
-def read_frames(
-    stored: StoredArray,
-    axes: str,
-    frames: slice | NDArray[np.intp],
-    dtype: Dtype,
-    name: str = "iq",
-    on_part: Callable[[int, int], None] | None = None,
-) -> Numbers:
-    """Read frames into memory slab by slab, with pixels in the order z, x, y.
+@dataclass(frozen=True)
+class FrameReader:
+    """Reads frames of a stored stack, slab by slab.
 
-    Parameters
+    Attributes
     ----------
     stored : StoredArray
         The stack in its file.
     axes : str
         Axis letters of the stack, in the file's order.
-    frames : slice, or (n,) array of int
-        The frames: start, stop and a positive step, or increasing numbers. Frames between the numbers are read only if the
-        file has them in the same chunks, or in pixel order.
     dtype : numpy.dtype
         Type of the values that are returned.
     name : str
         Name of the stack, for error messages.
-    on_part : callable, optional
-        Called after each slab with the number of bytes of the result that are read, and of the whole result.
-
-    Returns
-    -------
-    array of 3 or 4 axes in the order of `axes`
-        The frames, a view of memory with frame after frame; or with pixel after pixel if `frames` is a slice, and time is
-        the fastest axis of the file.
-
-    Raises
-    ------
-    InputError
-        If a finite value is beyond the range of `dtype`.
     """
-    order = [axes.index(letter) for letter in canonical_axes(axes)]
-    time = order[-1]
-    if stored.order[-1] != time or not isinstance(frames, slice):
-        order = [time, *order[:-1]]
-    shape = [*stored.shape]
-    shape[time] = n_selected(frames) if isinstance(frames, slice) else len(frames)
-    stack = np.empty([shape[axis] for axis in order], dtype).transpose(np.argsort(order))
 
-    def copy(slab: Slab, values: Numbers) -> None:
-        to = stack[slab.target]
-        if slab.kept is not None:
-            values = values.take(slab.kept, axis=time)
-        if order[0] == stored.slow or slab.kept is not None:
-            to[...] = values
-            return
-        to, values = np.moveaxis(to, stored.slow, 0), np.moveaxis(values, stored.slow, 0)
-        # Line by line along the second axis. If the slowest axes differ, this is several times faster than one assignment,
-        # because a part of a line of each fits into the cache.
-        for part in slices_of(len(to), _COPIED_TOGETHER):
-            for line in range(to.shape[1]):
-                to[part, line] = values[part, line]
+    stored: StoredArray
+    axes: str
+    dtype: Dtype
+    name: str = "iq"
 
-    def fill(slab: Slab) -> bool:
-        return slab.kept is None and stored.read_into(slab.index, stack[slab.target])
+    @property
+    def time(self) -> int:
+        """Number of the axis of frames."""
+        return self.axes.index("t")
 
-    _place_slabs(stored, _slabs_of(stored, axes, frames, dtype), dtype, name, copy, on_part, fill)
-    return stack
+    @property
+    def is_in_frame_order(self) -> bool:
+        """Whether frames can be read one after the other without reading anything twice.
 
+        The frames are stored one after the other, or all pixels of the frames of one chunk can be read together.
+        """
+        stored = self.stored
+        if stored.chunks is None:
+            return stored.slow == self.time
+        entries = int(np.prod(stored.shape)) // stored.shape[self.time] * stored.chunks[self.time]
+        return entries * stored.dtype.itemsize <= CHUNK_ROW_BYTES
 
-def read_lines(
-    stored: StoredArray,
-    axes: str,
-    frames: slice,
-    dtype: Dtype,
-    name: str,
-    scratch: Path,
-    on_part: Callable[[int, int], None] | None = None,
-) -> Numbers:
-    """Read a stack into a temporary file, one chunk of frames after the other, each pixel after pixel.
+    def read(self, frames: Frames, on_part: OnPart | None = None) -> Numbers:
+        """Read frames into memory, with pixels in the order z, x, y.
 
-    Parameters
-    ----------
-    stored, axes, frames, dtype, name, on_part
-        As for :func:`read_frames`.
-    scratch : Path
-        Folder of the temporary file.
+        Parameters
+        ----------
+        frames : slice, or (n,) array of int
+            The frames: start, stop and a positive step, or increasing numbers. Frames between the numbers are read only
+            if the file has them in the same chunks, or in pixel order.
+        on_part : callable, optional
+            Called after each slab with the number of bytes of the result that are read, and of the whole result.
 
-    Returns
-    -------
-    (n_frames, pixels along each axis...) array, C-contiguous
-        The memory of the chunks, which :func:`chunks_of_lines` returns; pixels in the order z, x, y.
+        Returns
+        -------
+        array of 3 or 4 axes in the order of `axes`
+            The frames, a view of memory with frame after frame; or with pixel after pixel if `frames` is a slice, and time
+            is the fastest axis of the file.
 
-    Raises
-    ------
-    InputError
-        As for :func:`read_frames`.
-    OutputError
-        If the disk has no room for the temporary file.
-    """
-    order = [axes.index(letter) for letter in "t" + canonical_axes(axes)[:-1]]
-    whole = scratch_array(scratch, [n_selected(frames), *(stored.shape[axis] for axis in order[1:])], dtype)
-    chunks = chunks_of_lines(whole)
+        Raises
+        ------
+        InputError
+            If a finite value is beyond the range of `dtype`.
+        """
+        stored, time = self.stored, self.time
+        order = [self.axes.index(letter) for letter in canonical_axes(self.axes)]
+        if stored.order[-1] != time or not isinstance(frames, slice):
+            order = [time, *order[:-1]]
+        shape = [*stored.shape]
+        shape[time] = n_selected(frames) if isinstance(frames, slice) else len(frames)
+        stack = np.empty([shape[axis] for axis in order], self.dtype).transpose(np.argsort(order))
 
-    def copy(slab: Slab, values: Numbers) -> None:
-        along, *pixels = (slab.target[axis] for axis in order)
-        for start, chunk in chunks:
-            first, last = max(start, along.start), min(start + chunk.shape[-1], along.stop)
-            if first < last:
-                part = values.transpose(order)[first - along.start : last - along.start]
-                chunk[(*pixels, slice(first - start, last - start))] = np.moveaxis(part, 0, -1)
+        def copy(slab: Slab, values: Numbers) -> None:
+            to = stack[slab.target]
+            if slab.kept is not None:
+                values = values.take(slab.kept, axis=time)
+            if order[0] == stored.slow or slab.kept is not None:
+                to[...] = values
+                return
+            to, values = np.moveaxis(to, stored.slow, 0), np.moveaxis(values, stored.slow, 0)
+            # Line by line along the second axis. If the slowest axes differ, this is several times faster than one
+            # assignment, because a part of a line of each fits into the cache.
+            for part in slices_of(len(to), _COPIED_TOGETHER):
+                for line in range(to.shape[1]):
+                    to[part, line] = values[part, line]
 
-    _place_slabs(stored, _slabs_of(stored, axes, frames, dtype), dtype, name, copy, on_part)
-    return whole
+        def fill(slab: Slab) -> bool:
+            return slab.kept is None and stored.read_into(slab.index, stack[slab.target])
 
+        self._place_slabs(frames, copy, on_part, fill)
+        return stack
 
-def is_in_frame_order(stored: StoredArray, time: int) -> bool:
-    """Return whether frames can be read one after the other without reading anything twice.
+    def read_lines(self, frames: slice, scratch: Path, on_part: OnPart | None = None) -> Numbers:
+        """Read a stack into a temporary file, one chunk of frames after the other, each pixel after pixel.
 
-    The frames are stored one after the other, or all pixels of the frames of one chunk can be read together.
-    """
-    if stored.chunks is None:
-        return stored.slow == time
-    entries = int(np.prod(stored.shape)) // stored.shape[time] * stored.chunks[time]
-    return entries * stored.dtype.itemsize <= CHUNK_ROW_BYTES
+        Parameters
+        ----------
+        frames, on_part
+            As for :meth:`read`.
+        scratch : Path
+            Folder of the temporary file.
 
+        Returns
+        -------
+        (n_frames, pixels along each axis...) array, C-contiguous
+            The memory of the chunks, which :func:`chunks_of_lines` returns; pixels in the order z, x, y.
 
-def _slabs_of(stored: StoredArray, axes: str, frames: slice | NDArray[np.intp], dtype: Dtype) -> list[Slab]:
-    """Return the slabs of frames, given as for :func:`read_frames`."""
-    time = axes.index("t")
-    whole = [slice(0, n, 1) for n in stored.shape]
-    length = stored.chunk_length(time)
-    first, stop = (frames.start, frames.stop) if isinstance(frames, slice) else (frames[0], frames[-1] + 1)
-    spanned = [*stored.shape]
-    spanned[time] = int(-(-stop // length) - first // length) * length
-    # As large as the slabs of a file with frames in order, of which a few are held at a time.
-    shape = slab_shape(spanned, stored.chunks or stored.slow, axes, SLAB_BYTES // dtype.itemsize)
-    if isinstance(frames, slice):
-        whole[time] = frames
-        return [Slab(*each) for each in slabs(whole, shape)]
-    found = []
-    gaps = np.diff(frames // length) > 1
-    # In pixel order a frame is spread over the whole file, which is read once then.
-    cuts = (np.flatnonzero(gaps) + 1).tolist() if is_in_frame_order(stored, time) else []
-    for first, last in pairwise([0, *cuts, len(frames)]):
-        whole[time] = slice(int(frames[first]), int(frames[last - 1]) + 1, 1)
-        for index, target in slabs(whole, shape):
-            start, stop = np.searchsorted(frames, [index[time].start, index[time].stop]).tolist()
-            if start < stop:
-                in_target = (*target[:time], slice(start, stop), *target[time + 1 :])
-                found.append(Slab(index, in_target, frames[start:stop] - index[time].start))
-    return found
+        Raises
+        ------
+        InputError
+            As for :meth:`read`.
+        OutputError
+            If the disk has no room for the temporary file.
+        """
+        order = [self.axes.index(letter) for letter in "t" + canonical_axes(self.axes)[:-1]]
+        shape = [n_selected(frames), *(self.stored.shape[axis] for axis in order[1:])]
+        whole = scratch_array(scratch, shape, self.dtype)
+        chunks = chunks_of_lines(whole)
 
+        def copy(slab: Slab, values: Numbers) -> None:
+            along, *pixels = (slab.target[axis] for axis in order)
+            for start, chunk in chunks:
+                first, last = max(start, along.start), min(start + chunk.shape[-1], along.stop)
+                if first < last:
+                    part = values.transpose(order)[first - along.start : last - along.start]
+                    chunk[(*pixels, slice(first - start, last - start))] = np.moveaxis(part, 0, -1)
 
-def _place_slabs(
-    stored: StoredArray,
-    parts: list[Slab],
-    dtype: Dtype,
-    name: str,
-    copy: Callable[[Slab, Numbers], None],
-    on_part: Callable[[int, int], None] | None,
-    fill: Callable[[Slab], bool] = lambda slab: False,
-) -> None:
-    """Read slabs and copy them to their targets; `fill` may read a slab into its target, and returns whether it did."""
+        self._place_slabs(frames, copy, on_part)
+        return whole
 
-    def place(slab: Slab, values: Numbers) -> None:
-        with checked_conversion(values, dtype, name):
-            copy(slab, values)
+    def _slabs(self, frames: Frames) -> list[Slab]:
+        stored, time = self.stored, self.time
+        whole, span = [slice(0, n, 1) for n in stored.shape], [*stored.shape]
+        length = stored.chunk_length(time)
+        ends = (frames.start, frames.stop) if isinstance(frames, slice) else (frames[0], frames[-1] + 1)
+        span[time] = int(-(-ends[1] // length) - ends[0] // length) * length
+        # As large as the slabs of a file with frames in order, of which a few are held at a time.
+        shape = slab_shape(span, stored.chunks or stored.slow, self.axes, SLAB_BYTES // self.dtype.itemsize)
+        if isinstance(frames, slice):
+            whole[time] = frames
+            return [Slab(*each) for each in slabs(whole, shape)]
+        found = []
+        gaps = np.diff(frames // length) > 1
+        # In pixel order a frame is spread over the whole file, which is read once then.
+        cuts = (np.flatnonzero(gaps) + 1).tolist() if self.is_in_frame_order else []
+        for first, last in pairwise([0, *cuts, len(frames)]):
+            whole[time] = slice(int(frames[first]), int(frames[last - 1]) + 1, 1)
+            for index, target in slabs(whole, shape):
+                start, stop = np.searchsorted(frames, [index[time].start, index[time].stop]).tolist()
+                if start < stop:
+                    in_target = (*target[:time], slice(start, stop), *target[time + 1 :])
+                    found.append(Slab(index, in_target, frames[start:stop] - index[time].start))
+        return found
 
-    # A thread in the background copies one slab while the next one is read.
-    with ThreadPoolExecutor(1) as background:
-        placed: Future[None] | None = None
-        done, sizes = 0, [dtype.itemsize * math.prod(map(n_selected, slab.target)) for slab in parts]
-        for slab, size in zip(parts, sizes, strict=True):
-            values = None if fill(slab) else stored.read(slab.index)
-            done += size
-            if on_part is not None:
-                on_part(done, sum(sizes))
-            if values is None:
-                continue
-            if placed is not None:
-                placed.result()
-            if slab is not parts[-1] and slab.kept is None:
-                # np.errstate is part of the context: the thread ignores the same warnings as its caller.
-                placed = background.submit(copy_context().run, place, slab, values)
-            else:
-                # Starting a thread takes longer than copying a few frames.
-                place(slab, values)
+    def _place_slabs(
+        self,
+        frames: Frames,
+        copy: Callable[[Slab, Numbers], None],
+        on_part: OnPart | None,
+        fill: Callable[[Slab], bool] = lambda slab: False,
+    ) -> None:
+        """Read slabs and copy them to their targets; `fill` may read one into its target, and returns whether it did."""
+
+        def place(slab: Slab, values: Numbers) -> None:
+            with checked_conversion(values, self.dtype, self.name):
+                copy(slab, values)
+
+        parts, done = self._slabs(frames), 0
+        sizes = [self.dtype.itemsize * math.prod(map(n_selected, slab.target)) for slab in parts]
+        # A thread in the background copies one slab while the next one is read.
+        with ThreadPoolExecutor(1) as background:
+            placed: Future[None] | None = None
+            for slab, size in zip(parts, sizes, strict=True):
+                values = None if fill(slab) else self.stored.read(slab.index)
+                done += size
+                if on_part is not None:
+                    on_part(done, sum(sizes))
+                if values is None:
+                    continue
+                if placed is not None:
+                    placed.result()
+                if slab is not parts[-1] and slab.kept is None:
+                    # np.errstate is part of the context: the thread ignores the same warnings as its caller.
+                    placed = background.submit(copy_context().run, place, slab, values)
+                else:
+                    # Starting a thread takes longer than copying a few frames.
+                    place(slab, values)
 
 
 def chunks_of_lines(whole: Numbers) -> list[tuple[int, Numbers]]:
@@ -396,10 +402,8 @@ def slabs(picked: Sequence[slice], slab: Sequence[int]) -> Iterator[tuple[Index,
             first = along.start + done * along.step
             count = len(range(first, min(start + length, along.stop), along.step))
             if count:
-                yield (
-                    slice(first, first + (count - 1) * along.step + 1, along.step),
-                    slice(done, done + count),
-                )
+                index = slice(first, first + (count - 1) * along.step + 1, along.step)
+                yield index, slice(done, done + count)
             done += count
 
     for slab_ranges in product(*(list(parts(*each)) for each in zip(picked, slab, strict=True))):

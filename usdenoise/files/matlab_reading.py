@@ -4,7 +4,6 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,17 @@ import numpy as np
 
 from usdenoise.errors import InputError, is_out_of_memory
 from usdenoise.files.contents import (
-    MATLAB_5,
     MAX_METADATA_ITEMS,
     MAX_TEXT,
     STRUCTS,
     Contents,
-    Found,
     Stack,
-    arranged,
     check_compression,
     describe_array,
     first_bytes,
     stacks_of,
 )
-from usdenoise.files.hdf5_arrays import MOST_ITEMS, UNREADABLE, Item, items, member, stored_array
+from usdenoise.files.hdf5_arrays import UNREADABLE, Item, first_items, member, stored_array
 from usdenoise.files.stored import (
     Dtype,
     StoredArray,
@@ -36,11 +32,11 @@ from usdenoise.files.stored import (
     loaded_when_read,
     rearranged,
     reversed_axes,
-    without_axes,
 )
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
-from usdenoise.stack.geometry import form_of, shape_text
+from usdenoise.stack.geometry import shape_text
+from usdenoise.stack.labels import Found
 from usdenoise.stack.metadata import is_known
 
 HEADER_BYTES = 128
@@ -131,14 +127,14 @@ def blocks(arrays: Sequence[StoredArray]) -> StoredArray | None:
         return None
     if len(arrays) == 1:
         return arrays[0]
-    plain = []
+    frames_of = []
     for array in arrays:
         # MATLAB drops axes of length 1 at the end itself. An inner one belongs to another loop of the acquisition.
-        single = [axis for axis, n in enumerate(array.shape) if n == 1 and 2 <= axis < len(array.shape) - 1]
-        plain.append(without_axes(array, single) if single else array)
-    if any(len(array.shape) == 2 and min(array.shape) == 1 for array in plain):
-        return None
-    frames_of = [rearranged(array, (0, 1, None)) if len(array.shape) == 2 else array for array in plain]
+        last = len(array.shape) - 1
+        kept = [axis for axis, n in enumerate(array.shape) if n > 1 or axis < 2 or axis == last]
+        if len(kept) < 2 or (len(kept) == 2 and min(array.shape) == 1):
+            return None
+        frames_of.append(rearranged(array, [*kept, None] if len(kept) == 2 else kept))
     if len({array.shape[:-1] for array in frames_of}) != 1 or len(frames_of[0].shape) < 3:
         return None
     return concatenated(frames_of, -1)
@@ -150,9 +146,7 @@ MOST_NESTED = 8
 
 def is_matlab(file: h5py.File) -> bool:
     """Check whether a file is laid out as MATLAB writes it: axes are reversed, and structs are groups."""
-    return file.userblock_size >= 128 or any(
-        "MATLAB_class" in item.attrs for item in items(file, islice(file, MOST_ITEMS))
-    )
+    return file.userblock_size >= 128 or any("MATLAB_class" in item.attrs for item in first_items(file))
 
 
 def special_class(dataset: h5py.Dataset) -> str | None:
@@ -199,36 +193,15 @@ def cells(
             cell_arrays[name] = (whole, tuple(elements))
 
     for name, dataset in datasets.items() if is_matlab(file) else ():
-        if name.startswith("#refs#") or not 0 < (dataset.size or 0) <= MOST_CELLS:
+        is_reference = h5py.check_ref_dtype(dataset.dtype) is h5py.Reference
+        if name.startswith("#refs#") or not is_reference or not 0 < (dataset.size or 0) <= MOST_CELLS:
             continue
-        if elements := referenced(file, dataset):
-            add(name, elements)
+        # MATLAB gives no class to the fields of an array of structs.
+        if special_class(dataset) in ("cell", None):
+            # In MATLAB's order; an element that the file does not have is None.
+            references = dataset[()].transpose().reshape(-1, order="F")
+            add(name, [file[reference] if reference else None for reference in references])
     return cell_arrays
-
-
-def referenced(file: h5py.File, item: Item | None) -> list[Item | None]:
-    """Return the elements of a cell, or of a field of an array of structs, in MATLAB's order; none for any other item.
-
-    An element that the file does not have is None.
-    """
-    if not isinstance(item, h5py.Dataset) or h5py.check_ref_dtype(item.dtype) is not h5py.Reference:
-        return []
-    # MATLAB gives no class to the fields of an array of structs.
-    if special_class(item) not in ("cell", None):
-        return []
-    references = item[()].transpose().reshape(-1, order="F")
-    return [file[reference] if reference else None for reference in references]
-
-
-def elements_of(file: h5py.File, name: str) -> list[Item]:
-    """Return the elements that are joined to the array of a name of :func:`cells`; none for a plain variable."""
-    found: list[Item | None] = [file["/"]]
-    is_joined = False
-    for key in name.split("/"):
-        found = [member(item, key) for item in found if isinstance(item, h5py.Group)]
-        inner = [element for item in found for element in referenced(file, item)]
-        found, is_joined = (inner, True) if inner else (found, is_joined)
-    return [item for item in found if item is not None] if is_joined else []
 
 
 DAMAGED = "is truncated or corrupt: it cannot be read as a MATLAB file; copy or write it again"
@@ -270,19 +243,8 @@ def read_matlab(path: Path, read_options: ReadOptions) -> Contents | None:
         elif kind in ("cell", "struct") and 0 < int(np.prod(shape, dtype=object)) <= MOST_CELLS:
             nested.append(name)
 
-    def stacks_in(arrays: Mapping[str, StoredArray], position: str) -> tuple[Stack, ...]:
-        def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-            return arranged(
-                name,
-                array,
-                read_options.n_axes,
-                time_last=True,
-                metadata=lambda: _scales_beside(path),
-                layout=layout or position,
-                form=form_of(parts),
-            )
-
-        return stacks_of(arrays, stack)
+    def stacks_in(arrays: Mapping[str, StoredArray], layout: str) -> tuple[Stack, ...]:
+        return stacks_of(arrays, read_options.n_axes, lambda name, n_axes: _scales_beside(path), True, layout)
 
     stacks = stacks_in(arrays, "")
     inner: dict[str, StoredArray] = {}
@@ -297,7 +259,7 @@ def read_matlab(path: Path, read_options: ReadOptions) -> Contents | None:
         nested_stacks = stacks_in(_inside(path, nested), "within a cell or struct")
         return next((one for one in nested_stacks if one.name == name), None)
 
-    return Contents(MATLAB_5, stacks, every, look_up)
+    return Contents("MATLAB before 7.3", stacks, every, look_up, is_read_whole=True)
 
 
 def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: Dtype) -> StoredArray:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import is_out_of_memory
 from usdenoise.files.contents import RESULTS_AND_TRUTH
-from usdenoise.files.hdf5_arrays import Item, items
+from usdenoise.files.hdf5_arrays import Item, datasets, items
 from usdenoise.files.hdf5_writing import create_file, write_values
 from usdenoise.files.layout import chunk_shape
-from usdenoise.files.matlab_reading import HEADER_BYTES, elements, elements_of
+from usdenoise.files.matlab_reading import HEADER_BYTES, cells, elements
 from usdenoise.system.text import distinct_names
 
 Variable: TypeAlias = NDArray[Any] | str
@@ -29,15 +29,6 @@ _SUBSYSTEM = "__function_workspace__"
 
 _SUBSYSTEM_OFFSET = 116
 """Byte of the header of version 5 that holds the position of that element."""
-
-
-def other_variables_of_v5(source: Path, replaced: Collection[str]) -> list[str]:
-    """Return the names of the variables of a file of version 5 that are not replaced, nor results of an earlier run."""
-    from scipy.io import whosmat
-
-    return [
-        name for name, _, _ in whosmat(str(source)) if name not in replaced and not _is_own_variable(name)
-    ]
 
 
 def append_variables_of_v5(path: Path, source: Path, names: Collection[str]) -> list[str]:
@@ -138,11 +129,10 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
     list of str
         Names of the damaged variables.
     """
-    skipped, joined = {*replaced}, set[str]()
-    for name in replaced:
-        inner = {element.name.strip("/") for element in elements_of(source, name)}
-        skipped |= inner
-        joined |= {name.rpartition("/")[0]} if inner else set()
+    skipped, joined, in_cells = {*replaced}, set[str](), cells(source, datasets(source))
+    for name in in_cells.keys() & replaced:
+        skipped |= {part.name.strip("/") for part in in_cells[name][1]}
+        joined.add(name.rpartition("/")[0])
     lost = _copy_items(source["/"], target["/"], skipped)
 
     def point_to_the_copy(name: str, item: Item) -> None:
@@ -224,33 +214,28 @@ def write_matlab(
     list of str
         Names of the variables of `source` that could not be copied.
     """
+    from scipy.io import savemat, whosmat
+
     named = {place: variables[name] for name, place in _matlab_names(variables).items()}
     replaced = {*replaced, *named}
     if source is not None and h5py.is_hdf5(source):
         return write_v73(path, named, source, replaced)
-    other_variables = [] if source is None else other_variables_of_v5(source, replaced)
+    # Neither what is replaced, nor results of an earlier run
+    held = [] if source is None else whosmat(str(source))
+    others = [name for name, _, _ in held if name not in replaced and not _is_own_variable(name)]
     sizes: Counter[str] = Counter()
     for name, value in named.items():
         sizes[name.split("/")[0]] += 2 * len(value) if isinstance(value, str) else value.nbytes
     if max(sizes.values()) > V5_LIMIT_BYTES:
         write_v73(path, named)
-        return other_variables
-    if source is None:
-        _write_v5(path, named)
-        return []
+        return others
     lost: list[str] = []
-    for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(other_variables):
-        other_variables.remove(struct_name)
-        fields, lost_fields = other_fields(source, struct_name, replaced)
-        named |= fields
-        lost += lost_fields
-    _write_v5(path, named)
-    return lost + append_variables_of_v5(path, source, other_variables)
-
-
-def _write_v5(path: Path, named: Mapping[str, Variable]) -> None:
-    from scipy.io import savemat
-
+    if source is not None:
+        for struct_name in {name.split("/")[0] for name in replaced if "/" in name}.intersection(others):
+            others.remove(struct_name)
+            fields, lost_fields = other_fields(source, struct_name, replaced)
+            named |= fields
+            lost += lost_fields
     nested: dict[str, Any] = {}
     for name, value in named.items():
         *structs, last = name.split("/")
@@ -260,6 +245,7 @@ def _write_v5(path: Path, named: Mapping[str, Variable]) -> None:
         nesting[last] = value
     # The file is written under a temporary name, to which savemat would add .mat.
     savemat(str(path), nested, appendmat=False, oned_as="column", long_field_names=True)
+    return lost if source is None else lost + append_variables_of_v5(path, source, others)
 
 
 def write_v73(
@@ -284,7 +270,7 @@ def write_v73(
         Names of the variables of `source` that could not be copied.
     """
     lost: list[str] = []
-    with create_file(path, user_block_bytes=512) as file:
+    with create_file(path, user_block=512) as file:
         for name, value in variables.items():
             dataset = _write_variable(file, name, value)
             group = dataset.parent

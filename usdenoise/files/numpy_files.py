@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -10,7 +11,6 @@ import numpy as np
 
 from usdenoise.files.contents import (
     MAX_METADATA_ITEMS,
-    NPZ,
     Contents,
     Stack,
     arranged,
@@ -19,15 +19,7 @@ from usdenoise.files.contents import (
     first_bytes,
     stacks_of,
 )
-from usdenoise.files.stored import (
-    Dtype,
-    StoredArray,
-    loaded_when_read,
-    member_note,
-    member_order,
-    of_pairs,
-    pair_dtype,
-)
+from usdenoise.files.stored import Dtype, StoredArray, loaded_when_read, with_pairs
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
 
@@ -55,27 +47,26 @@ def read_npy(path: Path, read_options: ReadOptions) -> Contents | None:
         return None
     with path.open("rb") as file:
         shape, is_fortran, dtype = _header(file)
-    stack: Stack | None = None
-    order = member_order(dtype)
-    if math.prod(shape) and not dtype.hasobject and (order or not dtype.names):
+    every = {"iq": _in_words(shape, dtype)}
+    if not math.prod(shape) or dtype.hasobject:
+        return Contents("NumPy .npy", (), every)
 
-        def mapped() -> Numbers:
-            # The file is mapped again for each slab: pages that were read count as memory of this process. A file
-            # that is shorter than its header claims is refused.
-            values: Numbers = np.load(path, mmap_mode="r")
-            return values
+    def mapped() -> Numbers:
+        # The file is mapped again for each slab: pages that were read count as memory of this process. A file
+        # that is shorter than its header claims is refused.
+        values: Numbers = np.load(path, mmap_mode="r")
+        return values
 
-        mapped()
-        array = StoredArray(
-            shape,
-            pair_dtype(dtype),
-            lambda index: np.array(of_pairs(mapped()[index])),
-            slow=len(shape) - 1 if is_fortran else 0,
-            fill=None if order else lambda index, out: np.copyto(out, mapped()[index]),
-        )
-        stack = arranged("iq", array, read_options.n_axes, assumptions=member_note("iq", dtype))
-    stacks = () if stack is None else (stack,)
-    return Contents("NumPy .npy", stacks, {"iq": _in_words(shape, dtype)})
+    mapped()
+    array = StoredArray(
+        shape,
+        dtype,
+        lambda index: np.array(mapped()[index]),
+        slow=len(shape) - 1 if is_fortran else 0,
+        fill=lambda index, out: np.copyto(out, mapped()[index]),
+    )
+    stack = arranged(Stack("iq", with_pairs(array, "iq")), read_options.n_axes)
+    return Contents("NumPy .npy", () if stack is None else (stack,), every)
 
 
 def read_npz(path: Path, read_options: ReadOptions) -> Contents | None:
@@ -101,49 +92,33 @@ def read_npz(path: Path, read_options: ReadOptions) -> Contents | None:
         every: dict[str, str] = {}
         arrays: dict[str, StoredArray] = {}
         small: dict[str, tuple[object, str]] = {}
-        notes: dict[str, tuple[str, ...]] = {}
-        stored: dict[str, int] = {}
         for member in archive.zip.namelist():
             name = member.removesuffix(".npy")
             if name == member:
                 continue
-            stored[name] = archive.zip.getinfo(member).compress_size
             with archive.zip.open(member) as file:
                 shape, _, dtype = _header(file)
             every[name] = _in_words(shape, dtype)
-            if dtype.hasobject or (dtype.names and not member_order(dtype)):
+            array = with_pairs(loaded_when_read(shape, dtype, partial(_member, path, name)), name)
+            if dtype.hasobject or array.dtype.names:
                 continue
-            notes[name] = member_note(name, dtype)
-            arrays[name] = loaded_when_read(shape, pair_dtype(dtype), partial(_member, path, name))
+            n_bytes = math.prod(shape) * dtype.itemsize
+            n_stored = archive.zip.getinfo(member).compress_size
+            check = partial(check_compression, f"'{name}'", path, n_bytes, n_stored)
+            arrays[name] = replace(array, check=check)
             if 0 < math.prod(shape) <= MAX_METADATA_ITEMS:
                 values = archive[name]
                 text = str(values) if values.dtype.kind == "U" and values.ndim == 0 else values
                 small[name] = (text, f"array {name}")
 
-    def make(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        assumptions = notes[parts[0]] if len(parts) == 1 else ()
-
-        def check() -> None:
-            for part in parts:
-                n_bytes = math.prod(arrays[part].shape) * arrays[part].dtype.itemsize
-                check_compression(f"'{part}'", path, n_bytes, stored[part])
-
-        return arranged(
-            name,
-            array,
-            read_options.n_axes,
-            layout=layout,
-            metadata=lambda: small,
-            assumptions=assumptions,
-            check=check,
-        )
-
-    return Contents(NPZ, stacks_of(arrays, make, small), every)
+    stacks = stacks_of(arrays, read_options.n_axes, lambda name, n_axes: small, done=small)
+    return Contents("NumPy .npz", stacks, every, is_read_whole=True)
 
 
 def _member(path: Path, name: str) -> Numbers:
     with np.load(path) as archive:
-        return of_pairs(archive[name])
+        values: Numbers = archive[name]
+        return values
 
 
 _MOST_HEADER = 1 << 16

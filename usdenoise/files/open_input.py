@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,20 +14,9 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UnreadableError, check_path
 from usdenoise.files import hdf5_reading, iconeus, matlab_reading, numpy_files, zarr_files
-from usdenoise.files.contents import (
-    READ_WHOLE,
-    Contents,
-    Reader,
-    Stack,
-    check_kind,
-    check_not_power,
-    choose,
-    first_bytes,
-    guard,
-    readable,
-)
+from usdenoise.files.contents import Contents, Stack, check_not_power, choose, first_bytes, guard, readable
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
-from usdenoise.files.layout import frame_slice, is_in_frame_order, read_frames, read_lines, storage_dtype
+from usdenoise.files.layout import FrameReader, Frames, OnPart, frame_slice, storage_dtype
 from usdenoise.files.stored import Dtype, n_selected
 from usdenoise.frames.data_checks import guess_axes, time_is_last
 from usdenoise.linalg.array_library import Numbers
@@ -37,14 +26,7 @@ from usdenoise.pipeline.recording import STORAGE
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.geometry import Geometry, as_frames, check_axes, check_order, shape_text
 from usdenoise.stack.labels import FROM_TIMES, frame_rate
-from usdenoise.stack.metadata import (
-    Metadata,
-    add_verasonics,
-    implausible,
-    interpret,
-    with_options,
-    without_implausible,
-)
+from usdenoise.stack.metadata import Metadata, implausible, interpret, with_options, without_implausible
 from usdenoise.system.resources import run_in_background
 from usdenoise.system.text import beyond
 
@@ -92,20 +74,44 @@ def open_input(
     ...     source.shape, source.axes, source.read(0, 20).iq.shape
     ((100, 72, 56), 'tzx', (20, 72, 56))
     """
-    path, read_options = Path(path), reading_options(reading or {})
     if not isinstance(dtype, str | None) or dtype not in PRECISIONS:
         raise OptionError(f"dtype is {dtype!r}, and must be 'single', 'double' or None")
     check_path(path)
-    state = file_state(path) or {}
+    file = StoredFile.at(Path(path), reading or {}, dtype)
     with ExitStack() as files:
-        contents = files.enter_context(open_contents(path, read_options))
-        opened_input = Input(path, read_options, dtype, contents, state, files.close)
         # Arrays that were read whole are freed when the input is closed.
-        del contents
-        yield opened_input
+        yield Input(file, files.enter_context(open_contents(file.path, file.how)), files.close)
 
 
-READERS: dict[Reader, str] = {
+@dataclass(frozen=True)
+class StoredFile:
+    """A file that a process can open.
+
+    Attributes
+    ----------
+    path : Path
+        File or folder of the acquisition.
+    how : ReadOptions
+        How it is read.
+    precision : str or None
+        "single" or "double" if the values are converted.
+    state : mapping
+        Size and modification time of the file, or of those in its folder, when it was opened first (see
+        :func:`usdenoise.files.input_files.file_state`).
+    """
+
+    path: Path
+    how: ReadOptions
+    precision: str | None
+    state: Mapping[str, int]
+
+    @classmethod
+    def at(cls, path: Path, reading: Mapping[str, object], precision: str | None) -> "StoredFile":
+        """Return a file with its current state; `reading` has fields of ReadOptions."""
+        return cls(path, reading_options(reading), precision, file_state(path) or {})
+
+
+READERS = {
     iconeus.read_iconeus: iconeus.DAMAGED,
     hdf5_reading.read_hdf5: hdf5_reading.DAMAGED,
     matlab_reading.read_matlab: matlab_reading.DAMAGED,
@@ -115,6 +121,7 @@ READERS: dict[Reader, str] = {
 }
 """Reader of each format -> its message on a damaged file, as for :func:`usdenoise.files.contents.guard`.
 
+A reader opens a file or a folder of one format, and lists its contents; it returns None for another format.
 The first reader that knows the format of a file reads it. To read a new format, write a module with such a function. Add it
 here, its suffix to SUFFIXES of :mod:`usdenoise.files.input_files`, and its name to the sentence on unknown content.
 """
@@ -130,8 +137,6 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
         If the path is missing, unreadable, damaged, or of no known format.
     """
     check_path(path)
-    check_kind(path)
-    contents = None
     with readable(path):
         try:
             head = first_bytes(path)
@@ -144,33 +149,35 @@ def open_contents(path: Path, read_options: ReadOptions) -> Iterator[Contents]:
             is_missing = isinstance(error, FileNotFoundError)
             reason = "does not exist" if is_missing else f"cannot be read ({error.strerror})"
             raise UnreadableError(f"{path} {reason}; check the path") from error
-        is_folder = os.path.isdir(path)
-        if is_folder and not os.access(path, os.R_OK | os.X_OK):
+        if os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         for reader, damaged in READERS.items():
             with guard(path, damaged):
                 contents = reader(path, read_options)
             if contents is not None:
                 break
-    if contents is not None:
-        with closing(contents):
-            yield replace(contents, damaged=damaged)
-        return
-    if is_folder:
-        raise InputError(
+        else:
+            raise _of_no_format(path, head)
+    with closing(contents):
+        yield replace(contents, damaged=damaged)
+
+
+def _of_no_format(path: Path, head: bytes) -> InputError:
+    """Return the error for a file or a folder of no known format; `head` has its first bytes."""
+    if os.path.isdir(path):
+        return InputError(
             f"{path} is a folder but not a Zarr group; use `usdenoise session` for the blocks of one recording, or "
             "`usdenoise batch` for scans"
         )
     if not head:
-        raise InputError(f"{path} is empty; check how it was written")
+        return InputError(f"{path} is empty; check how it was written")
     if head.startswith(b"version https://git-lfs"):
-        raise UnreadableError(
+        return UnreadableError(
             f"{path} is a pointer of Git LFS without its content; fetch it with `git lfs pull`"
         )
-    needed = ""
-    if path.suffix.lower() == ICONEUS:
-        needed = f" (an Iconeus recording needs {header_path(path).name} beside it)"
-    raise InputError(
+    is_alone = path.suffix.lower() == ICONEUS
+    needed = f" (an Iconeus recording needs {header_path(path).name} beside it)" if is_alone else ""
+    return InputError(
         f"{path} has unknown content{needed}; usdenoise reads HDF5, MATLAB, UFF, zea, NumPy, Zarr and Iconeus IQ: "
         "check the path, or convert the stack to HDF5"
     )
@@ -190,18 +197,17 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     """
     with guard(path, contents.damaged):
         stack = choose(contents, read_options.dataset, str(path))
-        entries = stack.metadata()
-        stack.check()
-    guarded, array = guard(path, contents.damaged), stack.array
-    fill = None if array.fill is None else guarded(array.fill)
-    stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill))
-    values, sources, attributes = interpret(entries)
-    add_verasonics(values, sources, attributes)
+        metadata, array = interpret(stack.metadata()), stack.array
+        array.check()
+    guarded = guard(path, contents.damaged)
+    fill, written = array.fill and guarded(array.fill), array.written and guarded(array.written)
+    stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill, written=written))
     shape, time_last, is_seen = stack.array.shape, stack.time_last, False
-    n_times = len(attributes["coordinates"]["t"].values) if "t" in attributes.get("coordinates", {}) else 0
+    n_times = len(metadata.coordinates["t"].values) if "t" in metadata.coordinates else 0
     if time_last is None and shape.count(n_times) == 1 and n_times in (shape[0], shape[-1]):
         time_last = n_times == shape[-1]
-    if read_options.axes is None and "axes" not in values and time_last is None and len(shape) in SAMPLED:
+    is_named = read_options.axes is not None or "axes" in metadata.values
+    if time_last is None and not is_named:
         # Damage is reported when the stack is read.
         with suppress(InputError), readable(path):
             # The values in the middle of the stack
@@ -210,32 +216,21 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
             middle = [slice(start, min(start + most, n), 1) for start, n in zip(starts, shape, strict=True)]
             time_last = time_is_last(stack.array.read(tuple(middle)))
         is_seen = time_last is not None
-    metadata = with_options(
-        values,
-        sources,
-        attributes,
-        axes=read_options.axes,
-        guessed_axes=guess_axes(shape, time_last),
-        guessed_from="the data" if is_seen else "assumed",
-        frame_rate_hz=read_options.frame_rate_hz,
-        spacing_mm=read_options.spacing_mm,
-        center_frequency_hz=read_options.center_frequency_hz,
-    )
+    guessed_from = "the data" if is_seen else "assumed"
+    metadata = with_options(metadata, read_options, guess_axes(shape, time_last), guessed_from)
     axes = metadata.values["axes"]
     check_axes(axes, stack.array.shape)
-    with guard(path, contents.damaged):
-        stack = _written(stack, axes.index("t"), read_options.frames, str(path))
+    stack = _written(stack, axes.index("t"), read_options.frames, str(path))
     n_frames, length = stack.array.shape[axes.index("t")], stack.block_frames
-    selected = read_options.frames
+    selected, notes = read_options.frames, list(stack.assumptions)
     if selected is None and length is not None:
         selected = slice(0, length)
-        note = (
+        notes.append(
             f"frames 0 to {length - 1} are read, the first of {n_frames // length} blocks; choose another by its frames, "
             f"such as {length}:{2 * length}, or filter all blocks with `usdenoise session`"
         )
-        stack = replace(stack, assumptions=(*stack.assumptions, note))
-    notes = beyond(selected, n_frames, "frames", "stack")
-    stack = replace(stack, frames=frame_slice(selected, n_frames), assumptions=(*stack.assumptions, *notes))
+    notes += beyond(selected, n_frames, "frames", "stack")
+    stack = replace(stack, frames=frame_slice(selected, n_frames), assumptions=tuple(notes))
     metadata = _with_times(metadata, shape[axes.index("t")], stack.frames)
     metadata = without_implausible(metadata, slice(stack.frames.start, stack.frames.stop))
     if read_options.dataset is None:
@@ -250,14 +245,14 @@ class Input:
 
     Attributes
     ----------
-    path : Path
-        File or folder of the acquisition.
-    how : ReadOptions
-        How it is read.
-    precision : str or None
-        "single" or "double" if the values are converted.
+    file : StoredFile
+        The file, how it is read, and its state when it was opened.
+    path, state
+        The same as in `file`.
     container : str
         Format of the file, in words.
+    is_read_whole : bool
+        Whether it lets arrays only be read whole.
     stack : Stack
         The stack in its file: name, shape of all frames, stored type.
     metadata : Metadata
@@ -272,31 +267,20 @@ class Input:
         Number of selected frames.
     shape : tuple of int
         Shape of the selected frames, in the file's order.
-    state : mapping
-        Size and modification time of the file, or of those in its folder, when it was opened (see
-        :func:`usdenoise.files.input_files.file_state`).
     """
 
-    def __init__(
-        self,
-        path: Path,
-        read_options: ReadOptions,
-        precision: str | None,
-        contents: Contents,
-        state: Mapping[str, int],
-        close: Callable[[], None],
-    ) -> None:
-        self.path, self._close = path, close
+    def __init__(self, file: StoredFile, contents: Contents, close: Callable[[], None]) -> None:
+        self.file, self.path, self.state, self._close = file, file.path, file.state, close
         self._frames_read = 0
-        self.container = contents.container
-        self.how, self.precision, self.state = read_options, precision, state
-        self.stack, self.metadata = pick(contents, path, read_options)
+        self.container, self.is_read_whole = contents.container, contents.is_read_whole
+        self.stack, self.metadata = pick(contents, file.path, file.how)
         stored = self.stack.array
         self.axes: str = self.metadata.values["axes"]
         self.dtype: Dtype = storage_dtype(stored.dtype)
-        if precision is not None:
-            self.dtype = np.dtype(STORAGE[precision, stored.dtype.kind == "c"])
-        time = self._time = self.axes.index("t")
+        if file.precision is not None:
+            self.dtype = np.dtype(STORAGE[file.precision, stored.dtype.kind == "c"])
+        self._reader = FrameReader(stored, self.axes, self.dtype, self.stack.name)
+        time = self._time = self._reader.time
         self.frames = self.stack.frames
         self.n_frames = len(range(self.frames.start, self.frames.stop, self.frames.step))
         self.shape = (*stored.shape[:time], self.n_frames, *stored.shape[time + 1 :])
@@ -324,14 +308,7 @@ class Input:
         numbers = -(-(firsts - self.frames.start) // self.frames.step)
         return np.unique(np.append(np.clip(numbers, 0, self.n_frames), self.n_frames))
 
-    @property
-    def is_read_whole(self) -> bool:
-        """Whether the container lets arrays only be read whole."""
-        return self.container in READ_WHOLE
-
-    def read(
-        self, start: int = 0, stop: int | None = None, on_part: Callable[[int, int], None] | None = None
-    ) -> Acquisition:
+    def read(self, start: int = 0, stop: int | None = None, on_part: OnPart | None = None) -> Acquisition:
         """Read the selected frames [start, stop) as an acquisition; frame 0 is the first selected one.
 
         Parameters
@@ -343,24 +320,19 @@ class Input:
         on_part : callable, optional
             Called with the number of bytes that are read, and of all frames to read.
         """
-        frames = self._in_file(start, self.n_frames if stop is None else stop)
-        return Acquisition.of(self._geometry_of(frames), self._read(frames, self.dtype, on_part))
+        stop = self.n_frames if stop is None else stop
+        values = self._read(self._in_file(start, stop), None, on_part)
+        return Acquisition.of(self.geometry_of(start, stop), values)
 
-    def read_lines(self, scratch: Path, on_part: Callable[[int, int], None] | None = None) -> Numbers:
-        """Read the selected frames into a temporary file, see :func:`usdenoise.files.layout.read_lines`."""
+    def read_lines(self, scratch: Path, on_part: OnPart | None = None) -> Numbers:
+        """Read the selected frames into a temporary file, see :meth:`usdenoise.files.layout.FrameReader.read_lines`."""
         self._frames_read += self.n_frames
-        stored, frames = self.stack.array, self._in_file(0, self.n_frames)
-        return read_lines(stored, self.axes, frames, self.dtype, self.stack.name, scratch, on_part)
+        return self._reader.read_lines(self._in_file(0, self.n_frames), scratch, on_part)
 
-    def _read(
-        self,
-        frames: slice | NDArray[np.intp],
-        dtype: Dtype | None,
-        on_part: Callable[[int, int], None] | None = None,
-    ) -> Numbers:
+    def _read(self, frames: Frames, dtype: Dtype | None, on_part: OnPart | None = None) -> Numbers:
         """Return frames by their numbers in the file, axes in its order."""
         self._frames_read += n_selected(frames) if isinstance(frames, slice) else len(frames)
-        return read_frames(self.stack.array, self.axes, frames, dtype or self.dtype, self.stack.name, on_part)
+        return replace(self._reader, dtype=dtype or self.dtype).read(frames, on_part)
 
     @property
     def chunk_frames(self) -> int:
@@ -370,7 +342,7 @@ class Input:
     @property
     def is_in_frame_order(self) -> bool:
         """Whether blocks of frames can be read one after the other without reading anything twice."""
-        return self.is_read_whole or is_in_frame_order(self.stack.array, self._time)
+        return self.is_read_whole or self._reader.is_in_frame_order
 
     def read_chunk(self, start: int, stop: int, dtype: Dtype | None = None) -> Numbers:
         """Read the selected frames [start, stop) as a chunk.
@@ -388,8 +360,7 @@ class Input:
             The frames, pixels in the order z, x, y; C-contiguous, or Fortran-contiguous if time is the fastest axis of the
             file.
         """
-        frames: Numbers = as_frames(self._read(self._in_file(start, stop), dtype), self.axes)
-        return frames
+        return self._chunk(self._in_file(start, stop), dtype)
 
     def pick(self, numbers: NDArray[np.intp], dtype: Dtype | None = None) -> Numbers:
         """Read a few of the selected frames as a chunk.
@@ -401,7 +372,9 @@ class Input:
         dtype : numpy.dtype, optional
             Type of the values; by default the same as in :meth:`read`.
         """
-        in_file = self.frames.start + np.asarray(numbers, np.intp) * self.frames.step
+        return self._chunk(self.frames.start + np.asarray(numbers, np.intp) * self.frames.step, dtype)
+
+    def _chunk(self, in_file: Frames, dtype: Dtype | None) -> Numbers:
         frames: Numbers = as_frames(self._read(in_file, dtype), self.axes)
         return frames
 
@@ -413,7 +386,7 @@ class Input:
     def close(self) -> None:
         """Close the file, and free an array of it that had to be read whole. Nothing can be read afterwards."""
         self._close()
-        del self.stack
+        del self.stack, self._reader
 
     def digest_in_background(self) -> Future[str]:
         """Compute the SHA-256 digest of all files in a thread, and return its future.
@@ -445,20 +418,13 @@ class Input:
 
     def geometry_of(self, start: int, stop: int) -> Geometry:
         """Return the geometry of the selected frames [start, stop)."""
-        return self._geometry_of(self._in_file(start, stop))
-
-    def _geometry_of(self, frames: slice) -> Geometry:
-        """Return the geometry of some frames of the file."""
-        values, stack = dict(self.metadata.values), self.stack
-        n_frames = len(range(frames.start, frames.stop, frames.step))
+        values, stack, frames = dict(self.metadata.values), self.stack, self._in_file(start, stop)
         if "frame_rate_hz" in values:
             # With every step-th frame selected, the time between frames is `step` times as long.
             values["frame_rate_hz"] /= self.frames.step
         return Geometry(
             **values,
-            shape=tuple(
-                n_frames if letter == "t" else n for letter, n in zip(self.axes, self.shape, strict=True)
-            ),
+            shape=(*self.shape[: self._time], stop - start, *self.shape[self._time + 1 :]),
             dtype=self.dtype,
             name=stack.name,
             stored_dtype=stack.array.dtype,
@@ -513,17 +479,14 @@ def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:
         Path of the file, for the message.
     """
     array = stack.array
-    is_written, n_frames = array.written_entries()[time], array.shape[time]
+    is_written, n_frames = array.written_along(time), array.shape[time]
     if is_written.all():
         return stack
     numbers = np.flatnonzero(is_written)
     if len(numbers) > 1 and not is_written[-1]:
         # The last chunk that was written may end with frames that were not.
-        index = [slice(0, n, 1) for n in array.shape]
-
         def is_empty(frame: int) -> bool:
-            index[time] = slice(frame, frame + 1, 1)
-            return not np.nan_to_num(array.read(tuple(index))).any()
+            return not np.nan_to_num(array.at(time, frame)).any()
 
         stop = int(numbers[-1]) + 1
         length = array.chunk_length(time)
@@ -555,20 +518,15 @@ def _with_times(metadata: Metadata, n_frames: int, frames: slice) -> Metadata:
     times = metadata.coordinates.get("t")
     if times is None:
         return metadata
-    values, sources = dict(metadata.values), dict(metadata.sources)
-    coordinates, ignored = dict(metadata.coordinates), dict(metadata.ignored)
     if len(times.values) != n_frames:
-        del coordinates["t"]
-        if sources.get("frame_rate_hz") == f"file: {FROM_TIMES}":
-            del values["frame_rate_hz"], sources["frame_rate_hz"]
-    else:
-        check_order(
-            times.values[frames],
-            "write the file again in the order of time (in xarray: sortby), choose {frames}, or give {frame_rate_hz} if "
-            "the frames are in order and their times wrong",
-        )
-        rate = frame_rate(times.values[frames.start : frames.stop])
-        if rate and "frame_rate_hz" not in values and not implausible("frame_rate_hz", rate, FROM_TIMES):
-            values["frame_rate_hz"], sources["frame_rate_hz"] = rate, f"file: {FROM_TIMES}"
-            ignored.pop("frame_rate_hz", None)
-    return replace(metadata, values=values, sources=sources, coordinates=coordinates, ignored=ignored)
+        is_of_times = metadata.sources.get("frame_rate_hz") == f"file: {FROM_TIMES}"
+        return metadata.without("t", *(["frame_rate_hz"] if is_of_times else []))
+    check_order(
+        times.values[frames],
+        "write the file again in the order of time (in xarray: sortby), choose {frames}, or give {frame_rate_hz} if "
+        "the frames are in order and their times wrong",
+    )
+    rate = frame_rate(times.values[frames.start : frames.stop])
+    if rate and "frame_rate_hz" not in metadata.values and not implausible("frame_rate_hz", rate, FROM_TIMES):
+        return metadata.with_value("frame_rate_hz", rate, FROM_TIMES)
+    return metadata

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from usdenoise.errors import OutputError, check_path
@@ -163,9 +162,7 @@ class OutputFolder:
             with suppress(OSError):
                 folder.rmdir()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         with uninterrupted():
             if self._temporary is not None:
                 shutil.rmtree(self._temporary, ignore_errors=True)

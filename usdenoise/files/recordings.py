@@ -1,7 +1,7 @@
 """Acquisitions of files: read or described in one call, or as recordings whose frames any process can read."""
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError
 from usdenoise.files.contents import Candidate
-from usdenoise.files.input_files import check_unchanged, file_state
+from usdenoise.files.input_files import check_unchanged
 from usdenoise.files.layout import chunks_of_lines
-from usdenoise.files.open_input import Input, open_contents, open_input, pick
+from usdenoise.files.open_input import Input, StoredFile, open_contents, open_input, pick
 from usdenoise.files.stored import Dtype
 from usdenoise.linalg.array_library import Numbers
-from usdenoise.options import DenoiseOptions, ReadOptions
+from usdenoise.options import DenoiseOptions
 from usdenoise.options.denoise_options import LoadKeywords, reading_options
 from usdenoise.options.job_options import shows_options
 from usdenoise.pipeline.devices import HOST, cupy_on
@@ -173,21 +173,6 @@ def describe(path: str | Path, **options: object) -> FileDescription:
 
 
 @dataclass(frozen=True)
-class StoredFile:
-    """A file that a process can open: its absolute path, how it is read, and its state when it was opened first."""
-
-    path: Path
-    how: ReadOptions
-    precision: str | None
-    state: Mapping[str, int]
-
-    @classmethod
-    def at(cls, path: Path, reading: Mapping[str, object], precision: str | None) -> "StoredFile":
-        """Return a file with its current state; `reading` has fields of ReadOptions."""
-        return cls(path.absolute(), reading_options(reading), precision, file_state(path) or {})
-
-
-@dataclass(frozen=True)
 class FileFrames:
     """Frames of a file.
 
@@ -255,17 +240,14 @@ def file_recording(source: Input, most_entries: float = 0) -> Recording:
     ...     [chunk.read().shape for chunk in file_recording(source).chunks]
     [(75, 4032), (75, 4032)]
     """
-    stored_file = StoredFile(source.path.absolute(), source.how, source.precision, source.state)
     n_frames, frames, length = source.n_frames, source.frames, source.chunk_frames
     starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
     # The first selected frame of each storage chunk.
     firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))
     edges = chunk_edges(n_frames, source.geometry.n_pixels, firsts[firsts < n_frames], most_entries)
-    chunks = [
-        Chunk(first, FileFrames(stored_file, first, stop, source.dtype, ProcessLocal(source)))
-        for first, stop in pairwise(edges.tolist())
-    ]
-    return Recording.of_chunks(source.geometry, source.dtype, chunks)
+    stored_file, own = replace(source.file, path=source.path.absolute()), ProcessLocal(source)
+    parts = [FileFrames(stored_file, *ends, source.dtype, own) for ends in pairwise(edges.tolist())]
+    return Recording.of_chunks(source.geometry, source.dtype, [Chunk(part.first, part) for part in parts])
 
 
 def lines_recording(source: Input, lines: Numbers) -> Recording:
@@ -303,9 +285,8 @@ class _LastFile:
         with self._lock:
             if self._stored_file != stored_file:
                 self._close()
-                self._source = self._files.enter_context(
-                    open_input(stored_file.path, vars(stored_file.how), stored_file.precision)
-                )
+                opening = open_input(stored_file.path, vars(stored_file.how), stored_file.precision)
+                self._source = self._files.enter_context(opening)
                 # The file may have been written again since.
                 check_unchanged(stored_file.path, stored_file.state)
                 self._stored_file = stored_file

@@ -15,10 +15,13 @@ from usdenoise.sessions.regions import Region, check_region_names
 from usdenoise.stack.data_arrays import is_data_array, to_data_array
 from usdenoise.stack.geometry import Geometry, canonical_axes, in_axes, picture_axes, shape_text
 
+Mask = NDArray[np.bool_]
+"""True at the pixels of a region."""
+
 FORMS = "rect:Z0,X0,Z1,X1, circle:Z,X,R (add mm for millimetres), or a mask image"
 
 
-def drawn_regions(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict[str, Region]:
+def drawn_regions(regions: Mapping[str, Mask | str] | None) -> dict[str, Region]:
     """Return regions of which those in words, or with named dimensions, are functions that draw them on an image.
 
     Parameters
@@ -44,7 +47,7 @@ def drawn_regions(regions: Mapping[str, NDArray[np.bool_] | str] | None) -> dict
     }
 
 
-def _region_of(definition: Any, geometry: Geometry) -> NDArray[np.bool_]:
+def _region_of(definition: Any, geometry: Geometry) -> Mask:
     axes = geometry.spatial_axes
     shape = geometry.shape_in(axes)
     if not isinstance(definition, str):
@@ -63,9 +66,7 @@ def _region_of(definition: Any, geometry: Geometry) -> NDArray[np.bool_]:
         raise OptionError(error.problem, remedy=error.remedy) from error
 
 
-def region(
-    text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
-) -> NDArray[np.bool_]:
+def region(text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]) -> Mask:
     """Return the mask of a region, True at its pixels.
 
     Parameters
@@ -93,11 +94,11 @@ def region(
     InputError
         If a mask image cannot be read or has another shape.
     """
-    kind, order = _kind(text), canonical_axes(axes)
+    order = canonical_axes(axes)
     sizes = tuple(shape[axes.index(letter)] for letter in order)
     mask = (
-        in_axes(_drawn(text, kind, sizes, order, spacing_mm), order, axes)
-        if kind
+        in_axes(_drawn(text, sizes, order, spacing_mm), order, axes)
+        if _form(text)[0]
         else read_mask(text, shape, axes)
     )
     if not mask.any():
@@ -115,38 +116,32 @@ def check_region(text: str) -> None:
     OptionError
         If the text is neither a region of an image or a volume, nor the path of a file.
     """
-    kind = _kind(text)
-    if kind and len(_numbers(text)) not in [_n_numbers(kind, n_axes) for n_axes in (2, 3)]:
+    kind, numbers = _form(text)
+    if kind and len(numbers) not in _N_NUMBERS[kind]:
         raise OptionError(f"region '{text}' does not have the numbers of a region; give {FORMS}")
 
 
-def _kind(text: str) -> str:
-    """Return "rect" or "circle", or nothing for a mask image."""
-    kind, colon, _ = text.partition(":")
-    if colon and kind in ("rect", "circle"):
-        return kind
+_N_NUMBERS = {"rect": (4, 6), "circle": (3, 4)}
+"""Form of a region -> its numbers in an image, and in a volume."""
+
+
+def _form(text: str) -> tuple[str, list[float]]:
+    """Return the form of a region, and its numbers, none if one is not a finite number; nothing for a mask image."""
+    kind, colon, numbers_text = text.partition(":")
+    if colon and kind in _N_NUMBERS:
+        try:
+            numbers = [float(part) for part in numbers_text.removesuffix("mm").split(",")]
+        except ValueError:
+            numbers = []
+        return kind, numbers if all(map(math.isfinite, numbers)) else []
     if not Path(text).exists():
         raise OptionError(f"region '{text}' is neither a file nor a known form; give {FORMS}")
-    return ""
+    return "", []
 
 
-def _numbers(text: str) -> list[float]:
-    """Return the numbers of a region; none if one is not a finite number."""
-    try:
-        numbers = [float(part) for part in text.partition(":")[2].removesuffix("mm").split(",")]
-    except ValueError:
-        return []
-    return numbers if all(map(math.isfinite, numbers)) else []
-
-
-def _n_numbers(kind: str, n_axes: int) -> int:
-    return 2 * n_axes if kind == "rect" else n_axes + 1
-
-
-def _drawn(
-    text: str, kind: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]
-) -> NDArray[np.bool_]:
-    metric, numbers, n_expected = text.endswith("mm"), _numbers(text), _n_numbers(kind, len(shape))
+def _drawn(text: str, shape: tuple[int, ...], axes: str, spacing_mm: Mapping[str, float]) -> Mask:
+    metric, (kind, numbers) = text.endswith("mm"), _form(text)
+    n_expected = _N_NUMBERS[kind][len(shape) - 2]
     if len(numbers) != n_expected:
         raise OptionError(f"region '{text}' requires {n_expected} numbers for {axes} images; give {FORMS}")
     if metric and any(letter not in spacing_mm for letter in axes):
@@ -157,17 +152,14 @@ def _drawn(
     # In pixels, pixel i is at i, so that rectangles slice as arrays do; in mm it is at its centre.
     offset = 0.5 if metric else 0.0
     # One pixel more at each edge, which shows whether the region is beyond the image.
-    grid_axes = np.meshgrid(
-        *[(np.arange(-1, n + 1) + offset) * step for n, step in zip(shape, pitch, strict=True)], indexing="ij"
-    )
+    lines = [(np.arange(-1, n + 1) + offset) * step for n, step in zip(shape, pitch, strict=True)]
+    grid_axes = np.meshgrid(*lines, indexing="ij")
     mask = np.ones(grid_axes[0].shape, bool)
     if kind == "rect":
         for grid_axis, first, last in zip(grid_axes, numbers, numbers[len(shape) :], strict=False):
             mask &= (grid_axis >= first) & (grid_axis < last)
     else:
-        squares = sum(
-            (grid_axis - centre) ** 2 for grid_axis, centre in zip(grid_axes, numbers, strict=False)
-        )
+        squares = sum((along - centre) ** 2 for along, centre in zip(grid_axes, numbers, strict=False))
         mask = np.asarray(squares <= numbers[-1] ** 2)
     inside = mask[(slice(1, -1),) * len(shape)]
     if inside.any() and np.count_nonzero(mask) > np.count_nonzero(inside):
@@ -179,7 +171,7 @@ def _drawn(
     return inside
 
 
-def read_mask(path: str | Path, shape: tuple[int, ...], axes: str) -> NDArray[np.bool_]:
+def read_mask(path: str | Path, shape: tuple[int, ...], axes: str) -> Mask:
     """Read a mask from an image file, drawn over a picture or a TIFF of a result, or from an array of a .npy file.
 
     Parameters

@@ -1,8 +1,7 @@
 """Result files in HDF5, MATLAB and Zarr: a filtered stack as its input stored it, with images, factors and provenance."""
 
 import json
-import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,9 +75,8 @@ class ResultFile:
         """Known scales of the stack, by the names from which :func:`usdenoise.load` reads them."""
         stack = self.stack
         names = ("frame_rate_hz", "center_frequency_hz", "sound_speed_m_s")
-        scales: dict[str, float | list[float]] = {
-            name: getattr(stack, name) for name in names if getattr(stack, name) is not None
-        }
+        values = {name: getattr(stack, name) for name in names}
+        scales: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
         if all(letter in stack.spacing_mm for letter in stack.spatial_axes):
             scales["spacing_mm"] = [stack.spacing_mm[letter] for letter in stack.spatial_axes]
         return scales
@@ -115,10 +113,7 @@ _MOST_NAMED = 8
 
 def output_suffix(path: Path) -> str:
     """Return the suffix of the result file of an input: .mat for .mat, .zarr for Zarr, otherwise .h5."""
-    suffix = path.suffix.lower()
-    if os.path.isdir(path) and suffix != ".mat":
-        return ".zarr" if is_zarr(path) else ".h5"
-    return ".mat" if suffix == ".mat" else ".h5"
+    return ".mat" if path.suffix.lower() == ".mat" else ".zarr" if is_zarr(path) else ".h5"
 
 
 # The HDF5 library loses an exception that a signal raises in its callbacks, or prints it.
@@ -140,22 +135,26 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
     list of str
         Sentences on arrays that were renamed, and on variables of the input that were not copied.
     """
-    used_names = (
-        {array.name for array in content.arrays}
-        if suffix != ".mat"
-        else {*_matlab_variables(replace(content, stack=content.stack.geometry))}
-    )
-    in_input = {content.stack.name, *content.stack.form.parts}
-    if content.called is not None:
-        content = _renamed(content, content.called)
-    content, notes = _with_free_name(content, used_names)
+    stack, is_matlab = content.stack, suffix == ".mat"
+    beside = _variables_beside(content) if is_matlab else {array.name: array for array in content.arrays}
+    in_input, notes = {stack.name, *stack.form.parts}, list[str]()
+    name = content.called or stack.name
+    is_taken = any(f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in beside)
+    if content.with_stack and is_taken:
+        notes.append(
+            f"the result contains another array named '{name}', so its filtered stack is named '{FREE_NAME}'"
+        )
+        name = FREE_NAME
+    if content.called is not None or name != stack.name:
+        content = replace(content, stack=replace(stack, name=name, form=replace(stack.form, parts=())))
     if suffix == ".zarr":
         _write_zarr(path, content)
-    elif suffix == ".mat":
-        variables = _matlab_variables(content)
-        is_matlab = content.source is not None and content.source.suffix.lower() == ".mat"
-        source = content.source if is_matlab else None
-        lost = write_matlab(path, variables, source, in_input)
+    elif is_matlab:
+        is_from_matlab = content.source is not None and content.source.suffix.lower() == ".mat"
+        source = content.source if is_from_matlab else None
+        lost = write_matlab(
+            path, {**_stack_variables(content), **_variables_beside(content)}, source, in_input
+        )
         if lost:
             notes.append(
                 f"{', '.join(lost[:_MOST_NAMED])}{', …' if len(lost) > _MOST_NAMED else ''} of the input were not "
@@ -166,42 +165,28 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
     return notes
 
 
-def _with_free_name(content: ResultFile, used_names: Collection[str]) -> tuple[ResultFile, list[str]]:
-    """Return the content with another name for its stack, and a note, if the result has something else of its name."""
-    name = content.stack.name
-    if not content.with_stack or not any(
-        f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in used_names
-    ):
-        return content, []
-    note = f"the result contains another array named '{name}', so its filtered stack is named '{FREE_NAME}'"
-    return _renamed(content, FREE_NAME), [note]
-
-
-def _renamed(content: ResultFile, name: str) -> ResultFile:
+def _stack_variables(content: ResultFile) -> dict[str, Variable]:
+    """Return the stack of a result in the form of the input, by the names of its variables in MATLAB."""
     stack = content.stack
-    return replace(content, stack=replace(stack, name=name, form=replace(stack.form, parts=())))
+    if not isinstance(stack, Acquisition):
+        return {}
+    # The axes of length 1 of the input; the stack may not be read yet.
+    axes = range(stack.iq.ndim + len(stack.form.singles))
+    with_singles = tuple(None if axis in stack.form.singles else slice(None) for axis in axes)
+    values = stack.iq[with_singles].astype(content.dtype, copy=False)
+    if stack.form.parts and np.iscomplexobj(values):
+        return dict(zip(stack.form.parts, (values.real, values.imag), strict=True))
+    return {stack.name: values}
 
 
-def _matlab_variables(content: ResultFile) -> dict[str, Variable]:
-    """Return the content of a result by the names of its variables; the stack in the form of the input."""
-    stack = content.stack
-    variables: dict[str, Variable] = {}
-    if isinstance(stack, Acquisition):
-        # The axes of length 1 of the input; the stack may not be read yet.
-        axes = range(stack.iq.ndim + len(stack.form.singles))
-        with_singles = tuple(None if axis in stack.form.singles else slice(None) for axis in axes)
-        values = stack.iq[with_singles].astype(content.dtype, copy=False)
-        if stack.form.parts and np.iscomplexobj(values):
-            variables |= dict(zip(stack.form.parts, (values.real, values.imag), strict=True))
-        else:
-            variables[stack.name] = values
-    variables |= {array.name: stored_values(array) for array in content.arrays} | {"axes": stack.axes}
+def _variables_beside(content: ResultFile) -> dict[str, Variable]:
+    """Return what a result has beside its stack, by the names of its variables in MATLAB."""
+    variables: dict[str, Variable] = {array.name: stored_values(array) for array in content.arrays}
+    variables["axes"] = content.stack.axes
     variables |= {key: np.atleast_1d(value) for key, value in content.scales.items()}
     for array in content.arrays:
-        variables |= {
-            f"{array.name}_{key}": value if isinstance(value, str) else np.atleast_1d(value)
-            for key, value in array.attributes.items()
-        }
+        for key, value in array.attributes.items():
+            variables[f"{array.name}_{key}"] = value if isinstance(value, str) else np.atleast_1d(value)
     return {**variables, PROVENANCE: content.provenance}
 
 
@@ -318,9 +303,7 @@ def _consolidate(path: Path, order: list[str]) -> None:
     """
     file = path / "zarr.json"
     group = json.loads(file.read_bytes())
-    every = sorted(
-        metadata_file.parent.relative_to(path).as_posix() for metadata_file in path.rglob("zarr.json")
-    )
+    every = sorted(each.parent.relative_to(path).as_posix() for each in path.rglob("zarr.json"))
     names = dict.fromkeys([*order, *every])
     metadata = {name: json.loads((path / name / "zarr.json").read_bytes()) for name in names if name != "."}
     group["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": metadata}
@@ -329,11 +312,9 @@ def _consolidate(path: Path, order: list[str]) -> None:
 
 def _json(attributes: Mapping[str, object]) -> dict[str, Any]:
     """Return attributes of which arrays are lists, and bytes text."""
-    plain = {
-        name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
-        for name, value in attributes.items()
-    }
-    return {
-        name: value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
-        for name, value in plain.items()
-    }
+    plain: dict[str, Any] = {}
+    for name, value in attributes.items():
+        plain[name] = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        if isinstance(plain[name], bytes):
+            plain[name] = plain[name].decode("utf-8", errors="replace")
+    return plain

@@ -6,7 +6,7 @@ a slab of the result is read, only the slabs of the parts that it needs are read
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,8 +17,8 @@ from usdenoise.linalg.array_library import Numbers
 
 Dtype = np.dtype[np.inexact]
 
-Written = tuple[NDArray[np.bool_], ...]
-"""For each axis, which of its entries a file holds in full."""
+Written = Callable[[int], NDArray[np.bool_]]
+"""Takes an axis, and returns which of its entries a file holds in full."""
 
 Index = tuple[slice, ...]
 """One slice for each axis, with bounds within the shape and a positive step."""
@@ -44,7 +44,11 @@ class StoredArray:
         Takes an :data:`Index` and an array of `dtype` with the memory order of the file, and reads the values straight
         into it; None if the file has another type or layout.
     written : callable or None, default None
-        Returns for each axis which of its entries the file holds in full, as arrays of bool; None if it holds all of them.
+        Takes an axis, and returns which of its entries the file holds in full; None if it holds all of them.
+    check : callable
+        Raises an InputError if the file holds less than its header claims; by default nothing is checked.
+    notes : tuple of str, default none
+        Sentences on what was guessed about the values, each with the option that overrides the guess.
     """
 
     shape: tuple[int, ...]
@@ -53,11 +57,23 @@ class StoredArray:
     slow: int = 0
     chunks: tuple[int, ...] | None = None
     fill: Callable[[Index, Numbers], None] | None = None
-    written: Callable[[], Written] | None = None
+    written: Written | None = None
+    check: Callable[[], None] = lambda: None
+    notes: tuple[str, ...] = ()
 
-    def written_entries(self) -> Written:
-        """Return for each axis which of its entries the file holds in full."""
-        return tuple(np.ones(n, bool) for n in self.shape) if self.written is None else self.written()
+    def everything(self) -> Numbers:
+        """Read all values."""
+        return self.read(tuple(slice(0, n, 1) for n in self.shape))
+
+    def at(self, axis: int, number: int) -> Numbers:
+        """Read the values of one entry along an axis, which stays as an axis of length 1."""
+        index = [slice(0, n, 1) for n in self.shape]
+        index[axis] = slice(number, number + 1, 1)
+        return self.read(tuple(index))
+
+    def written_along(self, axis: int) -> NDArray[np.bool_]:
+        """Return which entries along an axis the file holds in full."""
+        return np.ones(self.shape[axis], bool) if self.written is None else self.written(axis)
 
     def chunk_length(self, axis: int) -> int:
         """Return the length of the chunks along an axis; 1 if there are no chunks."""
@@ -98,38 +114,51 @@ def member_order(dtype: Any) -> tuple[str, str] | None:
     return (second, first) if swapped else (first, second)
 
 
-def member_note(name: str, dtype: Any) -> tuple[str, ...]:
-    """Return a sentence if the names of the members do not identify the real part; otherwise none."""
-    order = member_order(dtype)
-    if order is None or tuple(member.lower() for member in order) in COMPLEX_MEMBERS:
-        return ()
-    return (
-        f"the members {order[0]} and {order[1]} of '{name}' are read as the real and the imaginary part; if they are not, "
-        "pick another dataset",
-    )
-
-
-def pair_dtype(dtype: Any) -> Dtype:
-    """Return the type of the complex numbers that a compound of two numbers makes; any other type as it is."""
-    order = member_order(dtype)
-    return complex_dtype(dtype[order[0]]) if order else dtype
-
-
 def of_pairs(pairs: NDArray[Any]) -> Numbers:
     """Return an array of pairs, a compound of :func:`member_order`, as complex numbers; any other array as it is."""
     order = member_order(pairs.dtype)
     if order is None:
         return pairs
-    values = np.empty(pairs.shape, pair_dtype(pairs.dtype))
+    dtype = complex_dtype(pairs.dtype[order[0]])
+    if _is_complex(pairs.dtype):
+        return pairs.view(dtype)
+    values = np.empty(pairs.shape, dtype)
     values.real, values.imag = pairs[order[0]], pairs[order[1]]
     return values
 
 
-def from_array(values: Numbers) -> StoredArray:
-    """Return an array in memory as a stored array."""
-    fortran = values.flags.f_contiguous and not values.flags.c_contiguous
-    return StoredArray(
-        values.shape, values.dtype, lambda index: np.array(values[index]), values.ndim - 1 if fortran else 0
+def _is_complex(pair: Any) -> bool:
+    """Return whether the pairs of a compound of :func:`member_order` are complex numbers as they are."""
+    names = member_order(pair) or ()
+    return bool(pair == np.dtype([(name, complex_dtype(pair[name]).type().real.dtype) for name in names]))
+
+
+def with_pairs(array: StoredArray, name: str) -> StoredArray:
+    """Return an array of the pairs of :func:`of_pairs` as complex numbers; any other array as it is.
+
+    Parameters
+    ----------
+    array : StoredArray
+        The array.
+    name : str
+        Its name in the file, for a note if the names of the members do not identify the real part.
+    """
+    pair: Any = array.dtype
+    order, fill = member_order(pair), array.fill
+    if order is None:
+        return array
+    notes: tuple[str, ...] = ()
+    if tuple(member.lower() for member in order) not in COMPLEX_MEMBERS:
+        notes = (
+            f"the members {order[0]} and {order[1]} of '{name}' are read as the real and the imaginary part; if they are "
+            "not, pick another dataset",
+        )
+    return replace(
+        array,
+        dtype=complex_dtype(pair[order[0]]),
+        read=lambda index: of_pairs(array.read(index)),
+        fill=(lambda index, out: fill(index, out.view(pair))) if fill and _is_complex(pair) else None,
+        notes=notes,
     )
 
 
@@ -147,6 +176,11 @@ def loaded_when_read(shape: tuple[int, ...], dtype: Dtype, load: Callable[[], Nu
     """
     whole = cache(load)
     return StoredArray(shape, dtype, lambda index: whole()[index].astype(dtype), len(shape) - 1)
+
+
+def from_array(values: Numbers) -> StoredArray:
+    """Return an array in memory as a stored array."""
+    return loaded_when_read(values.shape, values.dtype, lambda: values)
 
 
 def rearranged(array: StoredArray, axes: Sequence[int | None]) -> StoredArray:
@@ -176,17 +210,17 @@ def rearranged(array: StoredArray, axes: Sequence[int | None]) -> StoredArray:
         assert array.fill is not None
         array.fill(inner(index), np.expand_dims(out.squeeze(added).transpose(np.argsort(order)), dropped))
 
-    def written() -> Written:
-        every = array.written_entries()
-        return tuple(np.ones(1, bool) if axis is None else every[axis] for axis in axes)
+    def written(position: int) -> NDArray[np.bool_]:
+        axis = axes[position]
+        return np.ones(1, bool) if axis is None else array.written_along(axis)
 
     # Without its slowest axis, the array is read along its first or its last one.
     slow = array.slow if array.slow in kept else min(kept) if array.slow < min(kept) else max(kept)
     chunks = array.chunks
-    return StoredArray(
-        tuple(1 if axis is None else array.shape[axis] for axis in axes),
-        array.dtype,
-        read,
+    return replace(
+        array,
+        shape=tuple(1 if axis is None else array.shape[axis] for axis in axes),
+        read=read,
         slow=axes.index(slow),
         chunks=None if chunks is None else tuple(1 if axis is None else chunks[axis] for axis in axes),
         fill=None if array.fill is None else fill,
@@ -215,11 +249,14 @@ def joined(real: StoredArray, imaginary: StoredArray, scale: float = 1.0) -> Sto
             values *= scale
         return values
 
-    def written() -> Written:
-        both = zip(real.written_entries(), imaginary.written_entries(), strict=True)
-        return tuple(first & second for first, second in both)
+    def check() -> None:
+        real.check()
+        imaginary.check()
 
-    return StoredArray(real.shape, dtype, read, real.slow, real.chunks, written=written)
+    def written(axis: int) -> NDArray[np.bool_]:
+        return real.written_along(axis) & imaginary.written_along(axis)
+
+    return replace(real, dtype=dtype, read=read, fill=None, written=written, check=check, notes=())
 
 
 def paired(array: StoredArray, axis: int) -> StoredArray:
@@ -237,11 +274,12 @@ def paired(array: StoredArray, axis: int) -> StoredArray:
     slow = array.slow - 1 if array.slow > axis else min(array.slow, len(shape) - 1)
     chunks = None if array.chunks is None else array.chunks[:axis] + array.chunks[axis + 1 :]
 
-    def written() -> Written:
-        every = array.written_entries()
-        return every[:axis] + every[axis + 1 :]
+    def written(other: int) -> NDArray[np.bool_]:
+        return array.written_along(other + (other >= axis))
 
-    return StoredArray(shape, dtype, read, slow, chunks, written=written)
+    return replace(
+        array, shape=shape, dtype=dtype, read=read, slow=slow, chunks=chunks, fill=None, written=written
+    )
 
 
 def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
@@ -265,18 +303,18 @@ def concatenated(parts: Sequence[StoredArray], axis: int) -> StoredArray:
         return values
 
     chunks = parts[0].chunks
-    is_regular = chunks is not None and all(
-        part.chunks == chunks and part.shape[axis] % chunks[axis] == 0 for part in parts
-    )
+    if chunks is not None and any(part.chunks != chunks or part.shape[axis] % chunks[axis] for part in parts):
+        chunks = None
 
-    def written() -> Written:
-        every = [part.written_entries() for part in parts]
-        return tuple(
-            np.concatenate(along) if number == axis else np.logical_and.reduce(along)
-            for number, along in enumerate(zip(*every, strict=True))
-        )
+    def written(along: int) -> NDArray[np.bool_]:
+        of_parts = [part.written_along(along) for part in parts]
+        return np.concatenate(of_parts) if along == axis else np.logical_and.reduce(of_parts)
 
-    return StoredArray(shape, dtype, read, axis, chunks if is_regular else None, written=written)
+    def check() -> None:
+        for part in parts:
+            part.check()
+
+    return StoredArray(shape, dtype, read, axis, chunks, written=written, check=check)
 
 
 def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> StoredArray:
@@ -293,19 +331,20 @@ def split_axis(array: StoredArray, axis: int, lengths: tuple[int, int]) -> Store
         keep[axis], keep[axis + 1] = slice(None, None, outer.step), inner
         return split[tuple(keep)]
 
-    shape = (*array.shape[:axis], *lengths, *array.shape[axis + 1 :])
     chunks = array.chunks
     if chunks is not None:
         # If chunks end within a line of the fast axis, all of its lines are read together.
         outer = lengths[0] if chunks[axis] % fast else chunks[axis] // fast
         chunks = (*chunks[:axis], outer, fast, *chunks[axis + 1 :])
 
-    def written() -> Written:
-        every = array.written_entries()
+    def written(along: int) -> NDArray[np.bool_]:
         # The frames are along another axis.
-        return (*every[:axis], *(np.ones(n, bool) for n in lengths), *every[axis + 1 :])
+        is_split = along in (axis, axis + 1)
+        return np.ones(shape[along], bool) if is_split else array.written_along(along - (along > axis))
 
-    return StoredArray(shape, array.dtype, read, array.slow + (array.slow > axis), chunks, written=written)
+    shape = (*array.shape[:axis], *lengths, *array.shape[axis + 1 :])
+    slow = array.slow + (array.slow > axis)
+    return replace(array, shape=shape, read=read, slow=slow, chunks=chunks, fill=None, written=written)
 
 
 PACKING = ("_FillValue", "missing_value", "scale_factor", "add_offset")
@@ -334,22 +373,19 @@ def unpacked(array: StoredArray, packing: Mapping[str, object]) -> StoredArray:
             number: Any
             (number,) = of_pairs(np.asarray(value)).flat
             numbers[name] = np.asarray(float(number) if isinstance(number, str | bytes) else number)
-    scale, offset = (
-        float(value) if value.dtype.kind in "fiu" and np.isfinite(value) else default
-        for value, default in (
-            (numbers.pop("scale_factor", np.ones(())), 1.0),
-            (numbers.pop("add_offset", np.zeros(())), 0.0),
-        )
-    )
-    missing: list[Any] = []
+
+    def factor(name: str, default: float) -> float:
+        value = numbers.pop(name, np.asarray(default))
+        return float(value) if value.dtype.kind in "fiu" and np.isfinite(value) else default
+
+    scale, offset = factor("scale_factor", 1.0) or 1.0, factor("add_offset", 0.0)
+    kinds, missing = "fiuc" if array.dtype.kind == "c" else "fiu", list[Any]()
     for name, value in numbers.items():
         if array.dtype.kind == "c" and value.dtype.kind in "fiu":
             value = value * (1 + 1j)
-        kinds = "fiuc" if array.dtype.kind == "c" else "fiu"
         # A fill value of 0 may also be the usual one.
         if value.dtype.kind in kinds and not np.isnan(value) and (name != OWN_FILL or value != 0):
             missing.append(array.dtype.type(value) if array.dtype.kind in "fc" else value)
-    scale = scale or 1.0
     if not missing and (scale, offset) == (1, 0):
         return array
     dtype = np.result_type(array.dtype, np.float32)
@@ -362,17 +398,12 @@ def unpacked(array: StoredArray, packing: Mapping[str, object]) -> StoredArray:
         values[np.isin(stored, missing)] = np.nan
         return values
 
-    return StoredArray(array.shape, dtype, read, array.slow, array.chunks, written=array.written)
+    return replace(array, dtype=dtype, read=read, fill=None)
 
 
 def grid_of(shape: Sequence[int], chunks: Sequence[int]) -> list[int]:
     """Return the number of chunks along each axis."""
     return [-(-n // chunk) for n, chunk in zip(shape, chunks, strict=True)]
-
-
-def everything(array: StoredArray) -> Numbers:
-    """Read all values of an array."""
-    return array.read(tuple(slice(0, n, 1) for n in array.shape))
 
 
 def n_selected(part: slice) -> int:

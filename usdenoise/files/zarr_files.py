@@ -5,7 +5,6 @@ import logging
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,21 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UnreadableError
-from usdenoise.files.contents import Contents, Found, Stack, arranged, describe_array, stacks_of
+from usdenoise.files.contents import Contents, describe_array, stacks_of
 from usdenoise.files.input_files import is_zarr
-from usdenoise.files.stored import (
-    OWN_FILL,
-    PACKING,
-    Index,
-    StoredArray,
-    Written,
-    everything,
-    grid_of,
-    unpacked,
-)
+from usdenoise.files.stored import OWN_FILL, PACKING, Index, StoredArray, grid_of, unpacked
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.options import ReadOptions
-from usdenoise.stack.labels import VOXELS, WORLD, Label, labelled_metadata
+from usdenoise.stack.labels import VOXELS, WORLD, Found, Label, labelled_metadata
 from usdenoise.system.text import PROVENANCE
 
 if TYPE_CHECKING:
@@ -37,6 +27,7 @@ if TYPE_CHECKING:
     import zarr
 
     ZarrArray = zarr.Array[Any]
+    ZarrArrays = Mapping[str, ZarrArray]
 
 _MOST_CHUNKS = 1 << 15
 """Most chunks of a coordinate: reading a few million, of one value each, takes minutes."""
@@ -69,9 +60,8 @@ def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
         group = None if isinstance(root, zarr.Array) else root
         members = {"iq": root}
         if group is not None:
-            members = {
-                name: item for name, item in group.members(max_depth=8) if isinstance(item, zarr.Array)
-            }
+            every = group.members(max_depth=8)
+            members = {name: item for name, item in every if isinstance(item, zarr.Array)}
     except Exception as error:
         # Of zarr or of numcodecs
         if type(error).__name__ != "UnknownCodecError":
@@ -83,20 +73,8 @@ def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
     arrays = {name: _stored(path, item) for name, item in members.items()}
     every = {name: describe_array(array) for name, array in arrays.items()}
 
-    def stack(name: str, array: StoredArray, parts: tuple[str, ...], layout: str) -> Stack | None:
-        metadata = partial(_nearby, group, parts[0], members, arrays)
-        found = arranged(
-            name,
-            array,
-            read_options.n_axes,
-            layout=layout,
-            check=partial(_check_stored, path, {part: members[part] for part in parts}),
-            metadata=partial(metadata, len(array.shape)),
-        )
-        # With the number of axes that are left
-        return None if found is None else replace(found, metadata=partial(metadata, len(found.array.shape)))
-
-    return Contents("Zarr", stacks_of(arrays, stack), every)
+    metadata = partial(_nearby, group, members, arrays)
+    return Contents("Zarr", stacks_of(arrays, read_options.n_axes, metadata), every)
 
 
 def import_zarr(path: Path | None = None) -> "ModuleType":
@@ -133,9 +111,13 @@ def _stored(path: Path, array: "ZarrArray") -> StoredArray:
     def read(index: Index) -> Numbers:
         return np.asarray(array[index])
 
-    chunks = array.shards or array.chunks
     stored = StoredArray(
-        array.shape, np.dtype(array.dtype), read, chunks=chunks, written=lambda: _written(path, array)
+        array.shape,
+        np.dtype(array.dtype),
+        read,
+        chunks=array.shards or array.chunks,
+        written=partial(_written, path, array),
+        check=partial(_check_stored, path, array),
     )
     attributes = dict(array.attrs)
     packing = {name: attributes[name] for name in PACKING if name in attributes}
@@ -157,29 +139,25 @@ def _chunk_numbers(path: Path, array: "ZarrArray") -> NDArray[np.intp]:
     return every[(every < n_chunks).all(axis=1)]
 
 
-def _written(path: Path, array: "ZarrArray") -> Written:
-    """Return for each axis of an array the entries that have all chunks which any entry along the axis has.
+def _written(path: Path, array: "ZarrArray", axis: int) -> NDArray[np.bool_]:
+    """Return the entries along an axis of an array that have all chunks which any entry along the axis has.
 
     Zarr does not write chunks of the fill value: those that no frame has are empty, such as the corners of a sector image.
     """
-    numbers, chunks = _chunk_numbers(path, array), array.shards or array.chunks
-    written = []
-    for axis, (n, chunk) in enumerate(zip(array.shape, chunks, strict=True)):
-        n_across = len(np.unique(np.delete(numbers, axis, axis=1), axis=0))
-        along, counts = np.unique(numbers[:, axis], return_counts=True)
-        is_whole = np.zeros(-(-n // chunk), bool)
-        is_whole[along[counts == n_across]] = True
-        written.append(np.repeat(is_whole, chunk)[:n])
-    return tuple(written)
+    numbers, n, chunk = _chunk_numbers(path, array), array.shape[axis], (array.shards or array.chunks)[axis]
+    n_across = len(np.unique(np.delete(numbers, axis, axis=1), axis=0))
+    along, counts = np.unique(numbers[:, axis], return_counts=True)
+    is_whole = np.zeros(-(-n // chunk), bool)
+    is_whole[along[counts == n_across]] = True
+    return np.repeat(is_whole, chunk)[:n]
 
 
-def _check_stored(path: Path, parts: "Mapping[str, ZarrArray]") -> None:
+def _check_stored(path: Path, array: "ZarrArray") -> None:
     # Zarr fills missing chunks with a constant and gives no warning.
-    for name, array in parts.items():
-        if not len(_chunk_numbers(path, array)):
-            raise InputError(
-                f"all chunks of '{name}' in {path} are missing; copy it again, or write it again"
-            )
+    if not len(_chunk_numbers(path, array)):
+        raise InputError(
+            f"all chunks of '{array.path or 'iq'}' in {path} are missing; copy it again, or write it again"
+        )
 
 
 def _dimensions(array: "ZarrArray") -> tuple[str, ...] | None:
@@ -191,9 +169,9 @@ def _dimensions(array: "ZarrArray") -> tuple[str, ...] | None:
 
 def _nearby(
     root: "zarr.Group | None",
-    name: str,
-    members: "Mapping[str, ZarrArray]",
+    members: "ZarrArrays",
     arrays: Mapping[str, StoredArray],
+    name: str,
     n_axes: int,
 ) -> Found:
     """Return the metadata of an array, which will be a stack of `n_axes` axes; `root` is its group, if it is in one."""
@@ -216,10 +194,7 @@ def _nearby(
 
 
 def _labels(
-    members: "Mapping[str, ZarrArray]",
-    arrays: Mapping[str, StoredArray],
-    group: str,
-    dimensions: tuple[str, ...],
+    members: "ZarrArrays", arrays: Mapping[str, StoredArray], group: str, dimensions: tuple[str, ...]
 ) -> dict[str, Label]:
     """Return the coordinates next to an array: for its dimensions, and for a voxel grid in the world."""
     labels = {}
@@ -228,7 +203,7 @@ def _labels(
         item = members.get(full_name)
         if item is not None and len(item.shape) < 2:
             is_read = item.dtype.kind in "fiu" and item.nchunks <= _MOST_CHUNKS
-            values = everything(arrays[full_name]) if is_read else None
+            values = arrays[full_name].everything() if is_read else None
             labels[name] = Label(_dimensions(item) or (), values, dict(item.attrs))
     return labels
 

@@ -20,8 +20,8 @@ from usdenoise.files.input_files import (
     is_zarr,
     natural_key,
 )
-from usdenoise.files.open_input import Input
-from usdenoise.files.recordings import FileFrames, StoredFile, last_file
+from usdenoise.files.open_input import Input, StoredFile
+from usdenoise.files.recordings import FileFrames, last_file
 from usdenoise.options.job_options import PATHS, SessionOptions
 from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
 from usdenoise.pipeline.result import Doubt
@@ -316,7 +316,7 @@ def _read_headers(
                 if identity in known:
                     raise NoStackError(f"{path} is the same file as {known[identity]}", remedy="name it once")
                 known[identity] = path
-            stored_file = StoredFile.at(path, reading, precision)
+            stored_file = StoredFile.at(path.absolute(), reading, precision)
             with last_file.opened(stored_file) as source:
                 geometry = source.geometry
                 original = contents.copy_of(path) if len(paths) > 1 else None

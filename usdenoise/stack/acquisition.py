@@ -117,10 +117,8 @@ class Acquisition(GriddedStack, _Values):
         """
         from usdenoise.stack.data_arrays import confusius_scales, to_data_array
 
-        attributes = {
-            **(self.attributes if self.labels is None else self.labels.attrs),
-            **confusius_scales(self),
-        }
+        own = self.attributes if self.labels is None else self.labels.attrs
+        attributes = {**own, **confusius_scales(self)}
         return to_data_array(on_host(self.iq), self, self.axes, self.name, attributes)
 
 

@@ -232,19 +232,14 @@ def series_to_dataset(
         of_planes = {"units": plane_times.attributes["unit"], **plane_times.attributes}
         coordinates[SLICE_TIME] = (("time", DIMENSIONS["y"]), plane_times.values, of_planes)
     variables = {}
+    dimensions = ("time", *(DIMENSIONS[letter] for letter in grid))
+    added = [axis for axis, letter in enumerate(grid, 1) if letter not in stack.spatial_axes]
     for image in images:
-        values = image.values
-        shown = values if grid == stack.spatial_axes else np.expand_dims(values, 1 + grid.index("y"))
-        dimensions = ("time", *(DIMENSIONS[letter] for letter in grid))
-        attributes = {
-            "units": image.attributes["unit"],
-            "long_name": IMAGE_NAMES[image.name],
-            **_place(stack),
-        }
-        variables[image.name] = (dimensions, shown, attributes)
-    return import_xarray().Dataset(
-        variables, coords={"time": ("time", times.values, time_attributes), **coordinates}
-    )
+        words = {"units": image.attributes["unit"], "long_name": IMAGE_NAMES[image.name]}
+        shown = np.expand_dims(image.values, added)
+        variables[image.name] = (dimensions, shown, {**words, **_place(stack)})
+    coordinates["time"] = ("time", times.values, time_attributes)
+    return import_xarray().Dataset(variables, coords=coordinates)
 
 
 def _coordinates(stack: GriddedStack, letters: str) -> dict[str, tuple[object, ...]]:
@@ -266,14 +261,10 @@ def _place(stack: GriddedStack) -> dict[str, Any]:
     return {**grid, "voxel_to_world": grid["voxel_to_world"].reshape(-1).view(_FlatMatrix)}
 
 
-def dropped_axes(shape: tuple[int, ...]) -> list[int]:
-    """Return the axes that a stack loses: the first ones of length 1, until three axes are left."""
-    single = [axis for axis, n in enumerate(shape) if n == 1]
-    return single[: max(0, len(shape) - 3)]
-
-
 def kept_axes(shape: tuple[int, ...], n_letters: int) -> list[int]:
     """Return the axes of an array that its stack keeps; all, if the user names fewer than the array has."""
     if n_letters != len(shape):
         return list(range(n_letters))
-    return [axis for axis in range(len(shape)) if axis not in dropped_axes(shape)]
+    # The first axes of length 1 are lost until three axes are left.
+    lost = [axis for axis, n in enumerate(shape) if n == 1][: max(0, len(shape) - 3)]
+    return [axis for axis in range(len(shape)) if axis not in lost]

@@ -120,11 +120,6 @@ class StoredForm:
     singles: tuple[int, ...] = ()
 
 
-def form_of(parts: tuple[str, ...]) -> StoredForm:
-    """Return the form of a stack by the names of the arrays in which it is stored: one, or real and imaginary part."""
-    return StoredForm(parts if len(parts) == 2 else ())
-
-
 SPATIAL_LETTERS = "zxy"
 """Depth, lateral, elevation: pixels are numbered in this order, whatever the order in the file."""
 
@@ -156,14 +151,12 @@ def as_frames(values: Any, axes: str) -> Any:
         xp = namespace(values)
         by_frame = xp.permute_dims(values, [axes.index(letter) for letter in "t" + canonical_axes(axes)[:-1]])
         return xp.reshape(by_frame, (by_frame.shape[0], -1))
-    pixels_and_time = in_axes(values, axes, canonical_axes(axes))
-    n_frames = pixels_and_time.shape[-1]
-    strides = [
-        abs(stride) for n, stride in zip(pixels_and_time.shape, pixels_and_time.strides, strict=True) if n > 1
-    ]
-    if n_frames > 1 and abs(pixels_and_time.strides[-1]) == min(strides):
-        return pixels_and_time.reshape(-1, n_frames).T
-    return np.moveaxis(pixels_and_time, -1, 0).reshape(n_frames, -1)
+    lines = in_axes(values, axes, canonical_axes(axes))
+    n_frames = lines.shape[-1]
+    strides = [abs(stride) for n, stride in zip(lines.shape, lines.strides, strict=True) if n > 1]
+    if n_frames > 1 and abs(lines.strides[-1]) == min(strides):
+        return lines.reshape(-1, n_frames).T
+    return np.moveaxis(lines, -1, 0).reshape(n_frames, -1)
 
 
 def check_axes(axes: str, shape: tuple[int, ...]) -> None:
@@ -356,9 +349,7 @@ class Geometry(GriddedStack):
 
     def of_frames(self, n_frames: int) -> "Geometry":
         """Return the geometry of another number of frames, whose times are not known."""
-        shape = tuple(
-            n_frames if letter == "t" else n for letter, n in zip(self.axes, self.shape, strict=True)
-        )
+        shape = tuple((dict(zip(self.axes, self.shape, strict=True)) | {"t": n_frames}).values())
         coordinates = {letter: along for letter, along in self.coordinates.items() if letter != "t"}
         return replace(self, shape=shape, coordinates=coordinates, labels=None)
 

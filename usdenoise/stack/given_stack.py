@@ -12,10 +12,10 @@ from array_api_compat import is_dask_array
 from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.array_library import Numbers, on_host, to_host
 from usdenoise.options import ReadOptions
-from usdenoise.options.denoise_options import SCALE_NAMES
+from usdenoise.options.denoise_options import SCALE_NAMES, reading_options
 from usdenoise.stack.acquisition import Acquisition, without_mask
 from usdenoise.stack.arrays import is_power, offset_of
-from usdenoise.stack.data_arrays import dropped_axes, is_data_array, is_dataset, kept_axes
+from usdenoise.stack.data_arrays import is_data_array, is_dataset, kept_axes
 from usdenoise.stack.geometry import check_axes, check_order, shape_text
 from usdenoise.stack.labels import Label, labelled_metadata
 from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options, without_implausible
@@ -34,8 +34,7 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
     axes : str, optional
         One letter for each axis, in the order of `data`; by default from the names of its dimensions.
     **scales
-        `frame_rate_hz` and `spacing_mm` instead of the scales of the labels, as for
-        :func:`usdenoise.stack.metadata.with_options`.
+        Fields of :class:`usdenoise.options.ReadOptions` instead of the scales of the labels, such as `frame_rate_hz`.
 
     Raises
     ------
@@ -53,20 +52,19 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
         unit = str(getattr(index, "units", "mm"))
         attributes = {"voxel_to_world": np.asarray(matrix), "voxel_to_world_units": unit, **attributes}
     entries = {name: (value, f"attribute {name}") for name, value in attributes.items()}
-    n_axes = data.ndim - len(dropped_axes(data.shape))
-    entries |= labelled_metadata(dimensions, data.shape, n_axes, labels, entries)
-    values, sources, other_attributes = interpret(entries)
-    if axes is None and "axes" not in values:
+    kept_dimensions = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
+    entries |= labelled_metadata(dimensions, data.shape, len(kept_dimensions), labels, entries)
+    metadata = interpret(entries)
+    if axes is None and "axes" not in metadata.values:
         raise OptionError(
             f"the dimensions {', '.join(dimensions)} do not identify the axes; give axes, for example axes='tzx', or "
             "call them time, z, x and y"
         )
     stack_axes = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
-    metadata = with_options(values, sources, other_attributes, axes=stack_axes, **scales)
+    metadata = with_options(metadata, ReadOptions(axes=stack_axes, **scales))
     if metadata.contradiction:
         warnings.warn(metadata.contradiction, stacklevel=2)
-    kept = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
-    time = dict(zip(metadata.values["axes"], kept, strict=False)).get("t", "")
+    time = dict(zip(metadata.values["axes"], kept_dimensions, strict=False)).get("t", "")
     # The order counts whatever the unit is.
     if (times := labels.get(time)) is not None and times.values is not None:
         check_order(
@@ -224,35 +222,28 @@ def as_acquisition(
     """
     if axes is not None and not isinstance(axes, str):
         raise OptionError(f"axes must be a string of letters, for example 'tzx', not {axes!r}")
-    given: dict[str, Any] = {
-        "frame_rate": frame_rate,
-        "spacing": spacing,
-        "center_frequency": center_frequency,
-    }
+    given = {"frame_rate": frame_rate, "spacing": spacing, "center_frequency": center_frequency}
     try:
-        checked = ReadOptions(**{SCALE_NAMES[name]: value for name, value in given.items()})
+        options = reading_options({"axes": axes, **given})
     except OptionError as error:
         # The scales have no units in this call.
         option = next((name for name in given if SCALE_NAMES[name] == error.option), error.option)
         raise OptionError(error.problem, option=option, remedy=error.remedy) from None
-    scales = {field: getattr(checked, field) for field in SCALE_NAMES.values()}
     stack = array_of_dataset(stack)
     if is_data_array(stack):
-        return _checked(from_data_array(stack, axes, **scales))
+        return _checked(from_data_array(stack, **vars(options)))
     if not isinstance(stack, Acquisition):
         source: object = stack
         if isinstance(source, str | Path):
             raise OptionError(f"{source} is a path, not a stack; give usdenoise.load({str(source)!r})")
         if axes is None:
             raise OptionError("an array has no axis labels; give axes, for example axes='tzx'")
-        return _checked(Acquisition(stack, **with_options({}, {}, {}, axes=axes, **scales).values))
+        return _checked(Acquisition(stack, **with_options(Metadata(), options).values))
     if axes is not None and axes != stack.axes:
         check_axes(axes, stack.iq.shape)
         raise OptionError(f"the acquisition has the axes '{stack.axes}'; omit axes='{axes}'")
-    if all(value is None for value in scales.values()):
-        return stack
     # The scales that are given and that the acquisition does not have.
-    scale_values = with_options({}, {}, {}, axes=stack.axes, **scales).values
+    scale_values = with_options(Metadata(), replace(options, axes=stack.axes)).values
     for name, value in scale_values.items():
         known = getattr(stack, name)
         if known not in (None, {}, value):

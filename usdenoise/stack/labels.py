@@ -4,7 +4,7 @@ ConfUSIus calls the dimensions of a voxel grid k (elevation), j (depth) and i (l
 the world, whose axes are z (elevation), y (depth) and x. Elsewhere z is usually depth, as in this package.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -27,18 +27,18 @@ VOXELS: Mapping[str, str] = {"k": "y", "j": "z", "i": "x"}
 WORLD: Mapping[str, str] = {"y": "z", "z": "y", "x": "x"}
 """Axis letter -> axis of the world of ConfUSIus, in the order of the rows of its matrix."""
 
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    "frame_rate_hz": (
+ALIASES: Mapping[str, Sequence[str]] = {
+    "frame_rate_hz": [
         "frame_rate_hz",
         "frame_rate",
         "framerate",
         "compound_sampling_frequency",
         "framerateuf",
-    ),
-    "center_frequency_hz": ("center_frequency_hz", "center_frequency", "transmit_frequency"),
-    "sound_speed_m_s": ("sound_speed_m_s", "sound_speed", "speed_of_sound", "beamforming_sound_velocity"),
-    "spacing_mm": ("spacing_mm", "pixel_spacing_mm"),
-    "axes": ("axes",),
+    ],
+    "center_frequency_hz": ["center_frequency_hz", "center_frequency", "transmit_frequency"],
+    "sound_speed_m_s": ["sound_speed_m_s", "sound_speed", "speed_of_sound", "beamforming_sound_velocity"],
+    "spacing_mm": ["spacing_mm", "pixel_spacing_mm"],
+    "axes": ["axes"],
 }
 """Our name of a scale -> names in files, in lower case."""
 
@@ -74,6 +74,13 @@ class Label:
     attributes: Mapping[str, object] = field(default_factory=dict)
 
 
+Labels = Mapping[str, Label]
+"""Name -> coordinate; coordinates of dimensions have the names of the dimensions."""
+
+Found = Mapping[str, tuple[object, str]]
+"""Metadata of a stack: name in the file -> (value, source of the value in the file)."""
+
+
 class AmbiguousAxes(str):
     """Axis letters of dimensions that do not identify depth for certain.
 
@@ -95,11 +102,7 @@ class AmbiguousAxes(str):
 
 
 def labelled_metadata(
-    dimensions: tuple[str, ...],
-    shape: tuple[int, ...],
-    n_axes: int,
-    labels: Mapping[str, Label],
-    entries: Mapping[str, tuple[object, str]],
+    dimensions: tuple[str, ...], shape: tuple[int, ...], n_axes: int, labels: Labels, entries: Found
 ) -> dict[str, tuple[object, str]]:
     """Return axes, frame rate, pitches and positions from the labels of an array, unless its attributes have them.
 
@@ -122,7 +125,11 @@ def labelled_metadata(
         Name -> value and source, for :func:`usdenoise.stack.metadata.interpret`.
     """
     attributes = {name: value for name, (value, _) in entries.items()}
-    lengths = _without_poses(dict(zip(dimensions, shape, strict=True)), n_axes, labels)
+    lengths = dict(zip(dimensions, shape, strict=True))
+    # Dimensions of length 1 of another meaning, such as the pose of the probe
+    others = [name for name, n in lengths.items() if n == 1 and not _is_known(name, labels.get(name))]
+    if len(others) <= len(lengths) - n_axes:
+        lengths = {name: n for name, n in lengths.items() if name not in others}
     axes = _axes(lengths, labels, attributes)
     if axes is None:
         letters = {name: "t" for name in lengths if name.lower() in TIMES}
@@ -142,10 +149,8 @@ def labelled_metadata(
     if "axes" not in entries:
         depth = next((name.lower() for name, letter in letters.items() if letter == "z"), "z")
         words = f"dimensions {', '.join(lengths)}" + (f", in which {depth} is depth" if depth in "jy" else "")
-        more["axes"] = (
-            AmbiguousAxes(kept, axes.sentence) if isinstance(axes, AmbiguousAxes) else kept,
-            words,
-        )
+        known = AmbiguousAxes(kept, axes.sentence) if isinstance(axes, AmbiguousAxes) else kept
+        more["axes"] = (known, words)
     if entries.get("axes", (kept,))[0] == kept:
         more["coordinates"] = (coordinates, "coordinates of its dimensions")
     if "spacing_mm" not in entries and set(spacing) >= set(kept) - {"t"}:
@@ -169,21 +174,7 @@ def voxel_matrix(attributes: Mapping[str, object]) -> NDArray[np.float64] | None
     return matrix if usable and np.abs(matrix[:3, :3]).sum(axis=0).all() else None
 
 
-def _without_poses(lengths: dict[str, int], n_axes: int, labels: Mapping[str, Label]) -> dict[str, int]:
-    """Return the dimensions without dimensions of length 1 of another meaning, such as the pose of the probe."""
-    lost = [
-        name
-        for name, n in lengths.items()
-        if n == 1 and name.lower() not in KNOWN_DIMENSIONS and _long_name(labels.get(name)) not in _SPELT_OUT
-    ]
-    if len(lost) > len(lengths) - n_axes:
-        return lengths
-    return {name: n for name, n in lengths.items() if name not in lost}
-
-
-def _axes(
-    lengths: Mapping[str, int], labels: Mapping[str, Label], attributes: Mapping[str, object]
-) -> str | None:
+def _axes(lengths: Mapping[str, int], labels: Labels, attributes: Mapping[str, object]) -> str | None:
     """Return one letter for each dimension; None if a name is unknown."""
     if _is_grid(lengths):
         letters = "".join({**_SPELT_OUT, **VOXELS}.get(name.lower(), "") for name in lengths)
@@ -218,10 +209,7 @@ def _axes(
 
 
 def _positions(
-    letters: Mapping[str, str],
-    lengths: Mapping[str, int],
-    labels: Mapping[str, Label],
-    attributes: Mapping[str, object],
+    letters: Mapping[str, str], lengths: Mapping[str, int], labels: Labels, attributes: Mapping[str, object]
 ) -> tuple[dict[str, Coordinate], dict[str, float]]:
     """Return the positions and the pixel pitches along the axes, as far as they are known, by the axis letters."""
     matrix = voxel_matrix(attributes) if _is_grid(lengths) else None
@@ -256,6 +244,10 @@ def _is_possible(letters: str, lengths: Mapping[str, int]) -> bool:
     return len(letters) == len(lengths) == len(set(letters)) and set(letters) <= set("tzxy")
 
 
+def _is_known(name: str, label: Label | None) -> bool:
+    return name.lower() in KNOWN_DIMENSIONS or _long_name(label) in _SPELT_OUT
+
+
 def _long_name(label: Label | None) -> str:
     return "" if label is None else str(label.attributes.get("long_name", "")).lower()
 
@@ -276,7 +268,7 @@ def _column_length(matrix: NDArray[np.float64], letter: str) -> float:
     return float(np.linalg.norm(matrix[:3, list(VOXELS.values()).index(letter)]))
 
 
-def _labelled(name: str, letter: str, labels: Mapping[str, Label]) -> Coordinate | None:
+def _labelled(name: str, letter: str, labels: Labels) -> Coordinate | None:
     """Return the positions that the coordinate of a dimension holds, or the world coordinate along this dimension."""
     units, default = (SECONDS, "s") if letter == "t" else (MILLIMETRES, "mm")
     aside = WORLD.get(letter, "") if name in VOXELS else name

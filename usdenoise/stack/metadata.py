@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from usdenoise.errors import InputError
+from usdenoise.options import ReadOptions
 from usdenoise.options.declaration import SCALES
+from usdenoise.options.denoise_options import SCALE_NAMES
 from usdenoise.stack.geometry import SOUND_SPEED_M_S, Coordinate
-from usdenoise.stack.labels import ALIASES, AmbiguousAxes
+from usdenoise.stack.labels import ALIASES, AmbiguousAxes, Found
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,29 @@ class Metadata:
     def has_uneven_times(self) -> bool:
         """Whether the times of the frames are known, and give no frame rate."""
         return "t" in self.coordinates and "frame_rate_hz" not in self.values
+
+    def with_value(self, name: str, value: Any, source: str) -> "Metadata":
+        """Return the metadata with axes or a scale of the file, or with the reason why the scale is not used.
+
+        Parameters
+        ----------
+        name : str
+            "axes", or one of :data:`PLAUSIBLE`.
+        value, source
+            Its value and its source, as for :func:`implausible`.
+        """
+        if name in PLAUSIBLE and (reason := implausible(name, value, source)):
+            return replace(self, ignored={**self.ignored, name: reason})
+        values, sources = {**self.values, name: value}, {**self.sources, name: f"file: {source}"}
+        return replace(self.without(name), values=values, sources=sources)
+
+    def without(self, *names: str) -> "Metadata":
+        """Return the metadata without some scales, or positions along some axes, and reasons why they are not used."""
+        parts: tuple[Mapping[str, Any], ...] = (self.values, self.sources, self.coordinates, self.ignored)
+        values, sources, coordinates, ignored = (
+            {name: value for name, value in part.items() if name not in names} for part in parts
+        )
+        return replace(self, values=values, sources=sources, coordinates=coordinates, ignored=ignored)
 
 
 PLAUSIBLE = {
@@ -93,18 +118,16 @@ def implausible(name: str, value: Scale, source: str) -> str:
     )
 
 
-_KNOWN = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
+_KEYS = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
 
 
 def is_known(name: str) -> bool:
     """Return whether a name in a file is a known name of axes or of a scale, in any case."""
-    return name.lower() in _KNOWN
+    return name.lower() in _KEYS
 
 
-def interpret(
-    entries: Mapping[str, tuple[object, str]],
-) -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
-    """Sort the metadata of a file into known values, their sources, and the rest.
+def interpret(entries: Found) -> Metadata:
+    """Sort the metadata of a file into known values, with their sources, and the rest.
 
     Parameters
     ----------
@@ -113,114 +136,71 @@ def interpret(
 
     Returns
     -------
-    values : dict
-        Known values by their names in :class:`Metadata`. Here "spacing_mm" may
-        still be a list in the order of the spatial axes.
-    sources : dict of str
-        Source in the file of each value; for a scale that is not plausible, and so has no value, the reason in words.
-    others : dict
-        All other values by their names in the file.
+    Metadata
+        "spacing_mm" may still be a list in the order of the spatial axes. The scales of Verasonics scripts are among the
+        values, if no other entry gives them.
     """
-    by_alias = {alias: key for key, aliases in ALIASES.items() for alias in aliases}
-    values: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    attributes: dict[str, Any] = {}
+    metadata, attributes = Metadata(), dict[str, object]()
     for name, (value, source) in entries.items():
+        key = _KEYS.get(name.lower())
+        text = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
         if name == "coordinates":
             # Files also have text of this name, with which xarray lists its coordinates.
-            attributes |= {name: value} if isinstance(value, Mapping) else {}
-            continue
-        key = by_alias.get(name.lower())
-        if key is None or key in values:
+            metadata = replace(metadata, coordinates=value if isinstance(value, Mapping) else {})
+        elif key is None or key in metadata.values:
             attributes[name] = value
-            continue
-        text = value.decode("ascii", errors="replace") if isinstance(value, bytes) else value
-        known: Any = text
-        if key == "axes":
-            usable = isinstance(text, str) and text.isascii()
-        elif isinstance(value, Mapping):
-            usable, known = True, value
-        else:
-            numbers = scale_numbers(value)
-            usable = bool(numbers)
-            known = numbers if key == "spacing_mm" else next(iter(numbers), None)
-        reason = ""
-        if key != "axes":
-            if usable:
-                reason = implausible(key, known, source)
-            elif isinstance(text, str) and any(letter.isdigit() for letter in text):
-                words, unit, *_ = PLAUSIBLE[key]
-                reason = f"the {words} '{text}' ({source}) is not a number in {unit}, and is not used"
-        if reason:
-            sources[key] = reason
-        elif usable:
-            values[key], sources[key] = known, f"file: {source}"
-    return values, sources, attributes
+        elif key == "axes":
+            if isinstance(text, str) and text.isascii():
+                metadata = metadata.with_value(key, text, source)
+        elif isinstance(value, Mapping) or (numbers := scale_numbers(value)):
+            known = value if isinstance(value, Mapping) else numbers if key == "spacing_mm" else numbers[0]
+            metadata = metadata.with_value(key, known, source)
+        elif isinstance(text, str) and any(map(str.isdigit, text)):
+            words, unit, *_ = PLAUSIBLE[key]
+            reason = f"the {words} '{text}' ({source}) is not a number in {unit}, and is not used"
+            metadata = replace(metadata, ignored={**metadata.ignored, key: reason})
+    return _with_verasonics(replace(metadata, attributes=attributes))
 
 
-def add_verasonics(values: dict[str, Any], sources: dict[str, str], attributes: Mapping[str, object]) -> None:
-    """Add the scales of Verasonics scripts: TwFreq in MHz, and PData.PDelta (x, y, z) in wavelengths.
+def _with_verasonics(metadata: Metadata) -> Metadata:
+    """Return metadata with the scales of Verasonics scripts: TwFreq in MHz, and PData.PDelta (x, y, z) in wavelengths.
 
-    If the file gives no speed of sound, a wavelength is 1540 m/s over the centre frequency. Scales that the
-    file also gives under a known name stay as they are.
-
-    Parameters
-    ----------
-    values, sources : dicts
-        Known values and their sources, from :func:`interpret`; the scales are added to them.
-    attributes : mapping
-        The other values of the file, from :func:`interpret`.
+    If the file gives no speed of sound, a wavelength is 1540 m/s over the centre frequency.
     """
-    source = "UF.TwFreq in MHz"
-    for megahertz in scale_numbers(attributes.get("TwFreq", ()))[:1]:
-        if "center_frequency_hz" not in values:
-            reason = implausible("center_frequency_hz", megahertz * 1e6, source)
-            sources["center_frequency_hz"] = reason or f"file: {source}"
-            values |= {} if reason else {"center_frequency_hz": megahertz * 1e6}
+    if "center_frequency_hz" not in metadata.values:
+        for megahertz in scale_numbers(metadata.attributes.get("TwFreq", ()))[:1]:
+            metadata = metadata.with_value("center_frequency_hz", megahertz * 1e6, "UF.TwFreq in MHz")
+    values = metadata.values
     try:
-        deltas = np.asarray(attributes.get("PDelta", ()), np.float64).reshape(-1)
+        deltas = np.asarray(metadata.attributes.get("PDelta", ()), np.float64).reshape(-1)
     except (TypeError, ValueError):
-        return
+        return metadata
     frequency = values.get("center_frequency_hz")
     if "spacing_mm" in values or not frequency or len(deltas) != 3 or not deltas[0] > 0 or not deltas[2] > 0:
-        return
+        return metadata
     speed = values.get("sound_speed_m_s", SOUND_SPEED_M_S)
-    wavelength_mm = speed / frequency * 1e3
     known = "" if "sound_speed_m_s" in values else " assumed"
-    spacing = {
-        letter: float(delta) * wavelength_mm for letter, delta in zip("xyz", deltas, strict=True) if delta > 0
-    }
+    pitches = zip("xyz", (float(delta) * (speed / frequency * 1e3) for delta in deltas), strict=True)
+    spacing = {letter: pitch for letter, pitch in pitches if pitch > 0}
     source = f"PData.PDelta in wavelengths at{known} {speed:g} m/s"
-    reason = implausible("spacing_mm", spacing, source)
-    sources["spacing_mm"] = reason or f"file: {source}"
-    values |= {} if reason else {"spacing_mm": spacing}
+    return metadata.with_value("spacing_mm", spacing, source)
 
 
 def with_options(
-    values: dict[str, Any],
-    sources: dict[str, str],
-    attributes: Mapping[str, Any],
-    *,
-    axes: str | None = None,
-    guessed_axes: str = "",
-    guessed_from: str = "assumed",
-    **scales: Any,
+    metadata: Metadata, options: ReadOptions, guessed_axes: str = "", guessed_from: str = "assumed"
 ) -> Metadata:
     """Return the metadata of a stack: the user's options first, then the values of the file, then a guess.
 
     Parameters
     ----------
-    values, sources, attributes
-        Known values, their sources and the other values of the file, from :func:`interpret`.
-    axes : str or None
-        Axis letters given by the user.
+    metadata : Metadata
+        Metadata of the file, from :func:`interpret`.
+    options : ReadOptions
+        Axes and scales given by the user.
     guessed_axes : str
         Axis letters to assume if neither the user nor the file gives them.
     guessed_from : str
         Source of these; by default "assumed".
-    **scales
-        `frame_rate_hz`, `spacing_mm` (one number, or one for each spatial axis) and `center_frequency_hz` given by the user;
-        None for those that were not.
 
     Raises
     ------
@@ -228,10 +208,9 @@ def with_options(
         If the user gives another number of pitches, or neither the file nor the user specifies which axis is
         depth. Pitches of the file that do not fit the axes are ignored.
     """
-    frame_rate_hz, spacing_mm = scales.get("frame_rate_hz"), scales.get("spacing_mm")
-    ignored = {name: reason for name, reason in sources.items() if name not in values}
-    values, sources, attributes = dict(values), {name: sources[name] for name in values}, dict(attributes)
-    coordinates = attributes.pop("coordinates", {})
+    axes, frame_rate_hz, spacing_mm = options.axes, options.frame_rate_hz, options.spacing_mm
+    values, sources = dict(metadata.values), dict(metadata.sources)
+    attributes, coordinates = metadata.attributes, metadata.coordinates
     stated = values.get("axes")
     if isinstance(stated, AmbiguousAxes) and axes is None:
         raise InputError(stated.sentence)
@@ -241,30 +220,33 @@ def with_options(
             values["spacing_mm"] = _by_user_letters(values["spacing_mm"], stated, str(axes))
     if is_renamed or spacing_mm is not None:
         # The user's axes or pitches contradict the matrix of a voxel grid.
-        attributes = {
-            name: value for name, value in attributes.items() if not name.startswith("voxel_to_world")
-        }
+        attributes = {key: value for key, value in attributes.items() if not key.startswith("voxel_to_world")}
+    given = {"t": frame_rate_hz}
     coordinates = {
-        letter: coordinate
-        for letter, coordinate in coordinates.items()
-        if (frame_rate_hz if letter == "t" else spacing_mm) is None
+        letter: along for letter, along in coordinates.items() if given.get(letter, spacing_mm) is None
     }
-    for key, option in {"axes": axes, **scales}.items():
-        if option is not None:
+    for key in ("axes", *SCALE_NAMES.values()):
+        if (option := getattr(options, key)) is not None:
             values[key], sources[key] = option, "option"
     if "axes" not in values:
         values["axes"], sources["axes"] = guessed_axes, guessed_from
-    if "spacing_mm" in values:
-        spacing = _by_letter(values["spacing_mm"], values["axes"].replace("t", ""), spacing_mm is not None)
-        if spacing is None:
-            del values["spacing_mm"], sources["spacing_mm"]
-        else:
-            values["spacing_mm"] = spacing
+    pitches, spatial = values.get("spacing_mm"), values["axes"].replace("t", "")
+    if isinstance(pitches, Mapping):
+        values["spacing_mm"] = {letter: pitch for letter, pitch in pitches.items() if letter in spatial}
+    elif pitches is not None and len(pitches) in (1, len(spatial)):
+        # One pitch is that of all axes.
+        values["spacing_mm"] = dict(zip(spatial, [*pitches] * len(spatial), strict=False))
+    elif spacing_mm is not None:
+        raise InputError(
+            f"{len(spacing_mm)} pixel pitches do not fit the {len(spatial)} spatial axes {spatial}",
+            remedy="give {spacing_mm} one number, or one for each axis",
+        )
+    elif pitches is not None:
+        del values["spacing_mm"], sources["spacing_mm"]
     is_certain = not isinstance(stated, AmbiguousAxes) and set(stated or "") <= set("tzxy")
-    contradiction = (
-        f"the axes are '{axes}', as given; the stack has '{stated}'" if is_renamed and is_certain else ""
-    )
-    ignored = {name: reason for name, reason in ignored.items() if name not in values}
+    sentence = f"the axes are '{axes}', as given; the stack has '{stated}'"
+    contradiction = sentence if is_renamed and is_certain else ""
+    ignored = {name: reason for name, reason in metadata.ignored.items() if name not in values}
     return Metadata(values, sources, attributes, coordinates, contradiction, ignored)
 
 
@@ -280,42 +262,20 @@ def without_implausible(metadata: Metadata, frames: slice = slice(None)) -> Meta
     frames : slice
         The frames whose times count; by default all.
     """
-    coordinates, ignored = dict(metadata.coordinates), dict(metadata.ignored)
     for letter, coordinate in metadata.coordinates.items():
         is_time = letter == "t"
+        name = "frame_rate_hz" if is_time else "spacing_mm"
+        source = "times of the frames" if is_time else f"positions along {letter}"
         steps = np.abs(np.diff(coordinate.values[frames] if is_time else coordinate.values))
         steps = steps[np.isfinite(steps) & (steps > 0)]
         if len(steps) == 0:
             continue
-        name, source = (
-            ("frame_rate_hz", "times of the frames")
-            if is_time
-            else ("spacing_mm", f"positions along {letter}")
-        )
-        step = np.median(steps)
+        step = 1 / np.median(steps) if is_time else np.median(steps)
         # Positions in single precision have no more than 7 significant digits.
-        reason = implausible(name, float(f"{1 / step if is_time else step:.7g}"), source)
-        if reason:
-            del coordinates[letter]
-            ignored.setdefault(name, reason)
-    return replace(metadata, coordinates=coordinates, ignored=ignored)
-
-
-def _by_letter(spacing: Any, spatial: str, is_option: bool) -> dict[str, float] | None:
-    """Return the pixel pitch of each spatial axis; None if the pitches of a file do not fit the axes."""
-    if isinstance(spacing, Mapping):
-        return {letter: pitch for letter, pitch in spacing.items() if letter in spatial}
-    pitches = list(spacing)
-    if len(pitches) == 1:
-        pitches *= len(spatial)
-    if len(pitches) == len(spatial):
-        return dict(zip(spatial, pitches, strict=True))
-    if is_option:
-        raise InputError(
-            f"{len(pitches)} pixel pitches do not fit the {len(spatial)} spatial axes {spatial}",
-            remedy="give {spacing_mm} one number, or one for each axis",
-        )
-    return None
+        if reason := implausible(name, float(f"{step:.7g}"), source):
+            ignored = {**metadata.ignored, name: metadata.ignored.get(name, reason)}
+            metadata = replace(metadata.without(letter), ignored=ignored)
+    return metadata
 
 
 def _by_user_letters(by_letter: Mapping[str, Any], letters: str, axes: str) -> dict[str, Any]:

@@ -170,14 +170,9 @@ class PixelSample:
         return self.shape[1]
 
     @property
-    def n_used_frames(self) -> int:
-        """Number of frames that are not excluded."""
-        return int(np.count_nonzero(~self.excluded))
-
-    @property
     def used_shape(self) -> tuple[int, int]:
         """Shape without the excluded frames."""
-        return self.n_pixels, self.n_used_frames
+        return self.n_pixels, int(np.count_nonzero(~self.excluded))
 
     @property
     def is_complete(self) -> bool:
@@ -370,15 +365,9 @@ def draw_entries(
         )
     n_rows, n_frames = shape
     tiles = [slice(start, min(start + TILE_ROWS, n_rows)) for start in range(0, n_rows, TILE_ROWS)]
-    sizes = np.array(
-        [
-            (rows.stop - rows.start) * n_frames
-            if observed is None
-            else np.count_nonzero(unpack(observed[rows], n_frames))
-            for rows in tiles
-        ],
-        np.int64,
-    )
+    sizes = np.array([n_frames * (rows.stop - rows.start) for rows in tiles], np.int64)
+    if observed is not None:
+        sizes[:] = [np.count_nonzero(unpack(observed[rows], n_frames)) for rows in tiles]
     n_observed = int(sizes.sum())
     n_sampled = max(1, round(fraction * n_observed)) if n_observed else 0
     # 1 % of up to 50 samples rounds to 0, and the fit could not be judged. Below 20 one entry would be 5 % of them.
