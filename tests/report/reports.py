@@ -79,7 +79,7 @@ def hostile_page(png: bytes) -> str:
         "cutoff": {"reason": EVIL},
         "bad_frames": [{"frame": 3, "reason": EVIL, "score": 1.0}],
     }  # fmt: skip
-    chart = Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], 0.5, EVIL)
+    chart = Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], (0.5, EVIL))
     return scan_page(EVIL, report(**fields), [Picture(EVIL, png, EVIL, EVIL)], [chart])
 
 

@@ -12,7 +12,7 @@ from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameTreatment
 from usdenoise.frames.frame_quality import FrameCurves, FrameQuality
 from usdenoise.jobs.run_job import run
 from usdenoise.options.job_options import Display, Output
-from usdenoise.report.charts import carpet_png
+from usdenoise.report.charts import Carpet
 from usdenoise.report.page_content import carpet_of, described_image, frame_charts, noise_over_depth
 from usdenoise.stack.acquisition import Acquisition
 
@@ -76,7 +76,8 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     assert [(chart.x_label, list(chart.x), list(chart.flagged)) for chart in seconds] == [
         ("time (s)", [0.0, 0.002, 0.004, 0.006], [0.002, 0.004])
     ] * 5
-    assert iio.imread(carpet_png(np.array([[0.0, 1.0, 9.0]]), (-6.0, 6.0))).tolist() == [[0, 128, 255]]
+    grey = Carpet("a", "b", "x", np.array([[0.0, 1.0, 9.0]]), (-6.0, 6.0), 1.0)
+    assert iio.imread(grey.png).tolist() == [[0, 128, 255]]
     below = carpet_of(quality)
     says = "2 bands of pixels; 4 frames; largest at frame 1 in band 1, counted from 0 at the top"
     assert below.text.endswith(says)

@@ -341,23 +341,20 @@ def _cutoff_charts(report: Report) -> list[Chart]:
     values, low = report.singular_values, report.low_cutoff
     if not values or not values[0] > 0:
         return []
-    mark = (low + 0.5, f"{low} removed")
+    mark = low + 0.5, f"{low} removed"
     decay = [20 * math.log10(value / values[0]) if value > 0 else None for value in values]
     numbers = range(1, len(values) + 1)
-    charts = [Chart("Singular values", "component", "dB below the first", numbers, decay, *mark)]
+    charts = [Chart("Singular values", "component", "dB below the first", numbers, decay, mark)]
     if profile := report.cutoff.similarity_profile:
         title = "Similarity of each component to the leading ones"
         numbers = range(1, len(profile) + 1)
         level = report.cutoff.similarity_threshold, "threshold"
-        charts.append(Chart(title, "component", "similarity", numbers, profile, *mark, *level))
+        charts.append(Chart(title, "component", "similarity", numbers, profile, mark, level))
     return charts
 
 
 def _error_charts(report: Report) -> list[Chart]:
-    numbers, errors = [], []
-    for line in report.trace:
-        numbers.append(line.iteration)
-        errors.append(line.held_out_rmse)
+    numbers, errors = [line.iteration for line in report.trace], [line.held_out_rmse for line in report.trace]
     if len(errors) < _LEAST_TRACE or not any(error is not None for error in errors):
         return []
     title = "Held-out error over the iterations"
