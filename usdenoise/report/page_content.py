@@ -63,17 +63,7 @@ def page_of(
     stack = series.geometry
     # Power Doppler comes first if the blood map lacks what it shows.
     is_incomplete = any(doubt.code == "map-incomplete" for doubt in report.doubts)
-    shown, regions = [], None
-    for name in sorted(pictures, key=lambda name: is_incomplete and name != "power_doppler"):
-        png = pictures[name]
-        if name == REGIONS:
-            regions = _regions(report, png)
-            continue
-        shown.append(picture_of(name, png, series))
-    over_frames: list[Chart | Carpet] = []
-    if series.stack is not None:
-        quality, rate = series.stack.frame_quality, stack.frame_rate_hz
-        over_frames = [*frame_charts(quality, stack), carpet_of(quality, rate)]
+    names = sorted(pictures, key=lambda name: is_incomplete and name != "power_doppler")
     over_blocks = {"Blocks": block_charts(series)} if series.is_session and not series.by_pose else {}
     for plane, of_pose in zip(series.planes, series.by_pose.values(), strict=True):
         charts = block_charts(of_pose)
@@ -83,12 +73,12 @@ def page_of(
     return scan_page(
         stem,
         report,
-        shown,
+        [picture_of(name, pictures[name], series) for name in names if name != REGIONS],
         noise_over_depth(series.means["noise_power"], stack),
-        over_frames,
+        [] if series.stack is None else frame_charts(series.stack.frame_quality, stack),
         over_blocks,
         [_activation_section(series, trial_type, png) for trial_type, png in activations.items()],
-        regions,
+        _regions(report, pictures[REGIONS]) if REGIONS in pictures else None,
     )
 
 
@@ -121,7 +111,8 @@ def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> Ac
     lines: dict[str, _Curve] = {"Expected response": ("", activation.expected.tolist(), 1.0)}
     if activation.threshold is not None:
         lines["Mean of the active pixels"] = "% from the mean", _known(activation.course - 100), 5.0
-    charts = _over_blocks(lines, series.time, series.time_unit, series.bad, events)
+    bad = series.time[series.bad].tolist()
+    charts = _curves(lines, f"time ({series.time_unit})", series.time.tolist(), bad, events)
     if activation.t is None and activation.change is not None and activation.threshold is not None:
         response = _known(np.nanmean(activation.change[:, activation.active], axis=1).astype(np.float64))
         label = "Mean response of the active pixels", "blocks after the onset", "% of the baseline"
@@ -142,7 +133,7 @@ def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> Ac
     return ActivationSection(record.name, picture, charts, " ".join(words))
 
 
-def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
+def block_charts(series: ResultSeries) -> Sequence[Chart | Carpet]:
     """Return the curves over the blocks of a session, in which bad blocks are marked, and the carpet of their blood.
 
     Parameters
@@ -169,41 +160,34 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
         lines["Likeness to the image of the session"] = "correlation", likeness, 0.2
     if any(block.deformation_pixels for block in series.block_records):
         for name, rotation in series.rotations.items():
-            lines[f"{name.replace('_', ' ').capitalize()}, before correction"] = (
-                "degrees",
-                _known(rotation),
-                0.5,
-            )
+            title = f"{name.replace('_', ' ').capitalize()}, before correction"
+            lines[title] = "degrees", _known(rotation), 0.5
     if any(block.is_scaled for block in series.block_records):
         lines["Gain, before correction"] = "dB", [block.gain_db for block in series.block_records], 0.5
-    charts: list[Chart | Carpet] = []
-    charts += _over_blocks(lines, series.time, series.time_unit, series.bad, series.events)
-    if is_blood.any():
-        ratios = blood[:, is_blood] / mean[is_blood]
-        n_blocks, n_pixels = ratios.shape
-        bands = np.array_split(ratios, min(CARPET_BANDS, n_pixels), axis=1)
-        carpet = np.stack([np.maximum(np.nan_to_num(band.mean(axis=1)), 0) for band in bands])
-        interval = float(np.median(np.diff(series.time))) if n_blocks > 1 else 1.0
-        reference = f"the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
-        along = f"time ({series.time_unit})"
-        charts.append(
-            Carpet("Blood by depth", reference, along, carpet.astype(np.float32), BLOCKS_DB, interval)
-        )
-    return charts
+    along, bad = f"time ({series.time_unit})", series.time[series.bad].tolist()
+    charts = _curves(lines, along, series.time.tolist(), bad, series.events)
+    if not is_blood.any():
+        return charts
+    ratios = blood[:, is_blood] / mean[is_blood]
+    n_blocks, n_pixels = ratios.shape
+    bands = np.array_split(ratios, min(CARPET_BANDS, n_pixels), axis=1)
+    carpet = np.stack([np.maximum(np.nan_to_num(band.mean(axis=1)), 0) for band in bands], dtype=np.float32)
+    interval = float(np.median(np.diff(series.time))) if n_blocks > 1 else 1.0
+    reference = f"the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
+    return [*charts, Carpet("Blood by depth", reference, along, carpet, BLOCKS_DB, interval)]
 
 
-def _over_blocks(
+def _curves(
     lines: Mapping[str, _Curve],
-    times: NDArray[np.float64],
-    unit: str,
-    is_bad: NDArray[np.bool_],
-    events: Sequence[Event],
+    along: str,
+    places: Sequence[float],
+    flagged: Sequence[float],
+    events: Sequence[Event] = (),
 ) -> list[Chart]:
-    """Return curves over the blocks of a session, in which bad blocks and events are marked."""
-    along, middles, bad = f"time ({unit})", times.tolist(), times[is_bad].tolist()
+    """Return curves over one axis, on which some places are marked."""
     return [
-        Chart(title, along, of_values, middles, values, flagged=bad, least_span=span, events=events)
-        for title, (of_values, values, span) in lines.items()
+        Chart(title, along, unit, places, values, flagged=flagged, least_span=span, events=events)
+        for title, (unit, values, span) in lines.items()
     ]
 
 
@@ -267,7 +251,8 @@ def live_page_of(
         )
         for name, png in activations.items()
     ]
-    curves = _over_blocks(lines, update.times, update.time_unit, update.bad, update.events)
+    along, bad = f"time ({update.time_unit})", update.times[update.bad].tolist()
+    curves = _curves(lines, along, update.times.tolist(), bad, update.events)
     return partial(live_page, stem, numbers, pictures, curves, sections)
 
 
@@ -348,8 +333,8 @@ def noise_over_depth(noise: NDArray[np.floating], stack: GriddedStack) -> list[C
     ]
 
 
-def frame_charts(quality: FrameQuality, stack: GriddedStack) -> list[Chart]:
-    """Return the curves over the frames, in which bad frames are marked.
+def frame_charts(quality: FrameQuality, stack: GriddedStack) -> list[Chart | Carpet]:
+    """Return the curves over the frames, in which bad frames are marked, and the carpet: bands of pixels over the frames.
 
     Parameters
     ----------
@@ -368,39 +353,17 @@ def frame_charts(quality: FrameQuality, stack: GriddedStack) -> list[Chart]:
         middle, farthest = scale * curves.displacement.T
         lines["Displacement of the tissue along depth, median"] = unit, _known(middle), LEAST_MOTION * scale
         lines["The same, 95th percentile of the image"] = unit, _known(farthest), LEAST_MOTION * scale
-    along, step = _frame_axis(stack.frame_rate_hz)
+    along, step = ("frame", 1.0) if stack.frame_rate_hz is None else ("time (s)", 1.0 / stack.frame_rate_hz)
     times = [number * step for number in range(len(curves.dvars))]
-    flagged = [times[frame.frame] for frame in quality.bad]
-    return [
-        Chart(title, along, unit, times, values, flagged=flagged, least_span=least)
-        for title, (unit, values, least) in lines.items()
-    ]
-
-
-def _frame_axis(frame_rate_hz: float | None) -> tuple[str, float]:
-    """Return the label of an axis over the frames, and the distance of two frames on it."""
-    return ("frame", 1.0) if frame_rate_hz is None else ("time (s)", 1.0 / frame_rate_hz)
-
-
-def carpet_of(quality: FrameQuality, frame_rate_hz: float | None = None) -> Carpet:
-    """Return the carpet plot of the frames: bands of pixels over the frames.
-
-    Parameters
-    ----------
-    quality : FrameQuality
-        Curves of the result.
-    frame_rate_hz : float, optional
-        Frames per second; by default the carpet is over the numbers of the frames.
-    """
-    carpet = quality.curves.carpet
-    n_bands, n_frames = carpet.shape
-    band, frame = np.unravel_index(int(np.argmax(carpet)), carpet.shape)
+    charts = _curves(lines, along, times, [times[frame.frame] for frame in quality.bad])
+    n_bands, n_frames = curves.carpet.shape
+    band, frame = np.unravel_index(int(np.argmax(curves.carpet)), curves.carpet.shape)
     reference = (
         f"the median of each of {n_bands} bands of pixels; {n_frames} frames; largest at frame {frame} in band {band}, "
         "counted from 0 at the top"
     )
-    along, step = _frame_axis(frame_rate_hz)
-    return Carpet("Power outside the clutter by depth", reference, along, carpet, CARPET_DB, step)
+    title = "Power outside the clutter by depth"
+    return [*charts, Carpet(title, reference, along, curves.carpet, CARPET_DB, step)]
 
 
 def _levels(power: NDArray[np.floating]) -> list[float | None]:
