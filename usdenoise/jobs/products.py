@@ -26,10 +26,10 @@ from usdenoise.report.pictures import (
     QUANTITIES,
     REGIONS,
     activation_layers,
-    activation_picture,
     activation_title,
     draw_picture,
     film,
+    layers_picture,
     region_picture,
 )
 from usdenoise.report.record import InputRecord
@@ -227,7 +227,7 @@ def _write_activation(series: ResultSeries, results: Results) -> None:
         layers = activation_layers(*images, stack.spatial_axes, activation.letter, planes)
         title = activation_title(trial_type, activation)
         for kind in _picture_formats(job):
-            drawn = activation_picture(layers, kind=kind, spacing_mm=stack.spacing_mm, title=title)
+            drawn = layers_picture(layers, stack.spacing_mm, title, kind)
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:
             write_stat_map(results.path_of(f"{name}_nifti"), activation.statistic, stack, activation.letter)

@@ -355,7 +355,7 @@ def movie(
     times : Coordinate, optional
         Time of each image, in "s" or "frames"; by default none is shown.
     spacing_mm, title
-        As for :func:`usdenoise.report.pictures.power_doppler_picture`.
+        As for :func:`montage_png`.
     display : Display, optional
         Range and colours; by default the range suits the images without a note.
     quantity : str

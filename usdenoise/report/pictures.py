@@ -144,7 +144,6 @@ def result_layer(name: str, series: ResultSeries, display: Display) -> Layer:
     return directional_layer(positive, negative, axes, display, f"{name} power")
 
 
-@own_settings()
 def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
     """Return a picture of a result, encoded.
 
@@ -181,8 +180,7 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     # Both power images have the size of the one with the longer title.
     shown_title = title(scale.label.partition(" (")[0])
     longest = title(max(QUANTITIES.values(), key=len)) if name in QUANTITIES else ""
-    figure = panel_figure([(panels, scale)], series.geometry.spacing_mm, shown_title, other_title=longest)
-    return encoded(figure, kind)
+    return layers_picture([(panels, scale)], series.geometry.spacing_mm, shown_title, kind, longest)
 
 
 def shown_levels(power: Image, display: Display) -> NDArray[np.float32]:
@@ -213,49 +211,25 @@ def film(name: str, series: ResultSeries, stem: str, display: Display) -> bytes:
 
 
 @own_settings()
-def power_doppler_picture(
-    decibels: Image,
-    axes: str,
-    *,
+def layers_picture(
+    layers: Sequence[Layer],
+    spacing_mm: Mapping[str, float],
+    title: str,
     kind: str = "png",
-    dynamic_range_db: DynamicRange = None,
-    spacing_mm: Mapping[str, float] | None = None,
-    title: str = "",
-    color_map: str = COLOR_MAPS[0],
-    quantity: str = "power Doppler",
+    other_title: str = "",
 ) -> bytes:
-    """Draw a power image, depth downwards, with a colour bar in dB.
-
-    Axes are in mm where the pixel pitch is known, otherwise in pixels. A volume is shown by its three
-    maximum projections.
+    """Draw layers over each other, depth downwards, each with its colour bar, and return the encoded picture.
 
     Parameters
     ----------
-    decibels : 2-D or 3-D array
-        Power in dB: 0 at the maximum, or absolute where `dynamic_range_db` has two levels.
-    axes : str
-        Axis letters of `decibels`, for example "zx".
+    layers : sequence of Layer
+        Panels and their colours, such as those of :func:`power_layer` and :func:`activation_layers`.
+    spacing_mm, title, other_title
+        As for :func:`usdenoise.report.panels.panel_figure`.
     kind : str
         Format, one of :data:`usdenoise.options.job_options.FORMATS`; by default "png".
-    dynamic_range_db : float or (float, float), optional
-        Decibels below the maximum from which on a pixel is black, or the levels of the darkest and of the brightest
-        colour; by default :func:`usdenoise.report.panels.suitable_range_db`.
-    spacing_mm : mapping from axis letter to float, optional
-        Pixel pitch in mm, for the axes where it is known; by default for none.
-    title : str
-        Text above the picture; by default none.
-    color_map : str
-        One of :data:`usdenoise.options.job_options.COLOR_MAPS`; by default the first.
-    quantity : str
-        What the image shows, for the colour bar.
-
-    Returns
-    -------
-    bytes
-        The encoded picture.
     """
-    layer = power_layer(decibels, axes, dynamic_range_db, color_map, quantity)
-    return encoded(panel_figure([layer], spacing_mm or {}, title), kind)
+    return encoded(panel_figure(layers, spacing_mm, title, other_title=other_title), kind)
 
 
 def power_layer(
@@ -266,9 +240,23 @@ def power_layer(
     quantity: str,
     planes: Sequence[str] = (),
 ) -> Layer:
-    """Return the panels and colours of a power image; the arguments are as for :func:`power_doppler_picture`.
+    """Return the panels and colours of a power image, black where the power is low.
 
-    `planes` are as for :func:`usdenoise.report.panels.panels_of`.
+    Parameters
+    ----------
+    decibels : 2-D or 3-D array
+        Power in dB: 0 at the maximum, or absolute where `dynamic_range_db` has two levels.
+    axes : str
+        Axis letters of `decibels`, for example "zx".
+    dynamic_range_db : float or (float, float) or None
+        Decibels below the maximum from which on a pixel is black, or the levels of the darkest and of the brightest
+        colour; None for :func:`usdenoise.report.panels.suitable_range_db`.
+    color_map : str
+        One of :data:`usdenoise.options.job_options.COLOR_MAPS`.
+    quantity : str
+        What the image shows, for the colour bar.
+    planes : sequence of str
+        As for :func:`usdenoise.report.panels.panels_of`; by default none.
     """
     scale = power_scale(decibels, dynamic_range_db, color_map, quantity)
     # Pixels without power are at minus infinity, which has no colour.
@@ -376,26 +364,6 @@ def activation_title(trial_type: str, activation: ActivationMap) -> str:
     """Return the title of the picture of an activation map."""
     record = ActivationRecord.of(trial_type, activation)
     return f"{record.name}: {record.sentence}"
-
-
-@own_settings()
-def activation_picture(
-    layers: Sequence[Layer],
-    *,
-    kind: str = "png",
-    spacing_mm: Mapping[str, float] | None = None,
-    title: str = "",
-) -> bytes:
-    """Draw t or F of the active pixels in colour, over the blood map in grey, and return the encoded picture.
-
-    Parameters
-    ----------
-    layers : sequence of Layer
-        The panels of :func:`activation_layers`.
-    kind, spacing_mm, title
-        Format, pixel pitch and text above the picture, as for :func:`power_doppler_picture`.
-    """
-    return encoded(panel_figure(layers, spacing_mm or {}, title), kind)
 
 
 def activation_layers(
