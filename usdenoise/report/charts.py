@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from importlib.util import cache_from_source
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,8 @@ def _environment() -> "Environment":
         f"data:image/png;base64,{base64.b64encode(picture).decode()}"
     )
     environment.filters["file_name"] = _file_name
+    # From a page in the same folder
+    environment.filters["address"] = lambda path: f"./{quote(os.fsencode(path))}"
     return environment
 
 

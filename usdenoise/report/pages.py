@@ -1,7 +1,4 @@
-"""The row of a scan in the table of a batch, and the pages of a batch and of a comparison.
-
-Each has a template: templates/batch.html and comparison.html.
-"""
+"""The row of a scan in the table of a batch, and the page of the batch. Template: templates/batch.html."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from usdenoise.files.input_files import natural_key
-from usdenoise.report.charts import BATCH_PAGE, COMPARISON_PAGE, template
+from usdenoise.report.charts import BATCH_PAGE, template
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import remark
 
@@ -118,7 +115,7 @@ class Entry:
     status : str
         State of the scan in one or two words.
     address : str or None
-        Address of the scan's page, relative to the page of the batch; None if it has none.
+        Path of the scan's page from the folder of the batch; None if it has none.
     thumbnail : bytes or None
         The blood map as a small PNG; None without results.
     on_common_scale : bool
@@ -186,37 +183,4 @@ def batch_page(
         lowest=min(map(min, filter(None, (entry.curve for entry in entries))), default=0),
         cutoff=cutoff,
         made=generator,
-    )
-
-
-def comparison_page(
-    name: str,
-    shared: str,
-    montage: bytes | None,
-    table: tuple[Sequence[str], Sequence[Sequence[str]]],
-    notes: Sequence[str],
-) -> str:
-    """Return the page of a comparison, which needs no other file and no network.
-
-    Parameters
-    ----------
-    name : str
-        Name of the scan.
-    shared : str
-        What the methods share, in words.
-    montage : bytes or None
-        PNG of the images; None if no method has one.
-    table : (headings, lines)
-        Texts of the figures.
-    notes : sequence of str
-        What each method did, and its source.
-
-    Returns
-    -------
-    str
-        HTML. Every text is escaped.
-    """
-    headings, lines = table
-    return template(COMPARISON_PAGE).render(
-        name=name, shared=shared, montage=montage, headings=headings, lines=lines, notes=notes
     )

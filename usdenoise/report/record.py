@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.options.job_options import NO_PRODUCTS
@@ -30,22 +31,10 @@ MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
-class BloodRecord:
-    """The metrics of the blood map, as :class:`usdenoise.blood.picture_quality.PictureQuality` has them, and in words."""
+class BloodRecord(PictureQuality):
+    """The metrics of the blood map, with their sentence; it is empty where blood is not judged."""
 
-    vessel_share: float
-    noise_share: float
-    blood_to_noise_db: float | None
-    lost_share: float | None
-    reproducibility: float | None
-    tissue_share: float | None
-    noisy_share: float
-    missing_share: float
-    speckle_likeness: float
-    quiet_correlation: float
-    steadiness: float | None
-    errors: float
-    sentence: str
+    sentence: str = ""
 
 
 @dataclass(frozen=True)

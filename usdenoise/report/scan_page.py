@@ -2,14 +2,12 @@
 
 import io
 import math
-import os
 import shlex
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import quote
 
 from usdenoise.clutter.clutter_cutoff import CutoffCertainty
 from usdenoise.pipeline.fit_result import CLOSE
@@ -146,7 +144,6 @@ def scan_page(
     ]
     summary = "; ".join(sentences)
     codes = {doubt.code for doubt in report.doubts}
-    names = [Path(path).name for path in report.output.values()]
     return template(SCAN_PAGE).render(
         name=name,
         report=report,
@@ -168,12 +165,7 @@ def scan_page(
         options=options,
         methods={"In short": methods_paragraph(report, is_short=True), "In full": methods_paragraph(report)},
         command=None if command is None else shlex.join(command),
-        # Addresses from a page in the same folder
-        files=[(name, f"./{quote(os.fsencode(name))}") for name in names],
-        poses=[
-            (pose, f"./{quote(os.fsencode(pose.page))}")
-            for pose in (() if report.sequence is None else report.sequence.poses)
-        ],
+        files=[Path(path).name for path in report.output.values()],
     )
 
 
@@ -224,7 +216,6 @@ def live_page(
         report=None,
         numbers=numbers,
         pictures=pictures,
-        poses=[],
         block_charts={"Blocks": block_charts} if block_charts else {},
         activations=activations,
         remarks=remarks,
