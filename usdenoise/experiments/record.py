@@ -27,11 +27,14 @@ class Curve:
         Iterations counted from 0 (the start), or seconds.
     errors : (n_seeds, k) array
         Errors at each x, one row per seed.
+    numbers : mapping
+        Further numbers of the method, by default none.
     """
 
     label: str
     x: NDArray[np.floating]
     errors: NDArray[np.float64]
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def quartiles(self) -> NDArray[np.float64]:
@@ -67,15 +70,12 @@ class CurvePanel:
         Error that the noise leaves; None without noise.
     unit : str
         Unit of the x axis, by default "iterations".
-    numbers : mapping
-        Further numbers by the label of the method, by default none.
     """
 
     setting: str
     curves: tuple[Curve, ...]
     noise_floor: float | None = None
     unit: str = "iterations"
-    numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __getitem__(self, label: str) -> Curve:
         return next(curve for curve in self.curves if curve.label == label)
@@ -86,7 +86,7 @@ class CurvePanel:
             "setting": self.setting,
             "noise_floor": self.noise_floor,
             "final_errors": {curve.label: curve.errors[:, -1].tolist() for curve in self.curves},
-            "numbers": dict(self.numbers),
+            "numbers": {curve.label: curve.numbers for curve in self.curves if curve.numbers},
         }
 
 

@@ -156,16 +156,13 @@ class Outcome:
     picture : array
         Power Doppler in dB, cut off 40 dB below its maximum, with the spatial axes of the stack.
     curve : Curve
-        Rms residual of the held-out entries over the rms of the noise, at the start and after each iteration.
-    numbers : dict
-        "held_out_rms" is the last value of the curve. "noise_left" is the distance of the filtered stack to the
-        noise-free one over the distance of the measured stack. "correlation" compares the picture with the noise-free
-        one.
+        Rms residual of the held-out entries over the rms of the noise, at the start and after each iteration. Of its
+        numbers, "held_out_rms" is its last value. "noise_left" is the distance of the filtered stack to the noise-free
+        one over the distance of the measured stack. "correlation" compares the picture with the noise-free one.
     """
 
     picture: NDArray[np.float32]
     curve: Curve
-    numbers: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -222,8 +219,8 @@ def _ratio_of(number: str) -> Callable[[CurvePanel, str, ReferenceLevel], float]
     """Return the function that measures a number of a method, or its ratio to the number of another method."""
 
     def measure(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
-        divisor = panel.numbers[str(reference)][number] if reference else 1.0
-        return panel.numbers[label][number] / divisor
+        divisor = panel[str(reference)].numbers[number] if reference else 1.0
+        return panel[label].numbers[number] / divisor
 
     return measure
 
@@ -268,7 +265,6 @@ class UltrasoundExperiment:
                 setting=f"sampling {100 * sampling:g} %",
                 curves=tuple(one.curve for one in by_name.values()),
                 noise_floor=1.0,
-                numbers={name: one.numbers for name, one in by_name.items()},
             )
             for sampling, by_name in outcomes.items()
         }
@@ -277,14 +273,13 @@ class UltrasoundExperiment:
             for setting, (smallest, claims) in self.claims.items()
             for claim in claims
         ]
-        options = {name: method_options(stack)[name] for name in self.methods}
         return ExperimentResult(
             title=self.title,
             parameters={
                 "preset": "paper",
                 "shape": list(stack.blood.shape),
                 "seeds": [0],
-                "methods": options,
+                "methods": {name: method_options(stack)[name] for name in self.methods},
             },
             panels=tuple(panels.values()),
             claims=tuple(checked),
@@ -317,16 +312,16 @@ def _outcome_of(setup: Setup, name: str, sampling: float) -> Outcome:
     assert result.solution is not None
     trace = result.solution.trace
     held_out = np.array([line.held_out_rmse for line in trace], np.float64) / result.noise_floor
-    curve = Curve(name, np.arange(len(trace), dtype=np.float64), held_out[None])
     filtered, measured = result.acquisition.frames.T, stack.acquisition.frames.T
     noise_free = stack.blood.reshape(measured.shape)
     picture = np.maximum(decibels(result.power_doppler), np.float32(-PICTURE_DB))
     numbers = {
-        "held_out_rms": curve.final,
+        "held_out_rms": float(held_out[-1]),
         "noise_left": _rms_difference(filtered, noise_free) / _rms_difference(measured, noise_free),
         "correlation": correlation(picture, _picture(stack.blood)),
     }
-    setup.outcomes[name, sampling] = Outcome(picture, curve, numbers)
+    curve = Curve(name, np.arange(len(trace), dtype=np.float64), held_out[None], numbers)
+    setup.outcomes[name, sampling] = Outcome(picture, curve)
     return setup.outcomes[name, sampling]
 
 
