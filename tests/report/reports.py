@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 from typing import Any
 
-from usdenoise.report.charts import Chart
+from usdenoise.report.charts import SCAN_PAGE, Chart, template
 from usdenoise.report.record import Report
 from usdenoise.report.scan_page import Picture, scan_page
 from usdenoise.system.text import from_plain
@@ -81,6 +81,15 @@ def hostile_page(png: bytes) -> str:
     }  # fmt: skip
     chart = Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], (0.5, EVIL))
     return scan_page(EVIL, report(**fields), [Picture(EVIL, png, EVIL, EVIL)], [chart])
+
+
+def live_page(name: str, numbers: Any, pictures: Any, charts: Any, activations: Any, remarks: Any) -> str:
+    """The page of a live session that runs."""
+    update = {"numbers": numbers, "pictures": pictures, "activations": activations, "remarks": remarks}
+    charts = {"Blocks": charts}
+    return template(SCAN_PAGE).render(
+        name=name, report=None, block_charts=charts, final_page=None, is_finished=None, **update
+    )
 
 
 class Page(HTMLParser):

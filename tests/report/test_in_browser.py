@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.conftest import SMALL
-from tests.report.reports import hostile_page
+from tests.report.reports import hostile_page, live_page
 from tests.stacks import run_in_windows
 from usdenoise.jobs.batch import run_batch
 from usdenoise.jobs.run_job import run
@@ -19,7 +19,7 @@ from usdenoise.options import DenoiseOptions, Output
 from usdenoise.phantom import PhantomSettings
 from usdenoise.report.charts import Chart
 from usdenoise.report.pages import Entry, Row, Status, batch_page
-from usdenoise.report.scan_page import Picture, live_page
+from usdenoise.report.scan_page import Picture
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = """<img src=x onerror=alert(1)>"'&.h5"""
@@ -100,7 +100,7 @@ def live(picture: bytes, blocks: str) -> str:
     charts = [Chart(f"Blood power: {HOSTILE}", "time (s)", "%", *curve, flagged=[1.2])]
     remarks = [f"{HOSTILE} is skipped: it was removed before it was read"]
     pictures = [Picture(HOSTILE, picture, HOSTILE, HOSTILE)] * 2
-    return live_page(HOSTILE, figures, pictures, charts, [], remarks, None)
+    return live_page(HOSTILE, figures, pictures, charts, [], remarks)
 
 
 PICTURES = {"image": 5, "volume": 2, "windows": 3, "batch": 1, "hostile": 1, "live": 2}

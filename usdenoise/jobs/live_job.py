@@ -196,7 +196,9 @@ class LivePages:
         )
         self._page = partial(page, final_page=final_page)
         with OutputFolder(self._folder, overwrite=True) as outputs:
-            outputs.reserve(LIVE_PAGE).write_text(self._page(remarks=self._remarks), encoding="utf-8")
+            outputs.reserve(LIVE_PAGE).write_text(
+                self._page(remarks=self._remarks, is_finished=None), encoding="utf-8"
+            )
             write_result(outputs.reserve(self._stem + SERIES), ".h5", _content(update))
             if drawn:
                 outputs.reserve(ACTIVATION_PICTURE).write_bytes(next(iter(drawn.values())))

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
-from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart
+from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, SCAN_PAGE, Carpet, Chart, template
 from usdenoise.report.panels import AXIS_NAMES
 from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
 from usdenoise.report.record import ActivationRecord, Report
-from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
+from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.live_state import SessionUpdate
@@ -200,7 +200,11 @@ def live_page_of(
     delay_s: float,
     frames_a_second: float,
 ) -> Callable[..., str]:
-    """Return the page of a live session, without what changes when it ends: the other arguments of :func:`live_page`.
+    """Return the page of a live session: the page of a session with the sections that it has before there is a report.
+
+    The page loads itself again until the session is finished. What is returned takes the rest: `remarks` in sentences,
+    `final_page`, the name of the page of the finished session, or None while blocks come, and `is_finished`, whether the
+    final series was written, or None while that is not known.
 
     Parameters
     ----------
@@ -253,7 +257,15 @@ def live_page_of(
     ]
     along, bad = f"time ({update.time_unit})", update.times[update.bad].tolist()
     curves = _curves(lines, along, update.times.tolist(), bad, update.events)
-    return partial(live_page, stem, numbers, pictures, curves, sections)
+    return partial(
+        template(SCAN_PAGE).render,
+        name=stem,
+        report=None,
+        numbers=numbers,
+        pictures=pictures,
+        block_charts={"Blocks": curves},
+        activations=sections,
+    )
 
 
 def _known(values: NDArray[np.float64]) -> list[float | None]:

@@ -4,12 +4,11 @@ import io
 import math
 import shlex
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from usdenoise.clutter.clutter_cutoff import CutoffCertainty
 from usdenoise.pipeline.fit_result import CLOSE
 from usdenoise.report.charts import SCAN_PAGE, Carpet, Chart, template
 from usdenoise.report.record import Report
@@ -143,7 +142,6 @@ def scan_page(
         if part.removeprefix("estimate: ") not in [*doubted, *remarked, report.estimate]
     ]
     summary = "; ".join(sentences)
-    codes = {doubt.code for doubt in report.doubts}
     return template(SCAN_PAGE).render(
         name=name,
         report=report,
@@ -151,7 +149,7 @@ def scan_page(
         doubts=[_sentence(sentence) for sentence in doubted],
         remarks=[_sentence(remark) for remark in remarked],
         answers=_answers_at_top(report),
-        numbers=_numbers_at_top(report, codes),
+        codes={doubt.code for doubt in report.doubts},
         most_error=CLOSE,
         pictures=[picture.within(PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
@@ -166,62 +164,6 @@ def scan_page(
         methods={"In short": methods_paragraph(report, is_short=True), "In full": methods_paragraph(report)},
         command=None if command is None else shlex.join(command),
         files=[Path(path).name for path in report.output.values()],
-    )
-
-
-RELOAD_S = 2
-"""Seconds after which the page of a live session loads itself again."""
-
-
-def live_page(
-    name: str,
-    numbers: Sequence[tuple[str, str, str]],
-    pictures: Sequence[Picture],
-    block_charts: Sequence[Chart],
-    activations: Sequence[ActivationSection],
-    remarks: Sequence[str],
-    final_page: str | None,
-    is_finished: bool | None = None,
-) -> str:
-    """Return the page of a live session: the page of a session with the sections that it has before there is a report.
-
-    It needs no other file, and loads itself again until the session is finished.
-
-    Parameters
-    ----------
-    name : str
-        Name of the session.
-    numbers : sequence of (str, str, str)
-        Name, value and meaning of the numbers at the top.
-    pictures : sequence of Picture
-        The pictures.
-    block_charts : sequence of Chart
-        Curves over the blocks.
-    activations : sequence of ActivationSection
-        Sections for each type of event.
-    remarks : sequence of str
-        Warnings, in sentences.
-    final_page : str or None
-        Name of the page of the finished session; None while blocks come.
-    is_finished : bool, optional
-        Whether the final series was written; by default it is not yet known.
-
-    Returns
-    -------
-    str
-        HTML. Every text is escaped.
-    """
-    return template(SCAN_PAGE).render(
-        name=name,
-        report=None,
-        numbers=numbers,
-        pictures=pictures,
-        block_charts={"Blocks": block_charts} if block_charts else {},
-        activations=activations,
-        remarks=remarks,
-        final_page=final_page,
-        is_finished=is_finished,
-        reload_s=RELOAD_S if is_finished is None else None,
     )
 
 
@@ -249,60 +191,6 @@ def _answers_at_top(report: Report) -> list[tuple[str, str, str]]:
             for each in region.responses
         ] or [(f"Range of {region.name}", region.range, f"against its mean, in the good blocks; {pixels}")]
     return answers[:_MOST_ANSWERS]
-
-
-def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, str, str]]:
-    """Return the numbers at the top of the page: name, value, and meaning."""
-    n_bytes, sequence = report.peak_memory_bytes, report.sequence
-    memory = f"{n_bytes / 2**20:.0f} MiB" if n_bytes < 2**30 else f"{n_bytes / 2**30:.1f} GiB"
-    time = ("Time", f"{report.timings_s['total']:.1f} s", f"peak memory {memory}")
-    if sequence is not None and sequence.poses:
-        n_blocks = f"of {sequence.n_blocks}, in {len(sequence.blocks)} sweeps over the positions"
-        return [
-            ("Positions", str(len(sequence.poses)), "of the probe, each filtered as a session of its own"),
-            ("Bad blocks", str(sequence.n_bad), n_blocks),
-            ("Clutter components removed", sequence.removed, "by position"),
-            time,
-        ]
-    blood, repeatability, tissue = report.blood, report.reproducibility, report.blood.tissue_share
-    if report.cutoff.certainty == CutoffCertainty.GIVEN:
-        certainty = "as given"
-    elif {"axes", "no-blood"} & {*doubts}:
-        # A cutoff in noise, or along a wrong axis, is certain of nothing.
-        certainty = "chosen from the data"
-    else:
-        certainty = f"this number is {report.cutoff.certainty}"
-    if "cutoff" in doubts and report.low_cutoff < report.cutoff.suggested:
-        remains = "unknown", "the estimate requires a cutoff near the one that the data suggest"
-    else:
-        share = "unknown" if tissue is None else f"{100 * tissue:.0f} %"
-        remains = share, "estimated share of the power above the noise after the filter"
-    level = "none found" if blood.blood_to_noise_db is None else f"{blood.blood_to_noise_db:.1f} dB"
-    return [
-        ("Clutter components removed", str(report.low_cutoff), certainty),
-        (
-            "Blood over noise",
-            level,
-            f"median over the vessels, which are {100 * blood.vessel_share:.0f} % of the image",
-        ),
-        (
-            "Repeatability",
-            "unknown" if repeatability is None else f"{repeatability:.2f}",
-            "correlation of the blood maps of two halves of the frames; remaining tissue repeats, too",
-        ),
-        ("Tissue that remains", *remains),
-        (
-            "Mostly noise",
-            f"{100 * blood.noise_share:.0f} %",
-            "of the pixels: no vessel, and more noise than blood",
-        ),
-        (
-            "Computation",
-            "good" if report.is_good_fit else "poor",
-            f"{report.estimate}; this does not judge the scan or the cutoff",
-        ),
-        time,
-    ]
 
 
 def _model(report: Report) -> str:
