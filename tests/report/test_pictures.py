@@ -124,7 +124,10 @@ def test_directions_are_red_and_blue_and_low_power_is_black(axes, figure_of):
 def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     velocity = np.where(np.arange(40) < 20, 10.0, -10.0) * np.ones((40, 1))
     power = np.repeat([9.0, 1.0], [20, 20])[:, np.newaxis] * np.ones(40)
-    panel, bar = figure_of(picture, velocity_layer, velocity, power, "zx", unit="mm/s").axes
+    blood = power > 1
+    panel, bar = figure_of(
+        picture, velocity_layer, velocity, power, "zx", unit="mm/s", shows_blood=blood
+    ).axes
     shown = colors(panel)
     assert shown[0, 0, 0] > shown[0, 0, 2] + 0.2
     assert shown[0, -1, 2] > shown[0, -1, 0] + 0.2

@@ -1,9 +1,10 @@
 """The pictures of a result: which there are, how the page names them, and how each is drawn; a picture in axes."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,8 @@ from usdenoise.report.panels import (
 )
 from usdenoise.report.record import ActivationRecord
 from usdenoise.sessions.activation import ActivationMap
-from usdenoise.sessions.regions import WHOLE_IMAGE, relative_change
+from usdenoise.sessions.design import Event
+from usdenoise.sessions.regions import WHOLE_IMAGE, RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, ResultSeries, series_of_stack
 from usdenoise.stack.geometry import Coordinate
 
@@ -284,14 +286,14 @@ def directional_layer(
     """
     from matplotlib.colors import LinearSegmentedColormap
 
-    is_absolute = isinstance(display.dynamic_range, tuple)
     stronger = np.maximum(positive, negative)
     levels = shown_levels(stronger, display)
     if isinstance(display.dynamic_range, tuple):
-        lowest, highest = display.dynamic_range
+        (lowest, highest), unit = display.dynamic_range, "dB, absolute"
     else:
         # An even number of dB, so that the ticks are whole.
         lowest, highest = -(display.dynamic_range or 2.0 * round(suitable_range_db(levels) / 2)), 0.0
+        unit = "dB re maximum"
     reach = highest - lowest
     signed = np.where(positive >= negative, 1.0, -1.0) * np.clip(levels - lowest, 0.0, reach)
     darkest, middle, lightest = (
@@ -305,12 +307,12 @@ def directional_layer(
         reach: f"{lightest}, towards",
     }
     color_map = LinearSegmentedColormap.from_list("directional", _DIRECTIONAL_COLORS)
-    label = f"{quantity} ({'dB, absolute' if is_absolute else 'dB re maximum'})"
-    return panels_of(signed, axes, stronger), ColorScale(color_map, -reach, reach, label, ticks)
+    scale = ColorScale(color_map, -reach, reach, f"{quantity} ({unit})", ticks)
+    return panels_of(signed, axes, stronger), scale
 
 
 def velocity_layer(
-    velocity: Image, power: Image, axes: str, *, unit: str, shows_blood: NDArray[np.bool_] | None = None
+    velocity: Image, power: Image, axes: str, *, unit: str, shows_blood: NDArray[np.bool_]
 ) -> Layer:
     """Return the panels and colours of axial velocity: red towards the probe, blue away, grey outside the vessels.
 
@@ -327,13 +329,12 @@ def velocity_layer(
         Axis letters of both arrays.
     unit : str
         Unit of `velocity`: "mm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
-    shows_blood : bool array of the same shape, optional
-        Where there is blood; by default where the power is at least its median.
+    shows_blood : bool array of the same shape
+        Where there is blood.
     """
     from matplotlib import colormaps
 
-    visible = power >= np.median(power) if shows_blood is None else shows_blood
-    shown = np.where(visible, velocity, np.nan)
+    shown = np.where(shows_blood, velocity, np.nan)
     speeds = np.abs(shown[np.isfinite(shown)])
     limit = float(np.percentile(speeds, _SPEEDS_ON_SCALE)) if speeds.size else 0.0
     # Without any motion the scale would be empty.
@@ -341,7 +342,7 @@ def velocity_layer(
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
     quantity = "axial velocity" if unit == "mm/s" else "Doppler frequency"
     scale = ColorScale(color_map, -limit, limit, f"{quantity} ({unit}), grey: no blood")
-    return panels_of(shown, axes, np.where(visible, power, -1.0)), scale
+    return panels_of(shown, axes, np.where(shows_blood, power, -1.0)), scale
 
 
 BLOOD_RANGE_DB = 30.0
@@ -454,14 +455,13 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
 
     figure = Figure(figsize=(9.0, 3.6), dpi=DPI, layout="constrained")
     image, lines = figure.subplots(1, 2, width_ratios=(1, 2))
-    styles = _region_styles(series)
 
     # Outlines on the blood map
     geometry, spacing = series.geometry, series.geometry.spacing_mm
     levels = np.maximum(decibels(series.means["blood_power"]), -BLOOD_RANGE_DB)
     panel = front_view(levels, geometry.spatial_axes)
     draw_panel(image, panel, BLOOD_SCALE, spacing)
-    for name, region in series.region_series.items():
+    for name, region, style in _styled_regions(series):
         if name != WHOLE_IMAGE:
             # Drawn around the pixels, also at the edge of the image.
             mask = np.pad(front_view(region.mask.astype(np.float64), geometry.spatial_axes).image, 1)
@@ -469,8 +469,7 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
                 (np.arange(n) - 0.5) * spacing.get(letter, 1.0)
                 for n, letter in zip(mask.shape, (panel.rows, panel.columns), strict=True)
             )
-            color, line_style = styles[name]
-            image.contour(columns, rows, mask, [0.5], colors=color, linestyles=line_style)
+            image.contour(columns, rows, mask, [0.5], colors=style["color"], linestyles=style["linestyle"])
     image.set_xlabel(axis_label(panel.columns, spacing))
     image.set_ylabel(axis_label(panel.rows, spacing))
 
@@ -481,45 +480,34 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     return encoded(figure, kind, crop=False)
 
 
-def _region_styles(series: ResultSeries) -> dict[str, tuple[str, str]]:
-    """Return the colour and the line style of each region."""
-    styles = {WHOLE_IMAGE: ("0.5", "-")}
-    for number, name in enumerate(name for name in series.region_series if name != WHOLE_IMAGE):
-        line_style = _LINE_STYLES[number // len(LINE_COLORS) % len(_LINE_STYLES)]
-        styles[name] = LINE_COLORS[number % len(LINE_COLORS)], line_style
-    return styles
+def _styled_regions(series: ResultSeries) -> Iterator[tuple[str, RegionSeries, dict[str, Any]]]:
+    """Yield the name of each region, the region, and the colour and the style of its lines."""
+    styles = cycle((color, line_style) for line_style in _LINE_STYLES for color in LINE_COLORS)
+    for name, region in series.region_series.items():
+        color, line_style = ("0.5", "-") if name == WHOLE_IMAGE else next(styles)
+        yield name, region, {"color": color, "linestyle": line_style}
 
 
 def _draw_courses(lines: "Axes", series: ResultSeries) -> None:
     """Draw the change of the regions over the blocks, on the scale of the good ones, with events and bad blocks."""
-    is_bad, times, styles = series.bad, series.time, _region_styles(series)
-    for name, region in series.region_series.items():
+    is_bad, times = series.bad, series.time
+    for name, region, style in _styled_regions(series):
         change = np.where(is_bad, np.nan, relative_change(region.blood_power, is_bad))
-        label, (color, line_style) = f"{name} ({int(region.mask.sum())} pixels)", styles[name]
-        lines.plot(
-            times,
-            change,
-            label=label,
-            marker=".",
-            markersize=4,
-            linewidth=1.3,
-            color=color,
-            linestyle=line_style,
-        )
+        label = f"{name} ({int(region.mask.sum())} pixels)"
+        lines.plot(times, change, label=label, marker=".", markersize=4, linewidth=1.3, **style)
     for number, time in enumerate(times[is_bad]):
         lines.axvline(time, color="0.8", linewidth=3, zorder=0, label="bad block" if number == 0 else None)
-    types = list(dict.fromkeys(event.trial_type for event in series.events))
-    labelled = set[str]()
+    firsts: dict[str, Event] = {}
     for event in series.events:
+        is_first = firsts.setdefault(event.trial_type, event) is event
         lines.axvspan(
             event.onset,
             event.onset + event.duration,
-            color=LINE_COLORS[-2 - types.index(event.trial_type) % (len(LINE_COLORS) - 1)],
+            color=LINE_COLORS[-2 - list(firsts).index(event.trial_type) % (len(LINE_COLORS) - 1)],
             alpha=0.15,
             zorder=-1,
-            label=None if event.trial_type in labelled else event.trial_type,
+            label=event.trial_type if is_first else None,
         )
-        labelled.add(event.trial_type)
     if len(times) > 1:
         interval = float(np.median(np.diff(times)))
         lines.set_xlim(times[0] - interval, times[-1] + interval)

@@ -402,6 +402,18 @@ class SequenceRecord:
         return self.design[0 if self.model is None else self.model.n_responses :]
 
     @property
+    def column_words(self) -> str:
+        """The columns of the model in words."""
+        others = [name for name in self.other_columns if not name.startswith(("drift", "bad_block"))]
+        words = [*self.design[: len(self.design) - len(self.other_columns)]]
+        words += [name.replace("_", " ") for name in others]
+        if self.n_drifts:
+            words.append(f"{self.n_drifts} cosine{'s' * (self.n_drifts > 1)} for slow drifts")
+        if n_bad := sum(name.startswith("bad_block") for name in self.other_columns):
+            words.append("one for the bad block" if n_bad == 1 else f"one for each of {n_bad} bad blocks")
+        return ", ".join(words)
+
+    @property
     def n_drifts(self) -> int:
         """Number of cosines for slow drifts in the model."""
         return sum(name.startswith("drift") for name in self.other_columns)

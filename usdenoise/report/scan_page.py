@@ -157,7 +157,6 @@ def scan_page(
         block_charts=block_charts,
         activations=activations,
         regions=regions,
-        model=_model(report),
         frame_charts=frame_charts,
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
         options=options,
@@ -191,29 +190,6 @@ def _answers_at_top(report: Report) -> list[tuple[str, str, str]]:
             for each in region.responses
         ] or [(f"Range of {region.name}", region.range, f"against its mean, in the good blocks; {pixels}")]
     return answers[:_MOST_ANSWERS]
-
-
-def _model(report: Report) -> str:
-    """Return the model of the activation in words; empty without events."""
-    model = None if report.sequence is None else report.sequence.model
-    if report.sequence is None or model is None:
-        return ""
-    others, n_drifts = report.sequence.other_columns, report.sequence.n_drifts
-    n_bad = sum(name.startswith("bad_block") for name in others)
-    words = [name.replace("_", " ") for name in others if not name.startswith(("drift", "bad_block"))]
-    words = [*report.sequence.design[: model.n_responses], *words]
-    if n_drifts:
-        words.append(f"{n_drifts} cosine{'s' * (n_drifts > 1)} for slow drifts")
-    if n_bad:
-        words.append(f"{'one for the bad block' if n_bad == 1 else f'one for each of {n_bad} bad blocks'}")
-    late = report.sequence.delay_s
-    delay = f"The responses have a delay of {late:.3g} s. " if late else ""
-    noise = "unknown" if model.autocorrelation is None else f"{model.autocorrelation:.2f}"
-    return (
-        f"The columns of the general linear model are: {', '.join(words)}. {delay}Their condition number is "
-        f"{model.condition_number:.3g}. The noise has {model.n_free} degrees of freedom, and a correlation of {noise} from "
-        "a block to the next one (median)."
-    )
 
 
 def _cutoff_charts(report: Report) -> list[Chart]:
