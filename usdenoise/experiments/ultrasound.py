@@ -377,7 +377,7 @@ GRID = UltrasoundExperiment(
         ),
         "every sampling": (
             0.0,
-            [*Claim.each(("PrecGD", "GD", "ScaledGD(0.05)"), NOISE_RATIO, MINE, SIGNIFICANT)],
+            Claim.each(("PrecGD", "GD", "ScaledGD(0.05)"), NOISE_RATIO, MINE, SIGNIFICANT),
         ),
     },
 )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
 from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, SCAN_PAGE, Carpet, Chart, template
-from usdenoise.report.panels import AXIS_NAMES
+from usdenoise.report.panels import AXIS_NAMES, axis_label
 from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
 from usdenoise.report.record import ActivationRecord, Report
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
@@ -225,17 +225,14 @@ def live_page_of(
     """
     steady, blood = update.unsteadiness, update.blood_to_noise_db
     variation = "unknown" if steady is None else f"{100 * steady:.1f} %"
+    level = "none found" if blood is None else f"{blood:.1f} dB"
     last = update.name or f"block {update.number}, counted from 0"
     numbers = [
         ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
         ("Waiting", str(n_waiting), "files that wait for the filter"),
         ("Delay", f"{delay_s:.1f} s", "from the file to its picture"),
         ("Speed", rate_text(frames_a_second), "while there are blocks to filter"),
-        (
-            "Blood over noise",
-            "none found" if blood is None else f"{blood:.1f} dB",
-            "median over the vessels of the mean",
-        ),
+        ("Blood over noise", level, "median over the vessels of the mean"),
         ("Motion", displacement_text(update.motion[-1], update.geometry), update.why or "in the last block"),
         ("Variation", variation, "change of the blood from block to block"),
     ]
@@ -245,16 +242,11 @@ def live_page_of(
     }
     scale, unit = update.geometry.displacement_unit
     lines[BLOCK_MOTION] = unit, _known(update.motion), LEAST_MOTION * scale
-    sections = [
-        ActivationSection(
-            name,
-            Picture(
-                f"t of {name} so far", png, f"t of {name} so far", "t above the bound, over the blood map."
-            ),
-            (),
-        )
-        for name, png in activations.items()
-    ]
+    sections = []
+    for name, png in activations.items():
+        title = f"t of {name} so far"
+        picture = Picture(title, png, title, "t above the bound, over the blood map.")
+        sections.append(ActivationSection(name, picture, ()))
     along, bad = f"time ({update.time_unit})", update.times[update.bad].tolist()
     curves = _curves(lines, along, update.times.tolist(), bad, update.events)
     return partial(
@@ -287,9 +279,8 @@ def described_image(name: str, values: NDArray[np.floating], stack: GriddedStack
         Unit of the values.
     """
     axes, spacing = stack.spatial_axes, stack.spacing_mm
-    size = (
-        f"{' × '.join(map(str, values.shape))} pixels ({' × '.join(AXIS_NAMES[letter] for letter in axes)})"
-    )
+    names = [AXIS_NAMES[letter] for letter in axes]
+    size = f"{' × '.join(map(str, values.shape))} pixels ({' × '.join(names)})"
     if all(letter in spacing for letter in axes):
         lengths = (f"{n * spacing[letter]:.3g}" for letter, n in zip(axes, values.shape, strict=True))
         size += f", {' × '.join(lengths)} mm"
@@ -307,10 +298,8 @@ def described_image(name: str, values: NDArray[np.floating], stack: GriddedStack
         return f"{size}; no power anywhere"
     peak = np.unravel_index(int(np.argmax(values)), values.shape)
     where = ", ".join(
-        f"{AXIS_NAMES[letter]} {index * spacing[letter]:.3g} mm"
-        if letter in spacing
-        else f"{AXIS_NAMES[letter]} {index} pixels"
-        for letter, index in zip(axes, peak, strict=True)
+        f"{name} {index * spacing[letter]:.3g} mm" if letter in spacing else f"{name} {index} pixels"
+        for name, letter, index in zip(names, axes, peak, strict=True)
     )
     above = f", {10 * math.log10(strongest / middle):.0f} dB above the median" if middle > 0 else ""
     return f"{size}; brightest at {where}{above}"
@@ -331,18 +320,9 @@ def noise_over_depth(noise: NDArray[np.floating], stack: GriddedStack) -> list[C
     mean = noise.mean(axis=others, dtype=np.float64)
     if depth < 0 or not (mean > 0).any():
         return []
-    pitch = stack.spacing_mm.get("z")
-    levels = _levels(mean)
-    return [
-        Chart(
-            "Noise over depth",
-            "depth (pixels)" if pitch is None else "depth (mm)",
-            "noise power (dB)",
-            [number * (pitch or 1.0) for number in range(len(levels))],
-            levels,
-            least_span=NOISE_SPAN_DB,
-        )
-    ]
+    labels = "Noise over depth", axis_label("z", stack.spacing_mm), "noise power (dB)"
+    depths = [number * stack.spacing_mm.get("z", 1.0) for number in range(len(mean))]
+    return [Chart(*labels, depths, _levels(mean), least_span=NOISE_SPAN_DB)]
 
 
 def frame_charts(quality: FrameQuality, stack: GriddedStack) -> list[Chart | Carpet]:

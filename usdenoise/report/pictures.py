@@ -165,11 +165,8 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     panels, scale = result_layer(name, series, display)
     n_good = int((~series.bad).sum())
     removed, high = int(series.fit.options.low_cutoff), series.high_cutoff
-    components = (
-        "no component removed"
-        if removed == 0
-        else f"{removed} clutter component{'' if removed == 1 else 's'} removed"
-    )
+    some = f"{removed} clutter component{'s' * (removed != 1)} removed"
+    components = some if removed else "no component removed"
     mean = f"mean of {n_good} blocks, " if series.is_session else ""
     dropped = "" if high == "none" else f", those from number {int(high) + 1} on dropped"
     if series.planes:
@@ -299,13 +296,8 @@ def directional_layer(
     darkest, middle, lightest = (
         f"{level:.3g}".replace("-", "\N{MINUS SIGN}") for level in (lowest, (lowest + highest) / 2, highest)
     )
-    ticks = {
-        -reach: f"{lightest}, away",
-        -reach / 2: middle,
-        0.0: darkest,
-        reach / 2: middle,
-        reach: f"{lightest}, towards",
-    }
+    texts = f"{lightest}, away", middle, darkest, middle, f"{lightest}, towards"
+    ticks = dict(zip((-reach, -reach / 2, 0.0, reach / 2, reach), texts, strict=True))
     color_map = LinearSegmentedColormap.from_list("directional", _DIRECTIONAL_COLORS)
     scale = ColorScale(color_map, -reach, reach, f"{quantity} ({unit})", ticks)
     return panels_of(signed, axes, stronger), scale

@@ -136,20 +136,15 @@ def scan_page(
     doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
     if report.sequence is not None and report.sequence.alignment:
         remarked = [f"alignment: {report.sequence.alignment}", *remarked]
-    sentences = [
-        part
-        for part in report.sentences
-        if part.removeprefix("estimate: ") not in [*doubted, *remarked, report.estimate]
-    ]
-    summary = "; ".join(sentences)
+    told = [*doubted, *remarked, report.estimate]
+    sentences = [part for part in report.sentences if part.removeprefix("estimate: ") not in told]
     return template(SCAN_PAGE).render(
         name=name,
         report=report,
-        verdict=_sentence(conditional(summary, report)),
+        verdict=_sentence(conditional("; ".join(sentences), report)),
         doubts=[_sentence(sentence) for sentence in doubted],
         remarks=[_sentence(remark) for remark in remarked],
         answers=_answers_at_top(report),
-        codes={doubt.code for doubt in report.doubts},
         most_error=CLOSE,
         pictures=[picture.within(PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
