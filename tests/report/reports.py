@@ -1,7 +1,10 @@
 """A report with fields that a test sets, and a reader of pages."""
 
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from usdenoise.report.charts import SCAN_PAGE, Chart, template
 from usdenoise.report.record import Report
@@ -83,13 +86,19 @@ def hostile_page(png: bytes) -> str:
     return scan_page(EVIL, report(**fields), [Picture(EVIL, png, EVIL, EVIL)], [chart])
 
 
-def live_page(name: str, numbers: Any, pictures: Any, charts: Any, activations: Any, remarks: Any) -> str:
+def live_page(name: str, n_blocks: int, **content: Any) -> str:
     """The page of a live session that runs."""
-    update = {"numbers": numbers, "pictures": pictures, "activations": activations, "remarks": remarks}
-    charts = {"Blocks": charts}
-    return template(SCAN_PAGE).render(
-        name=name, report=None, block_charts=charts, final_page=None, is_finished=None, **update
-    )
+    state = {"times": [0.0] * n_blocks, "bad": np.zeros(n_blocks, bool), "name": name, "why": ""}
+    update = SimpleNamespace(**state, blood_to_noise_db=None, unsteadiness=None)
+    usual = {
+        "n_waiting": 0,
+        "delay_s": 0.5,
+        "speed": "100 frames/s",
+        "motion": "0.14 pixels",
+        "activations": [],
+    }
+    content = {**usual, "remarks": [], "final_page": None, "is_finished": None, **content}
+    return template(SCAN_PAGE).render(name=name, report=None, update=update, **content)
 
 
 class Page(HTMLParser):

@@ -169,8 +169,14 @@ def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
 
 def test_the_page_of_a_live_session_begins_with_the_last_block() -> None:
     sections = [ActivationSection("on", PICTURE, ())]
-    text = Page(live_page("x", [("Blocks", "3", "none bad")], [PICTURE], [NOISE], sections, [])).text
-    in_order = ("Blocks 3 none bad", "Pictures Blood map", "Activation: on", "Noise over")
+    charts = {"Blocks": [NOISE]}
+    text = Page(live_page("x", 3, pictures=[PICTURE], block_charts=charts, activations=sections)).text
+    in_order = (
+        "Blocks 3 0 of them bad; the last one is x",
+        "Pictures Blood map",
+        "Activation: on",
+        "Noise over",
+    )
     places = [text.index(words) for words in in_order]
     assert places == sorted(places)
 

@@ -37,6 +37,9 @@ EXPERIMENTS: Mapping[str, planted.PlantedExperiment | UltrasoundExperiment] = Ma
 )
 """The experiments by name."""
 
+_ENDS = {"figure": ".png", "curves": ".csv", "power_doppler": "_power_doppler.png", "record": ".json"}
+"""Ends of the names of the files of an experiment."""
+
 COLUMNS = ("panel", "curve", "x", "lower_quartile", "median", "upper_quartile")
 
 
@@ -80,11 +83,8 @@ def reproduce(
         outputs = {name: stack.enter_context(OutputFolder(Path(folder), overwrite)) for name in names}
         paths = {}
         for name in names:
-            files = {"figure": f"{name}.png", "curves": f"{name}.csv"}
-            if name.startswith("ultrasound"):
-                files["power_doppler"] = f"{name}_power_doppler.png"
-            files["record"] = f"{name}.json"
-            paths[name] = {key: outputs[name].reserve(file) for key, file in files.items()}
+            kinds = [kind for kind in _ENDS if kind != "power_doppler" or name.startswith("ultrasound")]
+            paths[name] = {kind: outputs[name].reserve(name + _ENDS[kind]) for kind in kinds}
         done: dict[str, dict[str, object]] = {}
         claims: list[CheckedClaim] = []
         setup.progress.experiments(0, len(names))

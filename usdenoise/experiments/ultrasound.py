@@ -6,9 +6,9 @@ is undone and halved, as `run` does. There is one seed: sampled entries and star
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,21 +215,17 @@ PICTURE_DB = 40.0
 NEAR_NOISE, HALF, SIGNIFICANT, TWICE, PERFECT = 1.5, 0.5, 1.1, 2.0, 0.95
 
 
-def _ratio_of(number: str) -> Callable[[CurvePanel, str, ReferenceLevel], float]:
-    """Return the function that measures a number of a method, or its ratio to the number of another method."""
-
-    def measure(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
-        divisor = panel[str(reference)].numbers[number] if reference else 1.0
-        return panel[label].numbers[number] / divisor
-
-    return measure
+def _ratio(number: str, panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
+    """Return a number of a method, or its ratio to the number of another method."""
+    divisor = panel[str(reference)].numbers[number] if reference else 1.0
+    return panel[label].numbers[number] / divisor
 
 
-HELD_OUT = Quantity("{label}, held-out rms / noise rms", _ratio_of("held_out_rms"))
-HELD_OUT_RATIO = Quantity("{label}, held-out rms / {reference}", _ratio_of("held_out_rms"))
-NOISE_LEFT = Quantity("{label}, noise left", _ratio_of("noise_left"))
-NOISE_RATIO = Quantity("{label}, noise left / {reference}", _ratio_of("noise_left"))
-CORRELATION = Quantity("{label}, correlation with the noise-free picture", _ratio_of("correlation"))
+HELD_OUT = Quantity("{label}, held-out rms / noise rms", partial(_ratio, "held_out_rms"))
+HELD_OUT_RATIO = Quantity("{label}, held-out rms / {reference}", partial(_ratio, "held_out_rms"))
+NOISE_LEFT = Quantity("{label}, noise left", partial(_ratio, "noise_left"))
+NOISE_RATIO = Quantity("{label}, noise left / {reference}", partial(_ratio, "noise_left"))
+CORRELATION = Quantity("{label}, correlation with the noise-free picture", partial(_ratio, "correlation"))
 
 
 @dataclass(frozen=True)

@@ -490,16 +490,9 @@ def tissue_frame(
     """
     weights = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
     for s in range(positions_at_rest.shape[0]):
-        dz, dx, dy = _displaced(positions_at_rest[s, 0], positions_at_rest[s, 1], field)
-        _add(
-            positions_at_rest[s, 0] + dz,
-            positions_at_rest[s, 1] + dx,
-            positions_at_rest[s, 2] + dy,
-            amplitude[s],
-            sigma_y,
-            image,
-            weights,
-        )
+        z, x, y = positions_at_rest[s]
+        dz, dx, dy = _displaced(z, x, field)
+        _add(z + dz, x + dx, y + dy, amplitude[s], sigma_y, image, weights)
 
 
 @compiled()

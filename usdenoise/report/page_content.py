@@ -66,10 +66,8 @@ def page_of(
     names = sorted(pictures, key=lambda name: is_incomplete and name != "power_doppler")
     over_blocks = {"Blocks": block_charts(series)} if series.is_session and not series.by_pose else {}
     for plane, of_pose in zip(series.planes, series.by_pose.values(), strict=True):
-        charts = block_charts(of_pose)
-        over_blocks[f"Blocks of {plane}"] = [
-            chart for chart in charts if chart.title in (BLOOD_COURSE, BLOCK_MOTION)
-        ]
+        shown = [chart for chart in block_charts(of_pose) if chart.title in (BLOOD_COURSE, BLOCK_MOTION)]
+        over_blocks[f"Blocks of {plane}"] = shown
     return scan_page(
         stem,
         report,
@@ -141,29 +139,30 @@ def block_charts(series: ResultSeries) -> Sequence[Chart | Carpet]:
     series : ResultSeries
         The session.
     """
-    mean, blood = series.means["blood_power"], series.images["blood_power"].astype(np.float64)
+    blocks, mean = series.block_records, series.means["blood_power"]
+    blood = series.images["blood_power"].astype(np.float64)
     is_blood = blood_pixels(mean, series.means["noise_power"])
     lines: dict[str, _Curve] = {}
     if is_blood.any():
         change = 100 * (mean_course(blood[:, is_blood]) / mean[is_blood].mean(dtype=np.float64) - 1)
         lines[BLOOD_COURSE] = "% from the mean", _known(change), 5.0
-    left = [block.leftover for block in series.block_records]
+    left = [block.leftover for block in blocks]
     lines["Remaining power, against the other blocks"] = "robust standard deviations", left, 8.0
     scale, unit = series.geometry.displacement_unit
-    moves = [block.frames.displacement for block in series.block_records]
+    moves = [block.frames.displacement for block in blocks]
     lines[BLOCK_MOTION] = unit, moves, LEAST_MOTION * scale
-    if series.shifts is not None and any(block.is_shifted for block in series.block_records):
+    if series.shifts is not None and any(block.is_shifted for block in blocks):
         for letter, shift in zip(series.geometry.pixel_axes, series.shifts.T, strict=False):
             lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2
     if series.shifts is not None:
-        likeness = [block.likeness for block in series.block_records]
+        likeness = [block.likeness for block in blocks]
         lines["Likeness to the image of the session"] = "correlation", likeness, 0.2
-    if any(block.deformation_pixels for block in series.block_records):
+    if any(block.deformation_pixels for block in blocks):
         for name, rotation in series.rotations.items():
             title = f"{name.replace('_', ' ').capitalize()}, before correction"
             lines[title] = "degrees", _known(rotation), 0.5
-    if any(block.is_scaled for block in series.block_records):
-        lines["Gain, before correction"] = "dB", [block.gain_db for block in series.block_records], 0.5
+    if any(block.is_scaled for block in blocks):
+        lines["Gain, before correction"] = "dB", [block.gain_db for block in blocks], 0.5
     along, bad = f"time ({series.time_unit})", series.time[series.bad].tolist()
     charts = _curves(lines, along, series.time.tolist(), bad, series.events)
     if not is_blood.any():
@@ -223,19 +222,6 @@ def live_page_of(
     frames_a_second : float
         Frames that are filtered in a second.
     """
-    steady, blood = update.unsteadiness, update.blood_to_noise_db
-    variation = "unknown" if steady is None else f"{100 * steady:.1f} %"
-    level = "none found" if blood is None else f"{blood:.1f} dB"
-    last = update.name or f"block {update.number}, counted from 0"
-    numbers = [
-        ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
-        ("Waiting", str(n_waiting), "files that wait for the filter"),
-        ("Delay", f"{delay_s:.1f} s", "from the file to its picture"),
-        ("Speed", rate_text(frames_a_second), "while there are blocks to filter"),
-        ("Blood over noise", level, "median over the vessels of the mean"),
-        ("Motion", displacement_text(update.motion[-1], update.geometry), update.why or "in the last block"),
-        ("Variation", variation, "change of the blood from block to block"),
-    ]
     lines: dict[str, _Curve] = {
         f"Blood power: {name}": ("% from the mean", relative_change(values, update.bad).tolist(), 5.0)
         for name, values in update.series.items()
@@ -253,7 +239,11 @@ def live_page_of(
         template(SCAN_PAGE).render,
         name=stem,
         report=None,
-        numbers=numbers,
+        update=update,
+        n_waiting=n_waiting,
+        delay_s=delay_s,
+        speed=rate_text(frames_a_second),
+        motion=displacement_text(update.motion[-1], update.geometry),
         pictures=pictures,
         block_charts={"Blocks": curves},
         activations=sections,

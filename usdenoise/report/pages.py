@@ -1,6 +1,5 @@
 """The row of a scan in the table of a batch, and the page of the batch. Template: templates/batch.html."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -167,19 +166,13 @@ def batch_page(
     str
         HTML. Every text is escaped.
     """
-    has_curves = any(entry.curve for entry in entries)
-    counts = Counter(entry.status for entry in entries)
     by_name = sorted(entries, key=lambda entry: natural_key(entry.row.scan))
     return template(BATCH_PAGE).render(
         title=title,
         entries=entries,
         scan_order={entry.row.scan: number for number, entry in enumerate(by_name)},
-        statuses=sorted(counts),
-        counts=", ".join(f"{number} {status}" for status, number in sorted(counts.items())),
-        n_doubtful=sum(entry.is_doubtful for entry in entries),
         is_running=is_running,
         scale=scale,
-        has_curves=has_curves,
         lowest=min(map(min, filter(None, (entry.curve for entry in entries))), default=0),
         cutoff=cutoff,
         made=generator,

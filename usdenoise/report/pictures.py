@@ -620,9 +620,8 @@ def _activation(series: ResultSeries, trial_type: str | None) -> ActivationMap:
     if trial_type is None and len(known) == 1:
         return maps[known[0]]
     if trial_type not in known:
-        raise OptionError(
-            f"trial_type '{trial_type}' is not known; choose one of {', '.join(known)}"
-            if trial_type is not None
-            else f"the session has {len(series.activation)} trial types; give trial_type, one of {', '.join(known)}"
-        )
+        problem = f"trial_type '{trial_type}' is not known; choose"
+        if trial_type is None:
+            problem = f"the session has {len(series.activation)} trial types; give trial_type,"
+        raise OptionError(f"{problem} one of {', '.join(known)}")
     return maps[trial_type]
