@@ -290,7 +290,7 @@ def _exact_and_over(
     draw: Callable[..., planted.Instance],
     problem: Mapping[str, object],
     *,
-    ranks: tuple[int, int],
+    rank: int,
     step: float,
     iterations: int,
     decay: float,
@@ -300,12 +300,11 @@ def _exact_and_over(
     With noise the proxy of PrecGD is ten times too large. Without noise it is 0, and lambda is 0, which makes
     ScaledGD(lambda) ScaledGD.
     """
-    exact, over = ranks
     mine, gd = eta_decay(decay), gradient_descent()
     clean = PlantedSetting(
-        name=f"rank {exact}, noiseless",
+        name=f"rank {rank}, noiseless",
         draw=draw,
-        problem={**problem, "rank": exact, "sigma": 0.0},
+        problem={**problem, "rank": rank, "sigma": 0.0},
         variants=[mine, precgd(0.0), scaledgd(0.0), gd],
         step=step,
         iterations=iterations,
@@ -316,8 +315,8 @@ def _exact_and_over(
     )
     noisy = replace(
         clean,
-        name=f"rank {over}, noise 1e-6",
-        problem={**problem, "rank": over, "sigma": SIGMA},
+        name=f"rank {2 * rank}, noise 1e-6",
+        problem={**problem, "rank": 2 * rank, "sigma": SIGMA},
         variants=[mine, precgd(10 * SIGMA), scaledgd(1e-2), gd],
     ).claiming(
         Claim(MINE, TIME, FLOOR, at_most=iterations, is_run=True),
@@ -331,7 +330,7 @@ WELL_CONDITIONED = _exact_and_over(
     "Gaussian sensing of a well-conditioned matrix",
     planted.draw_sensing,
     {"scales": (1.0, 1.0), "measurements": 80},
-    ranks=(2, 4),
+    rank=2,
     step=0.1,
     iterations=500,
     decay=0.1,
@@ -341,18 +340,12 @@ ONE_BIT = _exact_and_over(
     "One-bit sensing",
     planted.draw_one_bit,
     {"scales": (1.0, 1.0)},
-    ranks=(2, 4),
+    rank=2,
     step=1.0,
     iterations=200,
     decay=0.4,
 )
 
 PHASE = _exact_and_over(
-    "Phase retrieval",
-    planted.draw_phase,
-    {"measurements": 80},
-    ranks=(1, 2),
-    step=0.02,
-    iterations=1000,
-    decay=0.1,
+    "Phase retrieval", planted.draw_phase, {"measurements": 80}, rank=1, step=0.02, iterations=1000, decay=0.1
 )

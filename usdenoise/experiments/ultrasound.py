@@ -15,16 +15,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import decibels, power_doppler
 from usdenoise.blood.metrics import correlation
-from usdenoise.experiments.record import (
-    MINE,
-    Claim,
-    Curve,
-    CurvePanel,
-    ExperimentResult,
-    Quantity,
-    ReferenceLevel,
-    Rows,
-)
+from usdenoise.experiments.record import MINE, Claim, Curve, CurvePanel, ExperimentResult, Quantity, Reference
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.tall_matrices import orthonormal, row_parts
@@ -32,6 +23,7 @@ from usdenoise.options import PhantomSettings
 from usdenoise.options.denoise_options import make_options
 from usdenoise.pipeline.denoise import denoise
 from usdenoise.progress import Progress
+from usdenoise.report.montages import Grid
 from usdenoise.stack.acquisition import Acquisition
 
 LARGEST_SINGULAR_VALUE = 1e4
@@ -215,7 +207,7 @@ PICTURE_DB = 40.0
 NEAR_NOISE, HALF, SIGNIFICANT, TWICE, PERFECT = 1.5, 0.5, 1.1, 2.0, 0.95
 
 
-def _ratio(number: str, panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
+def _ratio(number: str, panel: CurvePanel, label: str, reference: Reference) -> float:
     """Return a number of a method, or its ratio to the number of another method."""
     divisor = panel[str(reference)].numbers[number] if reference else 1.0
     return panel[label].numbers[number] / divisor
@@ -321,7 +313,7 @@ def _outcome_of(setup: Setup, name: str, sampling: float) -> Outcome:
     return setup.outcomes[name, sampling]
 
 
-def _pictures(stack: FilteredStack, outcomes: Mapping[float, Mapping[str, Outcome]]) -> Rows:
+def _pictures(stack: FilteredStack, outcomes: Mapping[float, Mapping[str, Outcome]]) -> Grid:
     """Return a row of the measured stack and the methods for one sampling, or a row for each method over several."""
     (_, first), *others = outcomes.items()
     if others:

@@ -47,9 +47,13 @@ _OVERFLOW_DB = 1.0
 """Decibels above the scale from which the label of a panel reports them."""
 
 
+Grid = Sequence[Sequence[tuple[str, Image]]]
+"""Rows of labelled images."""
+
+
 @own_settings()
 def montage_png(
-    grid: Sequence[Sequence[tuple[str, Image]]],
+    grid: Grid,
     axes: str,
     *,
     dynamic_range_db: float | tuple[float, float],

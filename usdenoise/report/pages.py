@@ -131,11 +131,6 @@ class Entry:
     curve: tuple[float, ...] = ()
 
     @property
-    def words(self) -> str:
-        """Why the scan failed, or the doubts about its results."""
-        return self.row.error or self.row.remark
-
-    @property
     def is_doubtful(self) -> bool:
         """Whether a person should look at the scan."""
         return self.status == Status.FAILED or self.row.doubts != ""
