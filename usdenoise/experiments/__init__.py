@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType
 
 from usdenoise.experiments import planted_experiments as planted
 from usdenoise.experiments import ultrasound
@@ -21,20 +20,18 @@ from usdenoise.system.text import record, to_json
 
 __all__ = ["EXPERIMENTS", "Setup", "reproduce"]
 
-EXPERIMENTS: Mapping[str, planted.PlantedExperiment | UltrasoundExperiment] = MappingProxyType(
-    {
-        "sensing-lambda": planted.AGAINST_SCALEDGD,
-        "sensing-precgd": planted.AGAINST_PRECGD,
-        "sensing-small-start": planted.FROM_SMALL_START,
-        "sensing-well-conditioned": planted.WELL_CONDITIONED,
-        "high-noise": planted.HIGH_NOISE,
-        "wall-time": planted.WALL_TIME,
-        "one-bit": planted.ONE_BIT,
-        "phase": planted.PHASE,
-        "ultrasound": ultrasound.SINGLE,
-        "ultrasound-grid": ultrasound.GRID,
-    }
-)
+EXPERIMENTS: Mapping[str, planted.PlantedExperiment | UltrasoundExperiment] = {
+    "sensing-lambda": planted.AGAINST_SCALEDGD,
+    "sensing-precgd": planted.AGAINST_PRECGD,
+    "sensing-small-start": planted.FROM_SMALL_START,
+    "sensing-well-conditioned": planted.WELL_CONDITIONED,
+    "high-noise": planted.HIGH_NOISE,
+    "wall-time": planted.WALL_TIME,
+    "one-bit": planted.ONE_BIT,
+    "phase": planted.PHASE,
+    "ultrasound": ultrasound.SINGLE,
+    "ultrasound-grid": ultrasound.GRID,
+}
 """The experiments by name."""
 
 _ENDS = {"figure": ".png", "curves": ".csv", "power_doppler": "_power_doppler.png", "record": ".json"}

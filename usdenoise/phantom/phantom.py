@@ -91,18 +91,15 @@ class Phantom:
         low = np.array([-MARGIN, -MARGIN, -across])
         high = np.array([n_z - 1 + MARGIN, n_x - 1 + MARGIN, n_y - 1 + across])
         number = int(np.prod(high - low) * TISSUE_A_CUBIC_WAVELENGTH)
-        self._tissue_rest = rng.uniform(low, high, (number, 3))
-        self._tissue_amplitude = (
-            rng.standard_normal(number) + 1j * rng.standard_normal(number)
-        ).astype(np.complex64)  # fmt: skip
+        at_rest = rng.uniform(low, high, (number, 3))
+        amplitude = rng.standard_normal(number) + 1j * rng.standard_normal(number)
+        self._tissue = at_rest, amplitude.astype(np.complex64)
         self._level_mask = scatterers.vessel_mask(self.vessels, settings)
         if settings.thin_vessels:
-            thin = scatterers.draw_thin_vessels(settings, self.vessels)
+            stream, thin = motion.Stream.THIN_VESSELS, scatterers.draw_thin_vessels(settings, self.vessels)
             self.vessels += thin
-            rng = np.random.default_rng([settings.seed, motion.Stream.THIN_VESSELS, 0])
-            self.scatterers["thin"] = scatterers.fill(
-                thin, rng, scatterers.THIN_DENSITY, motion.Stream.THIN_VESSELS << 32
-            )
+            rng, first = np.random.default_rng([settings.seed, stream, 0]), stream << 32
+            self.scatterers["thin"] = scatterers.fill(thin, rng, scatterers.THIN_DENSITY, first)
         mask = scatterers.vessel_mask(self.vessels, settings)
         velocity = scatterers.mean_velocity(self.vessels, settings, mask)
         self.mask, self.velocity_mm_s = (truth.reshape(settings.shape[:-1]) for truth in (mask, velocity))
@@ -111,9 +108,8 @@ class Phantom:
         self.bad_frames = motion.interference_frames(settings)
         self.capillary_mask = None
         if settings.capillary_db is not None:
-            self.capillary_mask, self.scatterers["capillaries"] = scatterers.draw_capillaries(
-                settings, across
-            )
+            region = scatterers.draw_capillaries(settings, across)
+            self.capillary_mask, self.scatterers["capillaries"] = region
 
     def parts(self, block: int = 0, frames_a_part: int = 32) -> Iterator[Terms]:
         """Yield the frames of a block of the session in order, a few at a time.
@@ -150,10 +146,9 @@ class Phantom:
             blood *= loss
         for row, frame in enumerate(numbers.tolist() if self.settings.session else ()):
             gain = np.float32(motion.coupling(self.settings, frame))
+            rise = motion.blood_rise(self.settings, frame // self.settings.frames_a_block)
             tissue[row] *= gain
-            blood[row] *= gain * np.sqrt(
-                1 + motion.blood_rise(self.settings, frame // self.settings.frames_a_block)
-            )
+            blood[row] *= gain * np.sqrt(1 + rise)
         for index in np.flatnonzero(np.isin(numbers, self.bad_frames)):
             noise[index] += motion.interference(self.settings, int(numbers[index])) * self._interference_level
         if self.settings.real:
@@ -203,9 +198,7 @@ class Phantom:
             field = self._motion.displacement(seconds, motion.image_motion(self.settings, number))
             image = np.zeros(self.settings.grid, np.complex64)
             if "tissue" in kinds:
-                scatterers.tissue_frame(
-                    self._tissue_rest, self._tissue_amplitude, field, self._sigma_y, image
-                )
+                scatterers.tissue_frame(*self._tissue, field, self._sigma_y, image)
             for part in (part for kind, part in self.scatterers.items() if kind in kinds):
                 flow_seconds = motion.flow_time(seconds, part.pulsatility, self._flow_phase)
                 scatterers.blood_frame(part, flow_seconds, field, self._sigma_y, image)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +42,7 @@ def page_of(
     series: ResultSeries,
     report: Report,
     pictures: Mapping[str, bytes],
-    activations: Mapping[str, bytes] = MappingProxyType({}),
+    activations: Mapping[str, bytes],
 ) -> str:
     """Return the page of a job: its pictures, curves and report; for several blocks, the pictures are means.
 
@@ -58,7 +57,7 @@ def page_of(
     pictures : mapping
         Name of each picture in the order of the page -> PNG.
     activations : mapping
-        Type of event -> PNG of its activation map; by default none.
+        Type of event -> PNG of its activation map.
     """
     stack = series.geometry
     # Power Doppler comes first if the blood map lacks what it shows.

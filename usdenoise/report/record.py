@@ -797,15 +797,14 @@ def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
     if sentences:
         sentences.append("blocks are counted from 0")
     n_left_out = sum(quality.n_left_out for quality in frames)
+    moves = [quality.displacement for quality in frames if quality.displacement is not None]
     if n_left_out:
         sentences.insert(0, f"{n_left_out} bad frames are excluded")
     return FramesRecord(
         n_bad=sum(quality.n_bad for quality in frames),
         n_left_out=n_left_out,
         n_entries_left_out=sum(quality.n_entries_left_out for quality in frames),
-        displacement=max(
-            (quality.displacement for quality in frames if quality.displacement is not None), default=None
-        ),
+        displacement=max(moves, default=None),
         displacement_unit=next((one.displacement_unit for one in frames if one.displacement_unit), ""),
         sentence="; ".join(sentences),
     )
