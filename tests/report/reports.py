@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from usdenoise.report.charts import SCAN_PAGE, Chart, template
+from usdenoise.report.charts import Chart, template
 from usdenoise.report.record import Report
 from usdenoise.report.scan_page import Picture, scan_page
 from usdenoise.system.text import from_plain
@@ -98,7 +98,7 @@ def live_page(name: str, n_blocks: int, **content: Any) -> str:
         "activations": [],
     }
     content = {**usual, "remarks": [], "final_page": None, "is_finished": None, **content}
-    return template(SCAN_PAGE).render(name=name, report=None, update=update, **content)
+    return template("scan.html").render(name=name, report=None, update=update, **content)
 
 
 class Page(HTMLParser):

@@ -146,6 +146,7 @@ def _curve(setting: PlantedSetting, variant: planted.Variant, instances: Sequenc
 
 
 SIGMA = 1e-6
+EVEN = {"scales": (1.0, 1.0)}
 ILL_CONDITIONED = {"scales": (1.0, 1e-2), "rank": 8, "measurements": 2 * planted.SIZE * 8}
 STEP = 0.1
 DECAY, NOISY_DECAY = 0.85, 0.5
@@ -259,7 +260,7 @@ HIGH_NOISE = PlantedExperiment(
         PlantedSetting(
             name="noise 0.1",
             draw=planted.draw_sensing,
-            problem={"scales": (1.0, 1.0), "rank": 8, "measurements": 80, "sigma": 0.1},
+            problem={**EVEN, "rank": 8, "measurements": 80, "sigma": 0.1},
             variants=[eta_decay(0.97), *(precgd(proxy) for proxy in (1.0, 0.7, 0.5, 0.1))],
             step=0.01,
             iterations=500,
@@ -329,7 +330,7 @@ def _exact_and_over(
 WELL_CONDITIONED = _exact_and_over(
     "Gaussian sensing of a well-conditioned matrix",
     planted.draw_sensing,
-    {"scales": (1.0, 1.0), "measurements": 80},
+    {**EVEN, "measurements": 80},
     rank=2,
     step=0.1,
     iterations=500,
@@ -337,13 +338,7 @@ WELL_CONDITIONED = _exact_and_over(
 )
 
 ONE_BIT = _exact_and_over(
-    "One-bit sensing",
-    planted.draw_one_bit,
-    {"scales": (1.0, 1.0)},
-    rank=2,
-    step=1.0,
-    iterations=200,
-    decay=0.4,
+    "One-bit sensing", planted.draw_one_bit, EVEN, rank=2, step=1.0, iterations=200, decay=0.4
 )
 
 PHASE = _exact_and_over(

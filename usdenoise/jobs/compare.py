@@ -41,7 +41,7 @@ from usdenoise.jobs.clutter_filters import (
 from usdenoise.options import DenoiseOptions, Display
 from usdenoise.options.denoise_options import SharedKeywords, make_options
 from usdenoise.options.job_options import shows_options
-from usdenoise.report.charts import COMPARISON_PAGE, template
+from usdenoise.report.charts import template
 from usdenoise.report.montages import montage_png
 from usdenoise.report.panels import shortened, suitable_range_db
 from usdenoise.report.record import input_record
@@ -418,7 +418,7 @@ def compare_file(
             if row["picture"] == POWER_DOPPLER
         ]
         headings, lines = table_of(outcome.rows)
-        page = template(COMPARISON_PAGE).render(
+        page = template("comparison.html").render(
             name=path.stem, shared=shared, montage=montage, headings=headings, lines=lines, notes=notes
         )
         paths["comparison.html"].write_text(page, "utf-8")

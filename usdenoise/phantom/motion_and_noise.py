@@ -235,10 +235,8 @@ def block_motion(settings: PhantomSettings, block: int) -> NDArray[np.float64]:
     The drift of the tissue that every session has is a part of it; heartbeat, breathing and bending are not.
     """
     length = settings.frames_a_block
-    moved = [
-        image_motion(settings, number) + session_drift(settings.seconds(number))
-        for number in range(block * length, (block + 1) * length)
-    ]
+    numbers = range(block * length, (block + 1) * length)
+    moved = [image_motion(settings, number) + session_drift(settings.seconds(number)) for number in numbers]
     mean: NDArray[np.float64] = np.mean(moved, axis=0)
     return mean
 

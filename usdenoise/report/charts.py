@@ -27,13 +27,9 @@ if TYPE_CHECKING:
     from jinja2.bccache import Bucket
     from markupsafe import Markup
 
-SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"
-METHODS_TEMPLATE, SHORT_METHODS_TEMPLATE = "methods.txt", "methods_short.txt"
-"""Names of the templates of the pages, and of the methods paragraphs, which are plain text."""
-
 
 def template(name: str) -> "Template":
-    """Return a compiled template, by the name of its file in the folder templates, such as SCAN_PAGE.
+    """Return a compiled template, by the name of its file in the folder templates, such as scan.html.
 
     An expression in HTML or SVG that is not marked as safe is escaped, and a missing value is an error.
     """

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
-from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, SCAN_PAGE, Carpet, Chart, template
+from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart, template
 from usdenoise.report.panels import AXIS_NAMES, axis_label
 from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
 from usdenoise.report.record import ActivationRecord, Report
@@ -235,7 +235,7 @@ def live_page_of(
     along, bad = f"time ({update.time_unit})", update.times[update.bad].tolist()
     curves = _curves(lines, along, update.times.tolist(), bad, update.events)
     return partial(
-        template(SCAN_PAGE).render,
+        template("scan.html").render,
         name=stem,
         report=None,
         update=update,

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from usdenoise.files.input_files import natural_key
-from usdenoise.report.charts import BATCH_PAGE, template
+from usdenoise.report.charts import template
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import remark
 
@@ -162,7 +162,7 @@ def batch_page(
         HTML. Every text is escaped.
     """
     by_name = sorted(entries, key=lambda entry: natural_key(entry.row.scan))
-    return template(BATCH_PAGE).render(
+    return template("batch.html").render(
         title=title,
         entries=entries,
         scan_order={entry.row.scan: number for number, entry in enumerate(by_name)},

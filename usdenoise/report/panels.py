@@ -241,10 +241,8 @@ def ink_box(figure: "Figure", pixels: NDArray[np.uint8]) -> tuple[slice, slice]:
     title_tops = [len(pixels) - text.get_window_extent().y1 for text in figure.texts]
     top = round(min([rows[0], *title_tops]))
     margin = round(MARGIN_INCHES * figure.dpi)
-    return (
-        slice(max(0, top - margin), rows[-1] + 1 + margin),
-        slice(max(0, columns[0] - margin), columns[-1] + 1 + margin),
-    )
+    shown = slice(max(0, top - margin), rows[-1] + 1 + margin)
+    return shown, slice(max(0, columns[0] - margin), columns[-1] + 1 + margin)
 
 
 _WIDEST, _HIGHEST, _LEAST = 4.6, 6.5, 0.45

@@ -582,10 +582,8 @@ def plot(
             text.set_parse_math(False)
         return ax
     if series.planes:
-        raise OptionError(
-            "several positions of the probe have no picture in common",
-            remedy="plot one of `poses` of the result",
-        )
+        problem = "several positions of the probe have no picture in common"
+        raise OptionError(problem, remedy="plot one of `poses` of the result")
     spatial, spacing = series.geometry.spatial_axes, series.geometry.spacing_mm
     if image == "activation":
         activation = _activation(series, trial_type)

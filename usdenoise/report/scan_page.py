@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from usdenoise.pipeline.fit_result import CLOSE
-from usdenoise.report.charts import SCAN_PAGE, Carpet, Chart, template
+from usdenoise.report.charts import Carpet, Chart, template
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import conditional, methods_paragraph, remarks
 
@@ -138,7 +138,7 @@ def scan_page(
         remarked = [f"alignment: {report.sequence.alignment}", *remarked]
     told = [*doubted, *remarked, report.estimate]
     sentences = [part for part in report.sentences if part.removeprefix("estimate: ") not in told]
-    return template(SCAN_PAGE).render(
+    return template("scan.html").render(
         name=name,
         report=report,
         verdict=_sentence(conditional("; ".join(sentences), report)),
@@ -170,14 +170,10 @@ def _answers_at_top(report: Report) -> list[tuple[str, str, str]]:
     """Return what was asked of a session as numbers: active pixels, and the responses of regions or their ranges."""
     if report.sequence is None:
         return []
-    answers = [
-        (
-            f"Active pixels: {each.name}",
-            str(each.n_active),
-            each.sentence.partition(" with ")[2] or each.sentence,
-        )
-        for each in report.sequence.activation
-    ]
+    answers = []
+    for each in report.sequence.activation:
+        threshold = each.sentence.partition(" with ")[2] or each.sentence
+        answers.append((f"Active pixels: {each.name}", str(each.n_active), threshold))
     for region in report.sequence.named_regions:
         pixels = f"{region.n_pixels} pixel{'s' * (region.n_pixels != 1)}"
         answers += [

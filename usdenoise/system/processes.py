@@ -138,13 +138,10 @@ _RETRY_S = 0.02
 
 def unwritable(folder: Path, error: OSError) -> OutputError:
     """Return the error about an output folder that the system does not let be written."""
-    is_too_long = error.errno == errno.ENAMETOOLONG
-    return OutputError(
-        f"the folder {folder} cannot be written ({error.strerror or error})",
-        remedy="shorten the names of the folder and of the input"
-        if is_too_long
-        else "choose another output folder",
-    )
+    remedy = "choose another output folder"
+    if error.errno == errno.ENAMETOOLONG:
+        remedy = "shorten the names of the folder and of the input"
+    return OutputError(f"the folder {folder} cannot be written ({error.strerror or error})", remedy=remedy)
 
 
 @contextmanager
