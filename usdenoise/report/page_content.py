@@ -11,7 +11,7 @@ from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
 from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart, template
 from usdenoise.report.panels import AXIS_NAMES, axis_label
-from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
+from usdenoise.report.pictures import PICTURES, REGIONS
 from usdenoise.report.record import ActivationRecord, Report
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.report.sentences import displacement_text
@@ -103,7 +103,7 @@ def _regions(report: Report, png: bytes) -> Picture:
 def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> ActivationSection:
     """Return the section of a type of event: its picture, and the course of the active pixels beside the design."""
     activation = series.activations[trial_type]
-    title = activation_title(trial_type, activation)
+    record = ActivationRecord.of(trial_type, activation)
     events = [event for event in series.events if trial_type in ("", event.trial_type)]
     lines: dict[str, _Curve] = {"Expected response": ("", activation.expected.tolist(), 1.0)}
     if activation.threshold is not None:
@@ -119,8 +119,7 @@ def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> Ac
         caption += (
             " Planes with most active pixels first. The significance is among the pixels of all positions."
         )
-    picture = Picture(title, png, title, caption)
-    record = ActivationRecord.of(trial_type, activation)
+    picture = Picture(record.title, png, record.title, caption)
     words = [f"{record.proposal.capitalize()}."] if record.proposal else []
     if record.correlations:
         known = ", ".join(

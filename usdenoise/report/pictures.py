@@ -34,7 +34,6 @@ from usdenoise.report.panels import (
     shortened,
     suitable_range_db,
 )
-from usdenoise.report.record import ActivationRecord
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.regions import WHOLE_IMAGE, RegionSeries, relative_change
@@ -351,12 +350,6 @@ _NOT_ACTIVE = (0.6, 0.6, 0.6, 1.0)
 
 _BAR_COLORS = 512
 """Colours of a scale with values that no pixel has. The edge of the grey is right within a 500th of the bar."""
-
-
-def activation_title(trial_type: str, activation: ActivationMap) -> str:
-    """Return the title of the picture of an activation map."""
-    record = ActivationRecord.of(trial_type, activation)
-    return f"{record.name}: {record.sentence}"
 
 
 def activation_layers(

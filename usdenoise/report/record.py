@@ -166,6 +166,11 @@ class ActivationRecord:
         return f"{pixels} with {sign} of {self.threshold:.2f} or more ({rule})"
 
     @property
+    def title(self) -> str:
+        """The type, and its active pixels in words."""
+        return f"{self.name}: {self.sentence}"
+
+    @property
     def proposal(self) -> str:
         """The smoothing that would show more, in words; empty if there is none."""
         if self.smoothing_mm is None or not self.n_active_smoothed:
@@ -393,7 +398,7 @@ class SequenceRecord:
     @property
     def answers(self) -> list[str]:
         """What was asked of the session, in words: the active pixels of each type of event, and the regions."""
-        activation = [f"activation by {each.name}: {each.sentence}" for each in self.activation]
+        activation = [f"activation by {each.title}" for each in self.activation]
         return [*activation, *(f"region {words}" for words in self.region_sentences)]
 
     @property
