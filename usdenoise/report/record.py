@@ -520,7 +520,7 @@ class Report:
     @property
     def is_good_fit(self) -> bool:
         """Whether nothing better is to be expected from the rank and the sample."""
-        return Verdict.from_code(self.fit).is_good
+        return self.fit in {verdict.code for verdict in Verdict if verdict.is_good}
 
     @property
     def n_missing(self) -> int:
@@ -531,10 +531,9 @@ class Report:
     def sampled_share(self) -> str:
         """Share of the entries that were sampled, for example "2.1 %"; in a session, of its sample of frames."""
         sizes = self.input.sizes
-        n_frames = sizes.pop("t") if self.sequence is None else self.sequence.sampled_frames
-        sizes.pop("t", None)
-        n_entries = (math.prod(sizes.values()) - self.n_silent) * n_frames
-        return f"{100 * self.n_sampled / n_entries:.3g} %"
+        n_frames = sizes["t"] if self.sequence is None else self.sequence.sampled_frames
+        n_pixels = math.prod(n for letter, n in sizes.items() if letter != "t") - self.n_silent
+        return f"{100 * self.n_sampled / (n_pixels * n_frames):.3g} %"
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as the JSON object of its file."""

@@ -18,7 +18,7 @@ from functools import cache
 from importlib import import_module
 from itertools import count
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -159,17 +159,6 @@ class CodedEnum(Enum):
     def code(self) -> str:
         """The name for scripts: "tissue-square" for TISSUE_SQUARE."""
         return self.name.lower().replace("_", "-")
-
-    @classmethod
-    def from_code(cls, code: str) -> Self:
-        """Return the member of a code.
-
-        Raises
-        ------
-        KeyError
-            If no member has it.
-        """
-        return cls[code.upper().replace("-", "_")]
 
 
 PROVENANCE = "usdenoise_provenance"
