@@ -1,9 +1,12 @@
 """A report with fields that a test sets, and a reader of pages."""
 
 from html.parser import HTMLParser
+from types import SimpleNamespace
 from typing import Any
 
-from usdenoise.report.charts import Chart
+import numpy as np
+
+from usdenoise.report.charts import Chart, template
 from usdenoise.report.record import Report
 from usdenoise.report.scan_page import Picture, scan_page
 from usdenoise.system.text import from_plain
@@ -79,8 +82,23 @@ def hostile_page(png: bytes) -> str:
         "cutoff": {"reason": EVIL},
         "bad_frames": [{"frame": 3, "reason": EVIL, "score": 1.0}],
     }  # fmt: skip
-    chart = Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], 0.5, EVIL)
+    chart = Chart(EVIL, EVIL, EVIL, [0, 1], [0, 1], (0.5, EVIL))
     return scan_page(EVIL, report(**fields), [Picture(EVIL, png, EVIL, EVIL)], [chart])
+
+
+def live_page(name: str, n_blocks: int, **content: Any) -> str:
+    """The page of a live session that runs."""
+    state = {"times": [0.0] * n_blocks, "bad": np.zeros(n_blocks, bool), "name": name, "why": ""}
+    update = SimpleNamespace(**state, blood_to_noise_db=None, unsteadiness=None)
+    usual = {
+        "n_waiting": 0,
+        "delay_s": 0.5,
+        "speed": "100 frames/s",
+        "motion": "0.14 pixels",
+        "activations": [],
+    }
+    content = {**usual, "remarks": [], "final_page": None, "is_finished": None, **content}
+    return template("scan.html").render(name=name, report=None, update=update, **content)
 
 
 class Page(HTMLParser):

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.conftest import SMALL
-from tests.report.reports import hostile_page
+from tests.report.reports import hostile_page, live_page
 from tests.stacks import run_in_windows
 from usdenoise.jobs.batch import run_batch
 from usdenoise.jobs.run_job import run
@@ -19,7 +19,7 @@ from usdenoise.options import DenoiseOptions, Output
 from usdenoise.phantom import PhantomSettings
 from usdenoise.report.charts import Chart
 from usdenoise.report.pages import Entry, Row, Status, batch_page
-from usdenoise.report.scan_page import Picture, live_page
+from usdenoise.report.scan_page import Picture
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HOSTILE = """<img src=x onerror=alert(1)>"'&.h5"""
@@ -83,7 +83,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     run_batch(night, folder / "out", arguments={"options": DenoiseOptions(rank=20, low_cutoff=6)})
     picture = next((folder / "image").glob("*_blood_power.png")).read_bytes()
     (folder / "hostile.html").write_text(hostile_page(picture))
-    (folder / "live.html").write_text(live(picture, "12"))
+    (folder / "live.html").write_text(live(picture, 12))
     pages = {
         "image": "image/scan_report.html",
         "volume": "volume/volume_report.html",
@@ -93,14 +93,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / page for name, page in pages.items()}
 
 
-def live(picture: bytes, blocks: str) -> str:
+def live(picture: bytes, blocks: int) -> str:
     """The page of a live session that runs."""
-    figures = [("Blocks", blocks, "of them bad"), ("Motion", "0.14 pixels", "in the last block")]
     curve = ([0.0, 0.6, 1.2], [1.0, None, -2.0])
-    charts = [Chart(f"Blood power: {HOSTILE}", "time (s)", "%", *curve, flagged=[1.2])]
+    charts = {"Blocks": [Chart(f"Blood power: {HOSTILE}", "time (s)", "%", *curve, flagged=[1.2])]}
     remarks = [f"{HOSTILE} is skipped: it was removed before it was read"]
     pictures = [Picture(HOSTILE, picture, HOSTILE, HOSTILE)] * 2
-    return live_page(HOSTILE, figures, pictures, charts, [], remarks, None)
+    return live_page(HOSTILE, blocks, pictures=pictures, block_charts=charts, remarks=remarks)
 
 
 PICTURES = {"image": 5, "volume": 2, "windows": 3, "batch": 1, "hostile": 1, "live": 2}

@@ -12,8 +12,8 @@ from usdenoise.frames.bad_frames import BadFrame, FrameReason, FrameTreatment
 from usdenoise.frames.frame_quality import FrameCurves, FrameQuality
 from usdenoise.jobs.run_job import run
 from usdenoise.options.job_options import Display, Output
-from usdenoise.report.charts import carpet_png
-from usdenoise.report.page_content import carpet_of, described_image, frame_charts, noise_over_depth
+from usdenoise.report.charts import Carpet
+from usdenoise.report.page_content import described_image, frame_charts, noise_over_depth
 from usdenoise.stack.acquisition import Acquisition
 
 RNG = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     # A wavelength of 1500 m/s over 15 MHz
     scales = {"center_frequency_hz": 15e6, "sound_speed_m_s": 1500.0}
     stack = Acquisition(RNG.standard_normal((4, 6, 5)), "txz", **scales)
-    charts = frame_charts(quality, stack)
+    *charts, below = frame_charts(quality, stack)
     assert {chart.title: list(chart.y) for chart in charts[2:]} == {
         "Power outside the clutter": [-10.0, 10.0, None, 0.0],
         "Displacement of the tissue along depth, median": [0.0, 0.0, None, pytest.approx(-10)],
@@ -72,12 +72,12 @@ def test_curves_over_the_frames_have_the_bad_ones_marked() -> None:
     assert charts[0].points == [(0.0, 0.0), (1.0, 20.0), (3.0, 10.0)]
     assert charts[1].points == [(1.0, 3.0), (2.0, 4.0), (3.0, 5.0)]
     assert all(list(chart.flagged) == [1, 2] for chart in charts)
-    seconds = frame_charts(quality, replace(stack, frame_rate_hz=500.0))
+    *seconds, _ = frame_charts(quality, replace(stack, frame_rate_hz=500.0))
     assert [(chart.x_label, list(chart.x), list(chart.flagged)) for chart in seconds] == [
         ("time (s)", [0.0, 0.002, 0.004, 0.006], [0.002, 0.004])
     ] * 5
-    assert iio.imread(carpet_png(np.array([[0.0, 1.0, 9.0]]), (-6.0, 6.0))).tolist() == [[0, 128, 255]]
-    below = carpet_of(quality)
+    grey = Carpet("a", "b", "x", np.array([[0.0, 1.0, 9.0]]), (-6.0, 6.0), 1.0)
+    assert iio.imread(grey.png).tolist() == [[0, 128, 255]]
     says = "2 bands of pixels; 4 frames; largest at frame 1 in band 1, counted from 0 at the top"
     assert below.text.endswith(says)
     # 0 dB is a third of the way from -6 to 12 dB; no power is black, and 30 times the median white.

@@ -12,12 +12,13 @@ from PIL import Image
 from tests.sessions.scans import LENGTH, scan
 from usdenoise import session
 from usdenoise.options.job_options import COLOR_MAPS, Display
-from usdenoise.report.panels import encoded, panel_figure, png, suitable_range_db
+from usdenoise.report.panels import png, suitable_range_db
 from usdenoise.report.pictures import (
     activation_layers,
     directional_layer,
     film,
-    power_doppler_picture,
+    layers_picture,
+    power_layer,
     velocity_layer,
 )
 
@@ -30,7 +31,14 @@ TITLE = (
 
 def picture(layer, *given, **settings):
     """Return the encoded picture of a layer."""
-    return encoded(panel_figure([layer(*given, **settings)], {}, ""))
+    return layers_picture([layer(*given, **settings)], {}, "")
+
+
+def power_picture(decibels, axes, *, spacing_mm=None, title="", kind="png", **settings):
+    """Return the encoded picture of a power image."""
+    usual = {"dynamic_range_db": None, "color_map": COLOR_MAPS[0], "quantity": "power Doppler"}
+    layer = power_layer(decibels, axes, **{**usual, **settings})
+    return layers_picture([layer], spacing_mm or {}, title, kind)
 
 
 def values(panel):
@@ -48,7 +56,7 @@ def test_depth_increases_downwards_and_axes_with_a_pitch_are_in_mm(axes, figure_
     image = RNG.uniform(-25, 0, (12, 9))
     given = image if axes == "zx" else image.T
     scale = {"spacing_mm": {"z": 0.5}, "dynamic_range_db": 25.0}
-    panel, bar = figure_of(power_doppler_picture, given, axes, **scale).axes
+    panel, bar = figure_of(power_picture, given, axes, **scale).axes
     np.testing.assert_array_equal(values(panel), image)
     assert (panel.get_ylim(), panel.get_xlim()) == ((6.0, 0.0), (0.0, 9.0))
     assert (panel.get_ylabel(), panel.get_xlabel()) == ("depth (mm)", "lateral (pixels)")
@@ -63,7 +71,7 @@ def test_the_scale_is_the_requested_one_or_suits_the_image(given, expected, figu
     noise = RNG.uniform(-13.1, -12.9, (30, 30))
     noise[3, 3] = 0.0
     noise[0] = -13.0
-    panel, bar = figure_of(power_doppler_picture, noise, "zx", dynamic_range_db=given).axes
+    panel, bar = figure_of(power_picture, noise, "zx", dynamic_range_db=given).axes
     assert panel.images[0].get_clim() == pytest.approx(expected, abs=0.11)
     assert bar.get_ylabel() == f"power Doppler ({label})"
     np.testing.assert_allclose(values(panel), np.clip(noise, *panel.images[0].get_clim()))
@@ -71,7 +79,7 @@ def test_the_scale_is_the_requested_one_or_suits_the_image(given, expected, figu
 
 @pytest.mark.parametrize("color_map", COLOR_MAPS[:2])
 def test_the_colour_map_can_be_chosen_and_gets_brighter_with_the_power(color_map, figure_of):
-    panel = figure_of(power_doppler_picture, RAMP, "zx", color_map=color_map).axes[0]
+    panel = figure_of(power_picture, RAMP, "zx", color_map=color_map).axes[0]
     assert panel.images[0].get_cmap() == colormaps[color_map]
     assert np.all(np.diff(colors(panel).reshape(64, 3) @ (0.2126, 0.7152, 0.0722)) >= 0)
 
@@ -81,7 +89,7 @@ def test_a_volume_is_shown_by_its_three_projections(axes, figure_of):
     volume = RNG.uniform(-20, 0, (12, 10, 5))
     given = volume.transpose(["zxy".index(letter) for letter in axes])
     spacing = {"z": 0.1, "x": 0.1, "y": 0.2}
-    figure = figure_of(power_doppler_picture, given, axes, spacing_mm=spacing, dynamic_range_db=20.0)
+    figure = figure_of(power_picture, given, axes, spacing_mm=spacing, dynamic_range_db=20.0)
     for panel, expected, caption in (
         (figure.axes[0], volume.max(axis=2), "front: maximum over elevation"),
         (figure.axes[1], volume.max(axis=1), "side: maximum over lateral"),
@@ -116,7 +124,10 @@ def test_directions_are_red_and_blue_and_low_power_is_black(axes, figure_of):
 def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     velocity = np.where(np.arange(40) < 20, 10.0, -10.0) * np.ones((40, 1))
     power = np.repeat([9.0, 1.0], [20, 20])[:, np.newaxis] * np.ones(40)
-    panel, bar = figure_of(picture, velocity_layer, velocity, power, "zx", unit="mm/s").axes
+    blood = power > 1
+    panel, bar = figure_of(
+        picture, velocity_layer, velocity, power, "zx", unit="mm/s", shows_blood=blood
+    ).axes
     shown = colors(panel)
     assert shown[0, 0, 0] > shown[0, 0, 2] + 0.2
     assert shown[0, -1, 2] > shown[0, -1, 0] + 0.2
@@ -178,10 +189,10 @@ def test_a_projection_shows_the_velocity_at_the_strongest_voxel_with_blood(figur
 @pytest.mark.parametrize("shape", [(400, 10), (12, 10, 5)])
 def test_a_picture_has_its_title_and_is_always_the_same(shape, figure_of):
     decibels, axes = RNG.uniform(-30, -1, shape), "zxy"[: len(shape)]
-    figure = figure_of(power_doppler_picture, decibels, axes, title=f"{TITLE} 雪\x1b")
+    figure = figure_of(power_picture, decibels, axes, title=f"{TITLE} 雪\x1b")
     assert " ".join(figure.texts[0].get_text().split()) == f"{TITLE} 雪\\x1b"
-    png = power_doppler_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
-    assert png == power_doppler_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
+    png = power_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
+    assert png == power_picture(decibels, axes, title=f"{TITLE} 雪\x1b")
     assert max(iio.imread(png).shape) < 1600
 
 
@@ -191,7 +202,7 @@ def test_a_picture_does_not_depend_on_the_ones_before_it_nor_on_threads():
     layouts.append({"title": "a", "color_map": "gray"})
 
     def drawn(settings):
-        return power_doppler_picture(image, "zx", dynamic_range_db=20.0, **settings)
+        return power_picture(image, "zx", dynamic_range_db=20.0, **settings)
 
     pictures = [drawn(settings) for settings in layouts]
     assert len(set(pictures)) == len(layouts)
@@ -209,7 +220,7 @@ def test_a_png_has_the_given_pixels_and_their_size():
 
 def test_a_picture_can_be_pdf_or_svg_with_text_that_can_be_edited():
     pdf, svg = (
-        [power_doppler_picture(RAMP, "zx", title="my scan & more", kind=kind) for _ in range(2)]
+        [power_picture(RAMP, "zx", title="my scan & more", kind=kind) for _ in range(2)]
         for kind in ("pdf", "svg")
     )
     assert pdf[0] == pdf[1]

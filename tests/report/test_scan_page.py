@@ -8,9 +8,9 @@ from typing import Any
 import imageio.v3 as iio
 import numpy as np
 
-from tests.report.reports import EVIL, Page, hostile_page, report
+from tests.report.reports import EVIL, Page, hostile_page, live_page, report
 from usdenoise.report.charts import Chart
-from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
+from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 
 PICTURE = Picture("Blood map", b"\x89PNG", "Blood map: 12 × 10 pixels", "Power of the blood.")
 NOISE = Chart("Noise over depth", "depth (mm)", "dB", [0.0, 0.1], [-9.0, -8.0])
@@ -169,8 +169,14 @@ def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
 
 def test_the_page_of_a_live_session_begins_with_the_last_block() -> None:
     sections = [ActivationSection("on", PICTURE, ())]
-    text = Page(live_page("x", [("Blocks", "3", "none bad")], [PICTURE], [NOISE], sections, [], None)).text
-    in_order = ("Blocks 3 none bad", "Pictures Blood map", "Activation: on", "Noise over")
+    charts = {"Blocks": [NOISE]}
+    text = Page(live_page("x", 3, pictures=[PICTURE], block_charts=charts, activations=sections)).text
+    in_order = (
+        "Blocks 3 0 of them bad; the last one is x",
+        "Pictures Blood map",
+        "Activation: on",
+        "Noise over",
+    )
     places = [text.index(words) for words in in_order]
     assert places == sorted(places)
 

@@ -230,7 +230,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     rows = [("input", f"{source.path} ({source.dataset}, {source.shape_text}, {source.dtype})")]
     if sequence is not None:
         rows += [
-            ("activation", "; ".join(filter(None, (f"{each.name}: {each.sentence}", each.proposal))))
+            ("activation", "; ".join(filter(None, (each.title, each.proposal))))
             for each in sequence.activation
         ]
         rows += [("region", sentence) for sentence in sequence.region_sentences]

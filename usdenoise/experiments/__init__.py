@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType
 
 from usdenoise.experiments import planted_experiments as planted
 from usdenoise.experiments import ultrasound
@@ -21,21 +20,22 @@ from usdenoise.system.text import record, to_json
 
 __all__ = ["EXPERIMENTS", "Setup", "reproduce"]
 
-EXPERIMENTS: Mapping[str, planted.PlantedExperiment | UltrasoundExperiment] = MappingProxyType(
-    {
-        "sensing-lambda": planted.AGAINST_SCALEDGD,
-        "sensing-precgd": planted.AGAINST_PRECGD,
-        "sensing-small-start": planted.FROM_SMALL_START,
-        "sensing-well-conditioned": planted.WELL_CONDITIONED,
-        "high-noise": planted.HIGH_NOISE,
-        "wall-time": planted.WALL_TIME,
-        "one-bit": planted.ONE_BIT,
-        "phase": planted.PHASE,
-        "ultrasound": ultrasound.SINGLE,
-        "ultrasound-grid": ultrasound.GRID,
-    }
-)
+EXPERIMENTS: Mapping[str, planted.PlantedExperiment | UltrasoundExperiment] = {
+    "sensing-lambda": planted.AGAINST_SCALEDGD,
+    "sensing-precgd": planted.AGAINST_PRECGD,
+    "sensing-small-start": planted.FROM_SMALL_START,
+    "sensing-well-conditioned": planted.WELL_CONDITIONED,
+    "high-noise": planted.HIGH_NOISE,
+    "wall-time": planted.WALL_TIME,
+    "one-bit": planted.ONE_BIT,
+    "phase": planted.PHASE,
+    "ultrasound": ultrasound.SINGLE,
+    "ultrasound-grid": ultrasound.GRID,
+}
 """The experiments by name."""
+
+_ENDS = {"figure": ".png", "curves": ".csv", "power_doppler": "_power_doppler.png", "record": ".json"}
+"""Ends of the names of the files of an experiment."""
 
 COLUMNS = ("panel", "curve", "x", "lower_quartile", "median", "upper_quartile")
 
@@ -80,11 +80,8 @@ def reproduce(
         outputs = {name: stack.enter_context(OutputFolder(Path(folder), overwrite)) for name in names}
         paths = {}
         for name in names:
-            files = {"figure": f"{name}.png", "curves": f"{name}.csv"}
-            if name.startswith("ultrasound"):
-                files["power_doppler"] = f"{name}_power_doppler.png"
-            files["record"] = f"{name}.json"
-            paths[name] = {key: outputs[name].reserve(file) for key, file in files.items()}
+            kinds = [kind for kind in _ENDS if kind != "power_doppler" or name.startswith("ultrasound")]
+            paths[name] = {kind: outputs[name].reserve(name + _ENDS[kind]) for kind in kinds}
         done: dict[str, dict[str, object]] = {}
         claims: list[CheckedClaim] = []
         setup.progress.experiments(0, len(names))

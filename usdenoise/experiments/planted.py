@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -21,18 +20,6 @@ from usdenoise.linalg.tall_matrices import orthonormal
 
 SIZE = 10
 START_DISTANCE, SMALL = 0.1, 1e-12
-
-
-class Loss(Protocol):
-    """A loss of an (n, n) matrix M."""
-
-    def evaluate(self, matrix: Numbers) -> tuple[float, Numbers]:
-        """Return L(M) and its gradient G."""
-        ...
-
-    def residuals(self, matrix: Numbers) -> NDArray[np.float64]:
-        """Return numbers whose squares add up to L(M) less its smallest possible value."""
-        ...
 
 
 class SensingLoss:
@@ -110,6 +97,9 @@ class OneBitLoss:
 
 def _logistic(entries: Numbers) -> Numbers:
     return np.asarray(np.exp(-np.logaddexp(0, -entries)))
+
+
+Loss = SensingLoss | OneBitLoss
 
 
 class PlantedProblem:

@@ -6,7 +6,7 @@ experiment against wall time, which are the same as in the first one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -67,6 +67,10 @@ class PlantedSetting:
     iterations: int
     claims: Sequence[Claim] = ()
     seconds: float | None = None
+
+    def claiming(self, *claims: Claim) -> "PlantedSetting":
+        """Return the setting with claims on its curves."""
+        return replace(self, claims=claims)
 
     def as_dict(self) -> dict[str, object]:
         """Return the setting as it is written to the record."""
@@ -142,6 +146,7 @@ def _curve(setting: PlantedSetting, variant: planted.Variant, instances: Sequenc
 
 
 SIGMA = 1e-6
+EVEN = {"scales": (1.0, 1.0)}
 ILL_CONDITIONED = {"scales": (1.0, 1e-2), "rank": 8, "measurements": 2 * planted.SIZE * 8}
 STEP = 0.1
 DECAY, NOISY_DECAY = 0.85, 0.5
@@ -182,11 +187,7 @@ def gradient_descent(*, from_small: bool = False) -> planted.Variant:
 
 
 def _sensing(
-    sigma: float,
-    iterations: int,
-    rivals: Sequence[planted.Variant],
-    *claims: Claim,
-    seconds: float | None = None,
+    sigma: float, iterations: int, rivals: Sequence[planted.Variant], seconds: float | None = None
 ) -> PlantedSetting:
     """Return the setting of an ill-conditioned matrix at a search rank that is too large."""
     return PlantedSetting(
@@ -196,7 +197,6 @@ def _sensing(
         variants=[eta_decay(NOISY_DECAY if sigma else DECAY), *rivals],
         step=STEP,
         iterations=iterations,
-        claims=claims,
         seconds=seconds,
     )
 
@@ -206,18 +206,12 @@ _CONSTANT = [scaledgd(value) for value in LAMBDAS]
 AGAINST_SCALEDGD = PlantedExperiment(
     "Gaussian sensing against ScaledGD(lambda)",
     [
-        _sensing(
-            0.0,
-            300,
-            _CONSTANT,
+        _sensing(0.0, 300, _CONSTANT).claiming(
             Claim(MINE, TIME, CONVERGED, at_most=300),
             Claim("ScaledGD(lambda)", SLOPE, at_least=0.9, at_most=1.1),
             Claim(MINE, FINAL, BEST_OTHER, at_most=0.1),
         ),
-        _sensing(
-            SIGMA,
-            300,
-            _CONSTANT,
+        _sensing(SIGMA, 300, _CONSTANT).claiming(
             Claim(MINE, TIME, FLOOR, at_most=MANY),
             *Claim.each(("ScaledGD(0.01)", "ScaledGD(0.0001)"), FINAL, FLOOR, ABOVE_FLOOR),
             Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
@@ -228,18 +222,12 @@ AGAINST_SCALEDGD = PlantedExperiment(
 AGAINST_PRECGD = PlantedExperiment(
     "Gaussian sensing against PrecGD with several proxies",
     [
-        _sensing(
-            0.0,
-            300,
-            [precgd(proxy) for proxy in (0.0, 1e-6, 1e-4, 1e-2)],
+        _sensing(0.0, 300, [precgd(proxy) for proxy in (0.0, 1e-6, 1e-4, 1e-2)]).claiming(
             Claim(MINE, TIME, CONVERGED, at_most=300),
             Claim("PrecGD(0)", TIME, CONVERGED, at_most=300),
             *Claim.each(("PrecGD(1e-06)", "PrecGD(0.0001)", "PrecGD(0.01)"), FINAL, "PrecGD(0)", WORSE),
         ),
-        _sensing(
-            SIGMA,
-            300,
-            [precgd(proxy) for proxy in (1e-7, 1e-6, 1e-5, 1e-4, 1e-2)],
+        _sensing(SIGMA, 300, [precgd(proxy) for proxy in (1e-7, 1e-6, 1e-5, 1e-4, 1e-2)]).claiming(
             Claim(MINE, TIME, FLOOR, at_most=MANY),
             Claim("PrecGD(1e-06)", TIME, FLOOR, at_most=MANY),
             Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
@@ -254,17 +242,11 @@ _GD = gradient_descent(from_small=True)
 FROM_SMALL_START = PlantedExperiment(
     "Gaussian sensing, the other methods from a small start",
     [
-        _sensing(
-            0.0,
-            500,
-            [_COARSE, _FINE, _GD],
+        _sensing(0.0, 500, [_COARSE, _FINE, _GD]).claiming(
             *Claim.each(("ScaledGD(0.01)", "ScaledGD(0.0001)", "GD"), FINAL, MINE, WORSE),
             Claim("ScaledGD(0.0001)", DELAY, 1e-3, at_least=SLOWER),
         ),
-        _sensing(
-            SIGMA,
-            500,
-            [_COARSE, _FINE, _GD],
+        _sensing(SIGMA, 500, [_COARSE, _FINE, _GD]).claiming(
             *Claim.each(("ScaledGD(0.01)", "ScaledGD(0.0001)", "GD"), FINAL, FLOOR, ABOVE_FLOOR),
             Claim("ScaledGD(0.0001)", DELAY, 1e-3, at_least=SLOWER),
             Claim("ScaledGD(0.0001)", DELAY, FLOOR, at_least=SLOWER),
@@ -278,7 +260,7 @@ HIGH_NOISE = PlantedExperiment(
         PlantedSetting(
             name="noise 0.1",
             draw=planted.draw_sensing,
-            problem={"scales": (1.0, 1.0), "rank": 8, "measurements": 80, "sigma": 0.1},
+            problem={**EVEN, "rank": 8, "measurements": 80, "sigma": 0.1},
             variants=[eta_decay(0.97), *(precgd(proxy) for proxy in (1.0, 0.7, 0.5, 0.1))],
             step=0.01,
             iterations=500,
@@ -294,15 +276,11 @@ HIGH_NOISE = PlantedExperiment(
 WALL_TIME = PlantedExperiment(
     "Gaussian sensing against wall time, start included",
     [
-        _sensing(
-            SIGMA,
-            # More than fit into the half second, at 50 microseconds an iteration.
-            10_000,
-            [_COARSE, _GD],
+        # More iterations than fit into the half second, at 50 microseconds each.
+        _sensing(SIGMA, 10_000, [_COARSE, _GD], seconds=0.5).claiming(
             Claim(MINE, TIME, FLOOR, at_most=0.5, is_run=True),
             *Claim.each(("ScaledGD(0.01)", "GD"), DELAY, FLOOR, SLOWER),
             Claim("ScaledGD(0.01)", FINAL, FLOOR, at_least=ABOVE_FLOOR),
-            seconds=0.5,
         )
     ],
 )
@@ -313,7 +291,7 @@ def _exact_and_over(
     draw: Callable[..., planted.Instance],
     problem: Mapping[str, object],
     *,
-    ranks: tuple[int, int],
+    rank: int,
     step: float,
     iterations: int,
     decay: float,
@@ -323,33 +301,28 @@ def _exact_and_over(
     With noise the proxy of PrecGD is ten times too large. Without noise it is 0, and lambda is 0, which makes
     ScaledGD(lambda) ScaledGD.
     """
-    exact, over = ranks
     mine, gd = eta_decay(decay), gradient_descent()
     clean = PlantedSetting(
-        name=f"rank {exact}, noiseless",
+        name=f"rank {rank}, noiseless",
         draw=draw,
-        problem={**problem, "rank": exact, "sigma": 0.0},
+        problem={**problem, "rank": rank, "sigma": 0.0},
         variants=[mine, precgd(0.0), scaledgd(0.0), gd],
         step=step,
         iterations=iterations,
-        claims=[
-            Claim(MINE, TIME, CONVERGED, at_most=iterations, is_run=True),
-            Claim(MINE, TIME_RATIO, "ScaledGD(0)", at_most=AS_FAST),
-            Claim(MINE, TIME_RATIO, "GD", at_most=AS_FAST),
-        ],
+    ).claiming(
+        Claim(MINE, TIME, CONVERGED, at_most=iterations, is_run=True),
+        Claim(MINE, TIME_RATIO, "ScaledGD(0)", at_most=AS_FAST),
+        Claim(MINE, TIME_RATIO, "GD", at_most=AS_FAST),
     )
-    noisy = PlantedSetting(
-        name=f"rank {over}, noise 1e-6",
-        draw=draw,
-        problem={**problem, "rank": over, "sigma": SIGMA},
+    noisy = replace(
+        clean,
+        name=f"rank {2 * rank}, noise 1e-6",
+        problem={**problem, "rank": 2 * rank, "sigma": SIGMA},
         variants=[mine, precgd(10 * SIGMA), scaledgd(1e-2), gd],
-        step=step,
-        iterations=iterations,
-        claims=[
-            Claim(MINE, TIME, FLOOR, at_most=iterations, is_run=True),
-            Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
-            *Claim.each(("ScaledGD(0.01)", "GD"), DELAY, FLOOR, SLOWER),
-        ],
+    ).claiming(
+        Claim(MINE, TIME, FLOOR, at_most=iterations, is_run=True),
+        Claim(MINE, FINAL, BEST_OTHER, at_most=AS_ACCURATE),
+        *Claim.each(("ScaledGD(0.01)", "GD"), DELAY, FLOOR, SLOWER),
     )
     return PlantedExperiment(title, [clean, noisy])
 
@@ -357,29 +330,17 @@ def _exact_and_over(
 WELL_CONDITIONED = _exact_and_over(
     "Gaussian sensing of a well-conditioned matrix",
     planted.draw_sensing,
-    {"scales": (1.0, 1.0), "measurements": 80},
-    ranks=(2, 4),
+    {**EVEN, "measurements": 80},
+    rank=2,
     step=0.1,
     iterations=500,
     decay=0.1,
 )
 
 ONE_BIT = _exact_and_over(
-    "One-bit sensing",
-    planted.draw_one_bit,
-    {"scales": (1.0, 1.0)},
-    ranks=(2, 4),
-    step=1.0,
-    iterations=200,
-    decay=0.4,
+    "One-bit sensing", planted.draw_one_bit, EVEN, rank=2, step=1.0, iterations=200, decay=0.4
 )
 
 PHASE = _exact_and_over(
-    "Phase retrieval",
-    planted.draw_phase,
-    {"measurements": 80},
-    ranks=(1, 2),
-    step=0.02,
-    iterations=1000,
-    decay=0.1,
+    "Phase retrieval", planted.draw_phase, {"measurements": 80}, rank=1, step=0.02, iterations=1000, decay=0.1
 )

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.tall_matrices import TINY
+from usdenoise.report.montages import Grid
 from usdenoise.stack.acquisition import Acquisition
 
 
@@ -27,11 +28,14 @@ class Curve:
         Iterations counted from 0 (the start), or seconds.
     errors : (n_seeds, k) array
         Errors at each x, one row per seed.
+    numbers : mapping
+        Further numbers of the method, by default none.
     """
 
     label: str
     x: NDArray[np.floating]
     errors: NDArray[np.float64]
+    numbers: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def quartiles(self) -> NDArray[np.float64]:
@@ -67,15 +71,12 @@ class CurvePanel:
         Error that the noise leaves; None without noise.
     unit : str
         Unit of the x axis, by default "iterations".
-    numbers : mapping
-        Further numbers by the label of the method, by default none.
     """
 
     setting: str
     curves: tuple[Curve, ...]
     noise_floor: float | None = None
     unit: str = "iterations"
-    numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __getitem__(self, label: str) -> Curve:
         return next(curve for curve in self.curves if curve.label == label)
@@ -86,11 +87,11 @@ class CurvePanel:
             "setting": self.setting,
             "noise_floor": self.noise_floor,
             "final_errors": {curve.label: curve.errors[:, -1].tolist() for curve in self.curves},
-            "numbers": dict(self.numbers),
+            "numbers": {curve.label: curve.numbers for curve in self.curves if curve.numbers},
         }
 
 
-ReferenceLevel = float | str
+Reference = float | str
 """A level, or the label of a curve that a curve is compared with."""
 
 
@@ -107,7 +108,7 @@ class Quantity:
     """
 
     words: str
-    measure: Callable[[CurvePanel, str, ReferenceLevel], float]
+    measure: Callable[[CurvePanel, str, Reference], float]
 
 
 @dataclass(frozen=True)
@@ -130,14 +131,14 @@ class Claim:
 
     label: str
     quantity: Quantity
-    reference: ReferenceLevel = ""
+    reference: Reference = ""
     at_least: float = -math.inf
     at_most: float = math.inf
     is_run: bool = False
 
     @classmethod
     def each(
-        cls, labels: Sequence[str], quantity: Quantity, reference: ReferenceLevel, at_least: float
+        cls, labels: Sequence[str], quantity: Quantity, reference: Reference, at_least: float
     ) -> "list[Claim]":
         """Return the claim that a number of each of some curves is at least a bound."""
         return [cls(label, quantity, reference, at_least=at_least) for label in labels]
@@ -195,10 +196,6 @@ class CheckedClaim:
         return {name: getattr(self, name) for name in names}
 
 
-Rows = tuple[tuple[tuple[str, NDArray[np.float32]], ...], ...]
-"""Rows of labelled power Doppler images in dB, with a maximum of 0 each."""
-
-
 @dataclass(frozen=True)
 class ExperimentResult:
     """Result of one experiment.
@@ -216,7 +213,7 @@ class ExperimentResult:
     y_label : str
         Label of the y axis of all panels, by default "relative error".
     pictures : rows of (label, image)
-        Pictures of an ultrasound experiment; by default none.
+        Power Doppler in dB of an ultrasound experiment, with a maximum of 0 each; by default none.
     acquisition : Acquisition or None
         Acquisition that gives the axes and the spacing of the pictures.
     """
@@ -226,7 +223,7 @@ class ExperimentResult:
     panels: tuple[CurvePanel, ...]
     claims: tuple[CheckedClaim, ...]
     y_label: str = "relative error"
-    pictures: Rows = ()
+    pictures: Grid = ()
     acquisition: Acquisition | None = None
 
     def rows(self) -> Iterator[tuple[str, str, float, float, float, float]]:
@@ -245,12 +242,12 @@ FLOOR, BEST_OTHER = "noise floor", "best other"
 LAMBDAS = (1e-2, 1e-4, 1e-6, 1e-9)
 
 
-def _time_to(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
+def _time_to(panel: CurvePanel, label: str, reference: Reference) -> float:
     share = MOST_SEEDS if reference == FLOOR else 0.5
     return panel[label].reaches(_level_of(panel, reference), share)
 
 
-def _final(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
+def _final(panel: CurvePanel, label: str, reference: Reference) -> float:
     if reference == FLOOR:
         smallest = _noise_floor(panel)
     elif reference == BEST_OTHER:
@@ -261,18 +258,18 @@ def _final(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
     return panel[label].final / max(smallest, TINY)
 
 
-def _slope(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
+def _slope(panel: CurvePanel, label: str, reference: Reference) -> float:
     errors = [max(panel[f"ScaledGD({value:g})"].final, TINY) for value in LAMBDAS]
     return float(np.polyfit(np.log(LAMBDAS), np.log(errors), 1)[0])
 
 
-def _delay(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
+def _delay(panel: CurvePanel, label: str, reference: Reference) -> float:
     goal = _level_of(panel, reference)
     mine, other = panel[MINE].reaches(goal), panel[label].reaches(goal)
     return other / max(mine, TINY) if math.isfinite(mine) else 0.0
 
 
-def _time_ratio(panel: CurvePanel, label: str, reference: ReferenceLevel) -> float:
+def _time_ratio(panel: CurvePanel, label: str, reference: Reference) -> float:
     other = panel[str(reference)]
     # A reference that does not reach the level is followed to its last error.
     deepest = max(CONVERGED, other.final)
@@ -280,7 +277,7 @@ def _time_ratio(panel: CurvePanel, label: str, reference: ReferenceLevel) -> flo
     return mine / max(other.reaches(deepest), TINY) if math.isfinite(mine) else math.inf
 
 
-def _level_of(panel: CurvePanel, reference: ReferenceLevel) -> float:
+def _level_of(panel: CurvePanel, reference: Reference) -> float:
     return FLOORS * _noise_floor(panel) if reference == FLOOR else float(reference)
 
 

@@ -11,7 +11,6 @@ from enum import StrEnum
 from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,12 +236,11 @@ def write_page(
             state = "running" if scan in running else "waiting"
         scan_page = scan.folder / f"{short_stem(scan.path.stem)}_report.html"
         has_page = row.status != Status.NOT_RUN and os.path.isfile(scan_page)
-        below = os.fsencode(os.path.relpath(scan_page, folder))
         entries.append(
             Entry(
                 row,
                 state,
-                address=f"./{quote(below)}" if has_page else None,
+                address=os.path.relpath(scan_page, folder) if has_page else None,
                 thumbnail=None if image is None else thumbnail_png(image, scale),
                 on_common_scale=image is None or scale.is_near(image),
                 curve=curves.get(scan, ()),

@@ -41,8 +41,8 @@ from usdenoise.jobs.clutter_filters import (
 from usdenoise.options import DenoiseOptions, Display
 from usdenoise.options.denoise_options import SharedKeywords, make_options
 from usdenoise.options.job_options import shows_options
+from usdenoise.report.charts import template
 from usdenoise.report.montages import montage_png
-from usdenoise.report.pages import comparison_page
 from usdenoise.report.panels import shortened, suitable_range_db
 from usdenoise.report.record import input_record
 from usdenoise.stack.acquisition import Acquisition
@@ -417,7 +417,10 @@ def compare_file(
             for row in outcome.rows
             if row["picture"] == POWER_DOPPLER
         ]
-        page = comparison_page(path.stem, shared, montage, table_of(outcome.rows), notes)
+        headings, lines = table_of(outcome.rows)
+        page = template("comparison.html").render(
+            name=path.stem, shared=shared, montage=montage, headings=headings, lines=lines, notes=notes
+        )
         paths["comparison.html"].write_text(page, "utf-8")
         paths["comparison.csv"].write_text(csv_text(list(outcome.rows[0]), outcome.rows), "utf-8")
 

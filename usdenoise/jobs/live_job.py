@@ -27,12 +27,7 @@ from usdenoise.pipeline.result import Doubt
 from usdenoise.progress import LiveBlock, Progress
 from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.pictures import (
-    activation_layers,
-    activation_picture,
-    power_doppler_picture,
-    shown_levels,
-)
+from usdenoise.report.pictures import activation_layers, layers_picture, power_layer, shown_levels
 from usdenoise.report.scan_page import Picture
 from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.blocks import FileTime
@@ -201,7 +196,9 @@ class LivePages:
         )
         self._page = partial(page, final_page=final_page)
         with OutputFolder(self._folder, overwrite=True) as outputs:
-            outputs.reserve(LIVE_PAGE).write_text(self._page(remarks=self._remarks), encoding="utf-8")
+            outputs.reserve(LIVE_PAGE).write_text(
+                self._page(remarks=self._remarks, is_finished=None), encoding="utf-8"
+            )
             write_result(outputs.reserve(self._stem + SERIES), ".h5", _content(update))
             if drawn:
                 outputs.reserve(ACTIVATION_PICTURE).write_bytes(next(iter(drawn.values())))
@@ -225,11 +222,9 @@ class LivePages:
     def _activation(self, update: SessionUpdate, trial_type: str, t: NDArray[np.float32]) -> bytes:
         in_vessels = blood_pixels(update.mean_blood_power, update.noise_power, NOISE_ERROR)
         active = in_vessels & (np.abs(t) > SHOWN_T)
-        return activation_picture(
-            activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes),
-            spacing_mm=update.geometry.spacing_mm,
-            title=f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels",
-        )
+        layers = activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes)
+        title = f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels"
+        return layers_picture(layers, update.geometry.spacing_mm, title)
 
     def _picture(self, update: SessionUpdate, of_mean: bool = False) -> bytes:
         power = update.mean_blood_power if of_mean else update.blood_power
@@ -238,15 +233,14 @@ class LivePages:
         caption = f"mean of {n_good} blocks" if of_mean else f"block {update.number}, counted from 0"
         if n_good < SETTLED_BLOCKS:
             caption += ", still settling"
-        return power_doppler_picture(
+        layer = power_layer(
             shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
             geometry.spatial_axes,
-            dynamic_range_db=self._display.dynamic_range,
-            color_map=self._display.color_map,
-            quantity="blood power",
-            spacing_mm=geometry.spacing_mm,
-            title=f"{self._stem}: {caption}",
+            self._display.dynamic_range,
+            self._display.color_map,
+            "blood power",
         )
+        return layers_picture([layer], geometry.spacing_mm, f"{self._stem}: {caption}")
 
 
 def _n_good(update: SessionUpdate) -> int:

@@ -26,13 +26,12 @@ from usdenoise.report.pictures import (
     QUANTITIES,
     REGIONS,
     activation_layers,
-    activation_picture,
-    activation_title,
     draw_picture,
     film,
+    layers_picture,
     region_picture,
 )
-from usdenoise.report.record import InputRecord
+from usdenoise.report.record import ActivationRecord, InputRecord
 from usdenoise.report.tables import block_table, frame_table, region_response_table, region_table
 from usdenoise.sessions.design import FIR
 from usdenoise.sessions.pose_series import PoseSeries
@@ -225,9 +224,9 @@ def _write_activation(series: ResultSeries, results: Results) -> None:
             ).tolist()
             images, planes = tuple(image[order] for image in images), tuple(planes[at] for at in order)
         layers = activation_layers(*images, stack.spatial_axes, activation.letter, planes)
-        title = activation_title(trial_type, activation)
+        title = ActivationRecord.of(trial_type, activation).title
         for kind in _picture_formats(job):
-            drawn = activation_picture(layers, kind=kind, spacing_mm=stack.spacing_mm, title=title)
+            drawn = layers_picture(layers, stack.spacing_mm, title, kind)
             results.add_picture(f"{name}_{kind}", drawn)
         if job.output.nifti:
             write_stat_map(results.path_of(f"{name}_nifti"), activation.statistic, stack, activation.letter)

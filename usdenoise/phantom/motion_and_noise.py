@@ -113,16 +113,14 @@ class TissueMotion:
 
     def __init__(self, extent: tuple[float, float], rng: np.random.Generator, returns: bool = False) -> None:
         self._returns = returns
-        self._depth, self._lateral = np.meshgrid(
-            np.linspace(GRID_LOW, GRID_HIGH, NODES), np.linspace(GRID_LOW, GRID_HIGH, NODES), indexing="ij"
-        )
+        nodes = np.linspace(GRID_LOW, GRID_HIGH, NODES)
+        self._depth, self._lateral = np.meshgrid(nodes, nodes, indexing="ij")
         self._origin = (GRID_LOW * extent[0], GRID_LOW * extent[1])
         self._pitch = (GRID_LENGTH * extent[0] / (NODES - 1), GRID_LENGTH * extent[1] / (NODES - 1))
         self._phases = rng.uniform(0, 2 * np.pi, len(HARMONICS))
         self._breathing_phase = rng.uniform(0, 2 * np.pi)
-        self._waves = rng.uniform(LEAST_WAVES, MOST_WAVES, (N_NON_RIGID, 2)) * rng.choice(
-            [-1, 1], (N_NON_RIGID, 2)
-        )
+        waves = rng.uniform(LEAST_WAVES, MOST_WAVES, (N_NON_RIGID, 2))
+        self._waves = waves * rng.choice([-1, 1], (N_NON_RIGID, 2))
         self._wave_phases = rng.uniform(0, 2 * np.pi, N_NON_RIGID)
         self._wave_rates_hz = HEART_RATE_HZ * rng.uniform(SLOWEST_MODE, FASTEST_MODE, N_NON_RIGID)
         self._wave_directions = rng.standard_normal((N_NON_RIGID, 3))
@@ -237,10 +235,8 @@ def block_motion(settings: PhantomSettings, block: int) -> NDArray[np.float64]:
     The drift of the tissue that every session has is a part of it; heartbeat, breathing and bending are not.
     """
     length = settings.frames_a_block
-    moved = [
-        image_motion(settings, number) + session_drift(settings.seconds(number))
-        for number in range(block * length, (block + 1) * length)
-    ]
+    numbers = range(block * length, (block + 1) * length)
+    moved = [image_motion(settings, number) + session_drift(settings.seconds(number)) for number in numbers]
     mean: NDArray[np.float64] = np.mean(moved, axis=0)
     return mean
 

@@ -1,6 +1,6 @@
 """A phantom with an anatomy that is drawn once and frames that are made on demand."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -91,18 +91,15 @@ class Phantom:
         low = np.array([-MARGIN, -MARGIN, -across])
         high = np.array([n_z - 1 + MARGIN, n_x - 1 + MARGIN, n_y - 1 + across])
         number = int(np.prod(high - low) * TISSUE_A_CUBIC_WAVELENGTH)
-        self._tissue_rest = rng.uniform(low, high, (number, 3))
-        self._tissue_amplitude = (
-            rng.standard_normal(number) + 1j * rng.standard_normal(number)
-        ).astype(np.complex64)  # fmt: skip
+        at_rest = rng.uniform(low, high, (number, 3))
+        amplitude = rng.standard_normal(number) + 1j * rng.standard_normal(number)
+        self._tissue = at_rest, amplitude.astype(np.complex64)
         self._level_mask = scatterers.vessel_mask(self.vessels, settings)
         if settings.thin_vessels:
-            thin = scatterers.draw_thin_vessels(settings, self.vessels)
+            stream, thin = motion.Stream.THIN_VESSELS, scatterers.draw_thin_vessels(settings, self.vessels)
             self.vessels += thin
-            rng = np.random.default_rng([settings.seed, motion.Stream.THIN_VESSELS, 0])
-            self.scatterers["thin"] = scatterers.fill(
-                thin, rng, scatterers.THIN_DENSITY, motion.Stream.THIN_VESSELS << 32
-            )
+            rng, first = np.random.default_rng([settings.seed, stream, 0]), stream << 32
+            self.scatterers["thin"] = scatterers.fill(thin, rng, scatterers.THIN_DENSITY, first)
         mask = scatterers.vessel_mask(self.vessels, settings)
         velocity = scatterers.mean_velocity(self.vessels, settings, mask)
         self.mask, self.velocity_mm_s = (truth.reshape(settings.shape[:-1]) for truth in (mask, velocity))
@@ -111,9 +108,8 @@ class Phantom:
         self.bad_frames = motion.interference_frames(settings)
         self.capillary_mask = None
         if settings.capillary_db is not None:
-            self.capillary_mask, self.scatterers["capillaries"] = scatterers.draw_capillaries(
-                settings, across
-            )
+            region = scatterers.draw_capillaries(settings, across)
+            self.capillary_mask, self.scatterers["capillaries"] = region
 
     def parts(self, block: int = 0, frames_a_part: int = 32) -> Iterator[Terms]:
         """Yield the frames of a block of the session in order, a few at a time.
@@ -139,21 +135,20 @@ class Phantom:
             Numbers of the frames, counted from 0, in any order.
         """
         tissue_gain, blood_gain = self._gains
-        tissue = self._tissue(numbers) * tissue_gain
-        blood = self._flow(numbers, "vessels", "thin") * blood_gain
+        tissue = self._drawn(numbers, "tissue") * tissue_gain
+        blood = self._drawn(numbers, "vessels", "thin") * blood_gain
         noise = np.stack([self._noise.frame(int(number)) for number in numbers])
         if "capillaries" in self.scatterers:
-            blood += self._flow(numbers, "capillaries") * self._capillary_gain
+            blood += self._drawn(numbers, "capillaries") * self._capillary_gain
         if self.settings.attenuation_db:
             loss = motion.depth_gain(self.settings, -self.settings.attenuation_db)
             tissue *= loss
             blood *= loss
         for row, frame in enumerate(numbers.tolist() if self.settings.session else ()):
             gain = np.float32(motion.coupling(self.settings, frame))
+            rise = motion.blood_rise(self.settings, frame // self.settings.frames_a_block)
             tissue[row] *= gain
-            blood[row] *= gain * np.sqrt(
-                1 + motion.blood_rise(self.settings, frame // self.settings.frames_a_block)
-            )
+            blood[row] *= gain * np.sqrt(1 + rise)
         for index in np.flatnonzero(np.isin(numbers, self.bad_frames)):
             noise[index] += motion.interference(self.settings, int(numbers[index])) * self._interference_level
         if self.settings.real:
@@ -176,8 +171,8 @@ class Phantom:
 
     @cached_property
     def _gains(self) -> tuple[np.float32, np.float32]:
-        tissue = self._tissue(self._calibration)
-        blood = self._flow(self._calibration, "vessels")
+        tissue = self._drawn(self._calibration, "tissue")
+        blood = self._drawn(self._calibration, "vessels")
         clutter = 10 ** (self.settings.clutter_to_blood_db / 20)
         blood_rms = _rms_of(blood[:, self._level_mask.reshape(self.mask.shape)])
         return np.float32(clutter / _rms_of(tissue)), np.float32(1 / blood_rms)
@@ -185,42 +180,28 @@ class Phantom:
     @cached_property
     def _interference_level(self) -> np.float32:
         tissue_gain, blood_gain = self._gains
-        tissue = self._tissue(self._calibration) * tissue_gain
-        blood = self._flow(self._calibration, "vessels", "thin") * blood_gain
+        tissue = self._drawn(self._calibration, "tissue") * tissue_gain
+        blood = self._drawn(self._calibration, "vessels", "thin") * blood_gain
         return np.float32(self.settings.bad_frame_level * _rms_of(tissue + blood))
 
     @cached_property
     def _capillary_gain(self) -> np.float32:
-        frames = self._flow(self._calibration, "capillaries")
+        frames = self._drawn(self._calibration, "capillaries")
         level = 10 ** ((self.settings.capillary_db or 0.0) / 20)
         return np.float32(level / _rms_of(frames[:, self.capillary_mask]))
 
-    def _tissue(self, numbers: NDArray[np.int64]) -> Numbers:
-        def add(field: motion.DisplacementField, seconds: float, image: Numbers) -> None:
-            scatterers.tissue_frame(self._tissue_rest, self._tissue_amplitude, field, self._sigma_y, image)
-
-        return self._drawn(numbers, add)
-
-    def _flow(self, numbers: NDArray[np.int64], *kinds: str) -> Numbers:
-        parts = [self.scatterers[kind] for kind in kinds if kind in self.scatterers]
-
-        def add(field: motion.DisplacementField, seconds: float, image: Numbers) -> None:
-            for part in parts:
-                flow_seconds = motion.flow_time(seconds, part.pulsatility, self._flow_phase)
-                scatterers.blood_frame(part, flow_seconds, field, self._sigma_y, image)
-
-        return self._drawn(numbers, add)
-
-    def _drawn(
-        self, numbers: NDArray[np.int64], add: Callable[[motion.DisplacementField, float, Numbers], None]
-    ) -> Numbers:
-        """Return frames to which a function adds scatterers, with the displacement and the time of each."""
+    def _drawn(self, numbers: NDArray[np.int64], *kinds: str) -> Numbers:
+        """Return frames of the tissue, or of some kinds of blood scatterers, if there are any of them."""
 
         def frame(number: int) -> Numbers:
             seconds = self.settings.seconds(number)
             field = self._motion.displacement(seconds, motion.image_motion(self.settings, number))
             image = np.zeros(self.settings.grid, np.complex64)
-            add(field, seconds, image)
+            if "tissue" in kinds:
+                scatterers.tissue_frame(*self._tissue, field, self._sigma_y, image)
+            for part in (part for kind, part in self.scatterers.items() if kind in kinds):
+                flow_seconds = motion.flow_time(seconds, part.pulsatility, self._flow_phase)
+                scatterers.blood_frame(part, flow_seconds, field, self._sigma_y, image)
             return image.reshape(self.settings.shape[:-1])
 
         return np.stack(list(self._executor.map(frame, [int(number) for number in numbers])))

@@ -162,9 +162,8 @@ def draw_vessels(settings: PhantomSettings, rng: np.random.Generator) -> list[Ve
     vessels = []
     for k, angle in zip(range(number), rng.permutation(angles), strict=True):
         direction = _direction(angle, settings, rng)
-        center = extent * (
-            0.5 + np.array([reach[k] * np.cos(bearing[k]), reach[k] * np.sin(bearing[k]), 0.0])
-        )
+        spiral = reach[k] * np.array([np.cos(bearing[k]), np.sin(bearing[k]), 0.0])
+        center = extent * (0.5 + spiral)
         if settings.is_volume:
             center[2] = extent[2] * rng.uniform(0.25, 0.75)
         mean_speed = nyquist * MEAN_SPEED * np.sqrt(radii[k] / radii[0]) * rng.uniform(SLOWEST, FASTEST)
@@ -490,16 +489,9 @@ def tissue_frame(
     """
     weights = np.empty(ROOM), np.empty(ROOM), np.empty(ROOM_Y)
     for s in range(positions_at_rest.shape[0]):
-        dz, dx, dy = _displaced(positions_at_rest[s, 0], positions_at_rest[s, 1], field)
-        _add(
-            positions_at_rest[s, 0] + dz,
-            positions_at_rest[s, 1] + dx,
-            positions_at_rest[s, 2] + dy,
-            amplitude[s],
-            sigma_y,
-            image,
-            weights,
-        )
+        z, x, y = positions_at_rest[s]
+        dz, dx, dy = _displaced(z, x, field)
+        _add(z + dz, x + dx, y + dy, amplitude[s], sigma_y, image, weights)
 
 
 @compiled()
@@ -509,9 +501,8 @@ def _fresh_phase(scatterer: int, passage: int) -> float:
     Hashing scatterer and passage needs no state, so any frame can be computed without the previous ones. The
     multipliers are from SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
     """
-    word = np.uint64(scatterer) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(passage + 1) * np.uint64(
-        0xBF58476D1CE4E5B9
-    )
+    word = np.uint64(scatterer) * np.uint64(0x9E3779B97F4A7C15)
+    word += np.uint64(passage + 1) * np.uint64(0xBF58476D1CE4E5B9)
     word ^= word >> np.uint64(31)
     word *= np.uint64(0x94D049BB133111EB)
     word ^= word >> np.uint64(29)

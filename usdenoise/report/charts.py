@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from importlib.util import cache_from_source
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +27,9 @@ if TYPE_CHECKING:
     from jinja2.bccache import Bucket
     from markupsafe import Markup
 
-SCAN_PAGE, BATCH_PAGE, COMPARISON_PAGE = "scan.html", "batch.html", "comparison.html"
-METHODS_TEMPLATE, SHORT_METHODS_TEMPLATE = "methods.txt", "methods_short.txt"
-"""Names of the templates of the pages, and of the methods paragraphs, which are plain text."""
-
 
 def template(name: str) -> "Template":
-    """Return a compiled template, by the name of its file in the folder templates, such as SCAN_PAGE.
+    """Return a compiled template, by the name of its file in the folder templates, such as scan.html.
 
     An expression in HTML or SVG that is not marked as safe is escaped, and a missing value is an error.
     """
@@ -78,6 +75,8 @@ def _environment() -> "Environment":
         f"data:image/png;base64,{base64.b64encode(picture).decode()}"
     )
     environment.filters["file_name"] = _file_name
+    # From a page in the same folder
+    environment.filters["address"] = lambda path: f"./{quote(os.fsencode(path))}"
     return environment
 
 
@@ -99,25 +98,7 @@ MOST_COLUMNS = 600
 """Columns of the carpet of a page, about as many as its charts have pixels across."""
 
 
-def carpet_png(carpet: NDArray[np.floating], range_db: tuple[float, float] = CARPET_DB) -> bytes:
-    """Return a carpet as a grey PNG without axes, at most MOST_COLUMNS wide.
-
-    Parameters
-    ----------
-    carpet : (n_bands, n_frames) array
-        Power of each band over its median. Where a column covers several frames, it shows their maximum.
-    range_db : (float, float), default CARPET_DB
-        Levels of black and white.
-    """
-    n_frames = carpet.shape[1]
-    firsts = np.arange(0, n_frames, max(1, -(-n_frames // MOST_COLUMNS)))
-    levels = decibels(np.maximum.reduceat(carpet, firsts, axis=1), reference=1.0)
-    grey = np.round(255 * np.clip((levels - range_db[0]) / np.ptp(range_db), 0, 1)).astype(np.uint8)
-    return png(grey)
-
-
-_WIDTH, _HEIGHT = 640, 260
-_LEFT, _RIGHT, _TOP, _BOTTOM = 84, 626, 12, 210
+_FRAME = {"width": 640, "height": 260, "left": 84, "right": 626, "top": 12, "bottom": 210}
 """Size of a drawing, and the edges of the area inside its axes."""
 
 _MOST_POINTS = 400
@@ -142,14 +123,10 @@ class Chart:
         Quantity and unit of each axis.
     x, y : sequence of float
         Positions and values of the points. Points with a value that is None or not finite are omitted.
-    mark : float or None
-        Position of a vertical line; by default None, for no line.
-    mark_label : str
-        Text of the vertical line.
-    level : float or None
-        Value of a horizontal line; by default None, for no line.
-    level_label : str
-        Text of the horizontal line.
+    mark : (float, str) or None
+        Position of a vertical line, and its text; by default None, for no line.
+    level : (float, str) or None
+        Value of a horizontal line, and its text; by default None, for no line.
     flagged : sequence of float
         Positions of points that are marked with a ring; by default none. The y axis suits the other points; flagged
         points beyond it are drawn at its end.
@@ -164,10 +141,8 @@ class Chart:
     y_label: str
     x: Sequence[float]
     y: Sequence[float | None]
-    mark: float | None = None
-    mark_label: str = ""
-    level: float | None = None
-    level_label: str = ""
+    mark: tuple[float, str] | None = None
+    level: tuple[float, str] | None = None
     flagged: Sequence[float] = ()
     least_span: float = 0.0
     events: Sequence[Event] = ()
@@ -191,10 +166,9 @@ class Chart:
             f"smallest {_number_text(lowest[1])} at {_number_text(lowest[0])}, "
             f"largest {_number_text(highest[1])} at {_number_text(highest[0])}"
         )
-        if self.mark is not None:
-            words += f"; line at {_number_text(self.mark)}: {self.mark_label}"
-        if self.level is not None:
-            words += f"; line at the value {_number_text(self.level)}: {self.level_label}"
+        for line, of_line in ((self.mark, ""), (self.level, "the value ")):
+            if line is not None:
+                words += f"; line at {of_line}{_number_text(line[0])}: {line[1]}"
         if self.flagged:
             more = len(self.flagged) - _MOST_IN_LEGEND
             named = ", ".join(map(_number_text, self.flagged[:_MOST_IN_LEGEND]))
@@ -212,13 +186,12 @@ class Chart:
             return ""
         xs, flagged = [x for x, _ in points], set(self.flagged)
         ys = [y for x, y in points if x not in flagged] or [y for _, y in points]
-        marked = [] if self.mark is None else [self.mark]
+        marked, levels = ([] if line is None else [line[0]] for line in (self.mark, self.level))
         spare = max(0.0, self.least_span - (max(ys) - min(ys))) / 2
-        levels = [] if self.level is None else [self.level]
         y_ticks = ticks(min(ys + levels) - spare, max(ys + levels) + spare)
         points = [(x, min(max(y, y_ticks[0]), y_ticks[-1])) for x, y in points]
         x_ticks = ticks(min(xs + marked), max(xs + marked))
-        across, down = _scale(x_ticks, _LEFT, _RIGHT), _scale(y_ticks, _BOTTOM, _TOP)
+        across, down = _scale(x_ticks, "left", "right"), _scale(y_ticks, "bottom", "top")
         return _drawing(
             "chart.svg",
             self,
@@ -229,15 +202,6 @@ class Chart:
             line=" ".join(f"{across(x)},{down(y)}" for x, y in _thinned(points)),
             dots=points if len(points) <= _MOST_DOTS else (),
             flagged=[point for point in points if point[0] in flagged],
-            shaded=[
-                (
-                    event.trial_type,
-                    max(event.onset, x_ticks[0]),
-                    min(event.onset + event.duration, x_ticks[-1]),
-                )
-                for event in self.events
-                if event.onset <= x_ticks[-1] and event.onset + event.duration >= x_ticks[0]
-            ],
         )
 
 
@@ -282,8 +246,15 @@ class Carpet:
 
     @property
     def png(self) -> bytes:
-        """The image, which is stretched over the axes."""
-        return carpet_png(self.values, self.range_db)
+        """The image in grey, at most MOST_COLUMNS wide, which is stretched over the axes.
+
+        Where a column covers several frames, it shows their maximum.
+        """
+        n_columns, (darkest, brightest) = self.values.shape[1], self.range_db
+        firsts = np.arange(0, n_columns, max(1, -(-n_columns // MOST_COLUMNS)))
+        levels = decibels(np.maximum.reduceat(self.values, firsts, axis=1), reference=1.0)
+        shares = np.clip((levels - darkest) / (brightest - darkest), 0, 1)
+        return png(np.round(255 * shares).astype(np.uint8))
 
     @cached_property
     def svg(self) -> str:
@@ -306,21 +277,16 @@ def _drawing(name: str, chart: Chart | Carpet, x_ticks: Sequence[float], **lines
     return template(name).render(
         chart=chart,
         x_ticks=x_ticks,
-        across=_scale(x_ticks, _LEFT, _RIGHT),
+        across=_scale(x_ticks, "left", "right"),
         number=_number_text,
-        width=_WIDTH,
-        height=_HEIGHT,
-        left=_LEFT,
-        right=_RIGHT,
-        top=_TOP,
-        bottom=_BOTTOM,
+        **_FRAME,
         **lines,
     )
 
 
-def _scale(ticks: Sequence[float], first: float, last: float) -> Callable[[float], float]:
-    """Return the function from values to positions, with the first tick at `first` and the last one at `last`."""
-    low, high = ticks[0], ticks[-1]
+def _scale(ticks: Sequence[float], start: str, end: str) -> Callable[[float], float]:
+    """Return the function from values to positions, with the first tick at one edge and the last one at another."""
+    low, high, first, last = ticks[0], ticks[-1], _FRAME[start], _FRAME[end]
     return lambda value: round(first + (last - first) * (value - low) / (high - low), 1)
 
 

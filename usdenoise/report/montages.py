@@ -47,9 +47,13 @@ _OVERFLOW_DB = 1.0
 """Decibels above the scale from which the label of a panel reports them."""
 
 
+Grid = Sequence[Sequence[tuple[str, Image]]]
+"""Rows of labelled images."""
+
+
 @own_settings()
 def montage_png(
-    grid: Sequence[Sequence[tuple[str, Image]]],
+    grid: Grid,
     axes: str,
     *,
     dynamic_range_db: float | tuple[float, float],
@@ -355,7 +359,7 @@ def movie(
     times : Coordinate, optional
         Time of each image, in "s" or "frames"; by default none is shown.
     spacing_mm, title
-        As for :func:`usdenoise.report.pictures.power_doppler_picture`.
+        As for :func:`montage_png`.
     display : Display, optional
         Range and colours; by default the range suits the images without a note.
     quantity : str
@@ -379,14 +383,15 @@ def movie(
     )
     # Pixels without power would be white, like unknown pixels.
     images = np.clip(images, scale.lowest, scale.highest)
-    panel = replace(views[0], image=images[0])
     in_s = times is not None and times.unit == "s"
     shown_time = "{:.2f} s" if in_s else "frame {:.0f}"
     clock = [""] * len(images) if times is None else [shown_time.format(time) for time in times.values]
     texts = [", ".join(filter(None, (title, *words))) for words in zip(clock, notes, strict=True)]
     # An empty text takes no space, and is set later.
     longest = max(texts, key=len) or " "
-    figure = panel_figure([([panel], scale)], spacing_mm or {}, longest, _FILM_DPI)
+    figure = panel_figure(
+        [([replace(views[0], image=images[0])], scale)], spacing_mm or {}, longest, _FILM_DPI
+    )
     rate = IMAGES_A_SECOND
     if times is not None and in_s and len(images) > 1:
         # The last window may be shorter.
@@ -441,18 +446,8 @@ def _gif(pictures: Iterator[NDArray[np.uint8]], rate: float, color_map: str) -> 
     palette = PILImage.new("P", (1, 1))
     entries = np.concatenate([colors, greys, [to_rgb(_MARK)]])
     palette.putpalette((255 * entries).round().astype(np.uint8).tobytes())
-    frames = (
-        PILImage.fromarray(picture).quantize(palette=palette, dither=PILImage.Dither.NONE)
-        for picture in pictures
-    )
-    buffer = io.BytesIO()
-    next(frames).save(
-        buffer,
-        "GIF",
-        save_all=True,
-        append_images=frames,
-        duration=round(1000 / rate),
-        loop=0,
-        optimize=False,
-    )
+    plain = PILImage.Dither.NONE
+    frames = (PILImage.fromarray(picture).quantize(palette=palette, dither=plain) for picture in pictures)
+    buffer, ms = io.BytesIO(), round(1000 / rate)
+    next(frames).save(buffer, "GIF", save_all=True, append_images=frames, duration=ms, loop=0, optimize=False)
     return buffer.getvalue()

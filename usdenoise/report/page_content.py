@@ -3,18 +3,17 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.picture_quality import blood_pixels
 from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
-from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart
-from usdenoise.report.panels import AXIS_NAMES
-from usdenoise.report.pictures import PICTURES, REGIONS, activation_title
+from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart, template
+from usdenoise.report.panels import AXIS_NAMES, axis_label
+from usdenoise.report.pictures import PICTURES, REGIONS
 from usdenoise.report.record import ActivationRecord, Report
-from usdenoise.report.scan_page import ActivationSection, Picture, live_page, scan_page
+from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.live_state import SessionUpdate
@@ -43,7 +42,7 @@ def page_of(
     series: ResultSeries,
     report: Report,
     pictures: Mapping[str, bytes],
-    activations: Mapping[str, bytes] = MappingProxyType({}),
+    activations: Mapping[str, bytes],
 ) -> str:
     """Return the page of a job: its pictures, curves and report; for several blocks, the pictures are means.
 
@@ -58,37 +57,25 @@ def page_of(
     pictures : mapping
         Name of each picture in the order of the page -> PNG.
     activations : mapping
-        Type of event -> PNG of its activation map; by default none.
+        Type of event -> PNG of its activation map.
     """
     stack = series.geometry
     # Power Doppler comes first if the blood map lacks what it shows.
     is_incomplete = any(doubt.code == "map-incomplete" for doubt in report.doubts)
-    shown, regions = [], None
-    for name in sorted(pictures, key=lambda name: is_incomplete and name != "power_doppler"):
-        png = pictures[name]
-        if name == REGIONS:
-            regions = _regions(report, png)
-            continue
-        shown.append(picture_of(name, png, series))
-    over_frames: list[Chart | Carpet] = []
-    if series.stack is not None:
-        quality, rate = series.stack.frame_quality, stack.frame_rate_hz
-        over_frames = [*frame_charts(quality, stack), carpet_of(quality, rate)]
+    names = sorted(pictures, key=lambda name: is_incomplete and name != "power_doppler")
     over_blocks = {"Blocks": block_charts(series)} if series.is_session and not series.by_pose else {}
     for plane, of_pose in zip(series.planes, series.by_pose.values(), strict=True):
-        charts = block_charts(of_pose)
-        over_blocks[f"Blocks of {plane}"] = [
-            chart for chart in charts if chart.title in (BLOOD_COURSE, BLOCK_MOTION)
-        ]
+        shown = [chart for chart in block_charts(of_pose) if chart.title in (BLOOD_COURSE, BLOCK_MOTION)]
+        over_blocks[f"Blocks of {plane}"] = shown
     return scan_page(
         stem,
         report,
-        shown,
+        [picture_of(name, pictures[name], series) for name in names if name != REGIONS],
         noise_over_depth(series.means["noise_power"], stack),
-        over_frames,
+        [] if series.stack is None else frame_charts(series.stack.frame_quality, stack),
         over_blocks,
         [_activation_section(series, trial_type, png) for trial_type, png in activations.items()],
-        regions,
+        _regions(report, pictures[REGIONS]) if REGIONS in pictures else None,
     )
 
 
@@ -116,12 +103,13 @@ def _regions(report: Report, png: bytes) -> Picture:
 def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> ActivationSection:
     """Return the section of a type of event: its picture, and the course of the active pixels beside the design."""
     activation = series.activations[trial_type]
-    title = activation_title(trial_type, activation)
+    record = ActivationRecord.of(trial_type, activation)
     events = [event for event in series.events if trial_type in ("", event.trial_type)]
     lines: dict[str, _Curve] = {"Expected response": ("", activation.expected.tolist(), 1.0)}
     if activation.threshold is not None:
         lines["Mean of the active pixels"] = "% from the mean", _known(activation.course - 100), 5.0
-    charts = _over_blocks(lines, series.time, series.time_unit, series.bad, events)
+    bad = series.time[series.bad].tolist()
+    charts = _curves(lines, f"time ({series.time_unit})", series.time.tolist(), bad, events)
     if activation.t is None and activation.change is not None and activation.threshold is not None:
         response = _known(np.nanmean(activation.change[:, activation.active], axis=1).astype(np.float64))
         label = "Mean response of the active pixels", "blocks after the onset", "% of the baseline"
@@ -131,8 +119,7 @@ def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> Ac
         caption += (
             " Planes with most active pixels first. The significance is among the pixels of all positions."
         )
-    picture = Picture(title, png, title, caption)
-    record = ActivationRecord.of(trial_type, activation)
+    picture = Picture(record.title, png, record.title, caption)
     words = [f"{record.proposal.capitalize()}."] if record.proposal else []
     if record.correlations:
         known = ", ".join(
@@ -142,7 +129,7 @@ def _activation_section(series: ResultSeries, trial_type: str, png: bytes) -> Ac
     return ActivationSection(record.name, picture, charts, " ".join(words))
 
 
-def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
+def block_charts(series: ResultSeries) -> Sequence[Chart | Carpet]:
     """Return the curves over the blocks of a session, in which bad blocks are marked, and the carpet of their blood.
 
     Parameters
@@ -150,60 +137,54 @@ def block_charts(series: ResultSeries) -> list[Chart | Carpet]:
     series : ResultSeries
         The session.
     """
-    mean, blood = series.means["blood_power"], series.images["blood_power"].astype(np.float64)
+    blocks, mean = series.block_records, series.means["blood_power"]
+    blood = series.images["blood_power"].astype(np.float64)
     is_blood = blood_pixels(mean, series.means["noise_power"])
     lines: dict[str, _Curve] = {}
     if is_blood.any():
         change = 100 * (mean_course(blood[:, is_blood]) / mean[is_blood].mean(dtype=np.float64) - 1)
         lines[BLOOD_COURSE] = "% from the mean", _known(change), 5.0
-    left = [block.leftover for block in series.block_records]
+    left = [block.leftover for block in blocks]
     lines["Remaining power, against the other blocks"] = "robust standard deviations", left, 8.0
     scale, unit = series.geometry.displacement_unit
-    moves = [block.frames.displacement for block in series.block_records]
+    moves = [block.frames.displacement for block in blocks]
     lines[BLOCK_MOTION] = unit, moves, LEAST_MOTION * scale
-    if series.shifts is not None and any(block.is_shifted for block in series.block_records):
+    if series.shifts is not None and any(block.is_shifted for block in blocks):
         for letter, shift in zip(series.geometry.pixel_axes, series.shifts.T, strict=False):
             lines[f"Displacement in {letter}, before registration"] = "pixels", _known(shift), 0.2
     if series.shifts is not None:
-        likeness = [block.likeness for block in series.block_records]
+        likeness = [block.likeness for block in blocks]
         lines["Likeness to the image of the session"] = "correlation", likeness, 0.2
-    if any(block.deformation_pixels for block in series.block_records):
+    if any(block.deformation_pixels for block in blocks):
         for name, rotation in series.rotations.items():
-            lines[f"{name.replace('_', ' ').capitalize()}, before correction"] = (
-                "degrees",
-                _known(rotation),
-                0.5,
-            )
-    if any(block.is_scaled for block in series.block_records):
-        lines["Gain, before correction"] = "dB", [block.gain_db for block in series.block_records], 0.5
-    charts: list[Chart | Carpet] = []
-    charts += _over_blocks(lines, series.time, series.time_unit, series.bad, series.events)
-    if is_blood.any():
-        ratios = blood[:, is_blood] / mean[is_blood]
-        n_blocks, n_pixels = ratios.shape
-        bands = np.array_split(ratios, min(CARPET_BANDS, n_pixels), axis=1)
-        carpet = np.stack([np.maximum(np.nan_to_num(band.mean(axis=1)), 0) for band in bands])
-        interval = float(np.median(np.diff(series.time))) if n_blocks > 1 else 1.0
-        reference = f"the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
-        along = f"time ({series.time_unit})"
-        charts.append(
-            Carpet("Blood by depth", reference, along, carpet.astype(np.float32), BLOCKS_DB, interval)
-        )
-    return charts
+            title = f"{name.replace('_', ' ').capitalize()}, before correction"
+            lines[title] = "degrees", _known(rotation), 0.5
+    if any(block.is_scaled for block in blocks):
+        lines["Gain, before correction"] = "dB", [block.gain_db for block in blocks], 0.5
+    along, bad = f"time ({series.time_unit})", series.time[series.bad].tolist()
+    charts = _curves(lines, along, series.time.tolist(), bad, series.events)
+    if not is_blood.any():
+        return charts
+    ratios = blood[:, is_blood] / mean[is_blood]
+    n_blocks, n_pixels = ratios.shape
+    bands = np.array_split(ratios, min(CARPET_BANDS, n_pixels), axis=1)
+    carpet = np.stack([np.maximum(np.nan_to_num(band.mean(axis=1)), 0) for band in bands], dtype=np.float32)
+    interval = float(np.median(np.diff(series.time))) if n_blocks > 1 else 1.0
+    reference = f"the mean of each of {len(bands)} bands of pixels; {n_blocks} blocks"
+    return [*charts, Carpet("Blood by depth", reference, along, carpet, BLOCKS_DB, interval)]
 
 
-def _over_blocks(
+def _curves(
     lines: Mapping[str, _Curve],
-    times: NDArray[np.float64],
-    unit: str,
-    is_bad: NDArray[np.bool_],
-    events: Sequence[Event],
+    along: str,
+    places: Sequence[float],
+    flagged: Sequence[float],
+    events: Sequence[Event] = (),
 ) -> list[Chart]:
-    """Return curves over the blocks of a session, in which bad blocks and events are marked."""
-    along, middles, bad = f"time ({unit})", times.tolist(), times[is_bad].tolist()
+    """Return curves over one axis, on which some places are marked."""
     return [
-        Chart(title, along, of_values, middles, values, flagged=bad, least_span=span, events=events)
-        for title, (of_values, values, span) in lines.items()
+        Chart(title, along, unit, places, values, flagged=flagged, least_span=span, events=events)
+        for title, (unit, values, span) in lines.items()
     ]
 
 
@@ -216,7 +197,11 @@ def live_page_of(
     delay_s: float,
     frames_a_second: float,
 ) -> Callable[..., str]:
-    """Return the page of a live session, without what changes when it ends: the other arguments of :func:`live_page`.
+    """Return the page of a live session: the page of a session with the sections that it has before there is a report.
+
+    The page loads itself again until the session is finished. What is returned takes the rest: `remarks` in sentences,
+    `final_page`, the name of the page of the finished session, or None while blocks come, and `is_finished`, whether the
+    final series was written, or None while that is not known.
 
     Parameters
     ----------
@@ -235,40 +220,32 @@ def live_page_of(
     frames_a_second : float
         Frames that are filtered in a second.
     """
-    steady, blood = update.unsteadiness, update.blood_to_noise_db
-    variation = "unknown" if steady is None else f"{100 * steady:.1f} %"
-    last = update.name or f"block {update.number}, counted from 0"
-    numbers = [
-        ("Blocks", str(len(update.times)), f"{int(update.bad.sum())} of them bad; the last one is {last}"),
-        ("Waiting", str(n_waiting), "files that wait for the filter"),
-        ("Delay", f"{delay_s:.1f} s", "from the file to its picture"),
-        ("Speed", rate_text(frames_a_second), "while there are blocks to filter"),
-        (
-            "Blood over noise",
-            "none found" if blood is None else f"{blood:.1f} dB",
-            "median over the vessels of the mean",
-        ),
-        ("Motion", displacement_text(update.motion[-1], update.geometry), update.why or "in the last block"),
-        ("Variation", variation, "change of the blood from block to block"),
-    ]
     lines: dict[str, _Curve] = {
         f"Blood power: {name}": ("% from the mean", relative_change(values, update.bad).tolist(), 5.0)
         for name, values in update.series.items()
     }
     scale, unit = update.geometry.displacement_unit
     lines[BLOCK_MOTION] = unit, _known(update.motion), LEAST_MOTION * scale
-    sections = [
-        ActivationSection(
-            name,
-            Picture(
-                f"t of {name} so far", png, f"t of {name} so far", "t above the bound, over the blood map."
-            ),
-            (),
-        )
-        for name, png in activations.items()
-    ]
-    curves = _over_blocks(lines, update.times, update.time_unit, update.bad, update.events)
-    return partial(live_page, stem, numbers, pictures, curves, sections)
+    sections = []
+    for name, png in activations.items():
+        title = f"t of {name} so far"
+        picture = Picture(title, png, title, "t above the bound, over the blood map.")
+        sections.append(ActivationSection(name, picture, ()))
+    along, bad = f"time ({update.time_unit})", update.times[update.bad].tolist()
+    curves = _curves(lines, along, update.times.tolist(), bad, update.events)
+    return partial(
+        template("scan.html").render,
+        name=stem,
+        report=None,
+        update=update,
+        n_waiting=n_waiting,
+        delay_s=delay_s,
+        speed=rate_text(frames_a_second),
+        motion=displacement_text(update.motion[-1], update.geometry),
+        pictures=pictures,
+        block_charts={"Blocks": curves},
+        activations=sections,
+    )
 
 
 def _known(values: NDArray[np.float64]) -> list[float | None]:
@@ -290,9 +267,8 @@ def described_image(name: str, values: NDArray[np.floating], stack: GriddedStack
         Unit of the values.
     """
     axes, spacing = stack.spatial_axes, stack.spacing_mm
-    size = (
-        f"{' × '.join(map(str, values.shape))} pixels ({' × '.join(AXIS_NAMES[letter] for letter in axes)})"
-    )
+    names = [AXIS_NAMES[letter] for letter in axes]
+    size = f"{' × '.join(map(str, values.shape))} pixels ({' × '.join(names)})"
     if all(letter in spacing for letter in axes):
         lengths = (f"{n * spacing[letter]:.3g}" for letter, n in zip(axes, values.shape, strict=True))
         size += f", {' × '.join(lengths)} mm"
@@ -310,10 +286,8 @@ def described_image(name: str, values: NDArray[np.floating], stack: GriddedStack
         return f"{size}; no power anywhere"
     peak = np.unravel_index(int(np.argmax(values)), values.shape)
     where = ", ".join(
-        f"{AXIS_NAMES[letter]} {index * spacing[letter]:.3g} mm"
-        if letter in spacing
-        else f"{AXIS_NAMES[letter]} {index} pixels"
-        for letter, index in zip(axes, peak, strict=True)
+        f"{name} {index * spacing[letter]:.3g} mm" if letter in spacing else f"{name} {index} pixels"
+        for name, letter, index in zip(names, axes, peak, strict=True)
     )
     above = f", {10 * math.log10(strongest / middle):.0f} dB above the median" if middle > 0 else ""
     return f"{size}; brightest at {where}{above}"
@@ -334,22 +308,13 @@ def noise_over_depth(noise: NDArray[np.floating], stack: GriddedStack) -> list[C
     mean = noise.mean(axis=others, dtype=np.float64)
     if depth < 0 or not (mean > 0).any():
         return []
-    pitch = stack.spacing_mm.get("z")
-    levels = _levels(mean)
-    return [
-        Chart(
-            "Noise over depth",
-            "depth (pixels)" if pitch is None else "depth (mm)",
-            "noise power (dB)",
-            [number * (pitch or 1.0) for number in range(len(levels))],
-            levels,
-            least_span=NOISE_SPAN_DB,
-        )
-    ]
+    labels = "Noise over depth", axis_label("z", stack.spacing_mm), "noise power (dB)"
+    depths = [number * stack.spacing_mm.get("z", 1.0) for number in range(len(mean))]
+    return [Chart(*labels, depths, _levels(mean), least_span=NOISE_SPAN_DB)]
 
 
-def frame_charts(quality: FrameQuality, stack: GriddedStack) -> list[Chart]:
-    """Return the curves over the frames, in which bad frames are marked.
+def frame_charts(quality: FrameQuality, stack: GriddedStack) -> list[Chart | Carpet]:
+    """Return the curves over the frames, in which bad frames are marked, and the carpet: bands of pixels over the frames.
 
     Parameters
     ----------
@@ -368,39 +333,17 @@ def frame_charts(quality: FrameQuality, stack: GriddedStack) -> list[Chart]:
         middle, farthest = scale * curves.displacement.T
         lines["Displacement of the tissue along depth, median"] = unit, _known(middle), LEAST_MOTION * scale
         lines["The same, 95th percentile of the image"] = unit, _known(farthest), LEAST_MOTION * scale
-    along, step = _frame_axis(stack.frame_rate_hz)
+    along, step = ("frame", 1.0) if stack.frame_rate_hz is None else ("time (s)", 1.0 / stack.frame_rate_hz)
     times = [number * step for number in range(len(curves.dvars))]
-    flagged = [times[frame.frame] for frame in quality.bad]
-    return [
-        Chart(title, along, unit, times, values, flagged=flagged, least_span=least)
-        for title, (unit, values, least) in lines.items()
-    ]
-
-
-def _frame_axis(frame_rate_hz: float | None) -> tuple[str, float]:
-    """Return the label of an axis over the frames, and the distance of two frames on it."""
-    return ("frame", 1.0) if frame_rate_hz is None else ("time (s)", 1.0 / frame_rate_hz)
-
-
-def carpet_of(quality: FrameQuality, frame_rate_hz: float | None = None) -> Carpet:
-    """Return the carpet plot of the frames: bands of pixels over the frames.
-
-    Parameters
-    ----------
-    quality : FrameQuality
-        Curves of the result.
-    frame_rate_hz : float, optional
-        Frames per second; by default the carpet is over the numbers of the frames.
-    """
-    carpet = quality.curves.carpet
-    n_bands, n_frames = carpet.shape
-    band, frame = np.unravel_index(int(np.argmax(carpet)), carpet.shape)
+    charts = _curves(lines, along, times, [times[frame.frame] for frame in quality.bad])
+    n_bands, n_frames = curves.carpet.shape
+    band, frame = np.unravel_index(int(np.argmax(curves.carpet)), curves.carpet.shape)
     reference = (
         f"the median of each of {n_bands} bands of pixels; {n_frames} frames; largest at frame {frame} in band {band}, "
         "counted from 0 at the top"
     )
-    along, step = _frame_axis(frame_rate_hz)
-    return Carpet("Power outside the clutter by depth", reference, along, carpet, CARPET_DB, step)
+    title = "Power outside the clutter by depth"
+    return [*charts, Carpet(title, reference, along, curves.carpet, CARPET_DB, step)]
 
 
 def _levels(power: NDArray[np.floating]) -> list[float | None]:

@@ -1,16 +1,12 @@
-"""The row of a scan in the table of a batch, and the pages of a batch and of a comparison.
+"""The row of a scan in the table of a batch, and the page of the batch. Template: templates/batch.html."""
 
-Each has a template: templates/batch.html and comparison.html.
-"""
-
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from usdenoise.files.input_files import natural_key
-from usdenoise.report.charts import BATCH_PAGE, COMPARISON_PAGE, template
+from usdenoise.report.charts import template
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import remark
 
@@ -118,7 +114,7 @@ class Entry:
     status : str
         State of the scan in one or two words.
     address : str or None
-        Address of the scan's page, relative to the page of the batch; None if it has none.
+        Path of the scan's page from the folder of the batch; None if it has none.
     thumbnail : bytes or None
         The blood map as a small PNG; None without results.
     on_common_scale : bool
@@ -133,11 +129,6 @@ class Entry:
     thumbnail: bytes | None = None
     on_common_scale: bool = True
     curve: tuple[float, ...] = ()
-
-    @property
-    def words(self) -> str:
-        """Why the scan failed, or the doubts about its results."""
-        return self.row.error or self.row.remark
 
     @property
     def is_doubtful(self) -> bool:
@@ -170,53 +161,14 @@ def batch_page(
     str
         HTML. Every text is escaped.
     """
-    has_curves = any(entry.curve for entry in entries)
-    counts = Counter(entry.status for entry in entries)
     by_name = sorted(entries, key=lambda entry: natural_key(entry.row.scan))
-    return template(BATCH_PAGE).render(
+    return template("batch.html").render(
         title=title,
         entries=entries,
         scan_order={entry.row.scan: number for number, entry in enumerate(by_name)},
-        statuses=sorted(counts),
-        counts=", ".join(f"{number} {status}" for status, number in sorted(counts.items())),
-        n_doubtful=sum(entry.is_doubtful for entry in entries),
         is_running=is_running,
         scale=scale,
-        has_curves=has_curves,
         lowest=min(map(min, filter(None, (entry.curve for entry in entries))), default=0),
         cutoff=cutoff,
         made=generator,
-    )
-
-
-def comparison_page(
-    name: str,
-    shared: str,
-    montage: bytes | None,
-    table: tuple[Sequence[str], Sequence[Sequence[str]]],
-    notes: Sequence[str],
-) -> str:
-    """Return the page of a comparison, which needs no other file and no network.
-
-    Parameters
-    ----------
-    name : str
-        Name of the scan.
-    shared : str
-        What the methods share, in words.
-    montage : bytes or None
-        PNG of the images; None if no method has one.
-    table : (headings, lines)
-        Texts of the figures.
-    notes : sequence of str
-        What each method did, and its source.
-
-    Returns
-    -------
-    str
-        HTML. Every text is escaped.
-    """
-    headings, lines = table
-    return template(COMPARISON_PAGE).render(
-        name=name, shared=shared, montage=montage, headings=headings, lines=lines, notes=notes
     )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -241,10 +241,8 @@ def ink_box(figure: "Figure", pixels: NDArray[np.uint8]) -> tuple[slice, slice]:
     title_tops = [len(pixels) - text.get_window_extent().y1 for text in figure.texts]
     top = round(min([rows[0], *title_tops]))
     margin = round(MARGIN_INCHES * figure.dpi)
-    return (
-        slice(max(0, top - margin), rows[-1] + 1 + margin),
-        slice(max(0, columns[0] - margin), columns[-1] + 1 + margin),
-    )
+    shown = slice(max(0, top - margin), rows[-1] + 1 + margin)
+    return shown, slice(max(0, columns[0] - margin), columns[-1] + 1 + margin)
 
 
 _WIDEST, _HIGHEST, _LEAST = 4.6, 6.5, 0.45
@@ -358,8 +356,7 @@ def draw_panel(
     panel: Panel,
     scale: ColorScale,
     spacing_mm: Mapping[str, float],
-    *,
-    is_stretched: bool = False,
+    aspect: Literal["equal", "auto"] = "equal",
 ) -> "AxesImage":
     """Draw a panel without smoothing in a subplot, and return matplotlib's handle for the colour bar.
 
@@ -373,8 +370,8 @@ def draw_panel(
         Colours of the values.
     spacing_mm : mapping from axis letter to float
         Pixel pitch in mm, for the axes where it is known.
-    is_stretched : bool
-        Whether the panel fills the subplot; by default it keeps its proportions.
+    aspect : str
+        "equal" (the default) for a panel that keeps its proportions, or "auto" for one that fills the subplot.
     """
     height, width = panel.size(spacing_mm)
     return subplot.imshow(
@@ -386,7 +383,7 @@ def draw_panel(
         # The axes of `usdenoise.plot` are the user's, with settings of their own.
         origin="upper",
         extent=(0, width, height, 0),
-        aspect="auto" if is_stretched else "equal",
+        aspect=aspect,
     )
 
 
@@ -478,10 +475,7 @@ def panel_figure(
     # Panels
     for number, (panel, where) in enumerate(zip(panels, rectangles, strict=True)):
         subplot = add_axes(*where)
-        drawn = [
-            draw_panel(subplot, views[number], scale, spacing_mm, is_stretched=True)
-            for views, scale in layers
-        ]
+        drawn = [draw_panel(subplot, views[number], scale, spacing_mm, "auto") for views, scale in layers]
         # Beside and below others of the same axis, a panel needs no labels
         is_first = where[0] == 0
         is_last = not any(other[0] == where[0] and other[1] > where[1] for other in rectangles)
@@ -490,13 +484,8 @@ def panel_figure(
         subplot.tick_params(labelbottom=is_last, labelleft=is_first)
         if panel.caption:
             letters = max(int(where[2] * _SMALL_LETTERS_AN_INCH), 12)
-            subplot.set_title(
-                textwrap.fill(printable(panel.caption), letters),
-                fontsize=7,
-                loc="left",
-                pad=3,
-                parse_math=False,
-            )
+            caption = textwrap.fill(printable(panel.caption), letters)
+            subplot.set_title(caption, fontsize=7, loc="left", pad=3, parse_math=False)
 
     # Colour bars
     bar_height = max(rectangles[0][3], min(_LEAST_BAR, height))

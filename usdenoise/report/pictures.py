@@ -1,9 +1,10 @@
 """The pictures of a result: which there are, how the page names them, and how each is drawn; a picture in axes."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,9 @@ from usdenoise.report.panels import (
     shortened,
     suitable_range_db,
 )
-from usdenoise.report.record import ActivationRecord
 from usdenoise.sessions.activation import ActivationMap
-from usdenoise.sessions.regions import WHOLE_IMAGE, relative_change
+from usdenoise.sessions.design import Event
+from usdenoise.sessions.regions import WHOLE_IMAGE, RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, ResultSeries, series_of_stack
 from usdenoise.stack.geometry import Coordinate
 
@@ -144,7 +145,6 @@ def result_layer(name: str, series: ResultSeries, display: Display) -> Layer:
     return directional_layer(positive, negative, axes, display, f"{name} power")
 
 
-@own_settings()
 def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, kind: str) -> bytes:
     """Return a picture of a result, encoded.
 
@@ -164,11 +164,8 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     panels, scale = result_layer(name, series, display)
     n_good = int((~series.bad).sum())
     removed, high = int(series.fit.options.low_cutoff), series.high_cutoff
-    components = (
-        "no component removed"
-        if removed == 0
-        else f"{removed} clutter component{'' if removed == 1 else 's'} removed"
-    )
+    some = f"{removed} clutter component{'s' * (removed != 1)} removed"
+    components = some if removed else "no component removed"
     mean = f"mean of {n_good} blocks, " if series.is_session else ""
     dropped = "" if high == "none" else f", those from number {int(high) + 1} on dropped"
     if series.planes:
@@ -181,8 +178,7 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     # Both power images have the size of the one with the longer title.
     shown_title = title(scale.label.partition(" (")[0])
     longest = title(max(QUANTITIES.values(), key=len)) if name in QUANTITIES else ""
-    figure = panel_figure([(panels, scale)], series.geometry.spacing_mm, shown_title, other_title=longest)
-    return encoded(figure, kind)
+    return layers_picture([(panels, scale)], series.geometry.spacing_mm, shown_title, kind, longest)
 
 
 def shown_levels(power: Image, display: Display) -> NDArray[np.float32]:
@@ -213,49 +209,25 @@ def film(name: str, series: ResultSeries, stem: str, display: Display) -> bytes:
 
 
 @own_settings()
-def power_doppler_picture(
-    decibels: Image,
-    axes: str,
-    *,
+def layers_picture(
+    layers: Sequence[Layer],
+    spacing_mm: Mapping[str, float],
+    title: str,
     kind: str = "png",
-    dynamic_range_db: DynamicRange = None,
-    spacing_mm: Mapping[str, float] | None = None,
-    title: str = "",
-    color_map: str = COLOR_MAPS[0],
-    quantity: str = "power Doppler",
+    other_title: str = "",
 ) -> bytes:
-    """Draw a power image, depth downwards, with a colour bar in dB.
-
-    Axes are in mm where the pixel pitch is known, otherwise in pixels. A volume is shown by its three
-    maximum projections.
+    """Draw layers over each other, depth downwards, each with its colour bar, and return the encoded picture.
 
     Parameters
     ----------
-    decibels : 2-D or 3-D array
-        Power in dB: 0 at the maximum, or absolute where `dynamic_range_db` has two levels.
-    axes : str
-        Axis letters of `decibels`, for example "zx".
+    layers : sequence of Layer
+        Panels and their colours, such as those of :func:`power_layer` and :func:`activation_layers`.
+    spacing_mm, title, other_title
+        As for :func:`usdenoise.report.panels.panel_figure`.
     kind : str
         Format, one of :data:`usdenoise.options.job_options.FORMATS`; by default "png".
-    dynamic_range_db : float or (float, float), optional
-        Decibels below the maximum from which on a pixel is black, or the levels of the darkest and of the brightest
-        colour; by default :func:`usdenoise.report.panels.suitable_range_db`.
-    spacing_mm : mapping from axis letter to float, optional
-        Pixel pitch in mm, for the axes where it is known; by default for none.
-    title : str
-        Text above the picture; by default none.
-    color_map : str
-        One of :data:`usdenoise.options.job_options.COLOR_MAPS`; by default the first.
-    quantity : str
-        What the image shows, for the colour bar.
-
-    Returns
-    -------
-    bytes
-        The encoded picture.
     """
-    layer = power_layer(decibels, axes, dynamic_range_db, color_map, quantity)
-    return encoded(panel_figure([layer], spacing_mm or {}, title), kind)
+    return encoded(panel_figure(layers, spacing_mm, title, other_title=other_title), kind)
 
 
 def power_layer(
@@ -266,9 +238,23 @@ def power_layer(
     quantity: str,
     planes: Sequence[str] = (),
 ) -> Layer:
-    """Return the panels and colours of a power image; the arguments are as for :func:`power_doppler_picture`.
+    """Return the panels and colours of a power image, black where the power is low.
 
-    `planes` are as for :func:`usdenoise.report.panels.panels_of`.
+    Parameters
+    ----------
+    decibels : 2-D or 3-D array
+        Power in dB: 0 at the maximum, or absolute where `dynamic_range_db` has two levels.
+    axes : str
+        Axis letters of `decibels`, for example "zx".
+    dynamic_range_db : float or (float, float) or None
+        Decibels below the maximum from which on a pixel is black, or the levels of the darkest and of the brightest
+        colour; None for :func:`usdenoise.report.panels.suitable_range_db`.
+    color_map : str
+        One of :data:`usdenoise.options.job_options.COLOR_MAPS`.
+    quantity : str
+        What the image shows, for the colour bar.
+    planes : sequence of str
+        As for :func:`usdenoise.report.panels.panels_of`; by default none.
     """
     scale = power_scale(decibels, dynamic_range_db, color_map, quantity)
     # Pixels without power are at minus infinity, which has no colour.
@@ -296,33 +282,28 @@ def directional_layer(
     """
     from matplotlib.colors import LinearSegmentedColormap
 
-    is_absolute = isinstance(display.dynamic_range, tuple)
     stronger = np.maximum(positive, negative)
     levels = shown_levels(stronger, display)
     if isinstance(display.dynamic_range, tuple):
-        lowest, highest = display.dynamic_range
+        (lowest, highest), unit = display.dynamic_range, "dB, absolute"
     else:
         # An even number of dB, so that the ticks are whole.
         lowest, highest = -(display.dynamic_range or 2.0 * round(suitable_range_db(levels) / 2)), 0.0
+        unit = "dB re maximum"
     reach = highest - lowest
     signed = np.where(positive >= negative, 1.0, -1.0) * np.clip(levels - lowest, 0.0, reach)
     darkest, middle, lightest = (
         f"{level:.3g}".replace("-", "\N{MINUS SIGN}") for level in (lowest, (lowest + highest) / 2, highest)
     )
-    ticks = {
-        -reach: f"{lightest}, away",
-        -reach / 2: middle,
-        0.0: darkest,
-        reach / 2: middle,
-        reach: f"{lightest}, towards",
-    }
+    texts = f"{lightest}, away", middle, darkest, middle, f"{lightest}, towards"
+    ticks = dict(zip((-reach, -reach / 2, 0.0, reach / 2, reach), texts, strict=True))
     color_map = LinearSegmentedColormap.from_list("directional", _DIRECTIONAL_COLORS)
-    label = f"{quantity} ({'dB, absolute' if is_absolute else 'dB re maximum'})"
-    return panels_of(signed, axes, stronger), ColorScale(color_map, -reach, reach, label, ticks)
+    scale = ColorScale(color_map, -reach, reach, f"{quantity} ({unit})", ticks)
+    return panels_of(signed, axes, stronger), scale
 
 
 def velocity_layer(
-    velocity: Image, power: Image, axes: str, *, unit: str, shows_blood: NDArray[np.bool_] | None = None
+    velocity: Image, power: Image, axes: str, *, unit: str, shows_blood: NDArray[np.bool_]
 ) -> Layer:
     """Return the panels and colours of axial velocity: red towards the probe, blue away, grey outside the vessels.
 
@@ -339,13 +320,12 @@ def velocity_layer(
         Axis letters of both arrays.
     unit : str
         Unit of `velocity`: "mm/s" labels the colour bar as axial velocity, any other as Doppler frequency.
-    shows_blood : bool array of the same shape, optional
-        Where there is blood; by default where the power is at least its median.
+    shows_blood : bool array of the same shape
+        Where there is blood.
     """
     from matplotlib import colormaps
 
-    visible = power >= np.median(power) if shows_blood is None else shows_blood
-    shown = np.where(visible, velocity, np.nan)
+    shown = np.where(shows_blood, velocity, np.nan)
     speeds = np.abs(shown[np.isfinite(shown)])
     limit = float(np.percentile(speeds, _SPEEDS_ON_SCALE)) if speeds.size else 0.0
     # Without any motion the scale would be empty.
@@ -353,7 +333,7 @@ def velocity_layer(
     color_map = colormaps["RdBu_r"].with_extremes(bad="0.6")
     quantity = "axial velocity" if unit == "mm/s" else "Doppler frequency"
     scale = ColorScale(color_map, -limit, limit, f"{quantity} ({unit}), grey: no blood")
-    return panels_of(shown, axes, np.where(visible, power, -1.0)), scale
+    return panels_of(shown, axes, np.where(shows_blood, power, -1.0)), scale
 
 
 BLOOD_RANGE_DB = 30.0
@@ -370,32 +350,6 @@ _NOT_ACTIVE = (0.6, 0.6, 0.6, 1.0)
 
 _BAR_COLORS = 512
 """Colours of a scale with values that no pixel has. The edge of the grey is right within a 500th of the bar."""
-
-
-def activation_title(trial_type: str, activation: ActivationMap) -> str:
-    """Return the title of the picture of an activation map."""
-    record = ActivationRecord.of(trial_type, activation)
-    return f"{record.name}: {record.sentence}"
-
-
-@own_settings()
-def activation_picture(
-    layers: Sequence[Layer],
-    *,
-    kind: str = "png",
-    spacing_mm: Mapping[str, float] | None = None,
-    title: str = "",
-) -> bytes:
-    """Draw t or F of the active pixels in colour, over the blood map in grey, and return the encoded picture.
-
-    Parameters
-    ----------
-    layers : sequence of Layer
-        The panels of :func:`activation_layers`.
-    kind, spacing_mm, title
-        Format, pixel pitch and text above the picture, as for :func:`power_doppler_picture`.
-    """
-    return encoded(panel_figure(layers, spacing_mm or {}, title), kind)
 
 
 def activation_layers(
@@ -486,14 +440,13 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
 
     figure = Figure(figsize=(9.0, 3.6), dpi=DPI, layout="constrained")
     image, lines = figure.subplots(1, 2, width_ratios=(1, 2))
-    styles = _region_styles(series)
 
     # Outlines on the blood map
     geometry, spacing = series.geometry, series.geometry.spacing_mm
     levels = np.maximum(decibels(series.means["blood_power"]), -BLOOD_RANGE_DB)
     panel = front_view(levels, geometry.spatial_axes)
     draw_panel(image, panel, BLOOD_SCALE, spacing)
-    for name, region in series.region_series.items():
+    for name, region, style in _styled_regions(series):
         if name != WHOLE_IMAGE:
             # Drawn around the pixels, also at the edge of the image.
             mask = np.pad(front_view(region.mask.astype(np.float64), geometry.spatial_axes).image, 1)
@@ -501,8 +454,7 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
                 (np.arange(n) - 0.5) * spacing.get(letter, 1.0)
                 for n, letter in zip(mask.shape, (panel.rows, panel.columns), strict=True)
             )
-            color, line_style = styles[name]
-            image.contour(columns, rows, mask, [0.5], colors=color, linestyles=line_style)
+            image.contour(columns, rows, mask, [0.5], colors=style["color"], linestyles=style["linestyle"])
     image.set_xlabel(axis_label(panel.columns, spacing))
     image.set_ylabel(axis_label(panel.rows, spacing))
 
@@ -513,45 +465,34 @@ def region_picture(series: ResultSeries, title: str, kind: str) -> bytes:
     return encoded(figure, kind, crop=False)
 
 
-def _region_styles(series: ResultSeries) -> dict[str, tuple[str, str]]:
-    """Return the colour and the line style of each region."""
-    styles = {WHOLE_IMAGE: ("0.5", "-")}
-    for number, name in enumerate(name for name in series.region_series if name != WHOLE_IMAGE):
-        line_style = _LINE_STYLES[number // len(LINE_COLORS) % len(_LINE_STYLES)]
-        styles[name] = LINE_COLORS[number % len(LINE_COLORS)], line_style
-    return styles
+def _styled_regions(series: ResultSeries) -> Iterator[tuple[str, RegionSeries, dict[str, Any]]]:
+    """Yield the name of each region, the region, and the colour and the style of its lines."""
+    styles = cycle((color, line_style) for line_style in _LINE_STYLES for color in LINE_COLORS)
+    for name, region in series.region_series.items():
+        color, line_style = ("0.5", "-") if name == WHOLE_IMAGE else next(styles)
+        yield name, region, {"color": color, "linestyle": line_style}
 
 
 def _draw_courses(lines: "Axes", series: ResultSeries) -> None:
     """Draw the change of the regions over the blocks, on the scale of the good ones, with events and bad blocks."""
-    is_bad, times, styles = series.bad, series.time, _region_styles(series)
-    for name, region in series.region_series.items():
+    is_bad, times = series.bad, series.time
+    for name, region, style in _styled_regions(series):
         change = np.where(is_bad, np.nan, relative_change(region.blood_power, is_bad))
-        label, (color, line_style) = f"{name} ({int(region.mask.sum())} pixels)", styles[name]
-        lines.plot(
-            times,
-            change,
-            label=label,
-            marker=".",
-            markersize=4,
-            linewidth=1.3,
-            color=color,
-            linestyle=line_style,
-        )
+        label = f"{name} ({int(region.mask.sum())} pixels)"
+        lines.plot(times, change, label=label, marker=".", markersize=4, linewidth=1.3, **style)
     for number, time in enumerate(times[is_bad]):
         lines.axvline(time, color="0.8", linewidth=3, zorder=0, label="bad block" if number == 0 else None)
-    types = list(dict.fromkeys(event.trial_type for event in series.events))
-    labelled = set[str]()
+    firsts: dict[str, Event] = {}
     for event in series.events:
+        is_first = firsts.setdefault(event.trial_type, event) is event
         lines.axvspan(
             event.onset,
             event.onset + event.duration,
-            color=LINE_COLORS[-2 - types.index(event.trial_type) % (len(LINE_COLORS) - 1)],
+            color=LINE_COLORS[-2 - list(firsts).index(event.trial_type) % (len(LINE_COLORS) - 1)],
             alpha=0.15,
             zorder=-1,
-            label=None if event.trial_type in labelled else event.trial_type,
+            label=event.trial_type if is_first else None,
         )
-        labelled.add(event.trial_type)
     if len(times) > 1:
         interval = float(np.median(np.diff(times)))
         lines.set_xlim(times[0] - interval, times[-1] + interval)
@@ -634,10 +575,8 @@ def plot(
             text.set_parse_math(False)
         return ax
     if series.planes:
-        raise OptionError(
-            "several positions of the probe have no picture in common",
-            remedy="plot one of `poses` of the result",
-        )
+        problem = "several positions of the probe have no picture in common"
+        raise OptionError(problem, remedy="plot one of `poses` of the result")
     spatial, spacing = series.geometry.spatial_axes, series.geometry.spacing_mm
     if image == "activation":
         activation = _activation(series, trial_type)
@@ -672,9 +611,8 @@ def _activation(series: ResultSeries, trial_type: str | None) -> ActivationMap:
     if trial_type is None and len(known) == 1:
         return maps[known[0]]
     if trial_type not in known:
-        raise OptionError(
-            f"trial_type '{trial_type}' is not known; choose one of {', '.join(known)}"
-            if trial_type is not None
-            else f"the session has {len(series.activation)} trial types; give trial_type, one of {', '.join(known)}"
-        )
+        problem = f"trial_type '{trial_type}' is not known; choose"
+        if trial_type is None:
+            problem = f"the session has {len(series.activation)} trial types; give trial_type,"
+        raise OptionError(f"{problem} one of {', '.join(known)}")
     return maps[trial_type]

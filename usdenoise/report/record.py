@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.options.job_options import NO_PRODUCTS
@@ -30,22 +31,10 @@ MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
-class BloodRecord:
-    """The metrics of the blood map, as :class:`usdenoise.blood.picture_quality.PictureQuality` has them, and in words."""
+class BloodRecord(PictureQuality):
+    """The metrics of the blood map, with their sentence; it is empty where blood is not judged."""
 
-    vessel_share: float
-    noise_share: float
-    blood_to_noise_db: float | None
-    lost_share: float | None
-    reproducibility: float | None
-    tissue_share: float | None
-    noisy_share: float
-    missing_share: float
-    speckle_likeness: float
-    quiet_correlation: float
-    steadiness: float | None
-    errors: float
-    sentence: str
+    sentence: str = ""
 
 
 @dataclass(frozen=True)
@@ -175,6 +164,11 @@ class ActivationRecord:
         sign = "|t|" if self.statistic == "t" else self.statistic
         pixels = f"{self.n_active} pixel{'s' * (self.n_active != 1)}"
         return f"{pixels} with {sign} of {self.threshold:.2f} or more ({rule})"
+
+    @property
+    def title(self) -> str:
+        """The type, and its active pixels in words."""
+        return f"{self.name}: {self.sentence}"
 
     @property
     def proposal(self) -> str:
@@ -404,13 +398,25 @@ class SequenceRecord:
     @property
     def answers(self) -> list[str]:
         """What was asked of the session, in words: the active pixels of each type of event, and the regions."""
-        activation = [f"activation by {each.name}: {each.sentence}" for each in self.activation]
+        activation = [f"activation by {each.title}" for each in self.activation]
         return [*activation, *(f"region {words}" for words in self.region_sentences)]
 
     @property
     def other_columns(self) -> tuple[str, ...]:
         """The columns of the model after the responses."""
         return self.design[0 if self.model is None else self.model.n_responses :]
+
+    @property
+    def column_words(self) -> str:
+        """The columns of the model in words."""
+        others = [name for name in self.other_columns if not name.startswith(("drift", "bad_block"))]
+        words = [*self.design[: len(self.design) - len(self.other_columns)]]
+        words += [name.replace("_", " ") for name in others]
+        if self.n_drifts:
+            words.append(f"{self.n_drifts} cosine{'s' * (self.n_drifts > 1)} for slow drifts")
+        if n_bad := sum(name.startswith("bad_block") for name in self.other_columns):
+            words.append("one for the bad block" if n_bad == 1 else f"one for each of {n_bad} bad blocks")
+        return ", ".join(words)
 
     @property
     def n_drifts(self) -> int:
@@ -514,7 +520,7 @@ class Report:
     @property
     def is_good_fit(self) -> bool:
         """Whether nothing better is to be expected from the rank and the sample."""
-        return Verdict.from_code(self.fit).is_good
+        return self.fit in {verdict.code for verdict in Verdict if verdict.is_good}
 
     @property
     def n_missing(self) -> int:
@@ -525,10 +531,9 @@ class Report:
     def sampled_share(self) -> str:
         """Share of the entries that were sampled, for example "2.1 %"; in a session, of its sample of frames."""
         sizes = self.input.sizes
-        n_frames = sizes.pop("t") if self.sequence is None else self.sequence.sampled_frames
-        sizes.pop("t", None)
-        n_entries = (math.prod(sizes.values()) - self.n_silent) * n_frames
-        return f"{100 * self.n_sampled / n_entries:.3g} %"
+        n_frames = sizes["t"] if self.sequence is None else self.sequence.sampled_frames
+        n_pixels = math.prod(n for letter, n in sizes.items() if letter != "t") - self.n_silent
+        return f"{100 * self.n_sampled / (n_pixels * n_frames):.3g} %"
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as the JSON object of its file."""
@@ -796,15 +801,14 @@ def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
     if sentences:
         sentences.append("blocks are counted from 0")
     n_left_out = sum(quality.n_left_out for quality in frames)
+    moves = [quality.displacement for quality in frames if quality.displacement is not None]
     if n_left_out:
         sentences.insert(0, f"{n_left_out} bad frames are excluded")
     return FramesRecord(
         n_bad=sum(quality.n_bad for quality in frames),
         n_left_out=n_left_out,
         n_entries_left_out=sum(quality.n_entries_left_out for quality in frames),
-        displacement=max(
-            (quality.displacement for quality in frames if quality.displacement is not None), default=None
-        ),
+        displacement=max(moves, default=None),
         displacement_unit=next((one.displacement_unit for one in frames if one.displacement_unit), ""),
         sentence="; ".join(sentences),
     )

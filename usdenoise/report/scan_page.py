@@ -2,18 +2,15 @@
 
 import io
 import math
-import os
 import shlex
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from urllib.parse import quote
 
-from usdenoise.clutter.clutter_cutoff import CutoffCertainty
 from usdenoise.pipeline.fit_result import CLOSE
-from usdenoise.report.charts import SCAN_PAGE, Carpet, Chart, template
+from usdenoise.report.charts import Carpet, Chart, template
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import conditional, methods_paragraph, remarks
 
@@ -139,22 +136,15 @@ def scan_page(
     doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
     if report.sequence is not None and report.sequence.alignment:
         remarked = [f"alignment: {report.sequence.alignment}", *remarked]
-    sentences = [
-        part
-        for part in report.sentences
-        if part.removeprefix("estimate: ") not in [*doubted, *remarked, report.estimate]
-    ]
-    summary = "; ".join(sentences)
-    codes = {doubt.code for doubt in report.doubts}
-    names = [Path(path).name for path in report.output.values()]
-    return template(SCAN_PAGE).render(
+    told = [*doubted, *remarked, report.estimate]
+    sentences = [part for part in report.sentences if part.removeprefix("estimate: ") not in told]
+    return template("scan.html").render(
         name=name,
         report=report,
-        verdict=_sentence(conditional(summary, report)),
+        verdict=_sentence(conditional("; ".join(sentences), report)),
         doubts=[_sentence(sentence) for sentence in doubted],
         remarks=[_sentence(remark) for remark in remarked],
         answers=_answers_at_top(report),
-        numbers=_numbers_at_top(report, codes),
         most_error=CLOSE,
         pictures=[picture.within(PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
         cutoff_charts=_cutoff_charts(report),
@@ -162,75 +152,12 @@ def scan_page(
         block_charts=block_charts,
         activations=activations,
         regions=regions,
-        model=_model(report),
         frame_charts=frame_charts,
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
         options=options,
         methods={"In short": methods_paragraph(report, is_short=True), "In full": methods_paragraph(report)},
         command=None if command is None else shlex.join(command),
-        # Addresses from a page in the same folder
-        files=[(name, f"./{quote(os.fsencode(name))}") for name in names],
-        poses=[
-            (pose, f"./{quote(os.fsencode(pose.page))}")
-            for pose in (() if report.sequence is None else report.sequence.poses)
-        ],
-    )
-
-
-RELOAD_S = 2
-"""Seconds after which the page of a live session loads itself again."""
-
-
-def live_page(
-    name: str,
-    numbers: Sequence[tuple[str, str, str]],
-    pictures: Sequence[Picture],
-    block_charts: Sequence[Chart],
-    activations: Sequence[ActivationSection],
-    remarks: Sequence[str],
-    final_page: str | None,
-    is_finished: bool | None = None,
-) -> str:
-    """Return the page of a live session: the page of a session with the sections that it has before there is a report.
-
-    It needs no other file, and loads itself again until the session is finished.
-
-    Parameters
-    ----------
-    name : str
-        Name of the session.
-    numbers : sequence of (str, str, str)
-        Name, value and meaning of the numbers at the top.
-    pictures : sequence of Picture
-        The pictures.
-    block_charts : sequence of Chart
-        Curves over the blocks.
-    activations : sequence of ActivationSection
-        Sections for each type of event.
-    remarks : sequence of str
-        Warnings, in sentences.
-    final_page : str or None
-        Name of the page of the finished session; None while blocks come.
-    is_finished : bool, optional
-        Whether the final series was written; by default it is not yet known.
-
-    Returns
-    -------
-    str
-        HTML. Every text is escaped.
-    """
-    return template(SCAN_PAGE).render(
-        name=name,
-        report=None,
-        numbers=numbers,
-        pictures=pictures,
-        poses=[],
-        block_charts={"Blocks": block_charts} if block_charts else {},
-        activations=activations,
-        remarks=remarks,
-        final_page=final_page,
-        is_finished=is_finished,
-        reload_s=RELOAD_S if is_finished is None else None,
+        files=[Path(path).name for path in report.output.values()],
     )
 
 
@@ -243,14 +170,10 @@ def _answers_at_top(report: Report) -> list[tuple[str, str, str]]:
     """Return what was asked of a session as numbers: active pixels, and the responses of regions or their ranges."""
     if report.sequence is None:
         return []
-    answers = [
-        (
-            f"Active pixels: {each.name}",
-            str(each.n_active),
-            each.sentence.partition(" with ")[2] or each.sentence,
-        )
-        for each in report.sequence.activation
-    ]
+    answers = []
+    for each in report.sequence.activation:
+        threshold = each.sentence.partition(" with ")[2] or each.sentence
+        answers.append((f"Active pixels: {each.name}", str(each.n_active), threshold))
     for region in report.sequence.named_regions:
         pixels = f"{region.n_pixels} pixel{'s' * (region.n_pixels != 1)}"
         answers += [
@@ -260,104 +183,24 @@ def _answers_at_top(report: Report) -> list[tuple[str, str, str]]:
     return answers[:_MOST_ANSWERS]
 
 
-def _numbers_at_top(report: Report, doubts: Collection[str]) -> list[tuple[str, str, str]]:
-    """Return the numbers at the top of the page: name, value, and meaning."""
-    n_bytes, sequence = report.peak_memory_bytes, report.sequence
-    memory = f"{n_bytes / 2**20:.0f} MiB" if n_bytes < 2**30 else f"{n_bytes / 2**30:.1f} GiB"
-    time = ("Time", f"{report.timings_s['total']:.1f} s", f"peak memory {memory}")
-    if sequence is not None and sequence.poses:
-        n_blocks = f"of {sequence.n_blocks}, in {len(sequence.blocks)} sweeps over the positions"
-        return [
-            ("Positions", str(len(sequence.poses)), "of the probe, each filtered as a session of its own"),
-            ("Bad blocks", str(sequence.n_bad), n_blocks),
-            ("Clutter components removed", sequence.removed, "by position"),
-            time,
-        ]
-    blood, repeatability, tissue = report.blood, report.reproducibility, report.blood.tissue_share
-    if report.cutoff.certainty == CutoffCertainty.GIVEN:
-        certainty = "as given"
-    elif {"axes", "no-blood"} & {*doubts}:
-        # A cutoff in noise, or along a wrong axis, is certain of nothing.
-        certainty = "chosen from the data"
-    else:
-        certainty = f"this number is {report.cutoff.certainty}"
-    if "cutoff" in doubts and report.low_cutoff < report.cutoff.suggested:
-        remains = "unknown", "the estimate requires a cutoff near the one that the data suggest"
-    else:
-        share = "unknown" if tissue is None else f"{100 * tissue:.0f} %"
-        remains = share, "estimated share of the power above the noise after the filter"
-    level = "none found" if blood.blood_to_noise_db is None else f"{blood.blood_to_noise_db:.1f} dB"
-    return [
-        ("Clutter components removed", str(report.low_cutoff), certainty),
-        (
-            "Blood over noise",
-            level,
-            f"median over the vessels, which are {100 * blood.vessel_share:.0f} % of the image",
-        ),
-        (
-            "Repeatability",
-            "unknown" if repeatability is None else f"{repeatability:.2f}",
-            "correlation of the blood maps of two halves of the frames; remaining tissue repeats, too",
-        ),
-        ("Tissue that remains", *remains),
-        (
-            "Mostly noise",
-            f"{100 * blood.noise_share:.0f} %",
-            "of the pixels: no vessel, and more noise than blood",
-        ),
-        (
-            "Computation",
-            "good" if report.is_good_fit else "poor",
-            f"{report.estimate}; this does not judge the scan or the cutoff",
-        ),
-        time,
-    ]
-
-
-def _model(report: Report) -> str:
-    """Return the model of the activation in words; empty without events."""
-    model = None if report.sequence is None else report.sequence.model
-    if report.sequence is None or model is None:
-        return ""
-    others, n_drifts = report.sequence.other_columns, report.sequence.n_drifts
-    n_bad = sum(name.startswith("bad_block") for name in others)
-    words = [name.replace("_", " ") for name in others if not name.startswith(("drift", "bad_block"))]
-    words = [*report.sequence.design[: model.n_responses], *words]
-    if n_drifts:
-        words.append(f"{n_drifts} cosine{'s' * (n_drifts > 1)} for slow drifts")
-    if n_bad:
-        words.append(f"{'one for the bad block' if n_bad == 1 else f'one for each of {n_bad} bad blocks'}")
-    late = report.sequence.delay_s
-    delay = f"The responses have a delay of {late:.3g} s. " if late else ""
-    noise = "unknown" if model.autocorrelation is None else f"{model.autocorrelation:.2f}"
-    return (
-        f"The columns of the general linear model are: {', '.join(words)}. {delay}Their condition number is "
-        f"{model.condition_number:.3g}. The noise has {model.n_free} degrees of freedom, and a correlation of {noise} from "
-        "a block to the next one (median)."
-    )
-
-
 def _cutoff_charts(report: Report) -> list[Chart]:
     values, low = report.singular_values, report.low_cutoff
     if not values or not values[0] > 0:
         return []
-    mark = (low + 0.5, f"{low} removed")
+    mark = low + 0.5, f"{low} removed"
     decay = [20 * math.log10(value / values[0]) if value > 0 else None for value in values]
     numbers = range(1, len(values) + 1)
-    charts = [Chart("Singular values", "component", "dB below the first", numbers, decay, *mark)]
+    charts = [Chart("Singular values", "component", "dB below the first", numbers, decay, mark)]
     if profile := report.cutoff.similarity_profile:
         title = "Similarity of each component to the leading ones"
         numbers = range(1, len(profile) + 1)
         level = report.cutoff.similarity_threshold, "threshold"
-        charts.append(Chart(title, "component", "similarity", numbers, profile, *mark, *level))
+        charts.append(Chart(title, "component", "similarity", numbers, profile, mark, level))
     return charts
 
 
 def _error_charts(report: Report) -> list[Chart]:
-    numbers, errors = [], []
-    for line in report.trace:
-        numbers.append(line.iteration)
-        errors.append(line.held_out_rmse)
+    numbers, errors = [line.iteration for line in report.trace], [line.held_out_rmse for line in report.trace]
     if len(errors) < _LEAST_TRACE or not any(error is not None for error in errors):
         return []
     title = "Held-out error over the iterations"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 
 from usdenoise.pipeline.filter_chunk import FRAMES_A_TEMPORAL
-from usdenoise.report.charts import METHODS_TEMPLATE, SHORT_METHODS_TEMPLATE, template
+from usdenoise.report.charts import template
 from usdenoise.report.record import Report
 from usdenoise.sessions.activation import rule_words
 from usdenoise.sessions.bad_blocks import BAD_SPREADS
@@ -138,9 +138,8 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
     started = report.trace[0].held_out_rmse if len(report.trace) > report.iterations else None
     if started is not None and report.held_out_rmse is not None and report.held_out_rmse < started:
         errors = f"{started:.4g}", f"{report.held_out_rmse:.4g}"
-    text = template(SHORT_METHODS_TEMPLATE if is_short else METHODS_TEMPLATE).render(
+    text = template("methods_short.txt" if is_short else "methods.txt").render(
         report=report,
-        products=report.requested["output"]["products"],
         cite=cite,
         sizes=sizes,
         order=order,
@@ -148,8 +147,6 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
         pitches={letter: f"{spacing[letter]:.4g}" for letter in order if letter in spacing},
         interval=interval,
         duration=duration,
-        n_drifts=0 if sequence is None else sequence.n_drifts,
-        events=report.requested.get("session", {}),
         rule=rule_words(report.requested.get("session", {}).get("threshold", "fdr:0.05")),
         errors=errors,
         bad_spreads=f"{BAD_SPREADS:g}",

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -45,43 +45,41 @@ def raise_terminated(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
+def _handled(handlers: Mapping[signal.Signals, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
+    """Handle signals by some functions in the context; in the main thread, no other thread may."""
+    may = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items() if may}
+    try:
+        yield
+    finally:
+        for number, usual in before.items():
+            signal.signal(number, usual)
+
+
+@contextmanager
 def terminable() -> Iterator[None]:
     """Let SIGINT, SIGTERM and SIGHUP raise :class:`Terminated` in the context.
 
     Signals that are ignored, as under nohup, and those with handlers of another library are left alone.
     """
-    if not _in_main_thread():
-        yield
-        return
     usual = (signal.SIG_DFL, signal.default_int_handler)
-    before = {number: signal.getsignal(number) for number in ALL_ENDING}
-    handled = {number: handler for number, handler in before.items() if handler in usual}
-    for number in handled:
-        signal.signal(number, raise_terminated)
-    try:
+    with _handled({number: raise_terminated for number in ALL_ENDING if signal.getsignal(number) in usual}):
         yield
-    finally:
-        for number, handler in handled.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def uninterrupted() -> Iterator[list[int]]:
     """Delay SIGINT, SIGTERM and SIGHUP until the context ends; yield the list of the numbers that have arrived so far."""
     waiting: list[int] = []
-    if not _in_main_thread():
-        yield waiting
-        return
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        waiting.append(number)
+
     # A mask would not help: any thread of a BLAS can receive the signal, and Python then handles it in the main thread.
-    handled = [number for number in ALL_ENDING if callable(signal.getsignal(number))]
-    before = {
-        number: signal.signal(number, lambda number, frame: waiting.append(number)) for number in handled
-    }
     try:
-        yield waiting
+        with _handled({number: wait for number in ALL_ENDING if callable(signal.getsignal(number))}):
+            yield waiting
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if waiting:
             signal.raise_signal(waiting[0])
 
@@ -103,10 +101,6 @@ def blocked_in_children(numbers: Iterable[int] = ALL_ENDING) -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 GRACE_S = 5.0
@@ -144,13 +138,10 @@ _RETRY_S = 0.02
 
 def unwritable(folder: Path, error: OSError) -> OutputError:
     """Return the error about an output folder that the system does not let be written."""
-    is_too_long = error.errno == errno.ENAMETOOLONG
-    return OutputError(
-        f"the folder {folder} cannot be written ({error.strerror or error})",
-        remedy="shorten the names of the folder and of the input"
-        if is_too_long
-        else "choose another output folder",
-    )
+    remedy = "choose another output folder"
+    if error.errno == errno.ENAMETOOLONG:
+        remedy = "shorten the names of the folder and of the input"
+    return OutputError(f"the folder {folder} cannot be written ({error.strerror or error})", remedy=remedy)
 
 
 @contextmanager

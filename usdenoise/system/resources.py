@@ -194,7 +194,7 @@ def held_bytes(
     )
 
 
-def most_side_by_side(free: float, first: float, each: float, most: int = sys.maxsize) -> int:
+def most_side_by_side(free: float, first: float, each: float) -> int:
     """Return how often work fits into memory side by side; 0 if it does not fit once.
 
     Parameters
@@ -203,10 +203,8 @@ def most_side_by_side(free: float, first: float, each: float, most: int = sys.ma
         Free bytes, which may be infinite.
     first, each : float
         Bytes of the first one with what all have in common, and of each further one.
-    most : int
-        Largest number; unlimited by default.
     """
-    return 0 if first > free else int(min(most, 1 + (free - first) / each))
+    return 0 if first > free else int(min(sys.maxsize, 1 + (free - first) / each))
 
 
 WATCH_S = 0.02

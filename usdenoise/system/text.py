@@ -11,14 +11,14 @@ import platform
 import re
 import unicodedata
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from functools import cache
 from importlib import import_module
 from itertools import count
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -160,17 +160,6 @@ class CodedEnum(Enum):
         """The name for scripts: "tissue-square" for TISSUE_SQUARE."""
         return self.name.lower().replace("_", "-")
 
-    @classmethod
-    def from_code(cls, code: str) -> Self:
-        """Return the member of a code.
-
-        Raises
-        ------
-        KeyError
-            If no member has it.
-        """
-        return cls[code.upper().replace("-", "_")]
-
 
 PROVENANCE = "usdenoise_provenance"
 """Name of the attribute, or variable, with the provenance of a file or a DataArray as JSON text."""
@@ -194,16 +183,19 @@ def software() -> Mapping[str, str]:
 
 def to_json(value: object, indent: int | None = None) -> str:
     """Return a value as JSON text, with null for NaN and infinities and a list for a slice, which JSON does not have."""
-    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+    return json.dumps(_plain_value(value), indent=indent, allow_nan=False)
 
 
-def _finite(value: object) -> object:
+def _plain_value(value: object, without: Sequence[str] = ()) -> object:
+    """Return a value in types that JSON has, without some keys of its mappings, on all levels."""
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return {key: _plain_value(item, without) for key, item in value.items() if key not in without}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain_value(item, without) for item in value]
     if isinstance(value, slice):
         return [value.start, value.stop, value.step]
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain_value(asdict(value), without)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -219,17 +211,8 @@ def requested(**arguments: object) -> dict[str, object]:
         Dataclasses, mappings and plain values. Results do not depend on `threads`, `memory` and `device`, which are
         excluded.
     """
-    return {name: _plain_value(value) for name, value in arguments.items() if name not in _RESOURCES}
-
-
-def _plain_value(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain_value(item) for key, item in value.items() if key not in _RESOURCES}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain_value(item) for item in value]
-    return _finite(value) if isinstance(value, slice | str | int | float | None) else str(value)
+    values: dict[str, object] = json.loads(json.dumps(_plain_value(arguments, _RESOURCES), default=str))
+    return values
 
 
 def record(
@@ -261,7 +244,7 @@ def record(
 
 def plain(record: "DataclassInstance") -> dict[str, object]:
     """Return a record as a JSON object: mappings, lists, texts and numbers."""
-    values: dict[str, object] = json.loads(to_json(asdict(record)))
+    values: dict[str, object] = json.loads(to_json(record))
     return values
 
 
