@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from usdenoise.errors import OutputError
-from usdenoise.progress import LiveBlock, Progress
-from usdenoise.system.text import printable, rate_text
+from usdenoise.progress import Progress
+from usdenoise.system.text import printable
 
 if TYPE_CHECKING:
     import rich.progress
@@ -377,27 +377,16 @@ class JobView(Progress):
             self._console.begin("blocks", total)
         self._console.advance(done, f"{done} of {total}  {self._clock.left(done, total)}")
 
-    def live(self, block: LiveBlock) -> None:
+    def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
         """Show the state of a live session after a block: as a line, or in the progress bar if there is one."""
-        blood, steady = block.blood_to_noise_db, block.unsteadiness
-        parts = [
-            f"{block.n_waiting} waiting",
-            f"{block.seconds:.1f} s",
-            rate_text(block.frames_a_second),
-            "no blood" if blood is None else f"blood {blood:.1f} dB",
-            f"moved {block.motion}",
-            "" if steady is None else f"varies by {100 * steady:.1f} %",
-        ]
-        line = "  ".join(part for part in parts if part)
         if self._console.is_animated:
-            self._console.begin(f"{block.number + 1} done  {line}", None)
+            self._console.begin(f"{number + 1} done  {words}", None)
         else:
-            self._console.say(f"block {block.number} {block.name}  {line}")
-        new = [f"{block.name or block.number} is bad: {block.why}"] if block.why else []
-        new += [remark for remark in block.remarks if remark not in self._said]
-        self._said.update(new)
-        for sentence in new:
-            self._console.warn(sentence)
+            self._console.say(f"block {number} {name}  {words}")
+        for sentence in remarks:
+            if sentence not in self._said:
+                self._console.warn(sentence)
+        self._said.update(remarks)
 
     def iteration(self, line: "Iteration") -> None:
         """Show an iteration."""

@@ -24,7 +24,7 @@ from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.results import ResultFile, write_result
 from usdenoise.options.job_options import Display
 from usdenoise.pipeline.result import Doubt
-from usdenoise.progress import LiveBlock, Progress
+from usdenoise.progress import Progress
 from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
 from usdenoise.report.pictures import (
@@ -43,6 +43,7 @@ from usdenoise.sessions.result_series import activation_contents
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.system.processes import Terminated
 from usdenoise.system.resources import available_threads, run_in_background
+from usdenoise.system.text import rate_text
 
 LATEST, ACTIVATION_PICTURE, LIVE_PAGE = "latest.png", "activation.png", "live.html"
 """Names of the picture of the last block, of the activation by the first type of event, and of the page."""
@@ -90,20 +91,8 @@ def follow(blocks: "LiveBlocks", stem: str, folder: Path, display: Display, watc
     try:
         for update in blocks:
             pages.show(update, blocks)
-            watcher.live(
-                LiveBlock(
-                    number=update.number,
-                    name=update.name,
-                    why=update.why,
-                    motion=displacement_text(update.motion[-1], update.geometry),
-                    blood_to_noise_db=update.blood_to_noise_db,
-                    unsteadiness=update.unsteadiness,
-                    n_waiting=blocks.n_waiting,
-                    seconds=blocks.seconds,
-                    frames_a_second=blocks.frames_a_second,
-                    remarks=blocks.remarks,
-                )
-            )
+            why = [f"{update.name or update.number} is bad: {update.why}"] if update.why else []
+            watcher.live(update.number, update.name, _in_words(update, blocks), [*why, *blocks.remarks])
             pages.write_if_due(update, blocks)
     except KeyboardInterrupt as error:
         if isinstance(error, Terminated) and error.number != signal.SIGINT:
@@ -112,6 +101,20 @@ def follow(blocks: "LiveBlocks", stem: str, folder: Path, display: Display, watc
     if update is not None:
         pages.write(update, blocks, is_running=False)
     return pages
+
+
+def _in_words(update: SessionUpdate, blocks: "LiveBlocks") -> str:
+    """Return what was measured of a block, and how fast."""
+    blood, steady = update.blood_to_noise_db, update.unsteadiness
+    parts = [
+        f"{blocks.n_waiting} waiting",
+        f"{blocks.seconds:.1f} s",
+        rate_text(blocks.frames_a_second),
+        "no blood" if blood is None else f"blood {blood:.1f} dB",
+        f"moved {displacement_text(update.motion[-1], update.geometry)}",
+        "" if steady is None else f"varies by {100 * steady:.1f} %",
+    ]
+    return "  ".join(filter(None, parts))
 
 
 class LivePages:
