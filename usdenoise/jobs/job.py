@@ -13,7 +13,7 @@ import numpy as np
 
 from usdenoise.clutter.clutter_cutoff import CommonCutoff
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
-from usdenoise.files.bids import BidsName, tsv_text
+from usdenoise.files.bids import BidsName
 from usdenoise.files.images import import_nibabel
 from usdenoise.files.input_files import files_of_report, size_on_disk
 from usdenoise.files.open_input import Input
@@ -23,7 +23,6 @@ from usdenoise.files.zarr_files import import_zarr
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
-from usdenoise.report.tables import Table
 from usdenoise.system.resources import (
     HELD_CHUNKS,
     PROCESS_BYTES,
@@ -315,57 +314,47 @@ others."""
 
 
 class Results:
-    """The results of a job while they are made: the names of all files are reserved at once.
+    """The results of a job while they are made: the names of all files are reserved before.
 
     Parameters
     ----------
     job : Job
         The job.
-    files : mapping
-        Key -> end of the name of each file besides the page and the report.
     folder : OutputFolder
         The folder of the job, within its context.
 
     Attributes
     ----------
     pictures : dict
-        Encoded pictures by their keys, also those for the page alone.
+        The pictures of the page in its order, as PNG by their names.
+    activations : dict
+        The pictures of the activation by each type of event, and ("") by any of several, as PNG.
     notes : list of str
         Sentences on what the main file has otherwise than the input, or has not.
-
-    Raises
-    ------
-    OutputError
-        If a file exists and may not be replaced.
     """
 
-    def __init__(self, job: Job, files: Mapping[str, str], folder: OutputFolder) -> None:
+    def __init__(self, job: Job, folder: OutputFolder) -> None:
         self.job = job
         self.pictures: dict[str, bytes] = {}
+        self.activations: dict[str, bytes] = {}
         self.notes: list[str] = []
         self._folder = folder
-        page = {PAGE: "report.html"} if job.output.judges_blood else {}
-        endings = {**files, **page, REPORT: "report.json"}
-        self._places = {key: folder.reserve(f"{job.stem}_{ending}") for key, ending in endings.items()}
+        self._places: dict[str, Path] = {}
 
-    def has(self, key: str) -> bool:
-        """Return whether a file of this key is among the results."""
-        return key in self._places
+    def reserve(self, key: str, ending: str) -> Path:
+        """Return the temporary path of a file, with its key in the report and the end of its name.
 
-    def path_of(self, key: str) -> Path:
-        """Return the temporary path of a file."""
+        Raises
+        ------
+        OutputError
+            If the file exists and may not be replaced.
+        """
+        self._places[key] = self._folder.reserve(f"{self.job.stem}_{ending}")
         return self._places[key]
 
-    def add_picture(self, key: str, picture: bytes) -> None:
-        """Keep an encoded picture for the page, and write it if it is among the files."""
-        self.pictures[key] = picture
-        if key in self._places:
-            self._places[key].write_bytes(picture)
-
-    def write_table(self, name: str, table: Table) -> None:
-        """Write a table as TSV, and its sidecar."""
-        self.path_of(f"{name}_tsv").write_text(tsv_text(table.columns))
-        self.path_of(f"{name}_json").write_text(to_json(table.sidecar, indent=2) + "\n")
+    def path_of(self, key: str) -> Path:
+        """Return the temporary path of a file that is reserved."""
+        return self._places[key]
 
     @property
     def names(self) -> dict[str, str]:

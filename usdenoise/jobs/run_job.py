@@ -20,16 +20,8 @@ from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import file_recording, lines_recording
 from usdenoise.files.results import write_result
-from usdenoise.jobs.job import Job, Results, StageClock, chunk_entries, pose_job, scratch_folder
-from usdenoise.jobs.products import (
-    PRODUCTS,
-    activations_on_page,
-    main_content,
-    main_files,
-    pictures_on_page,
-    product_files,
-    stack_files,
-)
+from usdenoise.jobs.job import PAGE, REPORT, Job, Results, StageClock, chunk_entries, pose_job, scratch_folder
+from usdenoise.jobs.products import main_content, reserve_main_files, reserve_products, stack_files
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.pipeline.denoise import denoise_frames
@@ -239,8 +231,11 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
     clock = StageClock()
     with OutputFolder(job.folder, overwrite) as folder, _drawing_thread() as drawing:
         # Reserve: every file has its name before the work begins.
-        files = main_files(job)
-        results = Results(job, files | product_files(job), folder)
+        results = Results(job, folder)
+        files, writes = reserve_main_files(results), reserve_products(results)
+        if job.output.judges_blood:
+            results.reserve(PAGE, "report.html")
+        results.reserve(REPORT, "report.json")
         # The libraries load, and the versions that the files name are looked up, while the input is filtered.
         drawing.submit(load_libraries)
         drawing.submit(software)
@@ -253,12 +248,12 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
         with clock.stage("write"):
             release_freed_memory()
             # Products: pictures and tables are drawn while the stack is written.
-            drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
+            drawn = [drawing.submit(write, series) for write in writes]
             # Content: the stack and the arrays of the main file
             content = main_content(series, job, source)
             results.notes += job.notes
-            for key, ending in files.items():
-                results.notes += write_result(results.path_of(key), Path(ending).suffix, content)
+            for file in files:
+                results.notes += write_result(file, file.suffix, content)
             for product in drawn:
                 product.result()
 
@@ -287,15 +282,14 @@ def _reported(
     """Return the report of a job, and the page that shows it, if there is one."""
     known = (source, results.names | stack_files(job, series.block_records), results.notes, clock.timings_s)
     asked = (job.command, requested(**job.requested_options))
-    shown, activations = dict[str, bytes](), dict[str, bytes]()
-    if job.output.judges_blood:
-        shown, activations = pictures_on_page(results), activations_on_page(series, results)
     pages = []
     if isinstance(series, PoseSeries) and job.output.judges_blood:
         of_poses = [pose_job(job, number, series.names) for number in range(len(series.names))]
         pages = [os.path.relpath(_page_of(of_pose), job.folder) for of_pose in of_poses]
     report = replace(report_of(series, *known, *asked, pages), memory_limit_bytes=job.memory)
-    return report, page_of(job.name, series, report, shown, activations) if shown else None
+    if not job.output.judges_blood:
+        return report, None
+    return report, page_of(job.name, series, report, results.pictures, results.activations)
 
 
 def _page_of(job: Job) -> Path:
