@@ -113,10 +113,9 @@ class BlocksOnDisk:
         """Return whether a folder contains a store."""
         return (folder / _KEY).exists()
 
-    @staticmethod
-    def remove(folder: Path) -> None:
-        """Remove the folder of a store, if it is there."""
-        remove(folder)
+    def part(self, number: int) -> "BlocksOnDisk":
+        """Return the store of one of several positions, a folder in this one."""
+        return BlocksOnDisk(self.folder / f"pose_{number}", self._key)
 
     def _is_own(self) -> bool:
         try:

@@ -1,7 +1,7 @@
 """Sessions of several positions of the probe: each is filtered as a session of its own, and has a page of its own."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,11 @@ from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.job_options import PATHS
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.result import Doubt
-from usdenoise.pipeline.series import BlockLags
 from usdenoise.progress import Progress
 from usdenoise.report.record import InputRecord
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
-from usdenoise.sessions.measured_block import BlockFindings, BlockStore, Empty, MeasuredBlock
+from usdenoise.sessions.measured_block import BlockStore
 from usdenoise.sessions.pose_series import POSE_AXIS, PoseSeries, joined_poses, pose_geometry
 from usdenoise.sessions.poses import PosePlan, is_table, plan_of, plan_of_paths
 from usdenoise.sessions.regions import Region, region_masks
@@ -78,7 +77,6 @@ def filter_positions(
     masks = region_masks(over_all, geometry) if regions else {}
     n_done, poses = 0, list[ResultSeries]()
     for pose, of_pose in enumerate(recordings):
-        part = _PartOfStore(store, plan.blocks_of(pose))
         watcher = _PartOfProgress(progress, n_done, len(used))
         try:
             check_activation(of_pose, events, alone, is_planned=True)
@@ -86,7 +84,7 @@ def filter_positions(
                 raise InputError(
                     f"none of its blocks can be read; the first one: {of_pose.blocks[0].problem}"
                 )
-            series = filter_session(of_pose, alone, options, part, progress=watcher, **how)
+            series = filter_session(of_pose, alone, options, store.part(pose), progress=watcher, **how)
         except (InputError, OptionError) as error:
             raise error.at(f"pose {plan.names[pose]}") from error
         poses.append(replace(series, event_doubts=doubts))
@@ -166,33 +164,6 @@ def _given(
 ) -> tuple[ResultSeries, InputRecord]:
     """Return a result that is there, as the filter of a job."""
     return result
-
-
-@dataclass(frozen=True)
-class _PartOfStore:
-    """The store of some blocks of a session, which are numbered from 0."""
-
-    store: BlockStore
-    numbers: Sequence[int]
-
-    @property
-    def on_disk(self) -> Empty | None:
-        return self.store.on_disk
-
-    def put(self, number: int, block: MeasuredBlock) -> None:
-        self.store.put(self.numbers[number], block)
-
-    def has(self, number: int) -> bool:
-        return self.store.has(self.numbers[number])
-
-    def lags(self, number: int) -> BlockLags:
-        return self.store.lags(self.numbers[number])
-
-    def array(self, number: int, name: str) -> NDArray[np.floating]:
-        return self.store.array(self.numbers[number], name)
-
-    def findings(self, number: int) -> BlockFindings:
-        return self.store.findings(self.numbers[number])
 
 
 class _PartOfProgress(Progress):

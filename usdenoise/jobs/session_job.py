@@ -20,7 +20,7 @@ from usdenoise.errors import InputError, OptionError, OutputError, UnreadableErr
 from usdenoise.files.bids import bids_name, read_events
 from usdenoise.files.blocks_on_disk import BlocksOnDisk
 from usdenoise.files.input_files import sha256
-from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.output_folder import OutputFolder, remove
 from usdenoise.files.regions import drawn_regions
 from usdenoise.jobs.job import POSES_FOLDER, Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks, LivePages, follow
@@ -390,7 +390,7 @@ def _common_folder(paths: Sequence[Path]) -> Path:
 
 def remove_spectra(job: Job) -> None:
     """Remove the measurements of the blocks of a job that is done."""
-    BlocksOnDisk.remove(_spectra_folder(job))
+    remove(_spectra_folder(job))
 
 
 def _spectra_folder(job: Job) -> Path:
