@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -180,6 +180,20 @@ class OutputFolder:
                 f"the results could not be written to {self.folder} ({error.strerror or error})",
                 remedy="free some space or choose another output folder",
             ) from error
+
+
+def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> None:
+    """Write files of some names and contents into a folder, all at once, whether or not they exist.
+
+    Raises
+    ------
+    OutputError
+        If a file cannot be written.
+    """
+    with OutputFolder(folder, overwrite=True) as outputs:
+        for name, content in contents.items():
+            outputs.reserve(name).write_bytes(content.encode() if isinstance(content, str) else content)
+        outputs.commit()
 
 
 _PLAN = ".names.json"

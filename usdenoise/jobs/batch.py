@@ -18,7 +18,7 @@ from usdenoise.clutter.clutter_cutoff import CommonCutoff, CutoffCertainty, comm
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files.bids import csv_text
 from usdenoise.files.input_files import file_state, is_same_state
-from usdenoise.files.output_folder import remove
+from usdenoise.files.output_folder import remove, write_files
 from usdenoise.files.results import output_suffix
 from usdenoise.jobs.batch_table import (
     BatchFile,
@@ -29,7 +29,6 @@ from usdenoise.jobs.batch_table import (
     scan_image,
     scan_row,
     write_page,
-    write_texts,
 )
 from usdenoise.jobs.job import expected_bytes
 from usdenoise.jobs.scan_process import scan_workers
@@ -251,7 +250,7 @@ class BatchReport:
             "command": command,
         }
         table = csv_text([each.name for each in fields(Row)], rows)
-        write_texts(self.folder, {BatchFile.TABLE: table, BatchFile.RECORD: f"{to_json(record, indent=2)}\n"})
+        write_files(self.folder, {BatchFile.TABLE: table, BatchFile.RECORD: f"{to_json(record, indent=2)}\n"})
 
 
 def plan_batch(
@@ -418,13 +417,8 @@ def run_batch(  # noqa: PLR0913
     todo = [scan for scan, row in rows.items() if row.status == Status.NOT_RUN]
     # How many scans run side by side: with Dask, one on each thread of the workers
     n_here, threads = (0, 1) if dask is not None else scans_side_by_side(todo, job, jobs)
-    scan_job = {
-        **job,
-        "options": replace(job["options"], threads=threads),
-        "common_cutoff": common,
-        "command": command,
-        "overwrite": True,
-    }
+    options = replace(job["options"], threads=threads)
+    scan_job = {**job, "options": options, "common_cutoff": common, "command": command, "overwrite": True}
     batch = _Batch(folder, rows, links, job, command, common, watcher, began)
     with locked(folder) as lock, scan_workers(n_here, dask) as (start, n_workers):
         try:

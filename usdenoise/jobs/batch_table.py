@@ -20,7 +20,7 @@ from usdenoise.clutter.clutter_cutoff import CommonCutoff
 from usdenoise.errors import check_path
 from usdenoise.files.images import read_tiff
 from usdenoise.files.input_files import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
-from usdenoise.files.output_folder import OutputFolder, remove_leftovers
+from usdenoise.files.output_folder import remove_leftovers, write_files
 from usdenoise.options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
 from usdenoise.report.pages import Entry, Row, Status, batch_page
@@ -257,18 +257,4 @@ def write_page(
         scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if images else "",
         generator=version if command is None else f"{version}: {shlex.join(command)}",
     )
-    write_texts(folder, {BatchFile.INDEX: page})
-
-
-def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write text files by their names, all at once.
-
-    Raises
-    ------
-    OutputError
-        If a file cannot be written.
-    """
-    with OutputFolder(folder, overwrite=True) as outputs:
-        for name, text in texts.items():
-            outputs.reserve(name).write_text(text, encoding="utf-8")
-        outputs.commit()
+    write_files(folder, {BatchFile.INDEX: page})

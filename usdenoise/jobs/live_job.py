@@ -20,7 +20,7 @@ from usdenoise.blood.picture_quality import NOISE_ERROR, blood_pixels
 from usdenoise.errors import InputError, NoStackError, OptionError, UsdenoiseError, cause_of
 from usdenoise.files.input_files import KnownContents, acquisition_files, file_state, natural_key
 from usdenoise.files.open_input import open_input
-from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.output_folder import OutputFolder, write_files
 from usdenoise.files.results import ResultFile, write_result
 from usdenoise.options.job_options import Display
 from usdenoise.pipeline.result import Doubt
@@ -215,15 +215,11 @@ class LivePages:
         if self._page is not None:
             remarks = self._remarks if is_finished else self.result["notes"]
             page = self._page(remarks=remarks, is_finished=is_finished)
-            with OutputFolder(self._folder, overwrite=True) as outputs:
-                outputs.reserve(LIVE_PAGE).write_text(page, encoding="utf-8")
-                outputs.commit()
+            write_files(self._folder, {LIVE_PAGE: page})
 
     def _draw(self, update: SessionUpdate) -> None:
         self._latest, self._shown = self._picture(update), update
-        with OutputFolder(self._folder, overwrite=True) as outputs:
-            outputs.reserve(LATEST).write_bytes(self._latest)
-            outputs.commit()
+        write_files(self._folder, {LATEST: self._latest})
 
     def _activation(self, update: SessionUpdate, trial_type: str, t: NDArray[np.float32]) -> bytes:
         in_vessels = blood_pixels(update.mean_blood_power, update.noise_power, NOISE_ERROR)
