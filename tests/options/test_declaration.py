@@ -18,8 +18,16 @@ from usdenoise.cli import main
 from usdenoise.cli.flags import GroupedCommand, config_option, flags_of, keys_of, requested
 from usdenoise.cli.main import COMMANDS
 from usdenoise.errors import OptionError
-from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions, SessionOptions
-from usdenoise.options.declaration import NAMES, Group, Options, option
+from usdenoise.options import (
+    DenoiseOptions,
+    Display,
+    Output,
+    PhantomSettings,
+    ReadOptions,
+    SessionOptions,
+    kinds,
+)
+from usdenoise.options.declaration import Group, Options, option
 from usdenoise.options.denoise_options import SCALE_NAMES, DenoiseKeywords, LoadKeywords, StackKeywords
 from usdenoise.options.job_options import SeriesKeywords
 
@@ -63,7 +71,7 @@ class More(Options, group=Group.RARE):
         "auto", "Raise it against {haze}.", group=Group.CUTOFFS, words=("auto",), bounds=(0, 9)
     )
     haze: bool = option(True, "Leave out the haze.")
-    marks: tuple[str, ...] = option(("a",), "Marks.", kind=NAMES, choices=("a", "b"))
+    marks: tuple[str, ...] = option(("a",), "Marks.", kind=kinds.NAMES, choices=("a", "b"))
     depth: int = option(3, "Depth.", group=Group.ESTIMATOR_KEYS, bounds=(0, None))
     tone: str = option("low", "Tone.", group=Group.ESTIMATOR_KEYS, choices=("low", "high"))
 

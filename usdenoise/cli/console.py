@@ -234,30 +234,25 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
             for each in sequence.activation
         ]
         rows += [("region", sentence) for sentence in sequence.region_sentences]
-        rows.append(("blocks", _blocks(sequence)))
-    if sequence is not None and sequence.alignment:
-        rows.append(("aligned", sequence.alignment))
-    is_of_poses = sequence is not None and len(sequence.poses) > 0
-    rows += _poses(sequence) if sequence is not None else []
-    sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
-    count, seconds, estimate = report.iterations, report.timings_s, report.estimate
-    if estimate in warned:
-        estimate = f"{estimate.partition(':')[0]}; see the warning"
-    stages = [
-        f"{_STAGES[name]} {value:.2f} s" for name, value in seconds.items() if name in _STAGES and value
-    ]
-    of_estimate = [
-        ("method", f"{report.method}, rank {report.rank}{sampled}"),
-        ("clutter", _clutter(report)),
-        ("kept", _kept(report)),
-        *([("blood", conditional(report.blood.sentence, report))] if report.blood.sentence else []),
-        ("estimate", estimate),
-        ("error", _error(report)),
-        ("stopped", f"after {count} iteration{'' if count == 1 else 's'}: {report.stop_reason}"),
-    ]
+        rows += [("blocks", _blocks(sequence)), ("aligned", sequence.alignment), *_poses(sequence)]
     # The reports of the positions have their estimates.
+    if sequence is None or not sequence.poses:
+        sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
+        estimate = report.estimate
+        if estimate in warned:
+            estimate = f"{estimate.partition(':')[0]}; see the warning"
+        rows += [
+            ("method", f"{report.method}, rank {report.rank}{sampled}"),
+            ("clutter", _clutter(report)),
+            ("kept", _kept(report)),
+            ("blood", conditional(report.blood.sentence, report)),
+            ("estimate", estimate),
+            ("error", _error(report)),
+            ("stopped", f"after {_counted(report.iterations, 'iteration')}: {report.stop_reason}"),
+        ]
+    seconds = report.timings_s
+    stages = [f"{name} {seconds[stage]:.2f} s" for stage, name in _STAGES.items() if seconds.get(stage)]
     rows += [
-        *([] if is_of_poses else of_estimate),
         ("time", f"{seconds['total']:.2f} s: {', '.join(stages)}"),
         ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
@@ -269,17 +264,19 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
     if report.requested.get("session", {}).get("stacks"):
         sequence_file = Path(report.output["sequence"])
         rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))
-    if (page := report.output.get("report_html")) is not None:
-        rows.append(("page", page))
-    return rows
+    rows.append(("page", report.output.get("report_html", "")))
+    return [(name, text) for name, text in rows if text]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _poses(sequence: "SequenceRecord") -> Iterator[tuple[str, str]]:
     for pose in sequence.poses:
-        place = [] if pose.position_mm is None else [f"at {pose.position_mm:g} mm"]
         blood = pose.blood_to_noise_db
         words = [
-            *place,
+            *([] if pose.position_mm is None else [f"at {pose.position_mm:g} mm"]),
             f"{pose.low_cutoff} components removed, {pose.certainty}",
             "no blood" if blood is None else f"blood {blood:.1f} dB over noise",
             f"{pose.n_bad} of {pose.n_blocks} blocks bad",
@@ -304,12 +301,10 @@ def _blocks(sequence: "SequenceRecord") -> str:
 def _clutter(report: "Report") -> str:
     from usdenoise.clutter.clutter_cutoff import CutoffCertainty
 
-    count, cutoff = report.low_cutoff, report.cutoff
-    removed = f"{count} component{'' if count == 1 else 's'} removed"
+    components, cutoff = _counted(report.low_cutoff, "component"), report.cutoff
+    removed = f"{components} removed{'' if report.sequence is None else ' from all blocks'}"
     if cutoff.is_own:
-        removed = f"{count} component{'' if count == 1 else 's'} of its own removed from each block"
-    elif report.sequence is not None:
-        removed += " from all blocks"
+        removed = f"{components} of its own removed from each block"
     if cutoff.certainty == CutoffCertainty.GIVEN:
         return f"{removed}, as given"
     return f"{removed}, {cutoff.certainty}: {cutoff.reason}"
@@ -321,9 +316,7 @@ def _kept(report: "Report") -> str:
         return "all other components and the residual: blood and noise"
     if report.sequence is not None:
         return "the other components"
-    return (
-        f"the next {high - low} component{'' if high - low == 1 else 's'}; the residual is dropped as noise"
-    )
+    return f"the next {_counted(high - low, 'component')}; the residual is dropped as noise"
 
 
 def _error(report: "Report") -> str:
@@ -331,10 +324,10 @@ def _error(report: "Report") -> str:
     held_out, expected = report.held_out_rmse, report.held_out_allowed
     if held_out is None:
         return noise
+    note = "" if expected is None else f" (expected {expected:.4g})"
     if report.parameters["refit"] == "all":
-        return f"held-out {held_out:.4g} before the refit, {noise}"
-    shown = "" if expected is None else f" (expected {expected:.4g})"
-    return f"held-out {held_out:.4g}{shown}, {noise}"
+        note = " before the refit"
+    return f"held-out {held_out:.4g}{note}, {noise}"
 
 
 class JobView(Progress):

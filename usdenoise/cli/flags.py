@@ -13,19 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from usdenoise.cli.console import Console
-from usdenoise.options import FLAGS, DenoiseOptions, Display, JobOptions, Output, ReadOptions
-from usdenoise.options.declaration import (
-    KEY_FLAGS,
-    NAMES,
-    NUMBER,
-    PATH,
-    TEXT,
-    WHOLE,
-    Group,
-    Option,
-    Options,
-    flag,
-)
+from usdenoise.options import FLAGS, DenoiseOptions, Display, JobOptions, Output, ReadOptions, kinds
+from usdenoise.options.declaration import KEY_FLAGS, Group, Option, Options, flag
 from usdenoise.options.denoise_options import with_preset
 from usdenoise.system.text import decoded
 
@@ -76,7 +65,7 @@ class ValueType(click.ParamType):  # type: ignore[type-arg]
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the words that begin so; names also behind a comma."""
-        several = self._declared.kind is NAMES
+        several = self._declared.kind is kinds.NAMES
         before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
         words = (*self._declared.words, *self._declared.choices)
         return [CompletionItem(before + comma + word) for word in words if word.startswith(last)]
@@ -118,16 +107,16 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
 
 def type_of(declared: Option) -> click.ParamType:  # type: ignore[type-arg]
     """Return the type of an option."""
-    if declared.words or declared.kind is NAMES:
+    if declared.words or declared.kind is kinds.NAMES:
         return ValueType(declared)
-    if declared.choices and declared.kind is TEXT:
+    if declared.choices and declared.kind is kinds.TEXT:
         return click.Choice(declared.choices, case_sensitive=False)
-    if declared.kind is PATH:
+    if declared.kind is kinds.PATH:
         return PathType()
-    if declared.kind is WHOLE:
+    if declared.kind is kinds.WHOLE:
         lowest, highest = (None if bound is None else int(bound) for bound in declared.bounds)
         return click.IntRange(lowest, highest)
-    if declared.kind is NUMBER:
+    if declared.kind is kinds.NUMBER:
         least, most = declared.bounds
         return click.FloatRange(0 if declared.positive else least, most, min_open=declared.positive)
     return ValueType(declared)
@@ -385,7 +374,7 @@ def _flag_of(declared: Option, settings: Mapping[str, object]) -> Decorator:
 
 def _metavar(declared: Option) -> str:
     value = declared.metavar or declared.kind.metavar
-    if declared.choices and declared.kind is not NAMES and not declared.metavar:
+    if declared.choices and declared.kind is not kinds.NAMES and not declared.metavar:
         value = "|".join(declared.choices)
     return "|".join((*declared.words, value))
 
@@ -435,25 +424,14 @@ short_estimator_option = keys_of(
     "keys.",
     lists_keys=False,
 )
-json_option = flag_option(
-    Group.MESSAGES,
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print the result as JSON on one line, for scripts.",
+_message_option = functools.partial(flag_option, Group.MESSAGES)
+json_option = _message_option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON on one line, for scripts."
 )
-
-
-_quiet_option = flag_option(
-    Group.MESSAGES,
-    "-q",
-    "--quiet",
-    count=True,
-    help="Print no summary and no notes; twice, no warnings either.",
+_quiet_option = _message_option(
+    "-q", "--quiet", count=True, help="Print no summary and no notes; twice, no warnings either."
 )
-_verbose_option = flag_option(
-    Group.MESSAGES, "-v", "--verbose", count=True, help="Print more on stderr while working."
-)
+_verbose_option = _message_option("-v", "--verbose", count=True, help="Print more on stderr while working.")
 
 
 def messages(command: Command) -> Command:

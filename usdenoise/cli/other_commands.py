@@ -234,14 +234,7 @@ def _methods(context: click.Context, parameter: click.Parameter, incomplete: str
 @flags.flags_of(JobOptions, "overwrite")
 @flags.messages
 def compare(
-    acquisition: Path,
-    methods: tuple[str, ...],
-    output: Path | None,
-    signal: str | None,
-    background: str | None,
-    overwrite: bool,
-    console: Console,
-    **values: object,
+    acquisition: Path, output: Path | None, overwrite: bool, console: Console, **values: object
 ) -> None:
     """Run several methods on ACQUISITION, and show their images and metrics side by side.
 
@@ -250,11 +243,12 @@ def compare(
     """
     from usdenoise.jobs.compare import compare_file, table_of
 
-    regions = {"signal": signal, "background": background}
+    chosen = CompareOptions(**flags.requested(CompareOptions, values))
+    regions = {"signal": chosen.signal, "background": chosen.background}
     report = compare_file(
         acquisition,
         output,
-        methods=[name.lower() for name in methods],
+        methods=[name.lower() for name in chosen.methods],
         regions={name: text for name, text in regions.items() if text is not None},
         reading=flags.requested(ReadOptions, values),
         display=Display(**flags.requested(Display, values)),
@@ -293,15 +287,7 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
 @flags.flags_of(DenoiseOptions, "threads")
 @flags.flags_of(JobOptions, "overwrite")
 @flags.messages
-def reproduce(
-    names: tuple[str, ...],
-    output: Path,
-    n_seeds: int | None,
-    quick: bool,
-    threads: int | None,
-    overwrite: bool,
-    console: Console,
-) -> None:
+def reproduce(names: tuple[str, ...], output: Path, overwrite: bool, console: Console, **values: Any) -> None:
     """Repeat the paper's experiments NAME..., or all of them, and check its claims.
 
     Without a name, the command lists the experiments. Each experiment writes a picture, its curves, and a record with
@@ -322,13 +308,8 @@ def reproduce(
             f"unknown experiment '{unknown[0]}'; give all, or names of {', '.join(experiments.EXPERIMENTS)}"
         )
     chosen = list(experiments.EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
-    summary = experiments.reproduce(
-        chosen,
-        output,
-        experiments.Setup(n_seeds, quick, threads, JobView(console)),
-        overwrite=overwrite,
-        command=typed_command(),
-    )
+    setup = experiments.Setup(values["n_seeds"], values["quick"], values["threads"], JobView(console))
+    summary = experiments.reproduce(chosen, output, setup, overwrite=overwrite, command=typed_command())
     console.show(summary, lambda: [*_claims(summary), f"the results are in {output}"])
 
 

@@ -51,7 +51,10 @@ from usdenoise.system.text import plain, short_stem, software, to_json
 POWER_DOPPLER, BLOOD_MAP = COMPARED_IMAGES = ("power Doppler", "blood map")
 """The images of each filtered stack."""
 
-FIGURES = ("contrast_db", "cnr", "gcnr", "correlation", "auc")
+CONTRASTS = {"contrast_db": metrics.contrast_db, "cnr": metrics.cnr, "gcnr": metrics.gcnr}
+"""Metrics of an image with two regions."""
+
+FIGURES = (*CONTRASTS, "correlation", "auc")
 """Names of the metrics of an image."""
 
 
@@ -74,9 +77,7 @@ def figures_of_merit(
     """
     figures: dict[str, float] = {}
     if signal is not None and background is not None:
-        figures["contrast_db"] = metrics.contrast_db(image, signal, background)
-        figures["cnr"] = metrics.cnr(image, signal, background)
-        figures["gcnr"] = metrics.gcnr(image, signal, background)
+        figures = {name: measure(image, signal, background) for name, measure in CONTRASTS.items()}
     if truth is not None:
         figures["correlation"] = metrics.correlation(image, truth.blood_power)
         figures["auc"] = metrics.detection_auc(image, truth.vessel_mask)
@@ -292,16 +293,9 @@ def compare(
 
 def _run(name: str, acquisition: Acquisition, options: DenoiseOptions) -> tuple[Row, Filtered | None]:
     """Run a method, and return its row without metrics; the filtered stack is None if it failed."""
-    row: Row = {
-        "method": name,
-        "picture": "",
-        "status": "failed",
-        "message": "",
-        "seconds": None,
-        **dict.fromkeys((*NUMBERS, "distance_to_svd", *FIGURES)),
-        "note": "",
-        "citation": CLUTTER_FILTERS[name],
-    }
+    row: Row = {"method": name, "picture": "", "status": "failed", "message": "", "seconds": None}
+    row |= dict.fromkeys((*NUMBERS, "distance_to_svd", *FIGURES))
+    row |= {"note": "", "citation": CLUTTER_FILTERS[name]}
     began = time.perf_counter()
     try:
         with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
@@ -322,12 +316,10 @@ def _checked_names(methods: Sequence[str] | None) -> list[str]:
     names = list(dict.fromkeys(methods or USUAL_FILTERS))
     if names == ["all"]:
         return list(CLUTTER_FILTERS)
-    for name in names:
-        if name not in CLUTTER_FILTERS:
-            near = difflib.get_close_matches(name, CLUTTER_FILTERS, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            known = ", ".join(CLUTTER_FILTERS)
-            raise OptionError(f"unknown method '{name}'; {hint}the methods are {known}")
+    for name in [name for name in names if name not in CLUTTER_FILTERS]:
+        near = difflib.get_close_matches(name, CLUTTER_FILTERS, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise OptionError(f"unknown method '{name}'; {hint}the methods are {', '.join(CLUTTER_FILTERS)}")
     return names
 
 
@@ -444,13 +436,12 @@ def compare_file(
 def _montage(outcome: Comparison, acquisition: Acquisition, title: str, display: Display) -> bytes | None:
     """Return a PNG of the images of all rows on one scale, None if no row has an image.
 
-    0 dB is the brightest pixel of the reference, or of the first image without a reference. A line of power Doppler images
+    0 dB is the brightest pixel of the reference. A line of power Doppler images
     is above the line of their blood maps.
     """
-    images = [image for image in outcome.images if image is not None]
-    if not images:
+    reference = outcome.reference
+    if reference is None or all(image is None for image in outcome.images):
         return None
-    reference = images[0] if outcome.reference is None else outcome.reference
     is_absolute = isinstance(display.dynamic_range, tuple)
     peak = 1.0 if is_absolute else max(float(reference.max()), float(np.finfo(np.float32).tiny))
     suitable = suitable_range_db(decibels(reference, reference=peak))

@@ -160,13 +160,10 @@ def _wait_for_workers(client: Any, where: str, signals: Sequence[int]) -> None:
                 "a Dask worker was killed at its start, probably because memory ran out",
                 remedy="give {dask} fewer workers",
             )
-        if is_late and is_ours:
-            raise OptionError(
-                f"the {where} Dask workers did not all start within {WORKERS_S} s",
-                remedy="give {dask} fewer workers",
-            )
         if is_late:
-            raise OptionError(
-                f"the Dask scheduler at {where} has no workers",
-                remedy="start one with the program dask worker, or give {dask} a number of workers",
-            )
+            problem = f"the Dask scheduler at {where} has no workers"
+            remedy = "start one with the program dask worker, or give {dask} a number of workers"
+            if is_ours:
+                problem = f"the {where} Dask workers did not all start within {WORKERS_S} s"
+                remedy = "give {dask} fewer workers"
+            raise OptionError(problem, remedy=remedy)

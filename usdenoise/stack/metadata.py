@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from usdenoise.errors import InputError
-from usdenoise.options.declaration import SCALES
+from usdenoise.options.kinds import SCALES
 from usdenoise.stack.geometry import SOUND_SPEED_M_S, Coordinate
 from usdenoise.stack.labels import ALIASES, AmbiguousAxes
 
