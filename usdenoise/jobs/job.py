@@ -47,14 +47,14 @@ class Job:
         Folder of the results, or of the derivative data set of BIDS.
     options : DenoiseOptions
         Options of the denoiser.
-    display : Display
-        Options of the pictures.
-    output : Output
-        The files to write next to, or instead of, the filtered stack.
     reading : mapping
         Fields of :class:`usdenoise.options.ReadOptions`.
+    display : Display
+        Options of the pictures; by default their defaults.
+    output : Output
+        The files to write next to, or instead of, the filtered stack; by default its defaults.
     command : list of str or None
-        The command line, for the record; None for a library call.
+        The command line, for the record; None (the default) for a library call.
     bids : BidsName or None
         Name of the results in BIDS; None (the default) names them after the acquisition.
     memory : int or None
@@ -80,10 +80,10 @@ class Job:
     name: str
     root: Path
     options: DenoiseOptions
-    display: Display
-    output: Output
     reading: Mapping[str, Any]
-    command: list[str] | None
+    display: Display = field(default_factory=Display)
+    output: Output = field(default_factory=Output)
+    command: list[str] | None = None
     bids: BidsName | None = None
     memory: int | None = None
     dask: str | None = None

@@ -26,7 +26,7 @@ from usdenoise.jobs.session_inputs import (
     with_own_window,
 )
 from usdenoise.jobs.session_job import filter_files, filter_series
-from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.denoise_options import SCALE_NAMES, DenoiseKeywords, StackKeywords
 from usdenoise.options.job_options import (
     BlockKeywords,
@@ -352,16 +352,13 @@ def session(  # noqa: PLR0913
     region_definitions = drawn_regions(regions)
     if session_options.live:
         # What only the final series of `usdenoise session` uses
-        is_given = {"dask": dask is not None, "on_block": on_block is not None}
-        for name in ("skip_bad_files", "bad_blocks", "confounds", "threshold", "smoothing_mm"):
-            is_given[name] = getattr(session_options, name) != SessionOptions.declared[name].default
-        for name, given in is_given.items():
-            if given:
-                raise OptionError(
-                    "does not apply to a live session, which has no final series in Python",
-                    option=name,
-                    remedy="omit it, or omit {live}",
-                )
+        problem = "does not apply to a live session, which has no final series in Python"
+        remedy = "omit it, or omit {live}"
+        for name, given in {"dask": dask, "on_block": on_block}.items():
+            if given is not None:
+                raise OptionError(problem, option=name, remedy=remedy)
+        names = ("skip_bad_files", "bad_blocks", "confounds", "threshold", "smoothing_mm")
+        session_options.refuse(names, problem, remedy)
         so_far, folder = events_so_far(events), only_folder([source])
         follower = OnlineSession(region_definitions, chosen, session=session_options, events=so_far)
         idle_s = session_options.until_idle_s
@@ -379,10 +376,7 @@ def session(  # noqa: PLR0913
                 name="session",
                 root=root,
                 options=chosen,
-                display=Display(),
-                output=Output(),
                 reading=read_options,
-                command=None,
                 dask=dask,
                 session=with_own_window(session_options, paths, read_options),
             )

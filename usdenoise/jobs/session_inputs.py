@@ -118,23 +118,21 @@ class SessionFiles:
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons to doubt the order of the blocks: no file has a start, and the files were written in another order."""
         edges = np.cumsum([0, *self.recording.positions]).tolist()
-        for first, stop in pairwise(edges):
-            # Each position has an order of its own.
-            numbers = {block.file for block in self.recording.blocks[first:stop]}
-            files = tuple(self.files[number] for number in sorted(numbers))
-            if doubts := replace(self, recording=replace(self.recording, positions=()), files=files).doubts:
-                return doubts
-        if len(edges) > 1:
-            return ()
-        read = [file for file in self.files if file.time is not None]
-        has_starts = any(file.time is not None and file.time.start_s is not None for file in read)
-        if has_starts or not is_against_times([file.state["mtime_ns"] for file in read]):
-            return ()
-        sentence = (
-            f"the names of the blocks ({read[0].path.name} first, {read[-1].path.name} last) and the times at which files "
-            "were written have different orders; name the files in the order of time if the names are wrong"
-        )
-        return (Doubt("block-times", sentence),)
+        # Each position has an order of its own.
+        of_positions = [self.recording.blocks[first:stop] for first, stop in pairwise(edges)]
+        groups = [
+            [self.files[n] for n in sorted({block.file for block in blocks})] for blocks in of_positions
+        ]
+        for files in groups or [list(self.files)]:
+            read = [file for file in files if file.time]
+            has_starts = any(file.time and file.time.start_s is not None for file in files)
+            if not has_starts and is_against_times([file.state["mtime_ns"] for file in read]):
+                sentence = (
+                    f"the names of the blocks ({read[0].path.name} first, {read[-1].path.name} last) and the times at which "
+                    "files were written have different orders; name the files in the order of time if the names are wrong"
+                )
+                return (Doubt("block-times", sentence),)
+        return ()
 
     def path_of(self, number: int) -> Path:
         """Return the file of a block."""
@@ -424,15 +422,12 @@ def _cut_into_blocks(
 
 def _check_no_overlap(files: Sequence[BlockFile], starts: NDArray[np.float64], frame_time: float) -> None:
     """Check that no file begins before the frames of the file in front of it end; a frame may be rounded away."""
-    read = [
-        (file.path.name, start, file.time.duration * frame_time)
-        for file, start in zip(files, starts.tolist(), strict=True)
-        if file.time
-    ]
-    for (before, begin, duration), (later, start, _) in pairwise(read):
-        if start - begin < duration - frame_time:
+    read = [(file, file.time, start) for file, start in zip(files, starts.tolist(), strict=True) if file.time]
+    for (before, time, begin), (later, _, start) in pairwise(read):
+        lasts, after = time.duration * frame_time, start - begin
+        if after < lasts - frame_time:
             raise InputError(
-                f"{later} begins {start - begin:g} s after {before}, which lasts {duration:g} s",
+                f"{later.path.name} begins {after:g} s after {before.path.name}, which lasts {lasts:g} s",
                 remedy="correct the times in the files, or give {block_interval_s}",
             )
 

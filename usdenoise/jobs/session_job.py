@@ -120,16 +120,19 @@ def run_session(  # noqa: PLR0913
         output=output or Output(),
         reading=reading or {},
         command=command,
+        dask=dask,
         session=session,
+        regions=regions or {},
     )
     # Follow: a live session shows its blocks as they come. Then the folder is filtered as any other.
     if session.live:
-        live_pages = _follow(job, only_folder(paths), bids, regions or {}, patterns, overwrite, watcher)
+        live_pages = _follow(job, only_folder(paths), bids, patterns, overwrite, watcher)
         if live_pages.missing:
             live_pages.end(is_finished=False)
             return live_pages.result
         # Files that are not blocks are missing blocks, and are reported.
         session = replace(session, live=False, until_idle_s=None, skip_bad_files=True)
+        job = replace(job, notes=tuple(live_pages.file_remarks), was_live=True)
     # Find: the files of the blocks, from which the results have their name
     files, groups = session_files(paths, session, job.root, patterns)
     name = files[0].stem if len(files) == 1 else _common_folder(files if groups else files[:1]).name
@@ -139,11 +142,7 @@ def run_session(  # noqa: PLR0913
         name=name,
         groups=groups,
         bids=None if bids is None else bids_name(bids, files[0]),
-        dask=dask,
         session=with_own_window(session, files, job.reading),
-        regions=regions or {},
-        notes=() if live_pages is None else tuple(live_pages.file_remarks),
-        was_live=live_pages is not None,
     )
     # Filter and write. A run of the long file of a session writes to the same names.
     with locked(job.folder), locked(job.folder, job.stem):
@@ -174,7 +173,6 @@ def _follow(
     job: Job,
     input_folder: Path,
     bids: str | None,
-    regions: Mapping[str, str],
     patterns: Sequence[str],
     overwrite: bool,
     watcher: Progress,
@@ -183,10 +181,9 @@ def _follow(
     session, stem = job.session_options, input_folder.absolute().name
     # Errors of the final session are raised before the live session starts.
     check_apart(input_folder, job.root)
-    events = events_so_far(session.events)
-    follower = OnlineSession(drawn_regions(regions), job.options, session=session, events=events)
-    name = None if bids in (None, "auto") else bids_name(bids, input_folder)
-    final = replace(job, name=stem, bids=name)
+    events, regions = events_so_far(session.events), drawn_regions(job.regions)
+    follower = OnlineSession(regions, job.options, session=session, events=events)
+    final = replace(job, name=stem, bids=None if bids in (None, "auto") else bids_name(bids, input_folder))
     final.check()
     with OutputFolder(final.folder, overwrite) as outputs:
         outputs.reserve(f"{final.stem}_report.json")
@@ -201,7 +198,7 @@ def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: Live
 
     Events that are wrong take no series: it is then without activation maps.
     """
-    report = None
+    report: dict[str, Any] = {}
     try:
         report = _carry_out(job, overwrite, watcher)
     except (InputError, OptionError) as error:
@@ -212,7 +209,7 @@ def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: Live
             notes = (*job.notes, f"there is no activation map: {cause_of(error)}")
             report = _carry_out(replace(job, session=without, notes=notes), overwrite, watcher)
     finally:
-        live_pages.end(is_finished=report is not None)
+        live_pages.end(is_finished=bool(report))
     return report or live_pages.result
 
 
@@ -278,9 +275,8 @@ def filter_files(
     with ExitStack() as opened:
         # Headers of the files, and their blocks
         with clock.stage("load"):
-            opening = open_session(job.paths, job.reading, options.precision, session, notes)
-            if job.groups:
-                opening = open_positions(job.groups, job.reading, options.precision, session, notes)
+            how = (job.reading, options.precision, session, notes)
+            opening = open_positions(job.groups, *how) if job.groups else open_session(job.paths, *how)
             files = opened.enter_context(opening)
         # Times without starts are no note, but a doubt, if there are events.
         assumptions = files.recording.geometry.assumptions

@@ -3,7 +3,7 @@
 import inspect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, Field, dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, TypeVar, get_args
@@ -234,6 +234,12 @@ class Options:
         for name, entry in self.declared.items():
             object.__setattr__(self, name, entry.checked(getattr(self, name)))
         self.check()
+
+    def refuse(self, names: Iterable[str], problem: str, remedy: str) -> None:
+        """Raise an error on the first of some options that differs from its default, if there is one."""
+        for name in names:
+            if getattr(self, name) != self.declared[name].default:
+                raise OptionError(problem, option=name, remedy=remedy)
 
     def check(self) -> None:
         """Check what depends on several options.

@@ -99,16 +99,12 @@ class StackKeywords(TypedDict, total=False):
     center_frequency: float | None
 
 
-class ScaleKeywords(TypedDict, total=False):
-    """The scales with their units; None keeps the metadata of the file."""
+class LoadKeywords(StackKeywords, total=False):
+    """The options of :func:`usdenoise.load` that it shares with other functions, the scales also with their units."""
 
     frame_rate_hz: float | None
     spacing_mm: float | Sequence[float] | None
     center_frequency_hz: float | None
-
-
-class LoadKeywords(StackKeywords, ScaleKeywords, total=False):
-    """The options of :func:`usdenoise.load` that it shares with other functions."""
 
 
 @dataclass(frozen=True)

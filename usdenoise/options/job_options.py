@@ -306,26 +306,18 @@ class SessionOptions(Options, group=Group.SESSION):
 
     def check(self) -> None:
         """Check that windows leave no frame out, and that a live session has none."""
-        for name in ("window", "stride", "blocks") if self.live else ():
-            if getattr(self, name) is not None:
-                raise OptionError(
-                    "does not apply to a live session, in which a file is a block",
-                    option=name,
-                    remedy="omit it, or omit {live}",
-                )
+        if self.live:
+            problem = "does not apply to a live session, in which a file is a block"
+            self.refuse(("window", "stride", "blocks"), problem, "omit it, or omit {live}")
         if self.delay == "auto" and self.hrf.startswith("fir"):
             raise OptionError(
                 "does not apply to a free response, which shows the delay", option="delay", remedy="omit it"
             )
         if self.pose_step_mm is not None and self.poses is None:
             raise OptionError("requires several positions", option="pose_step_mm", remedy="give {poses} too")
-        for name in ("live", "stacks") if self.poses is not None else ():
-            if getattr(self, name):
-                raise OptionError(
-                    "does not apply to several positions of the probe",
-                    option=name,
-                    remedy="omit it, or omit {poses}",
-                )
+        if self.poses is not None:
+            problem = "does not apply to several positions of the probe"
+            self.refuse(("live", "stacks"), problem, "omit it, or omit {poses}")
         if self.until_idle_s is not None and not self.live:
             raise OptionError("requires a live session", option="until_idle_s", remedy="give {live} too")
         if self.stride is None:

@@ -239,12 +239,8 @@ class PhantomSettings(Options, group=Group.PHANTOM):
             self._require(
                 amplitude <= MOST_MOTION, name, f"must have an amplitude of at most {MOST_MOTION} pixels"
             )
-        # What needs a session
-        for name in OF_SESSIONS:
-            is_used = bool(getattr(self, name))
-            self._require(
-                self.session is not None or not is_used, name, "requires a session", "add {session}"
-            )
+        if self.session is None:
+            self.refuse(OF_SESSIONS, "requires a session", "add {session}")
         self._require(
             (self.block_interval_s or math.inf) >= self.block_duration_s * (1 - 1e-9),
             "block_interval_s",
