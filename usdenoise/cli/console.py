@@ -256,11 +256,8 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         ("time", f"{seconds['total']:.2f} s: {', '.join(stages)}"),
         ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
-    rows += [
-        ("wrote", name)
-        for key, name in report.output.items()
-        if key != "report_html" and not key.endswith("_denoised")
-    ]
+    others = ("report_html", "_denoised")
+    rows += [("wrote", name) for key, name in report.output.items() if not key.endswith(others)]
     if report.requested.get("session", {}).get("stacks"):
         sequence_file = Path(report.output["sequence"])
         rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdenoise.cli import flags
-from usdenoise.cli.console import (
-    Console,
-    JobView,
-    columns,
-    print_json,
-    print_lines,
-    two_columns,
-    typed_command,
-)
+from usdenoise.cli.console import Console, JobView, columns, two_columns, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.errors import InputError
 from usdenoise.options import (
@@ -87,11 +79,11 @@ def _list_folder(folder: Path, as_json: bool, reading: flags.Values) -> None:
     """List the stacks that would be read from the files of a folder."""
     from usdenoise.files import describe
     from usdenoise.files.contents import readable
-    from usdenoise.files.input_files import acquisition_files, natural_key
+    from usdenoise.files.input_files import acquisition_files
 
     with readable(folder):
         # A folder is not one of its own subfolders, so that no file is skipped.
-        paths = sorted(acquisition_files(folder, folder, ()), key=lambda path: natural_key(str(path)))
+        paths = acquisition_files(folder, folder, ())
     if not paths:
         raise InputError(f"{folder} contains no file of a known format", remedy="check the path")
     stacks: dict[str, dict[str, object]] = {}
@@ -297,10 +289,8 @@ def reproduce(names: tuple[str, ...], output: Path, overwrite: bool, console: Co
 
     if not names:
         titles = {name: experiment.title for name, experiment in experiments.EXPERIMENTS.items()}
-        if console.as_json:
-            print_json({"experiments": titles})
-        else:
-            print_lines(two_columns(titles.items()))
+        # The list is the result, which -q does not silence.
+        Console(as_json=console.as_json).show({"experiments": titles}, lambda: two_columns(titles.items()))
         return
     unknown = [name for name in names if name not in experiments.EXPERIMENTS and name != "all"]
     if unknown:

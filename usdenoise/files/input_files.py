@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Any
@@ -58,8 +58,10 @@ def natural_key(name: str) -> tuple[tuple[tuple[str | int, ...], ...], str]:
 
 def acquisition_files(
     folder: Path, output: Path, patterns: Sequence[str], known: Container[str] = ()
-) -> Iterator[Path]:
-    """Yield the acquisitions in a folder and its subfolders, but hidden ones, links to folders, results and `output`.
+) -> list[Path]:
+    """Return the acquisitions in a folder and its subfolders, but hidden ones, links to folders, results and `output`.
+
+    They are in natural order, as by :func:`natural_key`.
 
     Parameters
     ----------
@@ -73,7 +75,7 @@ def acquisition_files(
     known : container of str
         Paths to skip; by default none.
     """
-    unreadable: list[Path] = []
+    found, unreadable = list[Path](), list[Path]()
     results = os.path.realpath(output)
     for parent, folders, files in os.walk(folder, onerror=lambda e: unreadable.append(Path(e.filename))):
         folders[:] = [
@@ -85,14 +87,13 @@ def acquisition_files(
         ]
         whole = [name for name in folders if is_zarr(Path(parent, name))]
         folders[:] = [name for name in folders if name not in whole]
-        for path in (Path(parent, name) for name in whole):
-            if _is_wanted(path, folder, patterns, is_folder=True):
-                yield path
-        for name in files:
-            if os.path.join(parent, name) not in known and _is_wanted(Path(parent, name), folder, patterns):
-                yield Path(parent, name)
-    # An unreadable folder is yielded itself, so that it fails with its reason.
-    yield from (path for path in unreadable if str(path) not in known)
+        paths = [Path(parent, name) for name in whole]
+        found += [path for path in paths if _is_wanted(path, folder, patterns, is_folder=True)]
+        paths = [Path(parent, name) for name in files if os.path.join(parent, name) not in known]
+        found += [path for path in paths if _is_wanted(path, folder, patterns)]
+    # An unreadable folder is among them itself, so that it fails with its reason.
+    found += [path for path in unreadable if str(path) not in known]
+    return sorted(found, key=lambda path: natural_key(str(path)))
 
 
 def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool = False) -> bool:

@@ -242,13 +242,8 @@ class BatchReport:
             If a file cannot be written.
         """
         rows = [asdict(row) for row in self.rows]
-        record = {
-            "summary": self.summary,
-            "rows": rows,
-            "requested": options,
-            "software": software(),
-            "command": command,
-        }
+        record: dict[str, object] = {"summary": self.summary, "rows": rows, "requested": options}
+        record |= {"software": software(), "command": command}
         table = csv_text([each.name for each in fields(Row)], rows)
         write_files(self.folder, {BatchFile.TABLE: table, BatchFile.RECORD: f"{to_json(record, indent=2)}\n"})
 

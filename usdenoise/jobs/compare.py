@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood import metrics
 from usdenoise.blood.doppler import decibels
-from usdenoise.errors import (
-    OUT_OF_MEMORY,
-    DivergedError,
-    OptionError,
-    UsdenoiseError,
-    check_names,
-    check_path,
-    is_out_of_memory,
-)
+from usdenoise.errors import DivergedError, OptionError, check_names, check_path, why_failed
 from usdenoise.files.bids import csv_text
 from usdenoise.files.hdf5_writing import Truth, read_truth
 from usdenoise.files.input_files import files_of_report, size_on_disk
@@ -304,8 +296,7 @@ def _run(name: str, acquisition: Acquisition, options: DenoiseOptions) -> tuple[
         if not np.isfinite(filtered.power).all():
             raise DivergedError("the filtered stack is not finite")
     except Exception as error:
-        message = str(error) if isinstance(error, UsdenoiseError) else f"{type(error).__name__}: {error}"
-        row["message"] = OUT_OF_MEMORY if is_out_of_memory(error) else message
+        row["message"] = why_failed(error)
         row["status"] = "diverged" if isinstance(error, DivergedError) else "failed"
         return row, None
     numbers = {column: getattr(filtered, column) for column in (*NUMBERS, "note")}
@@ -388,9 +379,7 @@ def compare_file(
         axes, pitches = acquisition.spatial_axes, acquisition.spacing_mm
         shape = acquisition.shape_in(axes)
         masks = {name: region(text, shape, axes, pitches) for name, text in regions.items()}
-        source_record = plain(
-            replace(input_record(path, acquisition, acquisition.iq.shape), sha256=digest.result())
-        )
+        source_record = input_record(path, acquisition, acquisition.iq.shape)
         truth = read_truth(path, acquisition)
 
         outcome = compare(acquisition, truth=truth, **{**requested_options, **masks})
@@ -422,7 +411,7 @@ def compare_file(
                 name: requested_options.get(name, DenoiseOptions.declared[name].default) for name in SHARED
             },
             "regions": dict(regions),
-            "input": source_record,
+            "input": plain(replace(source_record, sha256=digest.result())),
             "output": output,
             "software": dict(software()),
             "command": command,

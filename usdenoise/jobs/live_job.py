@@ -158,10 +158,8 @@ class LivePages:
     @property
     def result(self) -> dict[str, Any]:
         """The live results as a report, with what is missing."""
-        output = {
-            "live": str(self._folder / f"{self._stem}{SERIES}"),
-            "live_html": str(self._folder / LIVE_PAGE),
-        }
+        series, page = self._folder / f"{self._stem}{SERIES}", self._folder / LIVE_PAGE
+        output = {"live": str(series), "live_html": str(page)}
         return {"output": output, "notes": [*self._remarks, *filter(None, [self.missing])]}
 
     def show(self, update: SessionUpdate, blocks: "LiveBlocks") -> None:
@@ -191,17 +189,13 @@ class LivePages:
             caption += f" It settles over {SETTLED_BLOCKS} blocks: until then it can be wrong by half."
         pictures = [Picture("Last block", self._latest, words, caption)]
         if np.isfinite(update.mean_blood_power).all():
-            mean = self._picture(update, of_mean=True)
-            pictures.append(
-                Picture(
-                    "Mean", mean, f"Blood map of the mean of {n_good} blocks", "Blood map of the good blocks."
-                )
-            )
+            mean = self._picture(update, update.mean_blood_power, f"mean of {n_good} blocks")
+            words = f"Blood map of the mean of {n_good} blocks"
+            pictures.append(Picture("Mean", mean, words, "Blood map of the good blocks."))
         drawn = {name: self._activation(update, name, t) for name, t in update.activation.items()}
         self._remarks, final_page = blocks.remarks, None if is_running else f"{self._stem}_report.html"
-        page = live_page_of(
-            self._stem, update, pictures, drawn, blocks.n_waiting, blocks.seconds, blocks.frames_a_second
-        )
+        speed = blocks.n_waiting, blocks.seconds, blocks.frames_a_second
+        page = live_page_of(self._stem, update, pictures, drawn, *speed)
         self._page = partial(page, final_page=final_page)
         with OutputFolder(self._folder, overwrite=True) as outputs:
             outputs.reserve(LIVE_PAGE).write_text(self._page(remarks=self._remarks), encoding="utf-8")
@@ -218,7 +212,8 @@ class LivePages:
             write_files(self._folder, {LIVE_PAGE: page})
 
     def _draw(self, update: SessionUpdate) -> None:
-        self._latest, self._shown = self._picture(update), update
+        caption = f"block {update.number}, counted from 0"
+        self._latest, self._shown = self._picture(update, update.blood_power, caption), update
         write_files(self._folder, {LATEST: self._latest})
 
     def _activation(self, update: SessionUpdate, trial_type: str, t: NDArray[np.float32]) -> bytes:
@@ -230,13 +225,9 @@ class LivePages:
             title=f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels",
         )
 
-    def _picture(self, update: SessionUpdate, of_mean: bool = False) -> bytes:
-        power = update.mean_blood_power if of_mean else update.blood_power
+    def _picture(self, update: SessionUpdate, power: NDArray[np.float32], caption: str) -> bytes:
         geometry = update.geometry
-        n_good = _n_good(update)
-        caption = f"mean of {n_good} blocks" if of_mean else f"block {update.number}, counted from 0"
-        if n_good < SETTLED_BLOCKS:
-            caption += ", still settling"
+        settling = ", still settling" if _n_good(update) < SETTLED_BLOCKS else ""
         return power_doppler_picture(
             shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
             geometry.spatial_axes,
@@ -244,7 +235,7 @@ class LivePages:
             color_map=self._display.color_map,
             quantity="blood power",
             spacing_mm=geometry.spacing_mm,
-            title=f"{self._stem}: {caption}",
+            title=f"{self._stem}: {caption}{settling}",
         )
 
 

@@ -66,13 +66,10 @@ def filter_positions(
     recordings = [_recording_of(recording, plan, geometry, pose) for pose in range(len(plan.names))]
     # Events and regions that do not fit are an error before an hour of filtering. Each event must be within the session, and
     # each position must show some.
-    used = sorted(
-        (block for of_pose in recordings for block in of_pose.blocks), key=lambda block: block.start_s
-    )
+    used = sorted((block for each in recordings for block in each.blocks), key=lambda block: block.start_s)
     check_activation(replace(recording, blocks=used), events, alone)
     over_all = {
-        name: partial(_over_positions, region=region, plane=recording.geometry)
-        for name, region in regions.items()
+        name: partial(_over_positions, recording.geometry, region) for name, region in regions.items()
     }
     masks = region_masks(over_all, geometry) if regions else {}
     n_done, poses = 0, list[ResultSeries]()
@@ -93,7 +90,7 @@ def filter_positions(
     return joined_poses(filled, plan, geometry, masks)
 
 
-def _over_positions(geometry: Geometry, region: Region, plane: Geometry) -> NDArray[np.bool_]:
+def _over_positions(plane: Geometry, region: Region, geometry: Geometry) -> NDArray[np.bool_]:
     """Return the mask of a region over all positions; one of a plane is in each of them."""
     try:
         mask = np.asarray(region(geometry) if callable(region) else region)
@@ -151,9 +148,7 @@ def write_poses(job: Job, series: PoseSeries, source: InputRecord) -> None:
     )
     for number, of_pose in enumerate(series.poses):
         n_frames = sum(block.n_frames for block in of_pose.block_records)
-        shape = [
-            n_frames if letter == "t" else n for letter, n in zip(source.axes, source.shape, strict=True)
-        ]
+        shape = [n_frames if axis == "t" else n for axis, n in zip(source.axes, source.shape, strict=True)]
         result = of_pose, replace(source, shape=tuple(shape))
         of_job = replace(pose_job(job, number, series.names), notes=(over_all,) if of_pose.activation else ())
         carry_out(of_job, partial(_given, result), True, Progress())

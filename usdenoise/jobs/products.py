@@ -5,8 +5,7 @@ To add a product, write a function in `report` or `files` that draws or encodes 
 in :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.doppler`.
 """
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from usdenoise.errors import OptionError, OutputError, check_path
 from usdenoise.files.bids import read_events, tsv_text
 from usdenoise.files.images import tiff, write_nifti, write_stat_map
-from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.output_folder import OutputFolder, check_new
 from usdenoise.files.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job import Job, Results
 from usdenoise.linalg.array_library import on_host
@@ -34,13 +33,7 @@ from usdenoise.report.record import InputRecord
 from usdenoise.report.tables import Table, block_table, frame_table, region_response_table, region_table
 from usdenoise.sessions.design import FIR
 from usdenoise.sessions.pose_series import PoseSeries
-from usdenoise.sessions.result_series import (
-    POWER_NAMES,
-    BlockRecord,
-    ResultSeries,
-    activation_names,
-    series_of_stack,
-)
+from usdenoise.sessions.result_series import POWER_NAMES, ResultSeries, activation_names, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.text import record, short_stem, to_json
 
@@ -90,7 +83,7 @@ def _picture(name: str, results: Results, is_requested: bool = True) -> Write:
     return write
 
 
-def _picture_formats(job: Job) -> tuple[str, ...]:
+def _formats(job: Job) -> tuple[str, ...]:
     """Return the formats of a picture that the page shows as PNG."""
     return tuple(dict.fromkeys(("png", *job.display.figure_formats)))
 
@@ -201,7 +194,7 @@ def _activation(results: Results) -> Write:
     names = activation_names(read_events(Path(session.events))[0])
     for trial_type, plain in names.items():
         name = f"activation_{plain}"
-        for kind in _picture_formats(job):
+        for kind in _formats(job):
             results.reserve(f"{name}_{kind}", f"{name}.{kind}")
         has_t = trial_type and not session.hrf.startswith(FIR)
         if job.output.nifti:
@@ -219,13 +212,12 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
         images = activation.statistic, activation.active, series.means["blood_power"]
         if planes:
             # Those with most active pixels first
-            order = np.argsort(
-                [-np.count_nonzero(plane) for plane in activation.active], kind="stable"
-            ).tolist()
+            counts = [-np.count_nonzero(plane) for plane in activation.active]
+            order = np.argsort(counts, kind="stable").tolist()
             images, planes = tuple(image[order] for image in images), tuple(planes[at] for at in order)
         layers = activation_layers(*images, stack.spatial_axes, activation.letter, planes)
         title = activation_title(trial_type, activation)
-        for kind in _picture_formats(job):
+        for kind in _formats(job):
             drawn = activation_picture(layers, kind=kind, spacing_mm=stack.spacing_mm, title=title)
             results.path_of(f"{name}_{kind}").write_bytes(drawn)
             if kind == "png":
@@ -247,9 +239,7 @@ def _regions(results: Results) -> list[Write]:
     """Reserve the tables and the picture of the regions, and return what writes them."""
     job = results.job
     writes = [_table(REGIONS, results, region_table)]
-    places = {
-        kind: results.reserve(f"{REGIONS}_{kind}", f"{REGIONS}.{kind}") for kind in _picture_formats(job)
-    }
+    places = {kind: results.reserve(f"{REGIONS}_{kind}", f"{REGIONS}.{kind}") for kind in _formats(job)}
 
     def draw(series: ResultSeries) -> None:
         for kind, place in places.items():
@@ -329,19 +319,16 @@ def check_stack_names(job: Job, overwrite: bool) -> None:
                 f"the filtered blocks of {path} and of another file would both be {stack_path}",
                 remedy="rename one, or omit {stacks}",
             )
-        if os.path.lexists(stack_path) and not overwrite:
-            raise OutputError(
-                f"{stack_path} exists", remedy="give {overwrite} to replace it, or another output folder"
-            )
+        check_new(stack_path, overwrite)
 
 
-def stack_files(job: Job, blocks: Sequence[BlockRecord]) -> dict[str, str]:
+def stack_files(job: Job, series: ResultSeries) -> dict[str, str]:
     """Return the files of the filtered blocks of a session, if they are requested: name without suffix -> path."""
-    paths = [
-        job.folder / block_file_name(job, Path(block.file), number) for number, block in enumerate(blocks)
-    ]
-    is_requested = job.session_options.stacks
-    return {path.stem: str(path) for path in paths if is_requested and path.exists()}
+    if not job.session_options.stacks:
+        return {}
+    files = [Path(block.file) for block in series.block_records]
+    paths = [job.folder / block_file_name(job, file, number) for number, file in enumerate(files)]
+    return {path.stem: str(path) for path in paths if path.exists()}
 
 
 def write_block(job: Job, folder: Path, source: Path, number: int, first: int, stack: Acquisition) -> None:

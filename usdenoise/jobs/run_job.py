@@ -72,12 +72,8 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
         with clock.stage("load"):
             if is_read_in_chunks:
                 recording = file_recording(source, chunk_entries(source, job))
-                shape = (source.n_frames, source.geometry.n_pixels)
-                target = (
-                    np.empty(shape, source.dtype)
-                    if scratch is None
-                    else scratch_array(scratch, shape, source.dtype)
-                )
+                shape, dtype = (source.n_frames, source.geometry.n_pixels), source.dtype
+                target = np.empty(shape, dtype) if scratch is None else scratch_array(scratch, shape, dtype)
             elif scratch is not None:
                 lines = source.read_lines(scratch, watcher.read)
                 recording, target = lines_recording(source, lines), lines.reshape(len(lines), -1)
@@ -93,7 +89,7 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
         watcher.stage("solve")
         with dask_executor(job.dask, job.options.threads) as executor:
             result = denoise_frames(
-                recording, job.options, target=target, on_iteration=watcher.iteration, executor=executor
+                recording, job.options, None, target, watcher.iteration, executor=executor
             )
         if is_read_in_chunks:
             source.check_unchanged()
@@ -280,7 +276,7 @@ def _reported(
     job: Job, series: ResultSeries, source: InputRecord, results: Results, clock: StageClock
 ) -> tuple[Report, str | None]:
     """Return the report of a job, and the page that shows it, if there is one."""
-    known = (source, results.names | stack_files(job, series.block_records), results.notes, clock.timings_s)
+    known = (source, results.names | stack_files(job, series), results.notes, clock.timings_s)
     asked = (job.command, requested(**job.requested_options))
     pages = []
     if isinstance(series, PoseSeries) and job.output.judges_blood:

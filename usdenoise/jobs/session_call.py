@@ -344,12 +344,12 @@ def session(  # noqa: PLR0913
     >>> found.blood_power.shape, found.time.round(3).tolist(), found.time_unit
     ((3, 72, 56), [0.049, 0.149, 0.249], 's')
     """
-    of_stack, of_session, requested_options = parted(keywords, StackKeywords, SeriesKeywords, DenoiseKeywords)
-    chosen = chosen_options(preset, options, requested_options)
+    of_stack, of_session, of_filter = parted(keywords, StackKeywords, SeriesKeywords, DenoiseKeywords)
+    chosen = chosen_options(preset, options, of_filter)
     session_options = SessionOptions(window=window, stride=stride, live=live, **of_session)
     named = {SCALE_NAMES.get(name, name): value for name, value in of_stack.items() if value is not None}
     read_options = {**(reading or {}), **named}
-    region_definitions = drawn_regions(regions)
+    drawn = drawn_regions(regions)
     if session_options.live:
         # What only the final series of `usdenoise session` uses
         problem = "does not apply to a live session, which has no final series in Python"
@@ -360,7 +360,7 @@ def session(  # noqa: PLR0913
         names = ("skip_bad_files", "bad_blocks", "confounds", "threshold", "smoothing_mm")
         session_options.refuse(names, problem, remedy)
         so_far, folder = events_so_far(events), only_folder([source])
-        follower = OnlineSession(region_definitions, chosen, session=session_options, events=so_far)
+        follower = OnlineSession(drawn, chosen, session=session_options, events=so_far)
         idle_s = session_options.until_idle_s
         return iter(LiveBlocks(folder, follower, read_options, chosen.precision, (), idle_s))
     known, notes = ([], []) if events is None else events_of(events)
@@ -380,7 +380,7 @@ def session(  # noqa: PLR0913
                 dask=dask,
                 session=with_own_window(session_options, paths, read_options),
             )
-            series = filter_files(job, known, region_definitions, log, StageClock(), notes)[0]
+            series = filter_files(job, known, drawn, log, StageClock(), notes)[0]
         result = _result(series)
     else:
         for name, value in {"dask": dask, "reading": reading}.items():
@@ -390,9 +390,7 @@ def session(  # noqa: PLR0913
         recording, store = stack_session(stack, session_options, chosen.precision), BlocksInMemory()
         assumptions = (*recording.geometry.assumptions, *notes)
         recording = replace(recording, geometry=replace(recording.geometry, assumptions=assumptions))
-        series = filter_series(
-            recording, session_options, chosen, store, known, region_definitions, progress=log
-        )
+        series = filter_series(recording, session_options, chosen, store, known, drawn, progress=log)
         result = _result(series, stack.labels is not None)
     logger.info("cutoff %d; %r", result.low_cutoff, result)
     for sentence in (*notes, *(doubt.sentence for doubt in result.doubts)):
@@ -464,12 +462,10 @@ class Session(OnlineSession):
         events: EventSource | None = None,
         **keywords: Unpack[LiveKeywords],
     ) -> None:
-        of_stack, of_session, requested_options = parted(
-            keywords, StackKeywords, BlockKeywords, DenoiseKeywords
-        )
+        of_stack, of_session, of_filter = parted(keywords, StackKeywords, BlockKeywords, DenoiseKeywords)
         super().__init__(
             drawn_regions(regions),
-            chosen_options(preset, options, requested_options),
+            chosen_options(preset, options, of_filter),
             session=SessionOptions(**of_session),
             events=events_so_far(events),
             **of_stack,

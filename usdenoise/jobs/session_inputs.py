@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, NoStackError, OptionError, cause_of, check_path
 from usdenoise.files.bids import REQUIRED, events_of_rows, read_events
 from usdenoise.files.iconeus import frames_a_block
-from usdenoise.files.input_files import (
-    KnownContents,
-    acquisition_files,
-    check_unchanged,
-    is_zarr,
-    natural_key,
-)
+from usdenoise.files.input_files import KnownContents, acquisition_files, check_unchanged, is_zarr
 from usdenoise.files.open_input import Input
 from usdenoise.files.recordings import FileFrames, StoredFile, last_file
 from usdenoise.options.job_options import PATHS, SessionOptions
@@ -120,9 +114,7 @@ class SessionFiles:
         edges = np.cumsum([0, *self.recording.positions]).tolist()
         # Each position has an order of its own.
         of_positions = [self.recording.blocks[first:stop] for first, stop in pairwise(edges)]
-        groups = [
-            [self.files[n] for n in sorted({block.file for block in blocks})] for blocks in of_positions
-        ]
+        groups = [[self.files[n] for n in sorted({block.file for block in part})] for part in of_positions]
         for files in groups or [list(self.files)]:
             read = [file for file in files if file.time]
             has_starts = any(file.time and file.time.start_s is not None for file in files)
@@ -265,9 +257,8 @@ def open_positions(
         twice = next(path for path in every if every.count(path) > 1)
         raise InputError(f"{twice} is in two positions", remedy="name it once")
     with ExitStack() as opened:
-        found = [
-            opened.enter_context(open_session(group, reading, precision, options, notes)) for group in groups
-        ]
+        how = (reading, precision, options, notes)
+        found = [opened.enter_context(open_session(group, *how)) for group in groups]
         first, blocks, n_files = found[0].recording, list[Block](), 0
         times = [position.files[0].time for position in found]
         starts = [None if time is None else time.start_s for time in times]
@@ -497,8 +488,7 @@ def block_files(
         input_path = Path(path)
         if input_path.is_dir() and not is_zarr(input_path):
             check_apart(input_path, output)
-            inside = acquisition_files(input_path, output, patterns)
-            files += sorted(inside, key=lambda file: natural_key(str(file)))
+            files += acquisition_files(input_path, output, patterns)
         else:
             files.append(input_path)
     if not files:

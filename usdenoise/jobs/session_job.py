@@ -20,7 +20,7 @@ from usdenoise.errors import InputError, OptionError, OutputError, UnreadableErr
 from usdenoise.files.bids import bids_name, read_events
 from usdenoise.files.blocks_on_disk import BlocksOnDisk
 from usdenoise.files.input_files import sha256
-from usdenoise.files.output_folder import OutputFolder, remove
+from usdenoise.files.output_folder import OutputFolder, check_new, remove
 from usdenoise.files.regions import drawn_regions
 from usdenoise.jobs.job import POSES_FOLDER, Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks, LivePages, follow
@@ -159,11 +159,9 @@ def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
         overwrite = True
     if job.session_options.stacks:
         check_stack_names(job, overwrite)
-    before = (job.root / POSES_FOLDER).rglob(f"{escape(job.stem)}_pose-*_report.json")
-    if job.session_options.poses is not None and not overwrite and (of_pose := next(before, None)):
-        raise OutputError(
-            f"{of_pose} exists", remedy="give {overwrite} to replace it, or another output folder"
-        )
+    if job.session_options.poses is not None:
+        for of_pose in (job.root / POSES_FOLDER).rglob(f"{escape(job.stem)}_pose-*_report.json"):
+            check_new(of_pose, overwrite)
     report = carry_out(job, filter_blocks, overwrite, watcher)
     remove_spectra(job)
     return report
@@ -396,9 +394,7 @@ def _spectra_folder(job: Job) -> Path:
 def _record_of_files(job: Job, files: SessionFiles) -> InputRecord:
     """Return the record of the files of a session; for one file, the record of a single acquisition."""
     first, states = files.recording.geometry, files.states
-    shape = [
-        files.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.shape, strict=True)
-    ]
+    shape = [files.n_frames if axis == "t" else n for axis, n in zip(first.axes, first.shape, strict=True)]
     if len(job.paths) > 1:
         n_bytes = sum(state["bytes"] for state in states.values())
         folder = _common_folder(job.paths) if job.groups else job.path.parent

@@ -41,6 +41,10 @@ def _text(value: object) -> str:
     return value
 
 
+def _truth_of_text(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]
+
+
 def _truth(value: object) -> bool:
     if not isinstance(value, bool):
         raise TypeError
@@ -60,13 +64,7 @@ def _real(value: object) -> float:
 
 
 TEXT = Kind("text", str, _text, "TEXT")
-SWITCH = Kind(
-    "true or false",
-    lambda text: {"true": True, "false": False}[text.lower()],
-    _truth,
-    "true|false",
-    "True or False",
-)
+SWITCH = Kind("true or false", _truth_of_text, _truth, "true|false", "True or False")
 WHOLE = Kind("a whole number", int, _whole, "N")
 NUMBER = Kind("a number", float, _real, "X")
 PATH = Kind("a path", Path, Path, "FILE")
