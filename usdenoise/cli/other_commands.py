@@ -225,9 +225,7 @@ def _methods(context: click.Context, parameter: click.Parameter, incomplete: str
 @flags.flags_of(Display, "dynamic_range", "color_map")
 @flags.flags_of(JobOptions, "overwrite")
 @flags.messages
-def compare(
-    acquisition: Path, output: Path | None, overwrite: bool, console: Console, **values: object
-) -> None:
+def compare(acquisition: Path, output: Path | None, overwrite: bool, console: Console, **values: Any) -> None:
     """Run several methods on ACQUISITION, and show their images and metrics side by side.
 
     The methods run one after the other. All low-rank methods keep the same band of components, which is chosen on

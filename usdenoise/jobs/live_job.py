@@ -247,26 +247,17 @@ def _n_good(update: SessionUpdate) -> int:
 def _content(update: SessionUpdate) -> ResultFile:
     """Return the file of the series so far: the regions over time, images of the mean and of the last block, and t."""
     spatial = update.geometry.spatial_axes
-    return ResultFile(
-        update.geometry,
-        [
-            NamedArray("time", update.times, "t", {"unit": update.time_unit}),
-            NamedArray("motion", update.motion, "t", {"unit": update.geometry.displacement_unit[1]}),
-            NamedArray("bad", update.bad, "t"),
-            *(
-                NamedArray(column, update.series[name], "t")
-                for name, column in region_columns(update.series).items()
-            ),
-            *(
-                NamedArray(name, getattr(update, name), spatial)
-                for name in (*POWER_IMAGES, "mean_blood_power")
-            ),
-            *activation_contents(
-                update.events, spatial, {name: {"t": t} for name, t in update.activation.items()}
-            ),
-        ],
-        "{}",
-    )
+    arrays = [
+        NamedArray("time", update.times, "t", {"unit": update.time_unit}),
+        NamedArray("motion", update.motion, "t", {"unit": update.geometry.displacement_unit[1]}),
+        NamedArray("bad", update.bad, "t"),
+    ]
+    columns = region_columns(update.series)
+    arrays += [NamedArray(column, update.series[name], "t") for name, column in columns.items()]
+    images = (*POWER_IMAGES, "mean_blood_power")
+    arrays += [NamedArray(name, getattr(update, name), spatial) for name in images]
+    maps = {name: {"t": t} for name, t in update.activation.items()}
+    return ResultFile(update.geometry, [*arrays, *activation_contents(update.events, spatial, maps)], "{}")
 
 
 POLL_S = 0.02
@@ -369,7 +360,7 @@ class LiveBlocks:
         self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
         self._done: dict[Path, _Candidate] = {}
         self._changed: set[Path] = set()
-        self._n_done, self._usual_bytes = 0, 0
+        self._usual_bytes = 0
         self._events_problem, self._doubts = "", tuple[Doubt, ...]()
         self.passed_over: dict[Path, str] = {}
         self.filtered: list[Path] = []
@@ -422,7 +413,7 @@ class LiveBlocks:
                 is_idle = self._idle_s is not None and time.monotonic() - last > self._idle_s
                 if is_idle and len(errors) == len(self._candidates):
                     wrong = [error for error in errors.values() if isinstance(error, OptionError)]
-                    if wrong and not self._n_done:
+                    if wrong and not self.filtered:
                         raise wrong[0]
                     self.passed_over |= {path: cause_of(error) for path, error in errors.items()}
                     return
@@ -488,7 +479,7 @@ class LiveBlocks:
             except (UsdenoiseError, OSError) as error:
                 candidate.error = error
                 if now - candidate.since > GIVE_UP_S:
-                    if isinstance(error, OptionError) and not self._n_done:
+                    if isinstance(error, OptionError) and not self.filtered:
                         raise
                     self.passed_over[path] = cause_of(error)
                 continue
@@ -499,7 +490,7 @@ class LiveBlocks:
         """Return whether a file has not changed for long enough to try and read it, and is not skipped as it is."""
         if candidate.path in self.passed_over:
             return False
-        if self._n_done:
+        if self.filtered:
             is_usual = candidate.steady_s(self._usual_bytes) == STEADY_S
             steady = POLL_S if is_usual else SMALL_STEADY_S
         else:
@@ -522,7 +513,7 @@ class LiveBlocks:
             self._candidates[candidate.path] = candidate
             return None
         assert candidate.state is not None
-        self._n_done, self._usual_bytes = self._n_done + 1, candidate.state["bytes"]
+        self._usual_bytes = candidate.state["bytes"]
         self._done[candidate.path] = candidate
         self.filtered.append(candidate.path)
         update = self._session.finish(block)

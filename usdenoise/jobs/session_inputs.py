@@ -259,7 +259,7 @@ def open_positions(
     with ExitStack() as opened:
         how = (reading, precision, options, notes)
         found = [opened.enter_context(open_session(group, *how)) for group in groups]
-        first, blocks, n_files = found[0].recording, list[Block](), 0
+        first, blocks, files = found[0].recording, list[Block](), list[BlockFile]()
         times = [position.files[0].time for position in found]
         starts = [None if time is None else time.start_s for time in times]
         known = [start for start in starts if start is not None]
@@ -271,22 +271,17 @@ def open_positions(
             check_alike(position.recording.geometry, first.geometry, group[0])
             later = (start or 0.0) - min(known) if has_clock else 0.0
             blocks += [
-                replace(block, file=block.file + n_files, start_s=block.start_s + later)
+                replace(block, file=block.file + len(files), start_s=block.start_s + later)
                 for block in position.recording.blocks
             ]
-            n_files += len(position.files)
-        assumptions = first.geometry.assumptions
+            files += position.files
+        geometry = first.geometry
         if not has_clock:
-            assumptions = (*assumptions, "the first frame of each position is taken to be at 0 s")
-        yield SessionFiles(
-            replace(
-                first,
-                geometry=replace(first.geometry, assumptions=assumptions),
-                blocks=blocks,
-                positions=tuple(len(position.recording.blocks) for position in found),
-            ),
-            tuple(file for position in found for file in position.files),
-        )
+            note = "the first frame of each position is taken to be at 0 s"
+            geometry = replace(geometry, assumptions=(*geometry.assumptions, note))
+        positions = tuple(len(position.recording.blocks) for position in found)
+        joined = replace(first, geometry=geometry, blocks=blocks, positions=positions)
+        yield SessionFiles(joined, tuple(files))
 
 
 def _read_headers(
