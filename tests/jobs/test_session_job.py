@@ -522,9 +522,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from usdenoise.cli import main
 from usdenoise.files import blocks_on_disk
-from usdenoise.jobs import products, run_job, session_job
+from usdenoise.jobs import run_job, session_job
+from usdenoise.report import pictures
 
-products.draw_picture = lambda *arguments, **settings: b"picture"
+pictures.draw_picture = lambda *arguments, **settings: b"picture"
 path, out, *names = sys.argv[1:]
 sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks"]
 words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]

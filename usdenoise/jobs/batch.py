@@ -5,7 +5,6 @@ import math
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
@@ -212,10 +211,10 @@ class BatchReport:
     @property
     def summary(self) -> dict[str, Any]:
         """Number of scans in total and by status, seconds, the common cutoff, and paths of the batch's own files."""
-        counts = Counter(row.status for row in self.rows)
+        statuses = [row.status for row in self.rows]
         return {
             "scans": len(self.rows),
-            **{status.key: counts[status] for status in Status},
+            **{status.key: statuses.count(status) for status in Status},
             "seconds": self.seconds,
             "common_cutoff": None if self.common is None else asdict(self.common),
             "output": self.output,

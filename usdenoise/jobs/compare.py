@@ -20,16 +20,7 @@ from usdenoise.files.input_files import files_of_report, size_on_disk
 from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import region
-from usdenoise.jobs.clutter_filters import (
-    BASELINES,
-    CLUTTER_FILTERS,
-    OWN_CUTOFF,
-    SHARED,
-    USUAL_FILTERS,
-    Filtered,
-    Matrix,
-    run_filter,
-)
+from usdenoise.jobs import clutter_filters as filters
 from usdenoise.options import DenoiseOptions, Display
 from usdenoise.options.denoise_options import SharedKeywords, make_options
 from usdenoise.options.job_options import shows_options
@@ -76,7 +67,7 @@ def figures_of_merit(
     return figures
 
 
-def relative_distance(matrix: Matrix, reference: Matrix) -> float:
+def relative_distance(matrix: filters.Matrix, reference: filters.Matrix) -> float:
     """Return the relative distance |A - B| / |B| of two matrices in the Frobenius norm, summed in double precision.
 
     Parameters
@@ -230,7 +221,7 @@ def compare(
     >>> comparison.images[0].shape
     (12, 10)
     """
-    check_names(requested_options, SHARED)
+    check_names(requested_options, filters.SHARED)
     options = make_options(**requested_options)
     names = _checked_names(methods)
     # The regions, both or none
@@ -248,15 +239,15 @@ def compare(
         metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)
 
     # The methods, the full SVD first: it gives the rank of the baselines and the cutoff of all
-    exact: Matrix | None = None
+    exact: filters.Matrix | None = None
     reference: NDArray[np.float32] | None = None
     reference_rank, requested = options.rank, options
     done: dict[str, tuple[Row, list[NDArray[np.float32] | None]]] = {}
     for name in dict.fromkeys(["svd", *names]):
         if on_start is not None:
             on_start(name)
-        rank = reference_rank if name in BASELINES else options.rank
-        own = requested if name in OWN_CUTOFF else options
+        rank = reference_rank if name in filters.BASELINES else options.rank
+        own = requested if name in filters.OWN_CUTOFF else options
         row, filtered = _run(name, acquisition, replace(own, rank=rank))
         if filtered is None:
             done[name] = row, [None]
@@ -283,16 +274,16 @@ def compare(
     return result
 
 
-def _run(name: str, acquisition: Acquisition, options: DenoiseOptions) -> tuple[Row, Filtered | None]:
+def _run(name: str, acquisition: Acquisition, options: DenoiseOptions) -> tuple[Row, filters.Filtered | None]:
     """Run a method, and return its row without metrics; the filtered stack is None if it failed."""
     row: Row = {"method": name, "picture": "", "status": "failed", "message": "", "seconds": None}
     row |= dict.fromkeys((*NUMBERS, "distance_to_svd", *FIGURES))
-    row |= {"note": "", "citation": CLUTTER_FILTERS[name]}
+    row |= {"note": "", "citation": filters.CLUTTER_FILTERS[name]}
     began = time.perf_counter()
     try:
         with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            filtered = run_filter(name, acquisition, options)
+            filtered = filters.run_filter(name, acquisition, options)
         if not np.isfinite(filtered.power).all():
             raise DivergedError("the filtered stack is not finite")
     except Exception as error:
@@ -304,13 +295,15 @@ def _run(name: str, acquisition: Acquisition, options: DenoiseOptions) -> tuple[
 
 
 def _checked_names(methods: Sequence[str] | None) -> list[str]:
-    names = list(dict.fromkeys(methods or USUAL_FILTERS))
+    names = list(dict.fromkeys(methods or filters.USUAL_FILTERS))
     if names == ["all"]:
-        return list(CLUTTER_FILTERS)
-    for name in [name for name in names if name not in CLUTTER_FILTERS]:
-        near = difflib.get_close_matches(name, CLUTTER_FILTERS, 1)
+        return list(filters.CLUTTER_FILTERS)
+    for name in [name for name in names if name not in filters.CLUTTER_FILTERS]:
+        near = difflib.get_close_matches(name, filters.CLUTTER_FILTERS, 1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise OptionError(f"unknown method '{name}'; {hint}the methods are {', '.join(CLUTTER_FILTERS)}")
+        raise OptionError(
+            f"unknown method '{name}'; {hint}the methods are {', '.join(filters.CLUTTER_FILTERS)}"
+        )
     return names
 
 
@@ -408,7 +401,8 @@ def compare_file(
             "rows": outcome.rows,
             "low_cutoff": outcome.low_cutoff,
             "settings": {
-                name: requested_options.get(name, DenoiseOptions.declared[name].default) for name in SHARED
+                name: requested_options.get(name, DenoiseOptions.declared[name].default)
+                for name in filters.SHARED
             },
             "regions": dict(regions),
             "input": plain(replace(source_record, sha256=digest.result())),

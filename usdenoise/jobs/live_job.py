@@ -25,14 +25,9 @@ from usdenoise.files.results import ResultFile, write_result
 from usdenoise.options.job_options import Display
 from usdenoise.pipeline.result import Doubt
 from usdenoise.progress import Progress
+from usdenoise.report import pictures
 from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.pictures import (
-    activation_layers,
-    activation_picture,
-    power_doppler_picture,
-    shown_levels,
-)
 from usdenoise.report.scan_page import Picture
 from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.blocks import FileTime
@@ -187,15 +182,15 @@ class LivePages:
         caption, n_good = "Blood power without the noise.", _n_good(update)
         if n_good < SETTLED_BLOCKS:
             caption += f" It settles over {SETTLED_BLOCKS} blocks: until then it can be wrong by half."
-        pictures = [Picture("Last block", self._latest, words, caption)]
+        shown = [Picture("Last block", self._latest, words, caption)]
         if np.isfinite(update.mean_blood_power).all():
             mean = self._picture(update, update.mean_blood_power, f"mean of {n_good} blocks")
             words = f"Blood map of the mean of {n_good} blocks"
-            pictures.append(Picture("Mean", mean, words, "Blood map of the good blocks."))
+            shown.append(Picture("Mean", mean, words, "Blood map of the good blocks."))
         drawn = {name: self._activation(update, name, t) for name, t in update.activation.items()}
         self._remarks, final_page = blocks.remarks, None if is_running else f"{self._stem}_report.html"
         speed = blocks.n_waiting, blocks.seconds, blocks.frames_a_second
-        page = live_page_of(self._stem, update, pictures, drawn, *speed)
+        page = live_page_of(self._stem, update, shown, drawn, *speed)
         self._page = partial(page, final_page=final_page)
         with OutputFolder(self._folder, overwrite=True) as outputs:
             outputs.reserve(LIVE_PAGE).write_text(self._page(remarks=self._remarks), encoding="utf-8")
@@ -219,8 +214,8 @@ class LivePages:
     def _activation(self, update: SessionUpdate, trial_type: str, t: NDArray[np.float32]) -> bytes:
         in_vessels = blood_pixels(update.mean_blood_power, update.noise_power, NOISE_ERROR)
         active = in_vessels & (np.abs(t) > SHOWN_T)
-        return activation_picture(
-            activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes),
+        return pictures.activation_picture(
+            pictures.activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes),
             spacing_mm=update.geometry.spacing_mm,
             title=f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels",
         )
@@ -228,8 +223,8 @@ class LivePages:
     def _picture(self, update: SessionUpdate, power: NDArray[np.float32], caption: str) -> bytes:
         geometry = update.geometry
         settling = ", still settling" if _n_good(update) < SETTLED_BLOCKS else ""
-        return power_doppler_picture(
-            shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
+        return pictures.power_doppler_picture(
+            pictures.shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
             geometry.spatial_axes,
             dynamic_range_db=self._display.dynamic_range,
             color_map=self._display.color_map,
@@ -491,8 +486,7 @@ class LiveBlocks:
         if candidate.path in self.passed_over:
             return False
         if self.filtered:
-            is_usual = candidate.steady_s(self._usual_bytes) == STEADY_S
-            steady = POLL_S if is_usual else SMALL_STEADY_S
+            steady = POLL_S if candidate.steady_s(self._usual_bytes) == STEADY_S else SMALL_STEADY_S
         else:
             # It is filtered while it is waited for.
             steady = STEADY_S

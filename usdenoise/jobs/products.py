@@ -20,15 +20,7 @@ from usdenoise.files.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job import Job, Results
 from usdenoise.linalg.array_library import on_host
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.pictures import (
-    REGIONS,
-    activation_layers,
-    activation_picture,
-    activation_title,
-    draw_picture,
-    film,
-    region_picture,
-)
+from usdenoise.report import pictures
 from usdenoise.report.record import InputRecord
 from usdenoise.report.tables import Table, block_table, frame_table, region_response_table, region_table
 from usdenoise.sessions.design import FIR
@@ -74,7 +66,7 @@ def _picture(name: str, results: Results, is_requested: bool = True) -> Write:
 
     def write(series: ResultSeries) -> None:
         for kind in dict.fromkeys((*on_page, *places)):
-            drawn = draw_picture(name, series, job.name, job.display, kind)
+            drawn = pictures.draw_picture(name, series, job.name, job.display, kind)
             if kind in on_page:
                 results.pictures[name] = drawn
             if kind in places:
@@ -131,7 +123,7 @@ def _power_image(name: str, results: Results, is_requested: bool) -> list[Write]
     def write(series: ResultSeries) -> None:
         mean.write_bytes(tiff(series.means[name], series.geometry.spatial_axes, series.geometry.spacing_mm))
         if movie is not None:
-            movie.write_bytes(film(name, series, job.name, job.display))
+            movie.write_bytes(pictures.film(name, series, job.name, job.display))
         if nifti is not None and sidecar is not None:
             task = None if job.bids is None else job.bids.task
             _write_power_nifti(nifti, sidecar, name, series, {} if task is None else {"TaskName": task})
@@ -215,10 +207,10 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
             counts = [-np.count_nonzero(plane) for plane in activation.active]
             order = np.argsort(counts, kind="stable").tolist()
             images, planes = tuple(image[order] for image in images), tuple(planes[at] for at in order)
-        layers = activation_layers(*images, stack.spatial_axes, activation.letter, planes)
-        title = activation_title(trial_type, activation)
+        layers = pictures.activation_layers(*images, stack.spatial_axes, activation.letter, planes)
+        title = pictures.activation_title(trial_type, activation)
         for kind in _formats(job):
-            drawn = activation_picture(layers, kind=kind, spacing_mm=stack.spacing_mm, title=title)
+            drawn = pictures.activation_picture(layers, kind=kind, spacing_mm=stack.spacing_mm, title=title)
             results.path_of(f"{name}_{kind}").write_bytes(drawn)
             if kind == "png":
                 results.activations[trial_type] = drawn
@@ -237,16 +229,16 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
 
 def _regions(results: Results) -> list[Write]:
     """Reserve the tables and the picture of the regions, and return what writes them."""
-    job = results.job
-    writes = [_table(REGIONS, results, region_table)]
-    places = {kind: results.reserve(f"{REGIONS}_{kind}", f"{REGIONS}.{kind}") for kind in _formats(job)}
+    job, name = results.job, pictures.REGIONS
+    writes = [_table(name, results, region_table)]
+    places = {kind: results.reserve(f"{name}_{kind}", f"{name}.{kind}") for kind in _formats(job)}
 
     def draw(series: ResultSeries) -> None:
         for kind, place in places.items():
-            drawn = region_picture(series, f"{job.name}: blood power of regions", kind)
+            drawn = pictures.region_picture(series, f"{job.name}: blood power of regions", kind)
             place.write_bytes(drawn)
             if kind == "png":
-                results.pictures[REGIONS] = drawn
+                results.pictures[name] = drawn
 
     writes.append(draw)
     if job.session_options.events is not None:
@@ -334,8 +326,7 @@ def stack_files(job: Job, series: ResultSeries) -> dict[str, str]:
 def write_block(job: Job, folder: Path, source: Path, number: int, first: int, stack: Acquisition) -> None:
     """Write a filtered block of a session into a folder, in the format of its file and with its other variables."""
     provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": first}))
-    output = job.output
-    content = ResultFile(stack, (), provenance, source, output.stack_name)
+    content = ResultFile(stack, (), provenance, source, job.output.stack_name)
     _write_one_file(folder / block_file_name(job, source, number), content, overwrite=True)
 
 
@@ -410,7 +401,6 @@ def save(
 def _write_one_file(path: Path, content: ResultFile, overwrite: bool) -> Path:
     """Write a result file in the format of its suffix, whole or not at all, and return its path."""
     with OutputFolder(path.parent, overwrite) as outputs:
-        waiting = outputs.reserve(path.name)
-        write_result(waiting, path.suffix.lower(), content)
+        write_result(outputs.reserve(path.name), path.suffix.lower(), content)
         outputs.commit()
     return path

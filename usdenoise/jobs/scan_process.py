@@ -197,7 +197,6 @@ def scan_workers(jobs: int, dask: str | None) -> Iterator[tuple[StartScan, Calla
                 _idle.pop().end()
     else:
         with dask_client(dask) as client:
-            executor = client.get_executor(pure=False)
+            start: StartScan = partial(client.get_executor(pure=False).submit, run_scan_on_worker)
             # Workers may come and go.
-            start: StartScan = partial(executor.submit, run_scan_on_worker)
             yield start, lambda: sum(client.nthreads().values())

@@ -14,17 +14,11 @@ from numpy.typing import NDArray
 from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import OptionError
 from usdenoise.files.regions import drawn_regions
+from usdenoise.jobs import session_inputs
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks
 from usdenoise.jobs.products import save
-from usdenoise.jobs.session_inputs import (
-    EventSource,
-    events_of,
-    events_so_far,
-    only_folder,
-    session_files,
-    with_own_window,
-)
+from usdenoise.jobs.session_inputs import EventSource
 from usdenoise.jobs.session_job import filter_files, filter_series
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.denoise_options import SCALE_NAMES, DenoiseKeywords, StackKeywords
@@ -359,17 +353,17 @@ def session(  # noqa: PLR0913
                 raise OptionError(problem, option=name, remedy=remedy)
         names = ("skip_bad_files", "bad_blocks", "confounds", "threshold", "smoothing_mm")
         session_options.refuse(names, problem, remedy)
-        so_far, folder = events_so_far(events), only_folder([source])
+        so_far, folder = session_inputs.events_so_far(events), session_inputs.only_folder([source])
         follower = OnlineSession(drawn, chosen, session=session_options, events=so_far)
         idle_s = session_options.until_idle_s
         return iter(LiveBlocks(folder, follower, read_options, chosen.precision, (), idle_s))
-    known, notes = ([], []) if events is None else events_of(events)
+    known, notes = ([], []) if events is None else session_inputs.events_of(events)
     log = _BlockLog(on_block)
     if isinstance(source, str | Path | list | tuple):
         # A session from files may be longer than memory.
         with tempfile.TemporaryDirectory() as folder_name:
             root = Path(folder_name)
-            paths, groups = session_files(source, session_options, root)
+            paths, groups = session_inputs.session_files(source, session_options, root)
             job = Job(
                 paths=paths,
                 groups=groups,
@@ -378,7 +372,7 @@ def session(  # noqa: PLR0913
                 options=chosen,
                 reading=read_options,
                 dask=dask,
-                session=with_own_window(session_options, paths, read_options),
+                session=session_inputs.with_own_window(session_options, paths, read_options),
             )
             series = filter_files(job, known, drawn, log, StageClock(), notes)[0]
         result = _result(series)
@@ -467,6 +461,6 @@ class Session(OnlineSession):
             drawn_regions(regions),
             chosen_options(preset, options, of_filter),
             session=SessionOptions(**of_session),
-            events=events_so_far(events),
+            events=session_inputs.events_so_far(events),
             **of_stack,
         )

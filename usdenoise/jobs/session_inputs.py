@@ -361,8 +361,7 @@ def _usual_geometry(files: Sequence[BlockFile]) -> Geometry:
     if not known:
         raise InputError(f"none of {len(files)} files can be read; the first one: {files[0].problem}")
     images = [(geometry.axes, geometry.shape_in(geometry.spatial_axes)) for geometry in known]
-    is_first_unlike = len(images) > 2 and images[0] not in images[1:]
-    return known[is_first_unlike]
+    return known[len(images) > 2 and images[0] not in images[1:]]
 
 
 def _cut_into_blocks(

@@ -22,22 +22,12 @@ from usdenoise.files.blocks_on_disk import BlocksOnDisk
 from usdenoise.files.input_files import sha256
 from usdenoise.files.output_folder import OutputFolder, check_new, remove
 from usdenoise.files.regions import drawn_regions
+from usdenoise.jobs import session_inputs
 from usdenoise.jobs.job import POSES_FOLDER, Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks, LivePages, follow
 from usdenoise.jobs.poses_job import filter_positions, write_poses
 from usdenoise.jobs.products import block_file_name, check_stack_names, write_block
 from usdenoise.jobs.run_job import carry_out
-from usdenoise.jobs.session_inputs import (
-    Reading,
-    SessionFiles,
-    check_apart,
-    events_so_far,
-    only_folder,
-    open_positions,
-    open_session,
-    session_files,
-    with_own_window,
-)
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import Recording
@@ -72,7 +62,7 @@ def run_session(  # noqa: PLR0913
     session_options: SessionOptions | None = None,
     regions: Mapping[str, str] | None = None,
     dask: str | None = None,
-    reading: Reading | None = None,
+    reading: session_inputs.Reading | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
     watcher: Progress | None = None,
@@ -126,7 +116,7 @@ def run_session(  # noqa: PLR0913
     )
     # Follow: a live session shows its blocks as they come. Then the folder is filtered as any other.
     if session.live:
-        live_pages = _follow(job, only_folder(paths), bids, patterns, overwrite, watcher)
+        live_pages = _follow(job, session_inputs.only_folder(paths), bids, patterns, overwrite, watcher)
         if live_pages.missing:
             live_pages.end(is_finished=False)
             return live_pages.result
@@ -134,7 +124,7 @@ def run_session(  # noqa: PLR0913
         session = replace(session, live=False, until_idle_s=None, skip_bad_files=True)
         job = replace(job, notes=tuple(live_pages.file_remarks), was_live=True)
     # Find: the files of the blocks, from which the results have their name
-    files, groups = session_files(paths, session, job.root, patterns)
+    files, groups = session_inputs.session_files(paths, session, job.root, patterns)
     name = files[0].stem if len(files) == 1 else _common_folder(files if groups else files[:1]).name
     job = replace(
         job,
@@ -142,7 +132,7 @@ def run_session(  # noqa: PLR0913
         name=name,
         groups=groups,
         bids=None if bids is None else bids_name(bids, files[0]),
-        session=with_own_window(session, files, job.reading),
+        session=session_inputs.with_own_window(session, files, job.reading),
     )
     # Filter and write. A run of the long file of a session writes to the same names.
     with locked(job.folder), locked(job.folder, job.stem):
@@ -178,8 +168,8 @@ def _follow(
     """Show the blocks of a live session as they come, until it ends, and return its pages."""
     session, stem = job.session_options, input_folder.absolute().name
     # Errors of the final session are raised before the live session starts.
-    check_apart(input_folder, job.root)
-    events, regions = events_so_far(session.events), drawn_regions(job.regions)
+    session_inputs.check_apart(input_folder, job.root)
+    events, regions = session_inputs.events_so_far(session.events), drawn_regions(job.regions)
     follower = OnlineSession(regions, job.options, session=session, events=events)
     final = replace(job, name=stem, bids=None if bids in (None, "auto") else bids_name(bids, input_folder))
     final.check()
@@ -274,7 +264,9 @@ def filter_files(
         # Headers of the files, and their blocks
         with clock.stage("load"):
             how = (job.reading, options.precision, session, notes)
-            opening = open_positions(job.groups, *how) if job.groups else open_session(job.paths, *how)
+            opening = session_inputs.open_session(job.paths, *how)
+            if job.groups:
+                opening = session_inputs.open_positions(job.groups, *how)
             files = opened.enter_context(opening)
         # Times without starts are no note, but a doubt, if there are events.
         assumptions = files.recording.geometry.assumptions
@@ -362,7 +354,7 @@ class _StackFiles:
     """The files of the filtered blocks of a session."""
 
     job: Job
-    files: SessionFiles
+    files: session_inputs.SessionFiles
     folder: Path
 
     def write(self, number: int, frames: NDArray[np.generic]) -> None:
@@ -391,7 +383,7 @@ def _spectra_folder(job: Job) -> Path:
     return job.folder / f"{job.stem}_spectra"
 
 
-def _record_of_files(job: Job, files: SessionFiles) -> InputRecord:
+def _record_of_files(job: Job, files: session_inputs.SessionFiles) -> InputRecord:
     """Return the record of the files of a session; for one file, the record of a single acquisition."""
     first, states = files.recording.geometry, files.states
     shape = [files.n_frames if axis == "t" else n for axis, n in zip(first.axes, first.shape, strict=True)]
