@@ -157,7 +157,7 @@ def _description_rows(description: "FileDescription") -> Iterator[tuple[str, str
 @flags.flags_of(DenoiseOptions, "threads")
 @flags.flags_of(JobOptions, "overwrite")
 @flags.messages
-def simulate(out: Path, threads: int | None, console: Console, **values: Any) -> None:
+def simulate(out: Path, threads: int | None, overwrite: bool, console: Console, **values: Any) -> None:
     """Simulate an acquisition with known truth, and write it to the HDF5 file OUT, or a session to the folder OUT.
 
     The group truth of the file has vessel_mask, blood_power (mean over the frames), noise_power (expected), velocity
@@ -178,12 +178,7 @@ def simulate(out: Path, threads: int | None, console: Console, **values: Any) ->
             console.say(f"{block} of {settings.n_blocks} blocks are simulated")
 
     summary = simulate_to_file(
-        out,
-        settings,
-        threads=threads,
-        overwrite=values["overwrite"],
-        command=typed_command(),
-        on_frames=show_progress,
+        out, settings, threads=threads, overwrite=overwrite, command=typed_command(), on_frames=show_progress
     )
     letters = "zxyt" if settings.is_volume else "zxt"
     shape = ", ".join(f"{letter} {n}" for letter, n in zip(letters, settings.shape, strict=True))

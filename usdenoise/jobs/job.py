@@ -156,16 +156,9 @@ def pose_job(job: Job, number: int, names: Sequence[str]) -> Job:
     name = distinct_names(names, plain_name)[names[number]]
     if bids is not None:
         bids = replace(bids, entities=f"{bids.entities}_pose-{number}")
-    return replace(
-        job,
-        name=f"{job.name}_pose-{name}",
-        root=root,
-        bids=bids,
-        session=session,
-        groups=(),
-        regions={},
-        notes=(),
-    )
+    # What is of all positions is not of one.
+    job = replace(job, groups=(), regions={}, notes=())
+    return replace(job, name=f"{job.name}_pose-{name}", root=root, bids=bids, session=session)
 
 
 class StageClock:

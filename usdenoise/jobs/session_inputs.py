@@ -392,16 +392,8 @@ def _cut_into_blocks(
             if file.stored_file is not None:
                 frames = FileFrames(file.stored_file, window.start, window.stop, recording.dtype)
                 chunks = [Chunk(0, frames)]
-            blocks.append(
-                Block(
-                    chunks=chunks,
-                    window=window,
-                    start_s=start_s,
-                    name=file.path.name,
-                    file=number,
-                    problem=file.problem,
-                )
-            )
+            block = Block(chunks=chunks, window=window, start_s=start_s)
+            blocks.append(replace(block, name=file.path.name, file=number, problem=file.problem))
     return blocks
 
 

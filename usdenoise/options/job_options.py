@@ -163,7 +163,7 @@ MOST_POSES = 1000
 """Most positions of the probe."""
 
 
-def _poses(value: SupportsIndex | str | os.PathLike[str]) -> str:
+def _rule(value: SupportsIndex | str | os.PathLike[str]) -> str:
     text = str(operator.index(value)) if isinstance(value, SupportsIndex) else os.fspath(value)
     if not text or not isinstance(text, str):
         raise ValueError
@@ -176,10 +176,7 @@ def _poses(value: SupportsIndex | str | os.PathLike[str]) -> str:
 
 
 POSES = kinds.Kind(
-    "a number from 2 of positions, back-and-forth:N, the path of a table, or paths",
-    str,
-    _poses,
-    "N|FILE|RULE",
+    "a number from 2 of positions, back-and-forth:N, the path of a table, or paths", str, _rule, "N|FILE|RULE"
 )
 
 
