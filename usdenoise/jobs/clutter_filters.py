@@ -192,14 +192,14 @@ def _polynomial(matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, ex
     return _filter_in_time(matrix, grid, executor, partial(polynomial, order=order), f"order {order}")
 
 
+TimeFilter = Callable[[Matrix, Executor], None]
+"""Filters the rows of a matrix in place."""
+
+
 def _filter_in_time(
-    matrix: Matrix,
-    grid: Neighbourhood,
-    executor: Executor,
-    apply: Callable[[Matrix, Executor], None],
-    note: str,
+    matrix: Matrix, grid: Neighbourhood, executor: Executor, apply: TimeFilter, note: str
 ) -> Filtered:
-    """Filter every pixel by `apply`, which filters the rows of a matrix in place, and map the remaining blood."""
+    """Filter every pixel by `apply`, and map the remaining blood."""
     n_frames = matrix.shape[1]
     response = np.eye(n_frames)
     apply(response, executor)

@@ -116,7 +116,10 @@ def run_session(  # noqa: PLR0913
     )
     # Follow: a live session shows its blocks as they come. Then the folder is filtered as any other.
     if session.live:
-        live_pages = _follow(job, session_inputs.only_folder(paths), bids, patterns, overwrite, watcher)
+        input_folder = session_inputs.only_folder(paths)
+        of_bids = None if bids in (None, "auto") else bids_name(bids, input_folder)
+        named = replace(job, name=input_folder.absolute().name, bids=of_bids)
+        live_pages = _follow(named, input_folder, patterns, overwrite, watcher)
         if live_pages.missing:
             live_pages.end(is_finished=False)
             return live_pages.result
@@ -158,27 +161,21 @@ def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
 
 
 def _follow(
-    job: Job,
-    input_folder: Path,
-    bids: str | None,
-    patterns: Sequence[str],
-    overwrite: bool,
-    watcher: Progress,
+    job: Job, input_folder: Path, patterns: Sequence[str], overwrite: bool, watcher: Progress
 ) -> LivePages:
     """Show the blocks of a live session as they come, until it ends, and return its pages."""
-    session, stem = job.session_options, input_folder.absolute().name
+    session, precision = job.session_options, job.options.precision
     # Errors of the final session are raised before the live session starts.
     session_inputs.check_apart(input_folder, job.root)
     events, regions = session_inputs.events_so_far(session.events), drawn_regions(job.regions)
     follower = OnlineSession(regions, job.options, session=session, events=events)
-    final = replace(job, name=stem, bids=None if bids in (None, "auto") else bids_name(bids, input_folder))
-    final.check()
-    with OutputFolder(final.folder, overwrite) as outputs:
-        outputs.reserve(f"{final.stem}_report.json")
-    idle_s, precision = session.until_idle_s, job.options.precision
+    job.check()
+    with OutputFolder(job.folder, overwrite) as outputs:
+        outputs.reserve(f"{job.stem}_report.json")
+    idle_s = session.until_idle_s
     blocks = LiveBlocks(input_folder, follower, job.reading, precision, patterns, idle_s, job.root)
-    with locked(final.folder):
-        return follow(blocks, short_stem(stem), job.root, job.display, watcher)
+    with locked(job.folder):
+        return follow(blocks, short_stem(job.name), job.root, job.display, watcher)
 
 
 def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: LivePages) -> dict[str, Any]:

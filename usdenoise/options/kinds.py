@@ -99,11 +99,7 @@ DEVICE = Kind("cpu, cuda or cuda:N", str, _device, "DEVICE")
 
 
 def positive_numbers(
-    form: str,
-    separator: str,
-    element: Kind,
-    counts: Collection[int],
-    within: tuple[float, float] | None = None,
+    form: str, separator: str, each: Kind, counts: Collection[int], within: tuple[float, float] | None = None
 ) -> Kind:
     """Return the kind of a tuple of positive numbers.
 
@@ -113,7 +109,7 @@ def positive_numbers(
         Form of the text, which the help shows.
     separator : str
         Text between two numbers.
-    element : Kind
+    each : Kind
         WHOLE or NUMBER.
     counts : collection of int
         Allowed counts of numbers.
@@ -125,7 +121,7 @@ def positive_numbers(
 
     def accept(value: numbers.Real | Iterable[object]) -> tuple[float, ...]:
         values = [value] if isinstance(value, numbers.Real) else value
-        accepted: tuple[float, ...] = tuple(map(element.accept, values))
+        accepted: tuple[float, ...] = tuple(map(each.accept, values))
         if len(accepted) not in counts or not all(
             0 < number < math.inf and least <= number <= most for number in accepted
         ):
@@ -134,7 +130,7 @@ def positive_numbers(
 
     return Kind(
         f"{form} in {words}",
-        lambda text: list(map(element.parse, text.lower().split(separator))),
+        lambda text: list(map(each.parse, text.lower().split(separator))),
         accept,
         form,
         f"{' or '.join(map(str, counts))} {words}",
