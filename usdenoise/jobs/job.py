@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.clutter.clutter_cutoff import CommonCutoff
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
@@ -20,6 +21,7 @@ from usdenoise.files.open_input import Input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import describe
 from usdenoise.files.zarr_files import import_zarr
+from usdenoise.jobs.session_inputs import EventSource
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
@@ -67,7 +69,9 @@ class Job:
     groups : tuple of tuples of Path
         The files of each position of the probe, if each has its own; empty (the default) otherwise.
     regions : mapping
-        Name of each region of a session -> the region in words; none by default.
+        Name of each region of a session -> the region, as for :class:`usdenoise.Session`; none by default.
+    events : EventSource or None
+        The events of a session; None (the default) without any.
     notes : tuple of str
         Sentences for the report; none by default.
     was_live : bool
@@ -89,7 +93,8 @@ class Job:
     dask: str | None = None
     session: SessionOptions | None = None
     groups: tuple[tuple[Path, ...], ...] = ()
-    regions: Mapping[str, str] = field(default_factory=dict)
+    regions: Mapping[str, NDArray[np.bool_] | str] = field(default_factory=dict)
+    events: EventSource | None = None
     notes: tuple[str, ...] = ()
     was_live: bool = False
     common_cutoff: CommonCutoff | None = None

@@ -6,11 +6,12 @@ in :mod:`usdenoise.options.job_options`; an image that needs more than the power
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError, OutputError, check_path
 from usdenoise.files.bids import read_events, tsv_text
@@ -18,6 +19,7 @@ from usdenoise.files.images import tiff, write_nifti, write_stat_map
 from usdenoise.files.output_folder import OutputFolder, check_new
 from usdenoise.files.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job import Job, Results
+from usdenoise.jobs.session_inputs import SessionFiles
 from usdenoise.linalg.array_library import on_host
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report import pictures
@@ -323,11 +325,27 @@ def stack_files(job: Job, series: ResultSeries) -> dict[str, str]:
     return {path.stem: str(path) for path in paths if path.exists()}
 
 
-def write_block(job: Job, folder: Path, source: Path, number: int, first: int, stack: Acquisition) -> None:
-    """Write a filtered block of a session into a folder, in the format of its file and with its other variables."""
-    provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": first}))
-    content = ResultFile(stack, (), provenance, source, job.output.stack_name)
-    _write_one_file(folder / block_file_name(job, source, number), content, overwrite=True)
+@dataclass(frozen=True)
+class StackFiles:
+    """The files of the filtered blocks of a session, which wait in a folder."""
+
+    job: Job
+    files: SessionFiles
+    folder: Path
+
+    def write(self, number: int, frames: NDArray[np.generic]) -> None:
+        """Write a filtered block, (n, n_pixels), in the format of its file and with its other variables."""
+        source, geometry = self.files.path_of(number), self.files.geometry_of(number)
+        first = self.files.recording.blocks[number].window.start
+        provenance = to_json(record(self.job.command, {}, {"path": str(source), "first_frame": first}))
+        stack = Acquisition.of(geometry, geometry.as_stack(frames))
+        content = ResultFile(stack, (), provenance, source, self.job.output.stack_name)
+        _write_one_file(self.folder / block_file_name(self.job, source, number), content, overwrite=True)
+
+    def has(self, number: int) -> bool:
+        """Return whether a filtered block is written."""
+        name = block_file_name(self.job, self.files.path_of(number), number)
+        return any((folder / name).exists() for folder in (self.folder, self.job.folder))
 
 
 def save(

@@ -99,10 +99,8 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
             series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):
             source_record = replace(
-                input_record(source.path, series.geometry, source.shape),
+                input_record(source.path, series.geometry, source.shape, source.state),
                 sha256=digest.result(),
-                bytes=source.state.get("bytes"),
-                mtime_ns=source.state.get("mtime_ns"),
                 # How often workers read the file is not counted.
                 passes_over_file=source.passes if job.dask is None else None,
             )

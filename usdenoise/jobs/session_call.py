@@ -357,7 +357,7 @@ def session(  # noqa: PLR0913
         follower = OnlineSession(drawn, chosen, session=session_options, events=so_far)
         idle_s = session_options.until_idle_s
         return iter(LiveBlocks(folder, follower, read_options, chosen.precision, (), idle_s))
-    known, notes = ([], []) if events is None else session_inputs.events_of(events)
+    known, notes = session_inputs.events_of(events)
     log = _BlockLog(on_block)
     if isinstance(source, str | Path | list | tuple):
         # A session from files may be longer than memory.
@@ -373,8 +373,10 @@ def session(  # noqa: PLR0913
                 reading=read_options,
                 dask=dask,
                 session=session_inputs.with_own_window(session_options, paths, read_options),
+                regions=regions or {},
+                events=events,
             )
-            series = filter_files(job, known, drawn, log, StageClock(), notes)[0]
+            series = filter_files(job, log, StageClock())[0]
         result = _result(series)
     else:
         for name, value in {"dask": dask, "reading": reading}.items():

@@ -544,14 +544,16 @@ def events_so_far(source: EventSource | None) -> Callable[[], tuple[Sequence[Eve
     return current_events
 
 
-def events_of(source: EventSource) -> tuple[list[Event], list[str]]:
-    """Return the events of a table or a DataFrame, or of tuples, and notes on columns that are not used.
+def events_of(source: EventSource | None) -> tuple[list[Event], list[str]]:
+    """Return the events of a table or a DataFrame, or of tuples, and notes on columns that are not used; None has none.
 
     Raises
     ------
     InputError
         As for :func:`usdenoise.files.bids.read_events`.
     """
+    if source is None:
+        return [], []
     if isinstance(source, str | Path):
         return read_events(Path(source))
     if isinstance(source, EventTable):

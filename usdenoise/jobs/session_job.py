@@ -8,16 +8,13 @@ the series, also for :func:`usdenoise.session`.
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError, UsdenoiseError, cause_of
-from usdenoise.files.bids import bids_name, read_events
+from usdenoise.files.bids import bids_name
 from usdenoise.files.blocks_on_disk import BlocksOnDisk
 from usdenoise.files.input_files import sha256
 from usdenoise.files.output_folder import OutputFolder, check_new, remove
@@ -26,7 +23,7 @@ from usdenoise.jobs import session_inputs
 from usdenoise.jobs.job import POSES_FOLDER, Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks, LivePages, follow
 from usdenoise.jobs.poses_job import filter_positions, write_poses
-from usdenoise.jobs.products import block_file_name, check_stack_names, write_block
+from usdenoise.jobs.products import StackFiles, check_stack_names
 from usdenoise.jobs.run_job import carry_out
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
@@ -43,7 +40,6 @@ from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.regions import Region, region_masks, region_series
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import check_activation, with_activation
-from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.processes import locked
 from usdenoise.system.resources import memory_watched, run_in_background
 from usdenoise.system.text import requested, short_stem, software, to_json
@@ -113,6 +109,7 @@ def run_session(  # noqa: PLR0913
         dask=dask,
         session=session,
         regions=regions or {},
+        events=session.events,
     )
     # Follow: a live session shows its blocks as they come. Then the folder is filtered as any other.
     if session.live:
@@ -192,7 +189,7 @@ def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: Live
                 raise
             without = replace(job.session_options, events=None)
             notes = (*job.notes, f"there is no activation map: {cause_of(error)}")
-            report = _carry_out(replace(job, session=without, notes=notes), overwrite, watcher)
+            report = _carry_out(replace(job, session=without, events=None, notes=notes), overwrite, watcher)
     finally:
         live_pages.end(is_finished=bool(report))
     return report or live_pages.result
@@ -206,10 +203,8 @@ def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[Resul
     job, watcher, clock
         As for :func:`filter_files`.
     """
-    events = job.session_options.events
-    known, notes = ([], []) if events is None else read_events(Path(events))
     digest = run_in_background(lambda: sha256(job.path)) if len(job.paths) == 1 else None
-    series, source = filter_files(job, known, drawn_regions(job.regions), watcher, clock, notes)
+    series, source = filter_files(job, watcher, clock)
     if isinstance(series, PoseSeries):
         with clock.stage("write"):
             write_poses(job, series, source)
@@ -223,14 +218,7 @@ def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[Resul
         return series, source if digest is None else replace(source, sha256=digest.result())
 
 
-def filter_files(
-    job: Job,
-    events: Sequence[Event],
-    regions: Mapping[str, Region],
-    watcher: Progress,
-    clock: StageClock,
-    notes: Sequence[str] = (),
-) -> tuple[ResultSeries, InputRecord]:
+def filter_files(job: Job, watcher: Progress, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
     """Filter the files of a session, and return their series and their record without a digest.
 
     The measurements of a block are stored in the folder of the job at once, so that the same command resumes after it was
@@ -240,23 +228,19 @@ def filter_files(
     ----------
     job : Job
         The job.
-    events : sequence of Event
-        The events; none for no activation maps.
-    regions : mapping
-        Name -> region whose mean blood power is followed; none for no regions.
     watcher : Progress
         Its methods are called as the work proceeds.
     clock : StageClock
         Gets the seconds of the stages.
-    notes : sequence of str
-        Sentences on the events, which join the assumptions about the files; none by default.
 
     Raises
     ------
     UsdenoiseError
         For anything that the user can mend, a file that changed while it was read among it.
     """
-    session, options = job.session_options, job.options
+    session, options, regions = job.session_options, job.options, drawn_regions(job.regions)
+    # Notes on the events join the assumptions about the files.
+    events, notes = session_inputs.events_of(job.events)
     with ExitStack() as opened:
         # Headers of the files, and their blocks
         with clock.stage("load"):
@@ -285,7 +269,7 @@ def filter_files(
                     files.doubts,
                     job.was_live,
                     products=job.output.products,
-                    sink=_StackFiles(job, files, store.folder) if session.stacks else None,
+                    sink=StackFiles(job, files, store.folder) if session.stacks else None,
                     progress=watcher,
                     executor=executor,
                 )
@@ -346,26 +330,6 @@ def filter_series(
     return replace(series, images=images)
 
 
-@dataclass(frozen=True)
-class _StackFiles:
-    """The files of the filtered blocks of a session."""
-
-    job: Job
-    files: session_inputs.SessionFiles
-    folder: Path
-
-    def write(self, number: int, frames: NDArray[np.generic]) -> None:
-        """Write a filtered block, (n, n_pixels)."""
-        first, geometry = self.files.recording.blocks[number].window.start, self.files.geometry_of(number)
-        stack = Acquisition.of(geometry, geometry.as_stack(frames))
-        write_block(self.job, self.folder, self.files.path_of(number), number, first, stack)
-
-    def has(self, number: int) -> bool:
-        """Return whether a filtered block is written."""
-        name = block_file_name(self.job, self.files.path_of(number), number)
-        return any((folder / name).exists() for folder in (self.folder, self.job.folder))
-
-
 def _common_folder(paths: Sequence[Path]) -> Path:
     """Return the folder that holds all files."""
     return Path(os.path.commonpath([path.absolute().parent for path in paths]))
@@ -388,15 +352,9 @@ def _record_of_files(job: Job, files: session_inputs.SessionFiles) -> InputRecor
         n_bytes = sum(state["bytes"] for state in states.values())
         folder = _common_folder(job.paths) if job.groups else job.path.parent
         return replace(input_record(folder, first, shape), files=states, bytes=n_bytes)
+    found = input_record(job.path, first, shape, states.get(str(job.path)))
     # How often workers read the file is not counted.
-    passes = None
-    if job.dask is None:
-        with files.opened(0) as source:
-            passes = source.passes
-    state = states.get(str(job.path), {})
-    return replace(
-        input_record(job.path, first, shape),
-        bytes=state.get("bytes"),
-        mtime_ns=state.get("mtime_ns"),
-        passes_over_file=passes,
-    )
+    if job.dask is not None:
+        return found
+    with files.opened(0) as source:
+        return replace(found, passes_over_file=source.passes)
