@@ -431,20 +431,15 @@ class LiveBlocks:
                 self._candidates[path] = _Candidate(path, state, now)
                 self.passed_over.pop(path, None)
                 changed = True
-        return self._look_again(now) or changed
-
-    def _look_again(self, now: float) -> bool:
-        """Look for blocks that changed after they were filtered; return whether any did."""
-        changed = False
+        # Blocks may change after they were filtered.
         for path, known in list(self._done.items()):
             state = file_state(path)
             if state is None or now - known.since > GIVE_UP_S:
                 del self._done[path]
-            if state is None or state == known.state:
-                continue
-            changed = True
-            self._done[path] = _Candidate(path, state, now)
-            self._changed.add(path)
+            if state is not None and state != known.state:
+                self._done[path] = _Candidate(path, state, now)
+                self._changed.add(path)
+                changed = True
         return changed
 
     def _begin(self, now: float) -> None:

@@ -68,10 +68,8 @@ def filter_positions(
     # each position must show some.
     used = sorted((block for each in recordings for block in each.blocks), key=lambda block: block.start_s)
     check_activation(replace(recording, blocks=used), events, alone)
-    over_all = {
-        name: partial(_over_positions, recording.geometry, region) for name, region in regions.items()
-    }
-    masks = region_masks(over_all, geometry) if regions else {}
+    of_all = {name: partial(_over_positions, recording.geometry, region) for name, region in regions.items()}
+    masks = region_masks(of_all, geometry) if regions else {}
     n_done, poses = 0, list[ResultSeries]()
     for pose, of_pose in enumerate(recordings):
         watcher = _PartOfProgress(progress, n_done, len(used))

@@ -87,10 +87,8 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
                 source.close()
             watcher.assumed(recording.geometry.assumptions)
         watcher.stage("solve")
-        with dask_executor(job.dask, job.options.threads) as executor:
-            result = denoise_frames(
-                recording, job.options, None, target, watcher.iteration, executor=executor
-            )
+        with dask_executor(job.dask, job.options.threads) as workers:
+            result = denoise_frames(recording, job.options, None, target, watcher.iteration, executor=workers)
         if is_read_in_chunks:
             source.check_unchanged()
         clock.add(result.timings_s)

@@ -157,20 +157,18 @@ def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
     return report
 
 
-def _follow(
-    job: Job, input_folder: Path, patterns: Sequence[str], overwrite: bool, watcher: Progress
-) -> LivePages:
+def _follow(job: Job, source: Path, patterns: Sequence[str], overwrite: bool, watcher: Progress) -> LivePages:
     """Show the blocks of a live session as they come, until it ends, and return its pages."""
     session, precision = job.session_options, job.options.precision
     # Errors of the final session are raised before the live session starts.
-    session_inputs.check_apart(input_folder, job.root)
+    session_inputs.check_apart(source, job.root)
     events, regions = session_inputs.events_so_far(session.events), drawn_regions(job.regions)
     follower = OnlineSession(regions, job.options, session=session, events=events)
     job.check()
     with OutputFolder(job.folder, overwrite) as outputs:
         outputs.reserve(f"{job.stem}_report.json")
     idle_s = session.until_idle_s
-    blocks = LiveBlocks(input_folder, follower, job.reading, precision, patterns, idle_s, job.root)
+    blocks = LiveBlocks(source, follower, job.reading, precision, patterns, idle_s, job.root)
     with locked(job.folder):
         return follow(blocks, short_stem(job.name), job.root, job.display, watcher)
 
