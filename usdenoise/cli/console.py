@@ -46,9 +46,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {remaining} s" if minutes else f"{remaining} s"
 
 
-WARNING, NOTE, DETAIL = -1, 0, 1
-
-
 class Console:
     """Messages on stderr at the level that -q and -v set, and a progress bar where stderr is a terminal.
 
@@ -60,6 +57,8 @@ class Console:
         Whether the result is printed as JSON.
     """
 
+    WARNING, NOTE, DETAIL = -1, 0, 1
+
     def __init__(self, quiet: int = 0, verbose: int = 0, as_json: bool = False) -> None:
         self.level = verbose - quiet
         self.as_json = as_json
@@ -70,7 +69,7 @@ class Console:
     @property
     def is_animated(self) -> bool:
         """Whether progress is shown."""
-        return self.level >= NOTE and sys.stderr.isatty()
+        return self.level >= self.NOTE and sys.stderr.isatty()
 
     def say(self, message: str, level: int = NOTE) -> None:
         """Print a line on stderr, unless its level is above the level of the console."""
@@ -83,7 +82,7 @@ class Console:
 
     def warn(self, message: str) -> None:
         """Print a warning, which only -qq silences."""
-        self.say(f"warning: {message}", WARNING)
+        self.say(f"warning: {message}", self.WARNING)
 
     def begin(self, label: str, total: int | None, key: Hashable = None, state: object = "") -> None:
         """Show the progress of a new stage, as a bar of `total` steps or, with None, only with its name.
@@ -126,6 +125,10 @@ class Console:
             print_json(report)
         elif not self._quiet:
             print_lines(lines())
+
+    def show_rows(self, report: object, rows: Iterable[tuple[str, str]]) -> None:
+        """Print the result on stdout: the report as JSON, or rows of names and values unless -q is given."""
+        self.show(report, lambda: two_columns(rows))
 
     def __enter__(self) -> Self:
         return self
@@ -211,7 +214,7 @@ def show_summary(console: Console, report: Mapping[str, object]) -> None:
     warnings = cautions(record)
     for sentence in warnings:
         console.warn(sentence)
-    console.show(report, lambda: two_columns(summary_rows(record, warnings)))
+    console.show_rows(report, summary_rows(record, warnings))
 
 
 def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str]]:
@@ -386,7 +389,7 @@ class JobView(Progress):
         self._console.say(
             f"iteration {line.iteration:3d}  objective {line.objective:.5e}  held-out {error}"
             f"  damping {damping}  halvings {line.halvings}",
-            DETAIL,
+            Console.DETAIL,
         )
 
     def experiments(self, done: int, total: int) -> None:

@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from usdenoise.cli import flags
-from usdenoise.cli.console import (
-    DETAIL,
-    NOTE,
-    WARNING,
-    Clock,
-    Console,
-    JobView,
-    print_json,
-    print_line,
-    show_summary,
-    two_columns,
-    typed_command,
-)
+from usdenoise.cli.console import Clock, Console, JobView, print_json, print_line, show_summary, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.options import BatchOptions, DenoiseOptions, Display, JobOptions, Output, SessionOptions
 from usdenoise.options.job_options import NO_PRODUCTS
@@ -160,7 +148,7 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
     # The files of a live session were removed before its end.
     for sentence in report["notes"]:
         console.warn(sentence)
-    console.show(report, lambda: two_columns(("wrote", path) for path in report["output"].values()))
+    console.show_rows(report, [("wrote", path) for path in report["output"].values()])
 
 
 _LONGEST_NAME = 22
@@ -190,7 +178,7 @@ class BatchView:
 
     def chosen(self, common: "CommonCutoff") -> None:
         """Print the common cutoff."""
-        level = WARNING if common.certainty == "unsure" else NOTE
+        level = Console.WARNING if common.certainty == "unsure" else Console.NOTE
         self._console.say(f"cutoff    {_common_cutoff(vars(common))}", level)
 
     def planned(self, rows: "Mapping[Scan, Row]") -> None:
@@ -200,7 +188,7 @@ class BatchView:
 
     def started(self, scan: "Scan") -> None:
         """Show a scan that runs."""
-        self._console.say(f"start     {scan.name}", DETAIL)
+        self._console.say(f"start     {scan.name}", Console.DETAIL)
         self._console.begin("scan", None, scan.name)
         # The last parts of a long name leave room for the bar on a line of 80 characters.
         end = scan.name[-_LONGEST_NAME:]
@@ -215,7 +203,9 @@ class BatchView:
         if self._console.as_json:
             print_json({name: value for name, value in vars(row).items() if value not in (None, "")})
         count = f"{over:>{len(str(self._total))}}/{self._total}"
-        level = WARNING if row.error else DETAIL if self._console.is_animated else NOTE
+        level = (
+            Console.WARNING if row.error else Console.DETAIL if self._console.is_animated else Console.NOTE
+        )
         is_complete = row.reason == "complete"
         how = row.reason if is_complete else f"{row.seconds:.1f} s" if row.seconds is not None else ""
         outcome = row.error or ", ".join(filter(None, (how, row.remark)))
@@ -228,7 +218,7 @@ class BatchView:
 
     def ended(self, report: "BatchReport") -> None:
         """Print the summary, also of a batch that is interrupted."""
-        self._console.show({"summary": report.summary}, lambda: two_columns(_summary_rows(report)))
+        self._console.show_rows({"summary": report.summary}, _summary_rows(report))
 
 
 @click.command(

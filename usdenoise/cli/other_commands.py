@@ -70,7 +70,7 @@ def info(file: Path, as_json: bool, **reading: object) -> None:
     # Attributes of HDF5 may be references, which cannot be copied.
     plain = replace(description, problem=None, metadata=replace(metadata, attributes={}))
     report = {**asdict(plain), "problem": problem and problem.worded(FLAGS), "metadata": descriptions}
-    Console(as_json=as_json).show(report, lambda: two_columns(_description_rows(description)))
+    Console(as_json=as_json).show_rows(report, _description_rows(description))
     if problem is not None:
         raise problem
 
@@ -100,7 +100,7 @@ def _list_folder(folder: Path, as_json: bool, reading: flags.Values) -> None:
                 problem = description.problem.worded(FLAGS).replace(f"{path} ", "")
         stacks[name] = {"stack": chosen and asdict(chosen), "problem": problem or None}
         rows.append((name, problem if chosen is None else problem or _stack_text(chosen)))
-    Console(as_json=as_json).show({"files": stacks}, lambda: two_columns(rows))
+    Console(as_json=as_json).show_rows({"files": stacks}, rows)
 
 
 def _stack_text(stack: "Candidate") -> str:
@@ -190,7 +190,7 @@ def simulate(out: Path, threads: int | None, overwrite: bool, console: Console, 
         ("time", f"{time.perf_counter() - began:.1f} s"),
         ("wrote", summary["path"]),
     ]
-    console.show(summary, lambda: two_columns(rows))
+    console.show_rows(summary, rows)
 
 
 def _methods(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -283,7 +283,7 @@ def reproduce(names: tuple[str, ...], output: Path, overwrite: bool, console: Co
     if not names:
         titles = {name: experiment.title for name, experiment in experiments.EXPERIMENTS.items()}
         # The list is the result, which -q does not silence.
-        Console(as_json=console.as_json).show({"experiments": titles}, lambda: two_columns(titles.items()))
+        Console(as_json=console.as_json).show_rows({"experiments": titles}, titles.items())
         return
     unknown = [name for name in names if name not in experiments.EXPERIMENTS and name != "all"]
     if unknown:
