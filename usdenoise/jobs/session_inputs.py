@@ -19,19 +19,8 @@ from usdenoise.files.recordings import FileFrames, StoredFile, last_file
 from usdenoise.options.job_options import PATHS, SessionOptions
 from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
 from usdenoise.pipeline.result import Doubt
-from usdenoise.sessions.blocks import (
-    NO_STARTS,
-    OR_IGNORE,
-    OR_SKIP,
-    FileTime,
-    check_alike,
-    check_interval,
-    chosen_blocks,
-    is_against_times,
-    start_times,
-    time_notes,
-    windows_of,
-)
+from usdenoise.sessions import blocks as session_blocks
+from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.design import Event, check_events
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.text import beyond
@@ -118,7 +107,7 @@ class SessionFiles:
         for files in groups or [list(self.files)]:
             read = [file for file in files if file.time]
             has_starts = any(file.time and file.time.start_s is not None for file in files)
-            if not has_starts and is_against_times([file.state["mtime_ns"] for file in read]):
+            if not has_starts and session_blocks.is_against_times([file.state["mtime_ns"] for file in read]):
                 sentence = (
                     f"the names of the blocks ({read[0].path.name} first, {read[-1].path.name} last) and the times at which "
                     "files were written have different orders; name the files in the order of time if the names are wrong"
@@ -195,7 +184,7 @@ def open_session(
         for number, file in enumerate(found):
             try:
                 if file.geometry is not None:
-                    check_alike(file.geometry, usual, file.path)
+                    session_blocks.check_alike(file.geometry, usual, file.path)
             except InputError as error:
                 found[number] = _skipped(file.path, error, options, len(paths))
         # Cut those that have a time slot into blocks.
@@ -203,7 +192,9 @@ def open_session(
         frame_time = max(file.frame_step for file in found)
         if usual.frame_rate_hz:
             frame_time = 1 / usual.frame_rate_hz
-        starts = start_times([file.time for file in files], frame_time, options.block_interval_s)
+        starts = session_blocks.start_times(
+            [file.time for file in files], frame_time, options.block_interval_s
+        )
         dtype = working_type(usual, precision)
         blocks = _cut_into_blocks(files, starts, Recording(usual, dtype, [], frame_time), options)
         for before, later in pairwise(blocks):
@@ -220,7 +211,9 @@ def open_session(
         if len(paths) > 1:
             last_file.close()
         # A single file stays open for its blocks.
-        yield SessionFiles(Recording(geometry, dtype, chosen_blocks(blocks, options), frame_time), files)
+        yield SessionFiles(
+            Recording(geometry, dtype, session_blocks.chosen_blocks(blocks, options), frame_time), files
+        )
     finally:
         last_file.close()
 
@@ -263,7 +256,7 @@ def open_positions(
         longest = max(position.recording.blocks[-1].start_s for position in found)
         has_clock = len(known) == len(found) and 0 < max(known) - min(known) < longest
         for position, group, start in zip(found, groups, starts, strict=True):
-            check_alike(position.recording.geometry, first.geometry, group[0])
+            session_blocks.check_alike(position.recording.geometry, first.geometry, group[0])
             later = (start or 0.0) - min(known) if has_clock else 0.0
             blocks += [
                 replace(block, file=block.file + len(files), start_s=block.start_s + later)
@@ -324,7 +317,7 @@ def _skipped(path: Path, error: InputError | OptionError, options: SessionOption
     if n_files == 1:
         raise error
     has_slot = not isinstance(error, NoStackError)
-    located = error.at(path.name, OR_SKIP if has_slot else OR_IGNORE)
+    located = error.at(path.name, session_blocks.OR_SKIP if has_slot else session_blocks.OR_IGNORE)
     if not options.skip_bad_files:
         raise located from error
     return BlockFile(path=path, problem=located.cause, has_slot=has_slot)
@@ -345,7 +338,7 @@ def _windows(source: Input, options: SessionOptions) -> list[Window]:
         if length is None or (n_frames < length and len(edges) > 2):
             cut = [Window(0, n_frames, length is None)]
         else:
-            cut = windows_of(n_frames, length, options.stride)
+            cut = session_blocks.windows_of(n_frames, length, options.stride)
         windows += [replace(window, start=first + window.start, stop=first + window.stop) for window in cut]
     return windows
 
@@ -371,7 +364,7 @@ def _cut_into_blocks(
     step = (options.stride or options.window or length) if has_windows else length
     if files[0].block_frames is not None:
         step = files[0].block_frames
-    check_interval(interval, recording.geometry.frame_rate_hz, step)
+    session_blocks.check_interval(interval, recording.geometry.frame_rate_hz, step)
     blocks: list[Block] = []
     for number, (file, begin) in enumerate(zip(files, starts.tolist(), strict=True)):
         for window in file.windows:
@@ -419,8 +412,8 @@ def _notes(files: Sequence[BlockFile], usual: Geometry, options: SessionOptions)
         notes.append(f"{len(own) - 1} similar notes on other files")
     if options.block_interval_s is None:
         # The blocks of one file have no times of their own.
-        notes += [NO_STARTS] if len(files) == 1 and frames_a_block(files[0].path) else []
-        notes += time_notes([file.time for file in files if file.time is not None], usual)
+        notes += [session_blocks.NO_STARTS] if len(files) == 1 and frames_a_block(files[0].path) else []
+        notes += session_blocks.time_notes([file.time for file in files if file.time is not None], usual)
     return notes
 
 
