@@ -124,8 +124,8 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
     arguments = flags.job_arguments(values)
     session_options = SessionOptions(**flags.requested(SessionOptions, values))
     named_regions = arguments.pop("regions")
-    regions = dict(named_regions)
-    if len(regions) < len(named_regions):
+    arguments["regions"] = dict(named_regions)
+    if len(arguments["regions"]) < len(named_regions):
         raise click.BadParameter("two regions have the same name", param_hint="--region")
     from usdenoise.jobs.session_job import run_session
     from usdenoise.system.resources import use_one_heap
@@ -136,7 +136,6 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
     report = run_session(
         paths,
         output,
-        regions=regions,
         **arguments,
         session_options=session_options,
         command=typed_command(),

@@ -277,15 +277,11 @@ def _reported(
     pages = []
     if isinstance(series, PoseSeries) and job.output.judges_blood:
         of_poses = [pose_job(job, number, series.names) for number in range(len(series.names))]
-        pages = [os.path.relpath(_page_of(of_pose), job.folder) for of_pose in of_poses]
+        pages = [os.path.relpath(each.folder / f"{each.stem}_report.html", job.folder) for each in of_poses]
     report = replace(report_of(series, *known, *asked, pages), memory_limit_bytes=job.memory)
     if not job.output.judges_blood:
         return report, None
     return report, page_of(job.name, series, report, results.pictures, results.activations)
-
-
-def _page_of(job: Job) -> Path:
-    return job.folder / f"{job.stem}_report.html"
 
 
 @contextmanager

@@ -5,7 +5,6 @@ import signal
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
@@ -74,7 +73,7 @@ def dask_client(where: str) -> Iterator[Any]:
                 client = _connected(where, stack)
                 _wait_for_workers(client, where, signals)
             yield client
-        except (Exception, CancelledError) as error:
+        except Exception as error:
             if isinstance(error, KilledWorker):
                 raise OptionError(
                     "a part of the work killed every Dask worker that began it, probably because memory ran out",
