@@ -412,14 +412,11 @@ def job_arguments(values: Values) -> dict[str, Any]:
 
 config_option = flags_of(JobOptions, "config", is_eager=True, expose_value=False, callback=_use_config)
 reading_flags = flags_of(ReadOptions)
-estimator_option = keys_of(
-    DenoiseOptions,
-    Group.ESTIMATOR_KEYS,
-    "Set one of the keys below, for example decay=0.1. Repeat it for several keys.",
+_estimator_option = functools.partial(keys_of, DenoiseOptions, Group.ESTIMATOR_KEYS)
+estimator_option = _estimator_option(
+    "Set one of the keys below, for example decay=0.1. Repeat it for several keys."
 )
-short_estimator_option = keys_of(
-    DenoiseOptions,
-    Group.ESTIMATOR_KEYS,
+short_estimator_option = _estimator_option(
     "Set a detail of the estimator, for example decay=0.1. `usdenoise run --help` lists the keys. Repeat it for several "
     "keys.",
     lists_keys=False,
@@ -442,7 +439,4 @@ def messages(command: Command) -> Command:
         with Console(quiet, verbose, as_json) as console:
             command(console=console, **values)
 
-    wrapped: Command = with_console
-    for add_flag in (_verbose_option, _quiet_option, json_option):
-        wrapped = add_flag(wrapped)
-    return wrapped
+    return json_option(_quiet_option(_verbose_option(with_console)))

@@ -31,6 +31,9 @@ from usdenoise.report.record import input_record
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.text import plain, short_stem, software, to_json
 
+Mask = NDArray[np.bool_]
+"""A region of an image."""
+
 POWER_DOPPLER, BLOOD_MAP = COMPARED_IMAGES = ("power Doppler", "blood map")
 """The images of each filtered stack."""
 
@@ -42,10 +45,7 @@ FIGURES = (*CONTRASTS, "correlation", "auc")
 
 
 def figures_of_merit(
-    image: NDArray[np.floating],
-    signal: NDArray[np.bool_] | None,
-    background: NDArray[np.bool_] | None,
-    truth: Truth | None,
+    image: filters.Image, signal: Mask | None, background: Mask | None, truth: Truth | None
 ) -> dict[str, float]:
     """Return the metrics of an image that the given regions and truth determine.
 

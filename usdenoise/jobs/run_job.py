@@ -179,13 +179,11 @@ def run(  # noqa: PLR0913
     """
     check_path(path)
     path = Path(path)
-    root = Path(f"{short_stem(path.stem)}-usdenoise") if folder is None else Path(folder)
-    options = options or DenoiseOptions()
     job = Job(
         paths=(path,),
         name=path.stem,
-        root=root,
-        options=options,
+        root=Path(f"{short_stem(path.stem)}-usdenoise" if folder is None else folder),
+        options=options or DenoiseOptions(),
         display=display or Display(),
         output=output or Output(),
         reading=reading or {},

@@ -25,6 +25,9 @@ from usdenoise.sessions.design import Event, check_events
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.text import beyond
 
+Paths = str | Path | Sequence[str | Path]
+"""A file or a folder, or several of them."""
+
 Reading = Mapping[str, object]
 """Fields of :class:`usdenoise.options.ReadOptions`."""
 
@@ -418,10 +421,7 @@ def _notes(files: Sequence[BlockFile], usual: Geometry, options: SessionOptions)
 
 
 def session_files(
-    paths: str | Path | Sequence[str | Path],
-    options: SessionOptions,
-    output: Path,
-    patterns: Sequence[str] = (),
+    paths: Paths, options: SessionOptions, output: Path, patterns: Sequence[str] = ()
 ) -> tuple[tuple[Path, ...], tuple[tuple[Path, ...], ...]]:
     """Return the files of a session, and those of each path if each is a position of the probe. See :func:`block_files`."""
     if options.poses != PATHS:
@@ -431,9 +431,7 @@ def session_files(
     return tuple(file for group in groups for file in group), groups
 
 
-def block_files(
-    paths: str | Path | Sequence[str | Path], output: Path, patterns: Sequence[str] = ()
-) -> list[Path]:
+def block_files(paths: Paths, output: Path, patterns: Sequence[str] = ()) -> list[Path]:
     """Return the files of the blocks of a session: the files of a folder in natural order, or the named files.
 
     Parameters

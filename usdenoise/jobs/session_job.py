@@ -143,8 +143,7 @@ def run_session(  # noqa: PLR0913
 
 def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
     """Filter a session of files, and write its results; a session that was stopped goes on."""
-    is_stopped = BlocksOnDisk.is_in(_spectra_folder(job))
-    if is_stopped and not (job.folder / f"{job.stem}_report.json").exists():
+    if BlocksOnDisk.is_in(_spectra_folder(job)) and not (job.folder / f"{job.stem}_report.json").exists():
         # Files without a report are its results.
         overwrite = True
     if job.session_options.stacks:
