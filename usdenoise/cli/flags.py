@@ -229,10 +229,9 @@ class GroupedCommand(click.Command):
     ) -> None:
         super().__init__(name, **settings)
         self.examples, self.often = tuple(examples), tuple(often)
-        add_help = click.help_option(
+        click.help_option(
             "-h", "--help", cls=GroupedOption, group=Group.MESSAGES, help="Show this page and exit."
-        )
-        add_help(self)
+        )(self)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under the headings of their groups, with their texts in one column."""

@@ -70,19 +70,17 @@ def filter_positions(
     of_all = {name: partial(_over_positions, recording.geometry, region) for name, region in regions.items()}
     masks = region_masks(of_all, geometry) if regions else {}
     n_done, poses = 0, list[ResultSeries]()
-    for pose, of_pose in enumerate(recordings):
+    for pose, part in enumerate(recordings):
         watcher = _PartOfProgress(progress, n_done, len(used))
         try:
-            check_activation(of_pose, events, alone, is_planned=True)
-            if all(block.problem for block in of_pose.blocks):
-                raise InputError(
-                    f"none of its blocks can be read; the first one: {of_pose.blocks[0].problem}"
-                )
-            series = filter_session(of_pose, alone, options, store.part(pose), progress=watcher, **how)
+            check_activation(part, events, alone, is_planned=True)
+            if all(block.problem for block in part.blocks):
+                raise InputError(f"none of its blocks can be read; the first one: {part.blocks[0].problem}")
+            series = filter_session(part, alone, options, store.part(pose), progress=watcher, **how)
         except (InputError, OptionError) as error:
             raise error.at(f"pose {plan.names[pose]}") from error
         poses.append(replace(series, event_doubts=doubts))
-        n_done += len(of_pose.blocks)
+        n_done += len(part.blocks)
     filled = [replace(series, images=series.filled().images) for series in with_activation(poses, events)]
     return joined_poses(filled, plan, geometry, masks)
 
