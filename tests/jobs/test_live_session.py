@@ -23,9 +23,10 @@ from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.jobs import live_job, session_job
+from usdenoise.jobs.job import Job
 from usdenoise.jobs.session_inputs import block_files
 from usdenoise.jobs.session_job import run_session
-from usdenoise.options import Output, SessionOptions
+from usdenoise.options import DenoiseOptions, Output, SessionOptions
 from usdenoise.progress import Progress
 from usdenoise.sessions import live_state
 from usdenoise.sessions.regions import WHOLE_IMAGE
@@ -241,8 +242,14 @@ def plain_series(folder: Path, out: Path) -> bytes:
     return (out / "mouse_sequence.h5").read_bytes()
 
 
+def live_blocks(folder: Path, idle: float, output: Path | None = None, **more: Any) -> live_job.LiveBlocks:
+    how = SessionOptions(live=True, until_idle_s=idle)
+    job = Job(root=output or folder, options=DenoiseOptions(), reading={}, session=how)
+    return live_job.LiveBlocks(job, folder, Session(), **more)
+
+
 def follow(folder: Path, idle: float = 0.4, **more: Any) -> tuple[list[SessionUpdate], live_job.LiveBlocks]:
-    blocks = live_job.LiveBlocks(folder, Session(), {}, "single", until_idle_s=idle, **more)
+    blocks = live_blocks(folder, idle, **more)
     return list(blocks), blocks
 
 
@@ -308,7 +315,7 @@ def test_the_speed_is_that_of_the_filter_whatever_the_pause_between_blocks(made,
 def test_a_file_that_is_removed_before_it_is_read(made: Scan, tmp_path: Path) -> None:
     path = drop(tmp_path, 3, made.blocks[3])
     path.write_bytes(path.read_bytes()[:-5000])
-    blocks = live_job.LiveBlocks(tmp_path, Session(), {}, "single", until_idle_s=0.4)
+    blocks = live_blocks(tmp_path, 0.4)
 
     def remove() -> None:
         while not blocks.n_waiting:

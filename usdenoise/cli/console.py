@@ -84,10 +84,10 @@ class Console:
         """Print a warning, which only -qq silences."""
         self.say(f"warning: {message}", self.WARNING)
 
-    def begin(self, label: str, total: int | None, key: Hashable = None, state: object = "") -> None:
+    def begin(self, label: str, total: int | None, key: Hashable = None) -> None:
         """Show the progress of a new stage, as a bar of `total` steps or, with None, only with its name.
 
-        It replaces the previous stage with the same key. The text of a state is generated again whenever it is shown.
+        It replaces the previous stage with the same key.
         """
         if not self.is_animated:
             return
@@ -98,7 +98,6 @@ class Console:
             self._progress = progress.Progress(
                 progress.TextColumn("{task.description:<8}", markup=False),
                 progress.BarColumn(bar_width=24),
-                progress.TextColumn("{task.fields[state]}", markup=False),
                 progress.TextColumn("{task.fields[note]}", markup=False),
                 progress.TimeElapsedColumn(),
                 console=RichConsole(stderr=True),
@@ -106,7 +105,7 @@ class Console:
             )
             self._progress.start()
         self.end(key)
-        self._tasks[key] = self._progress.add_task(label, total=total, note="", state=state)
+        self._tasks[key] = self._progress.add_task(label, total=total, note="")
 
     def advance(self, done: int, note: str = "", key: Hashable = None) -> None:
         """Move the bar of a stage to step `done`, with a note behind it."""

@@ -42,9 +42,10 @@ class Job:
     Attributes
     ----------
     paths : tuple of Path
-        The acquisition, or the files of a session in the order of time; none if they are still to come.
+        The acquisition, or the files of a session in the order of time; none (the default) if they are still to come.
     name : str
-        Name of the input, with which the names of the results begin unless they are in BIDS.
+        Name of the input, with which the names of the results begin unless they are in BIDS; empty (the default) if it is
+        not known yet.
     root : Path
         Folder of the results, or of the derivative data set of BIDS.
     options : DenoiseOptions
@@ -80,8 +81,8 @@ class Job:
         How the low cutoff of the options follows from several scans; None (the default) if it does not.
     """
 
-    paths: tuple[Path, ...]
-    name: str
+    paths: tuple[Path, ...] = ()
+    name: str = ""
     root: Path
     options: DenoiseOptions
     reading: Mapping[str, Any]

@@ -22,7 +22,7 @@ from usdenoise.files.input_files import KnownContents, acquisition_files, file_s
 from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder, write_files
 from usdenoise.files.results import ResultFile, write_result
-from usdenoise.options.job_options import Display
+from usdenoise.jobs.job import Job
 from usdenoise.pipeline.result import Doubt
 from usdenoise.progress import Progress
 from usdenoise.report import pictures
@@ -38,7 +38,7 @@ from usdenoise.sessions.result_series import activation_contents
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.system.processes import Terminated
 from usdenoise.system.resources import available_threads, run_in_background
-from usdenoise.system.text import rate_text
+from usdenoise.system.text import rate_text, short_stem
 
 LATEST, ACTIVATION_PICTURE, LIVE_PAGE = "latest.png", "activation.png", "live.html"
 """Names of the picture of the last block, of the activation by the first type of event, and of the page."""
@@ -58,19 +58,15 @@ MOST_LATE_S, LEAST_PAGE_S, PAGE_SHARE = 1.0, 1.0, 0.1
 time that pages may take."""
 
 
-def follow(blocks: "LiveBlocks", stem: str, folder: Path, display: Display, watcher: Progress) -> "LivePages":
+def follow(blocks: "LiveBlocks", job: Job, watcher: Progress) -> "LivePages":
     """Show the blocks of a session as they come, until it ends or SIGINT comes.
 
     Parameters
     ----------
     blocks : LiveBlocks
         The blocks that are still to come.
-    stem : str
-        Name of the session.
-    folder : Path
-        Folder of the results. It gets the picture of the last block, the page, and the file of the series so far.
-    display : Display
-        How pictures look.
+    job : Job
+        The session. Its folder gets the picture of the last block, the page, and the file of the series so far.
     watcher : Progress
         Its method `live` is called after each block.
 
@@ -81,7 +77,7 @@ def follow(blocks: "LiveBlocks", stem: str, folder: Path, display: Display, watc
     """
     # The first picture does not wait for it.
     run_in_background(load_libraries)
-    pages = LivePages(stem, folder, display)
+    pages = LivePages(job)
     update = None
     try:
         for update in blocks:
@@ -117,8 +113,8 @@ class LivePages:
 
     Parameters
     ----------
-    stem, folder, display
-        As for :func:`follow`.
+    job : Job
+        The session.
 
     Attributes
     ----------
@@ -128,8 +124,8 @@ class LivePages:
         Files of the blocks, when the session has ended.
     """
 
-    def __init__(self, stem: str, folder: Path, display: Display) -> None:
-        self._stem, self._folder, self._display = stem, folder, display
+    def __init__(self, job: Job) -> None:
+        self._stem, self._folder, self._display = short_stem(job.name), job.root, job.display
         self._latest, self._drawn, self._next_page = b"", -MOST_LATE_S, 0.0
         self._shown: SessionUpdate | None = None
         self._page: Callable[..., str] | None = None
@@ -295,20 +291,14 @@ class LiveBlocks:
 
     Parameters
     ----------
+    job : Job
+        How files are read, after how many seconds without a new one it ends, and the folder of the results, which it skips.
     folder : Path
         The folder of the blocks, which may be in subfolders. It may be empty.
     session : OnlineSession
         Gets the blocks.
-    reading : mapping
-        Fields of :class:`usdenoise.options.ReadOptions`.
-    precision : str or None
-        Of the values that are read.
     patterns : sequence of str
         Shell patterns that the names of files must match; by default the suffixes of the known formats.
-    until_idle_s : float, optional
-        Seconds without a new file after which it ends; by default it does not.
-    output : Path, optional
-        A folder to skip; by default none.
 
     Attributes
     ----------
@@ -329,26 +319,14 @@ class LiveBlocks:
         If the first file cannot be filtered with these options.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        session: OnlineSession,
-        reading: Mapping[str, Any],
-        precision: str | None,
-        patterns: Sequence[str] = (),
-        until_idle_s: float | None = None,
-        output: Path | None = None,
-    ) -> None:
+    def __init__(self, job: Job, folder: Path, session: OnlineSession, patterns: Sequence[str] = ()) -> None:
         if not folder.is_dir():
             raise InputError(
                 f"{folder} is not a folder; a live session requires the folder in which the blocks appear"
             )
         # Paths below "." have two spellings.
-        folder = folder.absolute()
-        self._folder, self._session = folder, session
-        self._reading, self._precision = reading, precision
-        self._patterns, self._idle_s = patterns, until_idle_s
-        self._output = output or folder
+        self._job, self._folder, self._session = job, folder.absolute(), session
+        self._patterns, self._idle_s = patterns, job.session_options.until_idle_s
         self._seen: set[str] = set()
         self._candidates: dict[Path, _Candidate] = {}
         self._contents = KnownContents()
@@ -418,7 +396,7 @@ class LiveBlocks:
     def _look(self, now: float) -> bool:
         """Look for files that came, changed or went; return whether any did."""
         changed = False
-        for path in acquisition_files(self._folder, self._output, self._patterns, self._seen):
+        for path in acquisition_files(self._folder, self._job.root, self._patterns, self._seen):
             self._seen.add(str(path))
             self._candidates[path] = _Candidate(path, None, now)
         for path, known in list(self._candidates.items()):
@@ -453,7 +431,7 @@ class LiveBlocks:
         for candidate in ready[: most - len(self._at_work)]:
             candidate.tried, path = now, candidate.path
             try:
-                with open_input(path, self._reading, self._precision) as source:
+                with open_input(path, self._job.reading, self._job.options.precision) as source:
                     if source.stack.block_frames is not None:
                         raise InputError(
                             f"{path} holds several blocks, and a live session requires a file for each block",

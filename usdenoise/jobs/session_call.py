@@ -355,8 +355,8 @@ def session(  # noqa: PLR0913
         session_options.refuse(names, problem, remedy)
         so_far, folder = session_inputs.events_so_far(events), session_inputs.only_folder([source])
         follower = OnlineSession(drawn, chosen, session=session_options, events=so_far)
-        idle_s = session_options.until_idle_s
-        return iter(LiveBlocks(folder, follower, read_options, chosen.precision, (), idle_s))
+        job = Job(root=folder, options=chosen, reading=read_options, session=session_options)
+        return iter(LiveBlocks(job, folder, follower))
     known, notes = session_inputs.events_of(events)
     log = _BlockLog(on_block)
     if isinstance(source, str | Path | list | tuple):

@@ -42,7 +42,7 @@ from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import check_activation, with_activation
 from usdenoise.system.processes import locked
 from usdenoise.system.resources import memory_watched, run_in_background
-from usdenoise.system.text import requested, short_stem, software, to_json
+from usdenoise.system.text import requested, software, to_json
 
 
 @memory_watched()
@@ -98,8 +98,6 @@ def run_session(  # noqa: PLR0913
     session = session_options or SessionOptions()
     watcher, live_pages = watcher or Progress(), None
     job = Job(
-        paths=(),
-        name="",
         root=Path(folder),
         options=options or DenoiseOptions(),
         display=display or Display(),
@@ -158,7 +156,7 @@ def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
 
 def _follow(job: Job, source: Path, patterns: Sequence[str], overwrite: bool, watcher: Progress) -> LivePages:
     """Show the blocks of a live session as they come, until it ends, and return its pages."""
-    session, precision = job.session_options, job.options.precision
+    session = job.session_options
     # Errors of the final session are raised before the live session starts.
     session_inputs.check_apart(source, job.root)
     events, regions = session_inputs.events_so_far(session.events), drawn_regions(job.regions)
@@ -166,10 +164,9 @@ def _follow(job: Job, source: Path, patterns: Sequence[str], overwrite: bool, wa
     job.check()
     with OutputFolder(job.folder, overwrite) as outputs:
         outputs.reserve(f"{job.stem}_report.json")
-    idle_s = session.until_idle_s
-    blocks = LiveBlocks(source, follower, job.reading, precision, patterns, idle_s, job.root)
+    blocks = LiveBlocks(job, source, follower, patterns)
     with locked(job.folder):
-        return follow(blocks, short_stem(job.name), job.root, job.display, watcher)
+        return follow(blocks, job, watcher)
 
 
 def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: LivePages) -> dict[str, Any]:
