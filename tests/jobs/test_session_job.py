@@ -563,8 +563,8 @@ def run(prepare=lambda: None):
     if process == 0:
         prepare()
         filtered = []
-        whole = session_job.write_block
-        session_job.write_block = lambda *arguments: (filtered.append(1), whole(*arguments))
+        whole = session_job.StackFiles.write
+        session_job.StackFiles.write = lambda *arguments: (filtered.append(1), whole(*arguments))
         try:
             main(words, standalone_mode=False)
         finally:

@@ -137,16 +137,9 @@ def _write_power_nifti(
     path: Path, sidecar_path: Path, name: str, series: ResultSeries, named: Mapping[str, str]
 ) -> None:
     """Write a power image of a series as NIfTI, and its sidecar with some fields first."""
-    fields = write_nifti(
-        path,
-        series.images[name],
-        series.geometry,
-        series.starts.tolist(),
-        series.time_unit,
-        series.window,
-        series.options.stride or series.window,
-        [vars(block) for block in series.block_records],
-    )
+    blocks, stride = [vars(block) for block in series.block_records], series.options.stride or series.window
+    times = series.starts.tolist(), series.time_unit, series.window, stride
+    fields = write_nifti(path, series.images[name], series.geometry, *times, blocks)
     if isinstance(series, PoseSeries):
         fields |= _slice_fields(series)
     elif series.interpolated is not None:
