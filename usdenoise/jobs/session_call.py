@@ -364,18 +364,11 @@ def session(  # noqa: PLR0913
         with tempfile.TemporaryDirectory() as folder_name:
             root = Path(folder_name)
             paths, groups = session_inputs.session_files(source, session_options, root)
+            session_options = session_inputs.with_own_window(session_options, paths, read_options)
             job = Job(
-                paths=paths,
-                groups=groups,
-                name="session",
-                root=root,
-                options=chosen,
-                reading=read_options,
-                dask=dask,
-                session=session_inputs.with_own_window(session_options, paths, read_options),
-                regions=regions or {},
-                events=events,
+                name="session", root=root, options=chosen, reading=read_options, session=session_options
             )
+            job = replace(job, paths=paths, groups=groups, regions=regions or {}, events=events, dask=dask)
             series = filter_files(job, log, StageClock())[0]
         result = _result(series)
     else:

@@ -124,14 +124,9 @@ def run_session(  # noqa: PLR0913
     # Find: the files of the blocks, from which the results have their name
     files, groups = session_inputs.session_files(paths, session, job.root, patterns)
     name = files[0].stem if len(files) == 1 else _common_folder(files if groups else files[:1]).name
-    job = replace(
-        job,
-        paths=files,
-        name=name,
-        groups=groups,
-        bids=None if bids is None else bids_name(bids, files[0]),
-        session=session_inputs.with_own_window(session, files, job.reading),
-    )
+    of_bids = None if bids is None else bids_name(bids, files[0])
+    session = session_inputs.with_own_window(session, files, job.reading)
+    job = replace(job, paths=files, name=name, groups=groups, bids=of_bids, session=session)
     # Filter and write. A run of the long file of a session writes to the same names.
     with locked(job.folder), locked(job.folder, job.stem):
         if live_pages is None:
@@ -238,10 +233,10 @@ def filter_files(job: Job, watcher: Progress, clock: StageClock) -> tuple[Result
     with ExitStack() as opened:
         # Headers of the files, and their blocks
         with clock.stage("load"):
-            how = (job.reading, options.precision, session, notes)
-            opening = session_inputs.open_session(job.paths, *how)
+            reading = (job.reading, options.precision, session, notes)
+            opening = session_inputs.open_session(job.paths, *reading)
             if job.groups:
-                opening = session_inputs.open_positions(job.groups, *how)
+                opening = session_inputs.open_positions(job.groups, *reading)
             files = opened.enter_context(opening)
         # Times without starts are no note, but a doubt, if there are events.
         assumptions = files.recording.geometry.assumptions
@@ -253,19 +248,10 @@ def filter_files(job: Job, watcher: Progress, clock: StageClock) -> tuple[Result
         with clock.stage("filter"), dask_executor(job.dask, options.threads) as executor:
             store = BlocksOnDisk(_spectra_folder(job), key)
             try:
+                sink = StackFiles(job, files, store.folder) if session.stacks else None
+                what = (files.recording, session, options, store, events, regions, files.doubts, job.was_live)
                 series = filter_series(
-                    files.recording,
-                    session,
-                    options,
-                    store,
-                    events,
-                    regions,
-                    files.doubts,
-                    job.was_live,
-                    products=job.output.products,
-                    sink=StackFiles(job, files, store.folder) if session.stacks else None,
-                    progress=watcher,
-                    executor=executor,
+                    *what, products=job.output.products, sink=sink, progress=watcher, executor=executor
                 )
                 files.check_unchanged()
             except (OutputError, UnreadableError):
