@@ -178,7 +178,7 @@ class BatchView:
     def chosen(self, common: "CommonCutoff") -> None:
         """Print the common cutoff."""
         level = Console.WARNING if common.certainty == "unsure" else Console.NOTE
-        self._console.say(f"cutoff    {_common_cutoff(vars(common))}", level)
+        self._console.say(f"cutoff    {common.words}", level)
 
     def planned(self, rows: "Mapping[Scan, Row]") -> None:
         """Begin to count the scans."""
@@ -294,18 +294,14 @@ def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: obj
         click.get_current_context().exit(FAILED)
 
 
-def _common_cutoff(values: Mapping[str, object]) -> str:
-    return f"{values['low']}, {values['certainty']}: {values['sentence']}"
-
-
 def _summary_rows(report: "BatchReport") -> list[tuple[str, str]]:
     from usdenoise.report.pages import Status
 
     summary = report.summary
     counts = [f"{summary[status.key]} {status}" for status in Status if summary[status.key]]
     rows = [("scans", f"{summary['scans']}: {', '.join(counts)}"), ("time", f"{summary['seconds']:.1f} s")]
-    if summary["common_cutoff"] is not None:
-        rows.append(("cutoff", _common_cutoff(summary["common_cutoff"])))
+    if report.common is not None:
+        rows.append(("cutoff", report.common.words))
     rows += [("failed", f"{row.scan}: {row.error}") for row in report.rows if row.error]
     rows += [("check", f"{row.scan}: {row.doubts}") for row in report.rows if row.doubts]
     return rows + [("wrote", name) for name in summary["output"].values()]

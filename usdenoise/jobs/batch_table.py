@@ -257,9 +257,7 @@ class BatchPage:
             f"{len(entries)} scans in {self.folder.absolute().name}",
             entries,
             is_running=running is not None,
-            cutoff=""
-            if self.common is None
-            else f"{self.common.low}, {self.common.certainty}: {self.common.sentence}",
+            cutoff="" if self.common is None else self.common.words,
             scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if images else "",
             generator=version if self.command is None else f"{version}: {shlex.join(self.command)}",
         )

@@ -452,10 +452,7 @@ class Session(OnlineSession):
         **keywords: Unpack[LiveKeywords],
     ) -> None:
         of_stack, of_session, of_filter = parted(keywords, StackKeywords, BlockKeywords, DenoiseKeywords)
+        chosen, so_far = chosen_options(preset, options, of_filter), session_inputs.events_so_far(events)
         super().__init__(
-            drawn_regions(regions),
-            chosen_options(preset, options, of_filter),
-            session=SessionOptions(**of_session),
-            events=session_inputs.events_so_far(events),
-            **of_stack,
+            drawn_regions(regions), chosen, session=SessionOptions(**of_session), events=so_far, **of_stack
         )

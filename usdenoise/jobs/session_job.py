@@ -97,18 +97,10 @@ def run_session(  # noqa: PLR0913
     """
     session = session_options or SessionOptions()
     watcher, live_pages = watcher or Progress(), None
-    job = Job(
-        root=Path(folder),
-        options=options or DenoiseOptions(),
-        display=display or Display(),
-        output=output or Output(),
-        reading=reading or {},
-        command=command,
-        dask=dask,
-        session=session,
-        regions=regions or {},
-        events=session.events,
-    )
+    # How it is filtered, what is written, and what is followed
+    job = Job(root=Path(folder), options=options or DenoiseOptions(), reading=reading or {}, session=session)
+    job = replace(job, display=display or Display(), output=output or Output(), command=command, dask=dask)
+    job = replace(job, regions=regions or {}, events=session.events)
     # Follow: a live session shows its blocks as they come. Then the folder is filtered as any other.
     if session.live:
         input_folder = session_inputs.only_folder(paths)
