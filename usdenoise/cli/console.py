@@ -95,14 +95,10 @@ class Console:
             from rich import progress
             from rich.console import Console as RichConsole
 
-            self._progress = progress.Progress(
-                progress.TextColumn("{task.description:<8}", markup=False),
-                progress.BarColumn(bar_width=24),
-                progress.TextColumn("{task.fields[note]}", markup=False),
-                progress.TimeElapsedColumn(),
-                console=RichConsole(stderr=True),
-                transient=True,
-            )
+            name = progress.TextColumn("{task.description:<8}", markup=False)
+            note = progress.TextColumn("{task.fields[note]}", markup=False)
+            shown = (name, progress.BarColumn(bar_width=24), note, progress.TimeElapsedColumn())
+            self._progress = progress.Progress(*shown, console=RichConsole(stderr=True), transient=True)
             self._progress.start()
         self.end(key)
         self._tasks[key] = self._progress.add_task(label, total=total, note="")

@@ -65,17 +65,12 @@ def run(acquisition: Path, output: Path | None, console: Console, **values: obje
     from usdenoise.system.resources import use_one_heap
 
     use_one_heap()
-    bids = arguments.pop("bids", None)
+    bids = arguments["bids"]
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
-    report = run_job.run(
-        acquisition,
-        output,
-        **arguments,
-        bids=None if bids == "none" else bids,
-        command=typed_command(),
-        watcher=JobView(console, arguments["options"].iterations),
-    )
+    arguments["bids"] = None if bids == "none" else bids
+    watcher = JobView(console, arguments["options"].iterations)
+    report = run_job.run(acquisition, output, **arguments, command=typed_command(), watcher=watcher)
     show_summary(console, report)
 
 
@@ -133,14 +128,9 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
     use_one_heap()
     if session_options.live:
         console.say(f"page: {output / 'live.html'}")
-    report = run_session(
-        paths,
-        output,
-        **arguments,
-        session_options=session_options,
-        command=typed_command(),
-        watcher=JobView(console, arguments["options"].iterations),
-    )
+    arguments["session_options"] = session_options
+    watcher = JobView(console, arguments["options"].iterations)
+    report = run_session(paths, output, **arguments, command=typed_command(), watcher=watcher)
     if "sequence" in report:
         show_summary(console, report)
         return
@@ -280,16 +270,8 @@ def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: obj
             else:
                 print_line(f"{action:<4}  {row.scan}  ({row.reason})")
         return
-    report = run_batch(
-        paths,
-        output,
-        **selection,
-        flat=batch_options.flat,
-        jobs=batch_options.jobs,
-        dask=dask,
-        command=typed_command(),
-        watcher=BatchView(console),
-    )
+    selection |= {"flat": batch_options.flat, "jobs": batch_options.jobs, "dask": dask}
+    report = run_batch(paths, output, **selection, command=typed_command(), watcher=BatchView(console))
     if not report.all_done:
         click.get_current_context().exit(FAILED)
 

@@ -345,15 +345,8 @@ def keys_of(options: type[Options], keys: Group, help_text: str, *, lists_keys: 
         for name, entry in declared.items()
     ]
     name, group = KEY_FLAGS[keys]
-    return flag_option(
-        group,
-        name,
-        multiple=True,
-        type=KeyType(declared),
-        metavar="KEY=VALUE",
-        keys={keys: rows} if lists_keys else {},
-        help=help_text,
-    )
+    settings = {"type": KeyType(declared), "metavar": "KEY=VALUE", "keys": {keys: rows} if lists_keys else {}}
+    return flag_option(group, name, multiple=True, help=help_text, **settings)
 
 
 def _flag_of(declared: Option, settings: Mapping[str, object]) -> Decorator:

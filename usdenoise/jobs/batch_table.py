@@ -252,13 +252,11 @@ class BatchPage:
                     curve=curves.get(scan, ()),
                 )
             )
-        version = f"usdenoise {software()['usdenoise']}"
-        page = batch_page(
-            f"{len(entries)} scans in {self.folder.absolute().name}",
-            entries,
-            is_running=running is not None,
-            cutoff="" if self.common is None else self.common.words,
-            scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if images else "",
-            generator=version if self.command is None else f"{version}: {shlex.join(self.command)}",
-        )
+        title = f"{len(entries)} scans in {self.folder.absolute().name}"
+        cutoff = "" if self.common is None else self.common.words
+        levels = f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if images else ""
+        made = f"usdenoise {software()['usdenoise']}"
+        made += "" if self.command is None else f": {shlex.join(self.command)}"
+        is_running = running is not None
+        page = batch_page(title, entries, is_running=is_running, scale=levels, generator=made, cutoff=cutoff)
         write_files(self.folder, {BatchFile.INDEX: page})

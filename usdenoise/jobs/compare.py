@@ -397,13 +397,11 @@ def compare_file(
 
         # The report, with the bytes of the other files
         output = {final.name: str(folder / final.name) for final in outputs.finals}
+        defaults = {name: declared.default for name, declared in DenoiseOptions.declared.items()}
         report = {
             "rows": outcome.rows,
             "low_cutoff": outcome.low_cutoff,
-            "settings": {
-                name: requested_options.get(name, DenoiseOptions.declared[name].default)
-                for name in filters.SHARED
-            },
+            "settings": {name: requested_options.get(name, defaults[name]) for name in filters.SHARED},
             "regions": dict(regions),
             "input": plain(replace(source_record, sha256=digest.result())),
             "output": output,

@@ -210,11 +210,9 @@ class LivePages:
     def _activation(self, update: SessionUpdate, trial_type: str, t: NDArray[np.float32]) -> bytes:
         in_vessels = blood_pixels(update.mean_blood_power, update.noise_power, NOISE_ERROR)
         active = in_vessels & (np.abs(t) > SHOWN_T)
-        return pictures.activation_picture(
-            pictures.activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes),
-            spacing_mm=update.geometry.spacing_mm,
-            title=f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels",
-        )
+        title = f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels"
+        layers = pictures.activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes)
+        return pictures.activation_picture(layers, spacing_mm=update.geometry.spacing_mm, title=title)
 
     def _picture(self, update: SessionUpdate, power: NDArray[np.float32], caption: str) -> bytes:
         geometry = update.geometry

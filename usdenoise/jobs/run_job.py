@@ -96,13 +96,10 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
             result = replace(result, common_cutoff=job.common_cutoff)
             series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):
-            source_record = replace(
-                input_record(source.path, series.geometry, source.shape, source.state),
-                sha256=digest.result(),
-                # How often workers read the file is not counted.
-                passes_over_file=source.passes if job.dask is None else None,
-            )
-            return series, source_record
+            found = input_record(source.path, series.geometry, source.shape, source.state)
+            # How often workers read the file is not counted.
+            passes = source.passes if job.dask is None else None
+            return series, replace(found, sha256=digest.result(), passes_over_file=passes)
 
 
 @memory_watched()
