@@ -242,16 +242,10 @@ class BatchPage:
             scan_page = scan.folder / f"{short_stem(scan.path.stem)}_report.html"
             has_page = row.status != Status.NOT_RUN and os.path.isfile(scan_page)
             below = os.fsencode(os.path.relpath(scan_page, self.folder))
-            entries.append(
-                Entry(
-                    row,
-                    state,
-                    address=f"./{quote(below)}" if has_page else None,
-                    thumbnail=None if image is None else thumbnail_png(image, scale),
-                    on_common_scale=image is None or scale.is_near(image),
-                    curve=curves.get(scan, ()),
-                )
-            )
+            address = f"./{quote(below)}" if has_page else None
+            thumbnail = None if image is None else thumbnail_png(image, scale)
+            on_common_scale = image is None or scale.is_near(image)
+            entries.append(Entry(row, state, address, thumbnail, on_common_scale, curves.get(scan, ())))
         title = f"{len(entries)} scans in {self.folder.absolute().name}"
         cutoff = "" if self.common is None else self.common.words
         levels = f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if images else ""

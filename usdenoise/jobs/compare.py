@@ -435,11 +435,6 @@ def _montage(outcome: Comparison, acquisition: Acquisition, title: str, display:
     for start in range(0, len(cells), 2 * MOST_IN_A_ROW):
         line = cells[start : start + 2 * MOST_IN_A_ROW]
         grid += [line[::2], line[1::2]]
-    return montage_png(
-        grid,
-        acquisition.spatial_axes,
-        dynamic_range_db=suitable if display.dynamic_range is None else display.dynamic_range,
-        spacing_mm=acquisition.spacing_mm,
-        color_map=display.color_map,
-        title=title,
-    )
+    shown = suitable if display.dynamic_range is None else display.dynamic_range
+    axes, pitches, colors = acquisition.spatial_axes, acquisition.spacing_mm, display.color_map
+    return montage_png(grid, axes, dynamic_range_db=shown, spacing_mm=pitches, color_map=colors, title=title)

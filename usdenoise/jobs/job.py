@@ -379,11 +379,8 @@ class Results:
         if page is not None:
             self._places[PAGE].write_text(page, encoding="utf-8")
         # Files that were not reserved here are in the folder already.
-        sizes = {
-            key: size_on_disk(self._places.get(key, Path(name)))
-            for key, name in report.output.items()
-            if key != REPORT
-        }
+        others = {key: name for key, name in report.output.items() if key != REPORT}
+        sizes = {key: size_on_disk(self._places.get(key, Path(name))) for key, name in others.items()}
         written = replace(report, output_bytes=sizes).as_json()
         self._places[REPORT].write_text(to_json(written, indent=2) + "\n")
         # Filtered blocks of a session that was stopped are in the folder, and may be in the report of the killed process.
