@@ -13,11 +13,11 @@ from threadpoolctl import threadpool_limits
 from tests.jobs.batch.shared import scans_in_this_process  # noqa: F401, a fixture of all tests
 from tests.sessions.scans import LENGTH, Scan, scan
 from usdenoise import SessionResult, session
-from usdenoise.jobs import products
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.jobs.workers import DEATHS
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.phantom import Phantom, PhantomSettings, Terms
+from usdenoise.report import pictures
 
 SMALL = PhantomSettings(shape=(40, 32, 120), frame_rate_hz=500.0, seed=3)
 
@@ -85,4 +85,4 @@ def tissue_alone() -> SessionResult:
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs draw nothing: it takes most of the time of a small one, and has tests of its own."""
-    monkeypatch.setattr(products, "draw_picture", lambda *arguments, **settings: b"picture")
+    monkeypatch.setattr(pictures, "draw_picture", lambda *arguments, **settings: b"picture")

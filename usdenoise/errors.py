@@ -5,6 +5,7 @@ An error names options by the names of their parameters. The command line words 
 
 import difflib
 import errno
+import traceback
 from collections.abc import Iterable, Mapping
 from typing import Self
 
@@ -111,6 +112,13 @@ def is_out_of_memory(error: BaseException) -> bool:
         "error return without exception set",
     )
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
+
+
+def why_failed(error: Exception, names: Mapping[str, str] = PARAMETERS) -> str:
+    """Return why a task failed, in a sentence: a known failure, a lack of memory, or the error with its class."""
+    if isinstance(error, UsdenoiseError):
+        return error.worded(names)
+    return OUT_OF_MEMORY if is_out_of_memory(error) else traceback.format_exception_only(error)[-1].strip()
 
 
 def cause_of(error: BaseException) -> str:

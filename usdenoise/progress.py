@@ -2,52 +2,11 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from usdenoise.completion.solve import Iteration
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveBlock:
-    """A live session after a block.
-
-    Attributes
-    ----------
-    number : int
-        Number of the block, counted from 0.
-    name : str
-        Name of the block.
-    why : str
-        Why the block is bad, in words; empty if it is good.
-    motion : str
-        Largest displacement of the tissue in the block, in words.
-    blood_to_noise_db : float or None
-        Blood over noise; None without blood.
-    unsteadiness : float or None
-        Relative variation of the blood power so far; None if it is not known yet.
-    n_waiting : int
-        Files that are there and not yet filtered.
-    seconds : float
-        Seconds from when the file of the block had changed for the last time until it was shown.
-    frames_a_second : float
-        Frames that were filtered in a second, while there were blocks to filter.
-    remarks : sequence of str
-        Sentences on the files and maps so far.
-    """
-
-    number: int
-    name: str
-    why: str
-    motion: str
-    blood_to_noise_db: float | None
-    unsteadiness: float | None
-    n_waiting: int
-    seconds: float
-    frames_a_second: float
-    remarks: Sequence[str]
 
 
 class Progress:
@@ -72,8 +31,8 @@ class Progress:
     def blocks(self, done: int, total: int) -> None:
         """Report how many blocks of a session are done, of how many."""
 
-    def live(self, block: LiveBlock) -> None:
-        """Report a block of a live session."""
+    def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
+        """Report a block of a live session: its number and name, what was measured, and sentences on the session so far."""
 
     def experiments(self, done: int, total: int) -> None:
         """Report how many experiments are done, of how many."""

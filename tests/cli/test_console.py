@@ -1,12 +1,9 @@
 """What the console shows of a job while it runs."""
 
-from dataclasses import replace
-
 import pytest
 
 from usdenoise.cli import console
 from usdenoise.cli.console import Console, JobView
-from usdenoise.progress import LiveBlock
 
 
 def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,18 +19,15 @@ def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch
 
 def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(capsys):
     view = JobView(Console())
-    measured = {"motion": "0.25 um", "blood_to_noise_db": None, "unsteadiness": None}
-    speed = {"n_waiting": 2, "seconds": 0.5, "frames_a_second": 1234.4}
-    remarks = ("1.h5 is skipped: it is empty",)
-    good = LiveBlock(number=0, name="0.h5", why="", remarks=remarks, **measured, **speed)
-    view.live(good)
-    view.live(replace(good, number=1, name="", why="it moves", blood_to_noise_db=3.0, unsteadiness=0.125))
+    remark = "1.h5 is skipped: it is empty"
+    view.live(0, "0.h5", "2 waiting  0.5 s", [remark])
+    view.live(1, "", "no blood", ["1 is bad: it moves", remark])
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "block 0 0.h5  2 waiting  0.5 s  1234 frames/s  no blood  moved 0.25 um",
+        "block 0 0.h5  2 waiting  0.5 s",
         "warning: 1.h5 is skipped: it is empty",
-        "block 1   2 waiting  0.5 s  1234 frames/s  blood 3.0 dB  moved 0.25 um  varies by 12.5 %",
+        "block 1   no blood",
         "warning: 1 is bad: it moves",
     ]
 

@@ -5,7 +5,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,11 @@ from tests.stacks import write_stack
 from usdenoise import Session, SessionUpdate, load, session
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.jobs import live_job, session_job
+from usdenoise.jobs.job import Job
 from usdenoise.jobs.session_inputs import block_files
 from usdenoise.jobs.session_job import run_session
-from usdenoise.options import Output, SessionOptions
-from usdenoise.progress import LiveBlock, Progress
+from usdenoise.options import DenoiseOptions, Output, SessionOptions
+from usdenoise.progress import Progress
 from usdenoise.sessions import live_state
 from usdenoise.sessions.regions import WHOLE_IMAGE
 
@@ -241,8 +242,14 @@ def plain_series(folder: Path, out: Path) -> bytes:
     return (out / "mouse_sequence.h5").read_bytes()
 
 
+def live_blocks(folder: Path, idle: float, output: Path | None = None, **more: Any) -> live_job.LiveBlocks:
+    how = SessionOptions(live=True, until_idle_s=idle)
+    job = Job(root=output or folder, options=DenoiseOptions(), reading={}, session=how)
+    return live_job.LiveBlocks(job, folder, Session(), **more)
+
+
 def follow(folder: Path, idle: float = 0.4, **more: Any) -> tuple[list[SessionUpdate], live_job.LiveBlocks]:
-    blocks = live_job.LiveBlocks(folder, Session(), {}, "single", until_idle_s=idle, **more)
+    blocks = live_blocks(folder, idle, **more)
     return list(blocks), blocks
 
 
@@ -308,7 +315,7 @@ def test_the_speed_is_that_of_the_filter_whatever_the_pause_between_blocks(made,
 def test_a_file_that_is_removed_before_it_is_read(made: Scan, tmp_path: Path) -> None:
     path = drop(tmp_path, 3, made.blocks[3])
     path.write_bytes(path.read_bytes()[:-5000])
-    blocks = live_job.LiveBlocks(tmp_path, Session(), {}, "single", until_idle_s=0.4)
+    blocks = live_blocks(tmp_path, 0.4)
 
     def remove() -> None:
         while not blocks.n_waiting:
@@ -345,8 +352,8 @@ def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_p
     changed: list[Path] = []
 
     class Watch(Progress):
-        def live(self, block: LiveBlock) -> None:
-            if block.number == 1:
+        def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
+            if number == 1:
                 changed.append(drop(folder, 1, made.blocks[9]))
 
     live = SessionOptions(live=True, until_idle_s=0.4)
@@ -449,15 +456,17 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
     seen: list[Any] = []
 
     class Watch(Progress):
-        def live(self, block: LiveBlock) -> None:
-            seen.append((block.number, block.n_waiting, iio.imread(out / "latest.png").shape[2:]))
-            if block.number == 4:
+        def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
+            seen.append((number, words, iio.imread(out / "latest.png").shape[2:]))
+            if number == 4:
                 # As Ctrl-C does.
                 raise KeyboardInterrupt
 
     how: dict[str, Any] = {"session_options": SessionOptions(live=True), **QUICK}
     report = run_session([folder], out, regions={"right": RIGHT}, watcher=Watch(), **how)
     assert [number for number, *_ in seen] == [0, 1, 2, 3, 4]
+    words = r"\d waiting  \d+\.\d s  \S+ frames/s  (no blood|blood \S+ dB)  moved \S+ \S+(  varies by \S+ %)?"
+    assert all(re.fullmatch(words, each) for _, each, _ in seen)
     plain = tmp_path / "plain"
     assert (out / "mouse_sequence.h5").read_bytes() == plain_series(folder, plain)
     assert (out / "mouse_blocks.tsv").read_bytes() == (plain / "mouse_blocks.tsv").read_bytes()
@@ -496,15 +505,15 @@ def test_a_live_session_on_the_command_line(made, tmp_path, monkeypatch):
 def test_wrong_events_are_reported_at_once_and_change_no_series(made: Scan, tmp_path: Path) -> None:
     folder, out = drop_all(tmp_path / "mouse", made.blocks[:3]), tmp_path / "out"
     events = write_events(tmp_path / "events.tsv", [(0.2, 0.4, "a"), (0.4, 0.4, "b")])
-    remarks: list[list[str]] = []
+    told: list[Sequence[str]] = []
 
     class Watch(Progress):
-        def live(self, block: LiveBlock) -> None:
-            remarks.append(list(block.remarks))
+        def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
+            told.append(remarks)
 
     live = SessionOptions(live=True, until_idle_s=0.3, events=str(events))
     report = run_session([folder], out, session_options=live, watcher=Watch(), **QUICK)
-    assert ["overlap" in remark for each in remarks for remark in each] == [True] * 3
+    assert ["overlap" in remark for each in told for remark in each] == [True] * 3
     (note,) = report["notes"]
     assert "overlap" in note
     assert (out / "mouse_sequence.h5").read_bytes() == plain_series(folder, tmp_path / "plain")

@@ -522,9 +522,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from usdenoise.cli import main
 from usdenoise.files import blocks_on_disk
-from usdenoise.jobs import products, run_job, session_job
+from usdenoise.jobs import run_job, session_job
+from usdenoise.report import pictures
 
-products.draw_picture = lambda *arguments, **settings: b"picture"
+pictures.draw_picture = lambda *arguments, **settings: b"picture"
 path, out, *names = sys.argv[1:]
 sys.argv = ["usdenoise", "session", path, "-o", out, "--window", "100", "--stacks"]
 words = ["session", path, "-o", out, "--window", "100", "--stacks", "--low-cutoff", "4", "-qq"]
@@ -562,8 +563,8 @@ def run(prepare=lambda: None):
     if process == 0:
         prepare()
         filtered = []
-        whole = session_job.write_block
-        session_job.write_block = lambda *arguments: (filtered.append(1), whole(*arguments))
+        whole = session_job.StackFiles.write
+        session_job.StackFiles.write = lambda *arguments: (filtered.append(1), whole(*arguments))
         try:
             main(words, standalone_mode=False)
         finally:

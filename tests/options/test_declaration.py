@@ -18,10 +18,20 @@ from usdenoise.cli import main
 from usdenoise.cli.flags import GroupedCommand, config_option, flags_of, keys_of, requested
 from usdenoise.cli.main import COMMANDS
 from usdenoise.errors import OptionError
-from usdenoise.options import DenoiseOptions, Display, Output, PhantomSettings, ReadOptions, SessionOptions
-from usdenoise.options.declaration import NAMES, Group, Options, option
+from usdenoise.options import (
+    DenoiseOptions,
+    Display,
+    Output,
+    PhantomSettings,
+    ReadOptions,
+    SessionOptions,
+    kinds,
+)
+from usdenoise.options.declaration import Group, Options, option
 from usdenoise.options.denoise_options import SCALE_NAMES, DenoiseKeywords, LoadKeywords, StackKeywords
 from usdenoise.options.job_options import SeriesKeywords
+
+CLASSES = Options.__subclasses__()
 
 
 def test_the_typed_keyword_arguments_are_the_declared_options() -> None:
@@ -63,7 +73,7 @@ class More(Options, group=Group.RARE):
         "auto", "Raise it against {haze}.", group=Group.CUTOFFS, words=("auto",), bounds=(0, 9)
     )
     haze: bool = option(True, "Leave out the haze.")
-    marks: tuple[str, ...] = option(("a",), "Marks.", kind=NAMES, choices=("a", "b"))
+    marks: tuple[str, ...] = option(("a",), "Marks.", kind=kinds.NAMES, choices=("a", "b"))
     depth: int = option(3, "Depth.", group=Group.ESTIMATOR_KEYS, bounds=(0, None))
     tone: str = option("low", "Tone.", group=Group.ESTIMATOR_KEYS, choices=("low", "high"))
 
@@ -106,8 +116,7 @@ def test_a_wrong_text_is_wrong_usage() -> None:
 
 
 def test_every_flag_is_a_field_but_those_of_the_console() -> None:
-    classes = [getattr(usdenoise.options, name) for name in usdenoise.options.__all__]
-    fields = [field for options in classes for field in options.declared.values()]
+    fields = [field for options in CLASSES for field in options.declared.values()]
     declared = {field.flag.partition(" ")[0] for field in fields} | {"--sampling"}
     context = click.Context(main)
     commands = [main.get_command(context, name) for name in COMMANDS]
@@ -117,7 +126,7 @@ def test_every_flag_is_a_field_but_those_of_the_console() -> None:
     assert declared <= flags
 
 
-@pytest.mark.parametrize("options", [getattr(usdenoise.options, name) for name in usdenoise.options.__all__])
+@pytest.mark.parametrize("options", CLASSES)
 def test_none_means_the_default_and_values_have_one_form(options: type[Options]) -> None:
     everything = dict.fromkeys(options.declared)
     assert options(**everything) == options()

@@ -27,8 +27,8 @@ from tests.sessions.scans import ABOUT, LENGTH, RATE_HZ, Scan, scan, write_block
 from tests.stacks import write_stack
 from usdenoise import Session, SessionResult, session
 from usdenoise.errors import InputError, OptionError
-from usdenoise.jobs import products
 from usdenoise.linalg import tall_matrices
+from usdenoise.report import pictures
 from usdenoise.report.record import Report
 from usdenoise.sessions.activation import (
     ActivationMap,
@@ -680,7 +680,7 @@ def test_types_that_differ_have_files_and_arrays_of_their_own(made, tmp_path, mo
     types = ["\N{CJK UNIFIED IDEOGRAPH-5DE6}", "\N{CJK UNIFIED IDEOGRAPH-53F3}", "f+1", "f-1"]
     types += ["a/b", "a_b", "a-b"]
     types += ["On", "on", "$x^$", "..", "x" * 120 + "1", "x" * 120 + "2"]
-    monkeypatch.setattr(products, "layers_picture", lambda *_, **__: b"picture")
+    monkeypatch.setattr(pictures, "layers_picture", lambda *_, **__: b"picture")
     path = write_stack(tmp_path / "s.h5", made.iq.transpose(1, 2, 0), axes="zxt", frame_rate_hz=RATE_HZ)
     table = [(0.2 * n + 0.2, 0.1, name) for n, name in enumerate(2 * types)]
     events = write_events(tmp_path / "events.tsv", table)

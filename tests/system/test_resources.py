@@ -141,9 +141,9 @@ import scipy.linalg
 import usdenoise
 from usdenoise.jobs.run_job import run
 from tests.jobs.batch.shared import ARGUMENTS
-from usdenoise.jobs import products
+from usdenoise.report import pictures
 
-products.draw_picture = lambda *arguments, **settings: b"picture"
+pictures.draw_picture = lambda *arguments, **settings: b"picture"
 
 def state():
     pools = sorted(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")

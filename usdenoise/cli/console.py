@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 import click
 
 from usdenoise.errors import OutputError
-from usdenoise.progress import LiveBlock, Progress
-from usdenoise.system.text import printable, rate_text
+from usdenoise.progress import Progress
+from usdenoise.system.text import printable
 
 if TYPE_CHECKING:
     import rich.progress
@@ -46,9 +46,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {remaining} s" if minutes else f"{remaining} s"
 
 
-WARNING, NOTE, DETAIL = -1, 0, 1
-
-
 class Console:
     """Messages on stderr at the level that -q and -v set, and a progress bar where stderr is a terminal.
 
@@ -60,6 +57,8 @@ class Console:
         Whether the result is printed as JSON.
     """
 
+    WARNING, NOTE, DETAIL = -1, 0, 1
+
     def __init__(self, quiet: int = 0, verbose: int = 0, as_json: bool = False) -> None:
         self.level = verbose - quiet
         self.as_json = as_json
@@ -70,7 +69,7 @@ class Console:
     @property
     def is_animated(self) -> bool:
         """Whether progress is shown."""
-        return self.level >= NOTE and sys.stderr.isatty()
+        return self.level >= self.NOTE and sys.stderr.isatty()
 
     def say(self, message: str, level: int = NOTE) -> None:
         """Print a line on stderr, unless its level is above the level of the console."""
@@ -83,12 +82,12 @@ class Console:
 
     def warn(self, message: str) -> None:
         """Print a warning, which only -qq silences."""
-        self.say(f"warning: {message}", WARNING)
+        self.say(f"warning: {message}", self.WARNING)
 
-    def begin(self, label: str, total: int | None, key: Hashable = None, state: object = "") -> None:
+    def begin(self, label: str, total: int | None, key: Hashable = None) -> None:
         """Show the progress of a new stage, as a bar of `total` steps or, with None, only with its name.
 
-        It replaces the previous stage with the same key. The text of a state is generated again whenever it is shown.
+        It replaces the previous stage with the same key.
         """
         if not self.is_animated:
             return
@@ -96,18 +95,13 @@ class Console:
             from rich import progress
             from rich.console import Console as RichConsole
 
-            self._progress = progress.Progress(
-                progress.TextColumn("{task.description:<8}", markup=False),
-                progress.BarColumn(bar_width=24),
-                progress.TextColumn("{task.fields[state]}", markup=False),
-                progress.TextColumn("{task.fields[note]}", markup=False),
-                progress.TimeElapsedColumn(),
-                console=RichConsole(stderr=True),
-                transient=True,
-            )
+            name = progress.TextColumn("{task.description:<8}", markup=False)
+            note = progress.TextColumn("{task.fields[note]}", markup=False)
+            shown = (name, progress.BarColumn(bar_width=24), note, progress.TimeElapsedColumn())
+            self._progress = progress.Progress(*shown, console=RichConsole(stderr=True), transient=True)
             self._progress.start()
         self.end(key)
-        self._tasks[key] = self._progress.add_task(label, total=total, note="", state=state)
+        self._tasks[key] = self._progress.add_task(label, total=total, note="")
 
     def advance(self, done: int, note: str = "", key: Hashable = None) -> None:
         """Move the bar of a stage to step `done`, with a note behind it."""
@@ -126,6 +120,10 @@ class Console:
             print_json(report)
         elif not self._quiet:
             print_lines(lines())
+
+    def show_rows(self, report: object, rows: Iterable[tuple[str, str]]) -> None:
+        """Print the result on stdout: the report as JSON, or rows of names and values unless -q is given."""
+        self.show(report, lambda: two_columns(rows))
 
     def __enter__(self) -> Self:
         return self
@@ -211,7 +209,7 @@ def show_summary(console: Console, report: Mapping[str, object]) -> None:
     warnings = cautions(record)
     for sentence in warnings:
         console.warn(sentence)
-    console.show(report, lambda: two_columns(summary_rows(record, warnings)))
+    console.show_rows(report, summary_rows(record, warnings))
 
 
 def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str]]:
@@ -234,52 +232,46 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
             for each in sequence.activation
         ]
         rows += [("region", sentence) for sentence in sequence.region_sentences]
-        rows.append(("blocks", _blocks(sequence)))
-    if sequence is not None and sequence.alignment:
-        rows.append(("aligned", sequence.alignment))
-    is_of_poses = sequence is not None and len(sequence.poses) > 0
-    rows += _poses(sequence) if sequence is not None else []
-    sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
-    count, seconds, estimate = report.iterations, report.timings_s, report.estimate
-    if estimate in warned:
-        estimate = f"{estimate.partition(':')[0]}; see the warning"
-    stages = [
-        f"{_STAGES[name]} {value:.2f} s" for name, value in seconds.items() if name in _STAGES and value
-    ]
-    of_estimate = [
-        ("method", f"{report.method}, rank {report.rank}{sampled}"),
-        ("clutter", _clutter(report)),
-        ("kept", _kept(report)),
-        *([("blood", conditional(report.blood.sentence, report))] if report.blood.sentence else []),
-        ("estimate", estimate),
-        ("error", _error(report)),
-        ("stopped", f"after {count} iteration{'' if count == 1 else 's'}: {report.stop_reason}"),
-    ]
+        rows += [("blocks", _blocks(sequence)), ("aligned", sequence.alignment), *_poses(sequence)]
     # The reports of the positions have their estimates.
+    if sequence is None or not sequence.poses:
+        sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
+        estimate = report.estimate
+        if estimate in warned:
+            estimate = f"{estimate.partition(':')[0]}; see the warning"
+        rows += [
+            ("method", f"{report.method}, rank {report.rank}{sampled}"),
+            ("clutter", _clutter(report)),
+            ("kept", _kept(report)),
+            ("blood", conditional(report.blood.sentence, report)),
+            ("estimate", estimate),
+            ("error", _error(report)),
+            ("stopped", f"after {_counted(report.iterations, 'iteration')}: {report.stop_reason}"),
+        ]
+    seconds = report.timings_s
+    stages = [f"{name} {seconds[stage]:.2f} s" for stage, name in _STAGES.items() if seconds.get(stage)]
     rows += [
-        *([] if is_of_poses else of_estimate),
         ("time", f"{seconds['total']:.2f} s: {', '.join(stages)}"),
         ("memory", f"{report.peak_memory_bytes / 2**20:.0f} MiB at the peak"),
     ]
-    rows += [
-        ("wrote", name)
-        for key, name in report.output.items()
-        if key != "report_html" and not key.endswith("_denoised")
-    ]
+    others = ("report_html", "_denoised")
+    rows += [("wrote", name) for key, name in report.output.items() if not key.endswith(others)]
     if report.requested.get("session", {}).get("stacks"):
         sequence_file = Path(report.output["sequence"])
         rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))
-    if (page := report.output.get("report_html")) is not None:
-        rows.append(("page", page))
-    return rows
+    rows.append(("page", report.output.get("report_html", "")))
+    return [(name, text) for name, text in rows if text]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _poses(sequence: "SequenceRecord") -> Iterator[tuple[str, str]]:
     for pose in sequence.poses:
-        place = [] if pose.position_mm is None else [f"at {pose.position_mm:g} mm"]
         blood = pose.blood_to_noise_db
         words = [
-            *place,
+            *([] if pose.position_mm is None else [f"at {pose.position_mm:g} mm"]),
             f"{pose.low_cutoff} components removed, {pose.certainty}",
             "no blood" if blood is None else f"blood {blood:.1f} dB over noise",
             f"{pose.n_bad} of {pose.n_blocks} blocks bad",
@@ -304,12 +296,10 @@ def _blocks(sequence: "SequenceRecord") -> str:
 def _clutter(report: "Report") -> str:
     from usdenoise.clutter.clutter_cutoff import CutoffCertainty
 
-    count, cutoff = report.low_cutoff, report.cutoff
-    removed = f"{count} component{'' if count == 1 else 's'} removed"
+    components, cutoff = _counted(report.low_cutoff, "component"), report.cutoff
+    removed = f"{components} removed{'' if report.sequence is None else ' from all blocks'}"
     if cutoff.is_own:
-        removed = f"{count} component{'' if count == 1 else 's'} of its own removed from each block"
-    elif report.sequence is not None:
-        removed += " from all blocks"
+        removed = f"{components} of its own removed from each block"
     if cutoff.certainty == CutoffCertainty.GIVEN:
         return f"{removed}, as given"
     return f"{removed}, {cutoff.certainty}: {cutoff.reason}"
@@ -321,9 +311,7 @@ def _kept(report: "Report") -> str:
         return "all other components and the residual: blood and noise"
     if report.sequence is not None:
         return "the other components"
-    return (
-        f"the next {high - low} component{'' if high - low == 1 else 's'}; the residual is dropped as noise"
-    )
+    return f"the next {_counted(high - low, 'component')}; the residual is dropped as noise"
 
 
 def _error(report: "Report") -> str:
@@ -331,10 +319,10 @@ def _error(report: "Report") -> str:
     held_out, expected = report.held_out_rmse, report.held_out_allowed
     if held_out is None:
         return noise
+    note = "" if expected is None else f" (expected {expected:.4g})"
     if report.parameters["refit"] == "all":
-        return f"held-out {held_out:.4g} before the refit, {noise}"
-    shown = "" if expected is None else f" (expected {expected:.4g})"
-    return f"held-out {held_out:.4g}{shown}, {noise}"
+        note = " before the refit"
+    return f"held-out {held_out:.4g}{note}, {noise}"
 
 
 class JobView(Progress):
@@ -377,27 +365,16 @@ class JobView(Progress):
             self._console.begin("blocks", total)
         self._console.advance(done, f"{done} of {total}  {self._clock.left(done, total)}")
 
-    def live(self, block: LiveBlock) -> None:
+    def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
         """Show the state of a live session after a block: as a line, or in the progress bar if there is one."""
-        blood, steady = block.blood_to_noise_db, block.unsteadiness
-        parts = [
-            f"{block.n_waiting} waiting",
-            f"{block.seconds:.1f} s",
-            rate_text(block.frames_a_second),
-            "no blood" if blood is None else f"blood {blood:.1f} dB",
-            f"moved {block.motion}",
-            "" if steady is None else f"varies by {100 * steady:.1f} %",
-        ]
-        line = "  ".join(part for part in parts if part)
         if self._console.is_animated:
-            self._console.begin(f"{block.number + 1} done  {line}", None)
+            self._console.begin(f"{number + 1} done  {words}", None)
         else:
-            self._console.say(f"block {block.number} {block.name}  {line}")
-        new = [f"{block.name or block.number} is bad: {block.why}"] if block.why else []
-        new += [remark for remark in block.remarks if remark not in self._said]
-        self._said.update(new)
-        for sentence in new:
-            self._console.warn(sentence)
+            self._console.say(f"block {number} {name}  {words}")
+        for sentence in remarks:
+            if sentence not in self._said:
+                self._console.warn(sentence)
+        self._said.update(remarks)
 
     def iteration(self, line: "Iteration") -> None:
         """Show an iteration."""
@@ -407,7 +384,7 @@ class JobView(Progress):
         self._console.say(
             f"iteration {line.iteration:3d}  objective {line.objective:.5e}  held-out {error}"
             f"  damping {damping}  halvings {line.halvings}",
-            DETAIL,
+            Console.DETAIL,
         )
 
     def experiments(self, done: int, total: int) -> None:

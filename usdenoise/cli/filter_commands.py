@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from usdenoise.cli import flags
-from usdenoise.cli.console import (
-    DETAIL,
-    NOTE,
-    WARNING,
-    Clock,
-    Console,
-    JobView,
-    print_json,
-    print_line,
-    show_summary,
-    two_columns,
-    typed_command,
-)
+from usdenoise.cli.console import Clock, Console, JobView, print_json, print_line, show_summary, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.options import BatchOptions, DenoiseOptions, Display, JobOptions, Output, SessionOptions
 from usdenoise.options.job_options import NO_PRODUCTS
@@ -77,17 +65,12 @@ def run(acquisition: Path, output: Path | None, console: Console, **values: obje
     from usdenoise.system.resources import use_one_heap
 
     use_one_heap()
-    bids = arguments.pop("bids", None)
+    bids = arguments["bids"]
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
-    report = run_job.run(
-        acquisition,
-        output,
-        **arguments,
-        bids=None if bids == "none" else bids,
-        command=typed_command(),
-        watcher=JobView(console, arguments["options"].iterations),
-    )
+    arguments["bids"] = None if bids == "none" else bids
+    watcher = JobView(console, arguments["options"].iterations)
+    report = run_job.run(acquisition, output, **arguments, command=typed_command(), watcher=watcher)
     show_summary(console, report)
 
 
@@ -136,8 +119,8 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
     arguments = flags.job_arguments(values)
     session_options = SessionOptions(**flags.requested(SessionOptions, values))
     named_regions = arguments.pop("regions")
-    regions = dict(named_regions)
-    if len(regions) < len(named_regions):
+    arguments["regions"] = dict(named_regions)
+    if len(arguments["regions"]) < len(named_regions):
         raise click.BadParameter("two regions have the same name", param_hint="--region")
     from usdenoise.jobs.session_job import run_session
     from usdenoise.system.resources import use_one_heap
@@ -145,22 +128,16 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
     use_one_heap()
     if session_options.live:
         console.say(f"page: {output / 'live.html'}")
-    report = run_session(
-        paths,
-        output,
-        regions=regions,
-        **arguments,
-        session_options=session_options,
-        command=typed_command(),
-        watcher=JobView(console, arguments["options"].iterations),
-    )
+    arguments["session_options"] = session_options
+    watcher = JobView(console, arguments["options"].iterations)
+    report = run_session(paths, output, **arguments, command=typed_command(), watcher=watcher)
     if "sequence" in report:
         show_summary(console, report)
         return
     # The files of a live session were removed before its end.
     for sentence in report["notes"]:
         console.warn(sentence)
-    console.show(report, lambda: two_columns(("wrote", path) for path in report["output"].values()))
+    console.show_rows(report, [("wrote", path) for path in report["output"].values()])
 
 
 _LONGEST_NAME = 22
@@ -190,8 +167,8 @@ class BatchView:
 
     def chosen(self, common: "CommonCutoff") -> None:
         """Print the common cutoff."""
-        level = WARNING if common.certainty == "unsure" else NOTE
-        self._console.say(f"cutoff    {_common_cutoff(vars(common))}", level)
+        level = Console.WARNING if common.certainty == "unsure" else Console.NOTE
+        self._console.say(f"cutoff    {common.words}", level)
 
     def planned(self, rows: "Mapping[Scan, Row]") -> None:
         """Begin to count the scans."""
@@ -200,7 +177,7 @@ class BatchView:
 
     def started(self, scan: "Scan") -> None:
         """Show a scan that runs."""
-        self._console.say(f"start     {scan.name}", DETAIL)
+        self._console.say(f"start     {scan.name}", Console.DETAIL)
         self._console.begin("scan", None, scan.name)
         # The last parts of a long name leave room for the bar on a line of 80 characters.
         end = scan.name[-_LONGEST_NAME:]
@@ -215,7 +192,9 @@ class BatchView:
         if self._console.as_json:
             print_json({name: value for name, value in vars(row).items() if value not in (None, "")})
         count = f"{over:>{len(str(self._total))}}/{self._total}"
-        level = WARNING if row.error else DETAIL if self._console.is_animated else NOTE
+        level = (
+            Console.WARNING if row.error else Console.DETAIL if self._console.is_animated else Console.NOTE
+        )
         is_complete = row.reason == "complete"
         how = row.reason if is_complete else f"{row.seconds:.1f} s" if row.seconds is not None else ""
         outcome = row.error or ", ".join(filter(None, (how, row.remark)))
@@ -228,7 +207,7 @@ class BatchView:
 
     def ended(self, report: "BatchReport") -> None:
         """Print the summary, also of a batch that is interrupted."""
-        self._console.show({"summary": report.summary}, lambda: two_columns(_summary_rows(report)))
+        self._console.show_rows({"summary": report.summary}, _summary_rows(report))
 
 
 @click.command(
@@ -291,22 +270,10 @@ def batch(paths: tuple[Path, ...], output: Path, console: Console, **values: obj
             else:
                 print_line(f"{action:<4}  {row.scan}  ({row.reason})")
         return
-    report = run_batch(
-        paths,
-        output,
-        **selection,
-        flat=batch_options.flat,
-        jobs=batch_options.jobs,
-        dask=dask,
-        command=typed_command(),
-        watcher=BatchView(console),
-    )
+    selection |= {"flat": batch_options.flat, "jobs": batch_options.jobs, "dask": dask}
+    report = run_batch(paths, output, **selection, command=typed_command(), watcher=BatchView(console))
     if not report.all_done:
         click.get_current_context().exit(FAILED)
-
-
-def _common_cutoff(values: Mapping[str, object]) -> str:
-    return f"{values['low']}, {values['certainty']}: {values['sentence']}"
 
 
 def _summary_rows(report: "BatchReport") -> list[tuple[str, str]]:
@@ -315,8 +282,8 @@ def _summary_rows(report: "BatchReport") -> list[tuple[str, str]]:
     summary = report.summary
     counts = [f"{summary[status.key]} {status}" for status in Status if summary[status.key]]
     rows = [("scans", f"{summary['scans']}: {', '.join(counts)}"), ("time", f"{summary['seconds']:.1f} s")]
-    if summary["common_cutoff"] is not None:
-        rows.append(("cutoff", _common_cutoff(summary["common_cutoff"])))
+    if report.common is not None:
+        rows.append(("cutoff", report.common.words))
     rows += [("failed", f"{row.scan}: {row.error}") for row in report.rows if row.error]
     rows += [("check", f"{row.scan}: {row.doubts}") for row in report.rows if row.doubts]
     return rows + [("wrote", name) for name in summary["output"].values()]

@@ -13,19 +13,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from usdenoise.cli.console import Console
-from usdenoise.options import FLAGS, DenoiseOptions, Display, JobOptions, Output, ReadOptions
-from usdenoise.options.declaration import (
-    KEY_FLAGS,
-    NAMES,
-    NUMBER,
-    PATH,
-    TEXT,
-    WHOLE,
-    Group,
-    Option,
-    Options,
-    flag,
-)
+from usdenoise.options import FLAGS, DenoiseOptions, Display, JobOptions, Output, ReadOptions, kinds
+from usdenoise.options.declaration import KEY_FLAGS, Group, Option, Options, flag
 from usdenoise.options.denoise_options import with_preset
 from usdenoise.system.text import decoded
 
@@ -76,7 +65,7 @@ class ValueType(click.ParamType):  # type: ignore[type-arg]
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the words that begin so; names also behind a comma."""
-        several = self._declared.kind is NAMES
+        several = self._declared.kind is kinds.NAMES
         before, comma, last = incomplete.rpartition(",") if several else ("", "", incomplete)
         words = (*self._declared.words, *self._declared.choices)
         return [CompletionItem(before + comma + word) for word in words if word.startswith(last)]
@@ -118,16 +107,16 @@ class KeyType(click.ParamType):  # type: ignore[type-arg]
 
 def type_of(declared: Option) -> click.ParamType:  # type: ignore[type-arg]
     """Return the type of an option."""
-    if declared.words or declared.kind is NAMES:
+    if declared.words or declared.kind is kinds.NAMES:
         return ValueType(declared)
-    if declared.choices and declared.kind is TEXT:
+    if declared.choices and declared.kind is kinds.TEXT:
         return click.Choice(declared.choices, case_sensitive=False)
-    if declared.kind is PATH:
+    if declared.kind is kinds.PATH:
         return PathType()
-    if declared.kind is WHOLE:
+    if declared.kind is kinds.WHOLE:
         lowest, highest = (None if bound is None else int(bound) for bound in declared.bounds)
         return click.IntRange(lowest, highest)
-    if declared.kind is NUMBER:
+    if declared.kind is kinds.NUMBER:
         least, most = declared.bounds
         return click.FloatRange(0 if declared.positive else least, most, min_open=declared.positive)
     return ValueType(declared)
@@ -240,10 +229,9 @@ class GroupedCommand(click.Command):
     ) -> None:
         super().__init__(name, **settings)
         self.examples, self.often = tuple(examples), tuple(often)
-        add_help = click.help_option(
+        click.help_option(
             "-h", "--help", cls=GroupedOption, group=Group.MESSAGES, help="Show this page and exit."
-        )
-        add_help(self)
+        )(self)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options under the headings of their groups, with their texts in one column."""
@@ -357,15 +345,8 @@ def keys_of(options: type[Options], keys: Group, help_text: str, *, lists_keys: 
         for name, entry in declared.items()
     ]
     name, group = KEY_FLAGS[keys]
-    return flag_option(
-        group,
-        name,
-        multiple=True,
-        type=KeyType(declared),
-        metavar="KEY=VALUE",
-        keys={keys: rows} if lists_keys else {},
-        help=help_text,
-    )
+    settings = {"type": KeyType(declared), "metavar": "KEY=VALUE", "keys": {keys: rows} if lists_keys else {}}
+    return flag_option(group, name, multiple=True, help=help_text, **settings)
 
 
 def _flag_of(declared: Option, settings: Mapping[str, object]) -> Decorator:
@@ -385,7 +366,7 @@ def _flag_of(declared: Option, settings: Mapping[str, object]) -> Decorator:
 
 def _metavar(declared: Option) -> str:
     value = declared.metavar or declared.kind.metavar
-    if declared.choices and declared.kind is not NAMES and not declared.metavar:
+    if declared.choices and declared.kind is not kinds.NAMES and not declared.metavar:
         value = "|".join(declared.choices)
     return "|".join((*declared.words, value))
 
@@ -423,37 +404,23 @@ def job_arguments(values: Values) -> dict[str, Any]:
 
 config_option = flags_of(JobOptions, "config", is_eager=True, expose_value=False, callback=_use_config)
 reading_flags = flags_of(ReadOptions)
-estimator_option = keys_of(
-    DenoiseOptions,
-    Group.ESTIMATOR_KEYS,
-    "Set one of the keys below, for example decay=0.1. Repeat it for several keys.",
+_estimator_option = functools.partial(keys_of, DenoiseOptions, Group.ESTIMATOR_KEYS)
+estimator_option = _estimator_option(
+    "Set one of the keys below, for example decay=0.1. Repeat it for several keys."
 )
-short_estimator_option = keys_of(
-    DenoiseOptions,
-    Group.ESTIMATOR_KEYS,
+short_estimator_option = _estimator_option(
     "Set a detail of the estimator, for example decay=0.1. `usdenoise run --help` lists the keys. Repeat it for several "
     "keys.",
     lists_keys=False,
 )
-json_option = flag_option(
-    Group.MESSAGES,
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print the result as JSON on one line, for scripts.",
+_message_option = functools.partial(flag_option, Group.MESSAGES)
+json_option = _message_option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON on one line, for scripts."
 )
-
-
-_quiet_option = flag_option(
-    Group.MESSAGES,
-    "-q",
-    "--quiet",
-    count=True,
-    help="Print no summary and no notes; twice, no warnings either.",
+_quiet_option = _message_option(
+    "-q", "--quiet", count=True, help="Print no summary and no notes; twice, no warnings either."
 )
-_verbose_option = flag_option(
-    Group.MESSAGES, "-v", "--verbose", count=True, help="Print more on stderr while working."
-)
+_verbose_option = _message_option("-v", "--verbose", count=True, help="Print more on stderr while working.")
 
 
 def messages(command: Command) -> Command:
@@ -464,7 +431,4 @@ def messages(command: Command) -> Command:
         with Console(quiet, verbose, as_json) as console:
             command(console=console, **values)
 
-    wrapped: Command = with_console
-    for add_flag in (_verbose_option, _quiet_option, json_option):
-        wrapped = add_flag(wrapped)
-    return wrapped
+    return json_option(_quiet_option(_verbose_option(with_console)))

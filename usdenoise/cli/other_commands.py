@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from usdenoise.cli import flags
-from usdenoise.cli.console import (
-    Console,
-    JobView,
-    columns,
-    print_json,
-    print_lines,
-    two_columns,
-    typed_command,
-)
+from usdenoise.cli.console import Console, JobView, columns, two_columns, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.errors import InputError
 from usdenoise.options import (
@@ -78,7 +70,7 @@ def info(file: Path, as_json: bool, **reading: object) -> None:
     # Attributes of HDF5 may be references, which cannot be copied.
     plain = replace(description, problem=None, metadata=replace(metadata, attributes={}))
     report = {**asdict(plain), "problem": problem and problem.worded(FLAGS), "metadata": descriptions}
-    Console(as_json=as_json).show(report, lambda: two_columns(_description_rows(description)))
+    Console(as_json=as_json).show_rows(report, _description_rows(description))
     if problem is not None:
         raise problem
 
@@ -87,11 +79,11 @@ def _list_folder(folder: Path, as_json: bool, reading: flags.Values) -> None:
     """List the stacks that would be read from the files of a folder."""
     from usdenoise.files import describe
     from usdenoise.files.contents import readable
-    from usdenoise.files.input_files import acquisition_files, natural_key
+    from usdenoise.files.input_files import acquisition_files
 
     with readable(folder):
         # A folder is not one of its own subfolders, so that no file is skipped.
-        paths = sorted(acquisition_files(folder, folder, ()), key=lambda path: natural_key(str(path)))
+        paths = acquisition_files(folder, folder, ())
     if not paths:
         raise InputError(f"{folder} contains no file of a known format", remedy="check the path")
     stacks: dict[str, dict[str, object]] = {}
@@ -108,7 +100,7 @@ def _list_folder(folder: Path, as_json: bool, reading: flags.Values) -> None:
                 problem = description.problem.worded(FLAGS).replace(f"{path} ", "")
         stacks[name] = {"stack": chosen and asdict(chosen), "problem": problem or None}
         rows.append((name, problem if chosen is None else problem or _stack_text(chosen)))
-    Console(as_json=as_json).show({"files": stacks}, lambda: two_columns(rows))
+    Console(as_json=as_json).show_rows({"files": stacks}, rows)
 
 
 def _stack_text(stack: "Candidate") -> str:
@@ -165,7 +157,7 @@ def _description_rows(description: "FileDescription") -> Iterator[tuple[str, str
 @flags.flags_of(DenoiseOptions, "threads")
 @flags.flags_of(JobOptions, "overwrite")
 @flags.messages
-def simulate(out: Path, threads: int | None, console: Console, **values: Any) -> None:
+def simulate(out: Path, threads: int | None, overwrite: bool, console: Console, **values: Any) -> None:
     """Simulate an acquisition with known truth, and write it to the HDF5 file OUT, or a session to the folder OUT.
 
     The group truth of the file has vessel_mask, blood_power (mean over the frames), noise_power (expected), velocity
@@ -186,12 +178,7 @@ def simulate(out: Path, threads: int | None, console: Console, **values: Any) ->
             console.say(f"{block} of {settings.n_blocks} blocks are simulated")
 
     summary = simulate_to_file(
-        out,
-        settings,
-        threads=threads,
-        overwrite=values["overwrite"],
-        command=typed_command(),
-        on_frames=show_progress,
+        out, settings, threads=threads, overwrite=overwrite, command=typed_command(), on_frames=show_progress
     )
     letters = "zxyt" if settings.is_volume else "zxt"
     shape = ", ".join(f"{letter} {n}" for letter, n in zip(letters, settings.shape, strict=True))
@@ -203,7 +190,7 @@ def simulate(out: Path, threads: int | None, console: Console, **values: Any) ->
         ("time", f"{time.perf_counter() - began:.1f} s"),
         ("wrote", summary["path"]),
     ]
-    console.show(summary, lambda: two_columns(rows))
+    console.show_rows(summary, rows)
 
 
 def _methods(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -233,16 +220,7 @@ def _methods(context: click.Context, parameter: click.Parameter, incomplete: str
 @flags.flags_of(Display, "dynamic_range", "color_map")
 @flags.flags_of(JobOptions, "overwrite")
 @flags.messages
-def compare(
-    acquisition: Path,
-    methods: tuple[str, ...],
-    output: Path | None,
-    signal: str | None,
-    background: str | None,
-    overwrite: bool,
-    console: Console,
-    **values: object,
-) -> None:
+def compare(acquisition: Path, output: Path | None, overwrite: bool, console: Console, **values: Any) -> None:
     """Run several methods on ACQUISITION, and show their images and metrics side by side.
 
     The methods run one after the other. All low-rank methods keep the same band of components, which is chosen on
@@ -250,11 +228,12 @@ def compare(
     """
     from usdenoise.jobs.compare import compare_file, table_of
 
-    regions = {"signal": signal, "background": background}
+    chosen = CompareOptions(**flags.requested(CompareOptions, values))
+    regions = {"signal": chosen.signal, "background": chosen.background}
     report = compare_file(
         acquisition,
         output,
-        methods=[name.lower() for name in methods],
+        methods=[name.lower() for name in chosen.methods],
         regions={name: text for name, text in regions.items() if text is not None},
         reading=flags.requested(ReadOptions, values),
         display=Display(**flags.requested(Display, values)),
@@ -293,15 +272,7 @@ def _experiments(context: click.Context, parameter: click.Parameter, incomplete:
 @flags.flags_of(DenoiseOptions, "threads")
 @flags.flags_of(JobOptions, "overwrite")
 @flags.messages
-def reproduce(
-    names: tuple[str, ...],
-    output: Path,
-    n_seeds: int | None,
-    quick: bool,
-    threads: int | None,
-    overwrite: bool,
-    console: Console,
-) -> None:
+def reproduce(names: tuple[str, ...], output: Path, overwrite: bool, console: Console, **values: Any) -> None:
     """Repeat the paper's experiments NAME..., or all of them, and check its claims.
 
     Without a name, the command lists the experiments. Each experiment writes a picture, its curves, and a record with
@@ -311,10 +282,8 @@ def reproduce(
 
     if not names:
         titles = {name: experiment.title for name, experiment in experiments.EXPERIMENTS.items()}
-        if console.as_json:
-            print_json({"experiments": titles})
-        else:
-            print_lines(two_columns(titles.items()))
+        # The list is the result, which -q does not silence.
+        Console(as_json=console.as_json).show_rows({"experiments": titles}, titles.items())
         return
     unknown = [name for name in names if name not in experiments.EXPERIMENTS and name != "all"]
     if unknown:
@@ -322,13 +291,8 @@ def reproduce(
             f"unknown experiment '{unknown[0]}'; give all, or names of {', '.join(experiments.EXPERIMENTS)}"
         )
     chosen = list(experiments.EXPERIMENTS) if "all" in names else list(dict.fromkeys(names))
-    summary = experiments.reproduce(
-        chosen,
-        output,
-        experiments.Setup(n_seeds, quick, threads, JobView(console)),
-        overwrite=overwrite,
-        command=typed_command(),
-    )
+    setup = experiments.Setup(values["n_seeds"], values["quick"], values["threads"], JobView(console))
+    summary = experiments.reproduce(chosen, output, setup, overwrite=overwrite, command=typed_command())
     console.show(summary, lambda: [*_claims(summary), f"the results are in {output}"])
 
 

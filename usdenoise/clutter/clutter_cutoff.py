@@ -157,6 +157,11 @@ class CommonCutoff:
     certainty: CutoffCertainty
     sentence: str
 
+    @property
+    def words(self) -> str:
+        """The cutoff, how sure it is, and how many scans name it."""
+        return f"{self.low}, {self.certainty}: {self.sentence}"
+
 
 def common_cutoff(cutoffs: Sequence[tuple[int, CutoffCertainty]]) -> CommonCutoff:
     """Return the cutoff that the surest of several scans name: their median, the higher one of the two in the middle.

@@ -111,6 +111,10 @@ class BlocksOnDisk:
         """Return whether a folder contains a store."""
         return (folder / _KEY).exists()
 
+    def part(self, number: int) -> "BlocksOnDisk":
+        """Return the store of one of several positions, a folder in this one."""
+        return BlocksOnDisk(self.folder / f"pose_{number}", self._key)
+
     def _is_own(self) -> bool:
         try:
             return (self.folder / _KEY).read_text() == self._key

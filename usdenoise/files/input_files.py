@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 
@@ -52,8 +52,10 @@ def natural_key(name: str) -> tuple[tuple[tuple[str | int, ...], ...], str]:
 
 def acquisition_files(
     folder: Path, output: Path, patterns: Sequence[str], known: Container[str] = ()
-) -> Iterator[Path]:
-    """Yield the acquisitions in a folder and its subfolders, but hidden ones, links to folders, results and `output`.
+) -> list[Path]:
+    """Return the acquisitions in a folder and its subfolders, but hidden ones, links to folders, results and `output`.
+
+    They are in natural order, as by :func:`natural_key`.
 
     Parameters
     ----------
@@ -67,7 +69,7 @@ def acquisition_files(
     known : container of str
         Paths to skip; by default none.
     """
-    unreadable: list[Path] = []
+    found, unreadable = list[Path](), list[Path]()
     results = os.path.realpath(output)
     for parent, folders, files in os.walk(folder, onerror=lambda e: unreadable.append(Path(e.filename))):
         folders[:] = [
@@ -82,9 +84,10 @@ def acquisition_files(
         unknown = [name for name in files if os.path.join(parent, name) not in known]
         for name, is_folder in [*((name, True) for name in whole), *((name, False) for name in unknown)]:
             if _is_wanted(Path(parent, name), folder, patterns, is_folder):
-                yield Path(parent, name)
-    # An unreadable folder is yielded itself, so that it fails with its reason.
-    yield from (path for path in unreadable if str(path) not in known)
+                found.append(Path(parent, name))
+    # An unreadable folder is among them itself, so that it fails with its reason.
+    found += [path for path in unreadable if str(path) not in known]
+    return sorted(found, key=lambda path: natural_key(str(path)))
 
 
 def _is_wanted(path: Path, folder: Path, patterns: Sequence[str], is_folder: bool) -> bool:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -141,10 +141,7 @@ class OutputFolder:
     def _check_replaceable(self, final: Path) -> None:
         if not os.path.lexists(final):
             return
-        if not self.overwrite and final not in self._finished:
-            raise OutputError(
-                f"{final} exists", remedy="give {overwrite} to replace it, or another output folder"
-            )
+        check_new(final, self.overwrite or final in self._finished)
         if final.is_dir() and not final.is_symlink() and not is_our_group(final):
             raise OutputError(
                 f"{final} is a folder that usdenoise did not write, so it is not replaced",
@@ -177,6 +174,32 @@ class OutputFolder:
                 f"the results could not be written to {self.folder} ({error.strerror or error})",
                 remedy="free some space or choose another output folder",
             ) from error
+
+
+def check_new(path: Path, overwrite: bool) -> None:
+    """Check that a file may be written, as by :meth:`OutputFolder.reserve`.
+
+    Raises
+    ------
+    OutputError
+        If it exists and may not be replaced.
+    """
+    if os.path.lexists(path) and not overwrite:
+        raise OutputError(f"{path} exists", remedy="give {overwrite} to replace it, or another output folder")
+
+
+def write_files(folder: Path, contents: Mapping[str, str | bytes]) -> None:
+    """Write files of some names and contents into a folder, all at once, whether or not they exist.
+
+    Raises
+    ------
+    OutputError
+        If a file cannot be written.
+    """
+    with OutputFolder(folder, overwrite=True) as outputs:
+        for name, content in contents.items():
+            outputs.reserve(name).write_bytes(content.encode() if isinstance(content, str) else content)
+        outputs.commit()
 
 
 _PLAN = ".names.json"

@@ -5,12 +5,11 @@ import math
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,19 +17,9 @@ from usdenoise.clutter.clutter_cutoff import CommonCutoff, CutoffCertainty, comm
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files.bids import csv_text
 from usdenoise.files.input_files import file_state, is_same_state
-from usdenoise.files.output_folder import remove
+from usdenoise.files.output_folder import remove, write_files
 from usdenoise.files.results import output_suffix
-from usdenoise.jobs.batch_table import (
-    BatchFile,
-    Scan,
-    find_scans,
-    read_report,
-    scan_curve,
-    scan_image,
-    scan_row,
-    write_page,
-    write_texts,
-)
+from usdenoise.jobs.batch_table import BatchFile, BatchPage, Scan, find_scans, read_report, scan_row
 from usdenoise.jobs.job import expected_bytes
 from usdenoise.jobs.scan_process import scan_workers
 from usdenoise.jobs.workers import LOOK_S
@@ -213,10 +202,10 @@ class BatchReport:
     @property
     def summary(self) -> dict[str, Any]:
         """Number of scans in total and by status, seconds, the common cutoff, and paths of the batch's own files."""
-        counts = Counter(row.status for row in self.rows)
+        statuses = [row.status for row in self.rows]
         return {
             "scans": len(self.rows),
-            **{status.key: counts[status] for status in Status},
+            **{status.key: statuses.count(status) for status in Status},
             "seconds": self.seconds,
             "common_cutoff": None if self.common is None else asdict(self.common),
             "output": self.output,
@@ -243,15 +232,10 @@ class BatchReport:
             If a file cannot be written.
         """
         rows = [asdict(row) for row in self.rows]
-        record = {
-            "summary": self.summary,
-            "rows": rows,
-            "requested": options,
-            "software": software(),
-            "command": command,
-        }
+        record: dict[str, object] = {"summary": self.summary, "rows": rows, "requested": options}
+        record |= {"software": software(), "command": command}
         table = csv_text([each.name for each in fields(Row)], rows)
-        write_texts(self.folder, {BatchFile.TABLE: table, BatchFile.RECORD: f"{to_json(record, indent=2)}\n"})
+        write_files(self.folder, {BatchFile.TABLE: table, BatchFile.RECORD: f"{to_json(record, indent=2)}\n"})
 
 
 def plan_batch(
@@ -418,14 +402,10 @@ def run_batch(  # noqa: PLR0913
     todo = [scan for scan, row in rows.items() if row.status == Status.NOT_RUN]
     # How many scans run side by side: with Dask, one on each thread of the workers
     n_here, threads = (0, 1) if dask is not None else scans_side_by_side(todo, job, jobs)
-    scan_job = {
-        **job,
-        "options": replace(job["options"], threads=threads),
-        "common_cutoff": common,
-        "command": command,
-        "overwrite": True,
-    }
-    batch = _Batch(folder, rows, links, job, command, common, watcher, began)
+    options = replace(job["options"], threads=threads)
+    scan_job = {**job, "options": options, "common_cutoff": common, "command": command, "overwrite": True}
+    page = BatchPage(folder, job["display"], command, common)
+    batch = _Batch(page, rows, links, requested(**job), watcher, began)
     with locked(folder) as lock, scan_workers(n_here, dask) as (start, n_workers):
         try:
             watcher.planned(rows)
@@ -469,38 +449,33 @@ def run_batch(  # noqa: PLR0913
 
 @dataclass
 class _Batch:
-    """A batch that runs: the rows of its scans, and what is written of them. The first arguments are as for `run_batch`.
+    """A batch that runs: the rows of its scans, and what is written of them.
 
     Attributes
     ----------
+    page : BatchPage
+        Its page.
     rows : dict from Scan to Row
         The rows of all scans so far.
     links : dict from Scan to Path
         Where the filtered stacks go besides; empty without a flat folder.
-    job : dict
-        Keyword arguments of every scan.
-    common : CommonCutoff or None
-        The one cutoff of all scans, if there is one.
+    options : mapping
+        Options of every job, in the form of :func:`usdenoise.system.text.requested`.
+    watcher : BatchWatcher
+        Its methods are called as the batch proceeds.
     began : float
         When it began, by the monotonic clock.
     running : dict from Future to Scan
         The scans that run; none by default.
     """
 
-    folder: Path
+    page: BatchPage
     rows: dict[Scan, Row]
     links: Mapping[Scan, Path]
-    job: Mapping[str, Any]
-    command: list[str] | None
-    common: CommonCutoff | None
+    options: Mapping[str, object]
     watcher: BatchWatcher
     began: float
     running: dict[Future[str | None], Scan] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._options = requested(**self.job)
-        # An image is read once, and shown on many pages.
-        self._image_of, self._curve_of = cache(scan_image), cache(scan_curve)
 
     def finish(self, scan: Scan, row: Row) -> None:
         """Take the row of a scan that is over."""
@@ -515,7 +490,7 @@ class _Batch:
         """Wait for the scans that run, whose processes end, and write the tables."""
         wait(self.running, 3 * GRACE_S)
         for scan in self.running.values():
-            row = decide(scan, self._options)
+            row = decide(scan, self.options)
             if row.status == Status.DONE:
                 self.rows[scan] = replace(row, reason=self.rows[scan].reason)
             else:
@@ -526,18 +501,10 @@ class _Batch:
         """Write the tables and the page, and return the outcome so far."""
         # The failed ones first
         listed = dict(sorted(self.rows.items(), key=lambda item: item[1].status != Status.FAILED))
-        report = BatchReport(tuple(listed.values()), time.monotonic() - self.began, self.folder, self.common)
-        report.write_tables(self._options, self.command)
-        write_page(
-            self.folder,
-            listed,
-            None if is_over else self.running.values(),
-            display=self.job["display"],
-            command=self.command,
-            image_of=self._image_of,
-            curve_of=self._curve_of,
-            common=self.common,
-        )
+        seconds, page = time.monotonic() - self.began, self.page
+        report = BatchReport(tuple(listed.values()), seconds, page.folder, page.common)
+        report.write_tables(self.options, page.command)
+        page.write(listed, None if is_over else self.running.values())
         if is_over:
             self.watcher.ended(report)
         return report

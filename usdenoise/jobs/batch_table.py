@@ -4,10 +4,11 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,7 +20,7 @@ from usdenoise.clutter.clutter_cutoff import CommonCutoff
 from usdenoise.errors import check_path
 from usdenoise.files.images import read_tiff
 from usdenoise.files.input_files import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
-from usdenoise.files.output_folder import OutputFolder, remove_leftovers
+from usdenoise.files.output_folder import remove_leftovers, write_files
 from usdenoise.options import Display
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
 from usdenoise.report.pages import Entry, Row, Status, batch_page
@@ -187,86 +188,67 @@ def scan_curve(scan: Scan) -> tuple[float, ...]:
     return tuple(20 * math.log10(value / values[0]) for value in values if value > 0)
 
 
-def write_page(
-    folder: Path,
-    rows: Mapping[Scan, Row],
-    running: Collection[Scan] | None = None,
-    *,
-    display: Display | None = None,
-    command: list[str] | None = None,
-    image_of: Callable[[Scan], NDArray[np.float32] | None] = scan_image,
-    curve_of: Callable[[Scan], tuple[float, ...]] = scan_curve,
-    common: CommonCutoff | None = None,
-) -> None:
-    """Write index.html, which shows the rows.
+@dataclass
+class BatchPage:
+    """The page of a batch, index.html in its folder, which may be written many times.
 
-    Parameters
+    Attributes
     ----------
     folder : Path
         Folder of the batch's results.
-    rows : mapping from Scan to Row
-        Rows of all scans, in the order of the page.
-    running : collection of Scan, optional
-        Scans that run; None (the default) after the last scan.
-    display : Display, optional
-        Options of the pictures, which thumbnails have as well; by default their defaults.
-    command : list of str, optional
-        Command line of the batch, for the page.
-    image_of : callable, optional
-        Returns the small image of a scan that has results; by default :func:`scan_image`.
-    curve_of : callable, optional
-        Returns the singular values of such a scan, which are shown if no scan has an image; by default :func:`scan_curve`.
-    common : CommonCutoff, optional
-        The one low cutoff of all scans; by default there is none.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written.
+    display : Display or None
+        Options of the pictures, which thumbnails have as well; None (the default) for their defaults.
+    command : list of str or None
+        Command line of the batch, for the page; None by default.
+    common : CommonCutoff or None
+        The one low cutoff of all scans; None (the default) if there is none.
     """
-    with_results = [scan for scan, row in rows.items() if row.status == Status.DONE]
-    images = {scan: image for scan in with_results if (image := image_of(scan)) is not None}
-    scale = common_scale(list(images.values()), display)
-    # Without pictures the page shows the curve from which each cutoff was chosen.
-    curves = {} if images else {scan: curve_of(scan) for scan in with_results}
-    entries = []
-    for scan, row in rows.items():
-        image, state = images.get(scan), row.status.value
-        if row.status == Status.NOT_RUN and running is not None:
-            state = "running" if scan in running else "waiting"
-        scan_page = scan.folder / f"{short_stem(scan.path.stem)}_report.html"
-        has_page = row.status != Status.NOT_RUN and os.path.isfile(scan_page)
-        entries.append(
-            Entry(
-                row,
-                state,
-                address=os.path.relpath(scan_page, folder) if has_page else None,
-                thumbnail=None if image is None else thumbnail_png(image, scale),
-                on_common_scale=image is None or scale.is_near(image),
-                curve=curves.get(scan, ()),
-            )
-        )
-    version = f"usdenoise {software()['usdenoise']}"
-    page = batch_page(
-        f"{len(entries)} scans in {folder.absolute().name}",
-        entries,
-        is_running=running is not None,
-        cutoff="" if common is None else f"{common.low}, {common.certainty}: {common.sentence}",
-        scale=f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if images else "",
-        generator=version if command is None else f"{version}: {shlex.join(command)}",
-    )
-    write_texts(folder, {BatchFile.INDEX: page})
 
+    folder: Path
+    display: Display | None = None
+    command: list[str] | None = None
+    common: CommonCutoff | None = None
 
-def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write text files by their names, all at once.
+    def __post_init__(self) -> None:
+        # What is read of a scan is shown on many pages.
+        self._image_of, self._curve_of = cache(scan_image), cache(scan_curve)
 
-    Raises
-    ------
-    OutputError
-        If a file cannot be written.
-    """
-    with OutputFolder(folder, overwrite=True) as outputs:
-        for name, text in texts.items():
-            outputs.reserve(name).write_text(text, encoding="utf-8")
-        outputs.commit()
+    def write(self, rows: Mapping[Scan, Row], running: Collection[Scan] | None = None) -> None:
+        """Write the page, which shows the rows.
+
+        Parameters
+        ----------
+        rows : mapping from Scan to Row
+            Rows of all scans, in the order of the page.
+        running : collection of Scan, optional
+            Scans that run; None (the default) after the last scan.
+
+        Raises
+        ------
+        OutputError
+            If it cannot be written.
+        """
+        with_results = [scan for scan, row in rows.items() if row.status == Status.DONE]
+        images = {scan: image for scan in with_results if (image := self._image_of(scan)) is not None}
+        scale = common_scale(list(images.values()), self.display)
+        # Without pictures the page shows the curve from which each cutoff was chosen.
+        curves = {} if images else {scan: self._curve_of(scan) for scan in with_results}
+        entries = []
+        for scan, row in rows.items():
+            image, state = images.get(scan), row.status.value
+            if row.status == Status.NOT_RUN and running is not None:
+                state = "running" if scan in running else "waiting"
+            scan_page = scan.folder / f"{short_stem(scan.path.stem)}_report.html"
+            has_page = row.status != Status.NOT_RUN and os.path.isfile(scan_page)
+            address = os.path.relpath(scan_page, self.folder) if has_page else None
+            thumbnail = None if image is None else thumbnail_png(image, scale)
+            on_common_scale = image is None or scale.is_near(image)
+            entries.append(Entry(row, state, address, thumbnail, on_common_scale, curves.get(scan, ())))
+        title = f"{len(entries)} scans in {self.folder.absolute().name}"
+        cutoff = "" if self.common is None else self.common.words
+        levels = f"{scale.peak_db - scale.range_db:.0f} to {scale.peak_db:.0f} dB" if images else ""
+        made = f"usdenoise {software()['usdenoise']}"
+        made += "" if self.command is None else f": {shlex.join(self.command)}"
+        is_running = running is not None
+        page = batch_page(title, entries, is_running=is_running, scale=levels, generator=made, cutoff=cutoff)
+        write_files(self.folder, {BatchFile.INDEX: page})

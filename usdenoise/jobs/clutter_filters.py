@@ -124,12 +124,8 @@ def _run_baseline(baseline: Baseline, stack: Acquisition, options: DenoiseOption
         grid = Neighbourhood(mask.reshape(stack.pixel_shape))
         filtered = baseline(grid.at_signal(matrix), grid, options, executor)
     image = partial(signal_image, stack.geometry, grid)
-    return replace(
-        filtered,
-        matrix=grid.everywhere(filtered.matrix),
-        power=image(filtered.power),
-        blood_power=image(filtered.blood_power),
-    )
+    power, blood = image(filtered.power), image(filtered.blood_power)
+    return replace(filtered, matrix=grid.everywhere(filtered.matrix), power=power, blood_power=blood)
 
 
 def _required_number(options: DenoiseOptions, name: str) -> int:
@@ -171,14 +167,9 @@ def keep_band(
     )
     frames = ArrayFrames(matrix, "zt", matrix.dtype, "matrix")
     measures = filter_chunks(frames.chunks(), clutter, np.zeros(n_frames, bool), executor, matrix.T)
-    blood = map_blood(measures.lag_sums(clutter.grid.mask), projection, grid, executor, with_halves=False)
-    return Filtered(
-        matrix=matrix,
-        power=measures.kept_power / n_frames,
-        blood_power=blood.blood_power,
-        rank=model.rank,
-        low_cutoff=low,
-    )
+    maps = map_blood(measures.lag_sums(clutter.grid.mask), projection, grid, executor, with_halves=False)
+    power = measures.kept_power / n_frames
+    return Filtered(matrix=matrix, power=power, blood_power=maps.blood_power, rank=model.rank, low_cutoff=low)
 
 
 def _highpass(matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, executor: Executor) -> Filtered:
@@ -192,14 +183,14 @@ def _polynomial(matrix: Matrix, grid: Neighbourhood, options: DenoiseOptions, ex
     return _filter_in_time(matrix, grid, executor, partial(polynomial, order=order), f"order {order}")
 
 
+TimeFilter = Callable[[Matrix, Executor], None]
+"""Filters the rows of a matrix in place."""
+
+
 def _filter_in_time(
-    matrix: Matrix,
-    grid: Neighbourhood,
-    executor: Executor,
-    apply: Callable[[Matrix, Executor], None],
-    note: str,
+    matrix: Matrix, grid: Neighbourhood, executor: Executor, apply: TimeFilter, note: str
 ) -> Filtered:
-    """Filter every pixel by `apply`, which filters the rows of a matrix in place, and map the remaining blood."""
+    """Filter every pixel by `apply`, and map the remaining blood."""
     n_frames = matrix.shape[1]
     response = np.eye(n_frames)
     apply(response, executor)

@@ -13,31 +13,14 @@ from numpy.typing import NDArray
 
 from usdenoise.blood import metrics
 from usdenoise.blood.doppler import decibels
-from usdenoise.errors import (
-    OUT_OF_MEMORY,
-    DivergedError,
-    OptionError,
-    UsdenoiseError,
-    check_names,
-    check_path,
-    is_out_of_memory,
-)
+from usdenoise.errors import DivergedError, OptionError, check_names, check_path, why_failed
 from usdenoise.files.bids import csv_text
 from usdenoise.files.hdf5_writing import Truth, read_truth
 from usdenoise.files.input_files import files_of_report, size_on_disk
 from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.regions import region
-from usdenoise.jobs.clutter_filters import (
-    BASELINES,
-    CLUTTER_FILTERS,
-    OWN_CUTOFF,
-    SHARED,
-    USUAL_FILTERS,
-    Filtered,
-    Matrix,
-    run_filter,
-)
+from usdenoise.jobs import clutter_filters as filters
 from usdenoise.options import DenoiseOptions, Display
 from usdenoise.options.denoise_options import SharedKeywords, make_options
 from usdenoise.options.job_options import shows_options
@@ -48,18 +31,21 @@ from usdenoise.report.record import input_record
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.text import plain, short_stem, software, to_json
 
+Mask = NDArray[np.bool_]
+"""A region of an image."""
+
 POWER_DOPPLER, BLOOD_MAP = COMPARED_IMAGES = ("power Doppler", "blood map")
 """The images of each filtered stack."""
 
-FIGURES = ("contrast_db", "cnr", "gcnr", "correlation", "auc")
+CONTRASTS = {"contrast_db": metrics.contrast_db, "cnr": metrics.cnr, "gcnr": metrics.gcnr}
+"""Metrics of an image with two regions."""
+
+FIGURES = (*CONTRASTS, "correlation", "auc")
 """Names of the metrics of an image."""
 
 
 def figures_of_merit(
-    image: NDArray[np.floating],
-    signal: NDArray[np.bool_] | None,
-    background: NDArray[np.bool_] | None,
-    truth: Truth | None,
+    image: filters.Image, signal: Mask | None, background: Mask | None, truth: Truth | None
 ) -> dict[str, float]:
     """Return the metrics of an image that the given regions and truth determine.
 
@@ -74,16 +60,14 @@ def figures_of_merit(
     """
     figures: dict[str, float] = {}
     if signal is not None and background is not None:
-        figures["contrast_db"] = metrics.contrast_db(image, signal, background)
-        figures["cnr"] = metrics.cnr(image, signal, background)
-        figures["gcnr"] = metrics.gcnr(image, signal, background)
+        figures = {name: measure(image, signal, background) for name, measure in CONTRASTS.items()}
     if truth is not None:
         figures["correlation"] = metrics.correlation(image, truth.blood_power)
         figures["auc"] = metrics.detection_auc(image, truth.vessel_mask)
     return figures
 
 
-def relative_distance(matrix: Matrix, reference: Matrix) -> float:
+def relative_distance(matrix: filters.Matrix, reference: filters.Matrix) -> float:
     """Return the relative distance |A - B| / |B| of two matrices in the Frobenius norm, summed in double precision.
 
     Parameters
@@ -237,7 +221,7 @@ def compare(
     >>> comparison.images[0].shape
     (12, 10)
     """
-    check_names(requested_options, SHARED)
+    check_names(requested_options, filters.SHARED)
     options = make_options(**requested_options)
     names = _checked_names(methods)
     # The regions, both or none
@@ -255,15 +239,15 @@ def compare(
         metrics.contrast_db(np.ones(acquisition.shape_in(acquisition.spatial_axes)), signal, background)
 
     # The methods, the full SVD first: it gives the rank of the baselines and the cutoff of all
-    exact: Matrix | None = None
+    exact: filters.Matrix | None = None
     reference: NDArray[np.float32] | None = None
     reference_rank, requested = options.rank, options
     done: dict[str, tuple[Row, list[NDArray[np.float32] | None]]] = {}
     for name in dict.fromkeys(["svd", *names]):
         if on_start is not None:
             on_start(name)
-        rank = reference_rank if name in BASELINES else options.rank
-        own = requested if name in OWN_CUTOFF else options
+        rank = reference_rank if name in filters.BASELINES else options.rank
+        own = requested if name in filters.OWN_CUTOFF else options
         row, filtered = _run(name, acquisition, replace(own, rank=rank))
         if filtered is None:
             done[name] = row, [None]
@@ -290,28 +274,20 @@ def compare(
     return result
 
 
-def _run(name: str, acquisition: Acquisition, options: DenoiseOptions) -> tuple[Row, Filtered | None]:
+def _run(name: str, acquisition: Acquisition, options: DenoiseOptions) -> tuple[Row, filters.Filtered | None]:
     """Run a method, and return its row without metrics; the filtered stack is None if it failed."""
-    row: Row = {
-        "method": name,
-        "picture": "",
-        "status": "failed",
-        "message": "",
-        "seconds": None,
-        **dict.fromkeys((*NUMBERS, "distance_to_svd", *FIGURES)),
-        "note": "",
-        "citation": CLUTTER_FILTERS[name],
-    }
+    row: Row = {"method": name, "picture": "", "status": "failed", "message": "", "seconds": None}
+    row |= dict.fromkeys((*NUMBERS, "distance_to_svd", *FIGURES))
+    row |= {"note": "", "citation": filters.CLUTTER_FILTERS[name]}
     began = time.perf_counter()
     try:
         with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            filtered = run_filter(name, acquisition, options)
+            filtered = filters.run_filter(name, acquisition, options)
         if not np.isfinite(filtered.power).all():
             raise DivergedError("the filtered stack is not finite")
     except Exception as error:
-        message = str(error) if isinstance(error, UsdenoiseError) else f"{type(error).__name__}: {error}"
-        row["message"] = OUT_OF_MEMORY if is_out_of_memory(error) else message
+        row["message"] = why_failed(error)
         row["status"] = "diverged" if isinstance(error, DivergedError) else "failed"
         return row, None
     numbers = {column: getattr(filtered, column) for column in (*NUMBERS, "note")}
@@ -319,15 +295,15 @@ def _run(name: str, acquisition: Acquisition, options: DenoiseOptions) -> tuple[
 
 
 def _checked_names(methods: Sequence[str] | None) -> list[str]:
-    names = list(dict.fromkeys(methods or USUAL_FILTERS))
+    names = list(dict.fromkeys(methods or filters.USUAL_FILTERS))
     if names == ["all"]:
-        return list(CLUTTER_FILTERS)
-    for name in names:
-        if name not in CLUTTER_FILTERS:
-            near = difflib.get_close_matches(name, CLUTTER_FILTERS, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            known = ", ".join(CLUTTER_FILTERS)
-            raise OptionError(f"unknown method '{name}'; {hint}the methods are {known}")
+        return list(filters.CLUTTER_FILTERS)
+    for name in [name for name in names if name not in filters.CLUTTER_FILTERS]:
+        near = difflib.get_close_matches(name, filters.CLUTTER_FILTERS, 1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise OptionError(
+            f"unknown method '{name}'; {hint}the methods are {', '.join(filters.CLUTTER_FILTERS)}"
+        )
     return names
 
 
@@ -396,9 +372,7 @@ def compare_file(
         axes, pitches = acquisition.spatial_axes, acquisition.spacing_mm
         shape = acquisition.shape_in(axes)
         masks = {name: region(text, shape, axes, pitches) for name, text in regions.items()}
-        source_record = plain(
-            replace(input_record(path, acquisition, acquisition.iq.shape), sha256=digest.result())
-        )
+        source_record = input_record(path, acquisition, acquisition.iq.shape)
         truth = read_truth(path, acquisition)
 
         outcome = compare(acquisition, truth=truth, **{**requested_options, **masks})
@@ -426,14 +400,13 @@ def compare_file(
 
         # The report, with the bytes of the other files
         output = {final.name: str(folder / final.name) for final in outputs.finals}
+        defaults = {name: declared.default for name, declared in DenoiseOptions.declared.items()}
         report = {
             "rows": outcome.rows,
             "low_cutoff": outcome.low_cutoff,
-            "settings": {
-                name: requested_options.get(name, DenoiseOptions.declared[name].default) for name in SHARED
-            },
+            "settings": {name: requested_options.get(name, defaults[name]) for name in filters.SHARED},
             "regions": dict(regions),
-            "input": source_record,
+            "input": plain(replace(source_record, sha256=digest.result())),
             "output": output,
             "software": dict(software()),
             "command": command,
@@ -447,13 +420,12 @@ def compare_file(
 def _montage(outcome: Comparison, acquisition: Acquisition, title: str, display: Display) -> bytes | None:
     """Return a PNG of the images of all rows on one scale, None if no row has an image.
 
-    0 dB is the brightest pixel of the reference, or of the first image without a reference. A line of power Doppler images
+    0 dB is the brightest pixel of the reference. A line of power Doppler images
     is above the line of their blood maps.
     """
-    images = [image for image in outcome.images if image is not None]
-    if not images:
+    reference = outcome.reference
+    if reference is None or all(image is None for image in outcome.images):
         return None
-    reference = images[0] if outcome.reference is None else outcome.reference
     is_absolute = isinstance(display.dynamic_range, tuple)
     peak = 1.0 if is_absolute else max(float(reference.max()), float(np.finfo(np.float32).tiny))
     suitable = suitable_range_db(decibels(reference, reference=peak))
@@ -466,11 +438,6 @@ def _montage(outcome: Comparison, acquisition: Acquisition, title: str, display:
     for start in range(0, len(cells), 2 * MOST_IN_A_ROW):
         line = cells[start : start + 2 * MOST_IN_A_ROW]
         grid += [line[::2], line[1::2]]
-    return montage_png(
-        grid,
-        acquisition.spatial_axes,
-        dynamic_range_db=suitable if display.dynamic_range is None else display.dynamic_range,
-        spacing_mm=acquisition.spacing_mm,
-        color_map=display.color_map,
-        title=title,
-    )
+    shown = suitable if display.dynamic_range is None else display.dynamic_range
+    axes, pitches, colors = acquisition.spatial_axes, acquisition.spacing_mm, display.color_map
+    return montage_png(grid, axes, dynamic_range_db=shown, spacing_mm=pitches, color_map=colors, title=title)

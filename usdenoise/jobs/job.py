@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.clutter.clutter_cutoff import CommonCutoff
 from usdenoise.errors import InputError, OptionError, UsdenoiseError
-from usdenoise.files.bids import BidsName, tsv_text
+from usdenoise.files.bids import BidsName
 from usdenoise.files.images import import_nibabel
 from usdenoise.files.input_files import files_of_report, size_on_disk
 from usdenoise.files.open_input import Input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import describe
 from usdenoise.files.zarr_files import import_zarr
+from usdenoise.jobs.session_inputs import EventSource
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
-from usdenoise.report.tables import Table
 from usdenoise.system.resources import (
     HELD_CHUNKS,
     PROCESS_BYTES,
@@ -41,21 +42,22 @@ class Job:
     Attributes
     ----------
     paths : tuple of Path
-        The acquisition, or the files of a session in the order of time; none if they are still to come.
+        The acquisition, or the files of a session in the order of time; none (the default) if they are still to come.
     name : str
-        Name of the input, with which the names of the results begin unless they are in BIDS.
+        Name of the input, with which the names of the results begin unless they are in BIDS; empty (the default) if it is
+        not known yet.
     root : Path
         Folder of the results, or of the derivative data set of BIDS.
     options : DenoiseOptions
         Options of the denoiser.
-    display : Display
-        Options of the pictures.
-    output : Output
-        The files to write next to, or instead of, the filtered stack.
     reading : mapping
         Fields of :class:`usdenoise.options.ReadOptions`.
+    display : Display
+        Options of the pictures; by default their defaults.
+    output : Output
+        The files to write next to, or instead of, the filtered stack; by default its defaults.
     command : list of str or None
-        The command line, for the record; None for a library call.
+        The command line, for the record; None (the default) for a library call.
     bids : BidsName or None
         Name of the results in BIDS; None (the default) names them after the acquisition.
     memory : int or None
@@ -68,7 +70,9 @@ class Job:
     groups : tuple of tuples of Path
         The files of each position of the probe, if each has its own; empty (the default) otherwise.
     regions : mapping
-        Name of each region of a session -> the region in words; none by default.
+        Name of each region of a session -> the region, as for :class:`usdenoise.Session`; none by default.
+    events : EventSource or None
+        The events of a session; None (the default) without any.
     notes : tuple of str
         Sentences for the report; none by default.
     was_live : bool
@@ -77,20 +81,21 @@ class Job:
         How the low cutoff of the options follows from several scans; None (the default) if it does not.
     """
 
-    paths: tuple[Path, ...]
-    name: str
+    paths: tuple[Path, ...] = ()
+    name: str = ""
     root: Path
     options: DenoiseOptions
-    display: Display
-    output: Output
     reading: Mapping[str, Any]
-    command: list[str] | None
+    display: Display = field(default_factory=Display)
+    output: Output = field(default_factory=Output)
+    command: list[str] | None = None
     bids: BidsName | None = None
     memory: int | None = None
     dask: str | None = None
     session: SessionOptions | None = None
     groups: tuple[tuple[Path, ...], ...] = ()
-    regions: Mapping[str, str] = field(default_factory=dict)
+    regions: Mapping[str, NDArray[np.bool_] | str] = field(default_factory=dict)
+    events: EventSource | None = None
     notes: tuple[str, ...] = ()
     was_live: bool = False
     common_cutoff: CommonCutoff | None = None
@@ -157,16 +162,9 @@ def pose_job(job: Job, number: int, names: Sequence[str]) -> Job:
     name = distinct_names(names, plain_name)[names[number]]
     if bids is not None:
         bids = replace(bids, entities=f"{bids.entities}_pose-{number}")
-    return replace(
-        job,
-        name=f"{job.name}_pose-{name}",
-        root=root,
-        bids=bids,
-        session=session,
-        groups=(),
-        regions={},
-        notes=(),
-    )
+    # What is of all positions is not of one.
+    job = replace(job, groups=(), regions={}, notes=())
+    return replace(job, name=f"{job.name}_pose-{name}", root=root, bids=bids, session=session)
 
 
 class StageClock:
@@ -315,57 +313,47 @@ others."""
 
 
 class Results:
-    """The results of a job while they are made: the names of all files are reserved at once.
+    """The results of a job while they are made: the names of all files are reserved before.
 
     Parameters
     ----------
     job : Job
         The job.
-    files : mapping
-        Key -> end of the name of each file besides the page and the report.
     folder : OutputFolder
         The folder of the job, within its context.
 
     Attributes
     ----------
     pictures : dict
-        Encoded pictures by their keys, also those for the page alone.
+        The pictures of the page in its order, as PNG by their names.
+    activations : dict
+        The pictures of the activation by each type of event, and ("") by any of several, as PNG.
     notes : list of str
         Sentences on what the main file has otherwise than the input, or has not.
-
-    Raises
-    ------
-    OutputError
-        If a file exists and may not be replaced.
     """
 
-    def __init__(self, job: Job, files: Mapping[str, str], folder: OutputFolder) -> None:
+    def __init__(self, job: Job, folder: OutputFolder) -> None:
         self.job = job
         self.pictures: dict[str, bytes] = {}
+        self.activations: dict[str, bytes] = {}
         self.notes: list[str] = []
         self._folder = folder
-        page = {PAGE: "report.html"} if job.output.judges_blood else {}
-        endings = {**files, **page, REPORT: "report.json"}
-        self._places = {key: folder.reserve(f"{job.stem}_{ending}") for key, ending in endings.items()}
+        self._places: dict[str, Path] = {}
 
-    def has(self, key: str) -> bool:
-        """Return whether a file of this key is among the results."""
-        return key in self._places
+    def reserve(self, key: str, ending: str) -> Path:
+        """Return the temporary path of a file, with its key in the report and the end of its name.
 
-    def path_of(self, key: str) -> Path:
-        """Return the temporary path of a file."""
+        Raises
+        ------
+        OutputError
+            If the file exists and may not be replaced.
+        """
+        self._places[key] = self._folder.reserve(f"{self.job.stem}_{ending}")
         return self._places[key]
 
-    def add_picture(self, key: str, picture: bytes) -> None:
-        """Keep an encoded picture for the page, and write it if it is among the files."""
-        self.pictures[key] = picture
-        if key in self._places:
-            self._places[key].write_bytes(picture)
-
-    def write_table(self, name: str, table: Table) -> None:
-        """Write a table as TSV, and its sidecar."""
-        self.path_of(f"{name}_tsv").write_text(tsv_text(table.columns))
-        self.path_of(f"{name}_json").write_text(to_json(table.sidecar, indent=2) + "\n")
+    def path_of(self, key: str) -> Path:
+        """Return the temporary path of a file that is reserved."""
+        return self._places[key]
 
     @property
     def names(self) -> dict[str, str]:
@@ -391,11 +379,8 @@ class Results:
         if page is not None:
             self._places[PAGE].write_text(page, encoding="utf-8")
         # Files that were not reserved here are in the folder already.
-        sizes = {
-            key: size_on_disk(self._places.get(key, Path(name)))
-            for key, name in report.output.items()
-            if key != REPORT
-        }
+        others = {key: name for key, name in report.output.items() if key != REPORT}
+        sizes = {key: size_on_disk(self._places.get(key, Path(name))) for key, name in others.items()}
         written = replace(report, output_bytes=sizes).as_json()
         self._places[REPORT].write_text(to_json(written, indent=2) + "\n")
         # Filtered blocks of a session that was stopped are in the folder, and may be in the report of the killed process.

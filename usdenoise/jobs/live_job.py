@@ -20,14 +20,14 @@ from usdenoise.blood.picture_quality import NOISE_ERROR, blood_pixels
 from usdenoise.errors import InputError, NoStackError, OptionError, UsdenoiseError, cause_of
 from usdenoise.files.input_files import KnownContents, acquisition_files, file_state, natural_key
 from usdenoise.files.open_input import open_input
-from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.output_folder import OutputFolder, write_files
 from usdenoise.files.results import ResultFile, write_result
-from usdenoise.options.job_options import Display
+from usdenoise.jobs.job import Job
 from usdenoise.pipeline.result import Doubt
-from usdenoise.progress import LiveBlock, Progress
+from usdenoise.progress import Progress
+from usdenoise.report import pictures
 from usdenoise.report.page_content import live_page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.pictures import activation_layers, layers_picture, power_layer, shown_levels
 from usdenoise.report.scan_page import Picture
 from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.blocks import FileTime
@@ -38,6 +38,7 @@ from usdenoise.sessions.result_series import activation_contents
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.system.processes import Terminated
 from usdenoise.system.resources import available_threads, run_in_background
+from usdenoise.system.text import rate_text, short_stem
 
 LATEST, ACTIVATION_PICTURE, LIVE_PAGE = "latest.png", "activation.png", "live.html"
 """Names of the picture of the last block, of the activation by the first type of event, and of the page."""
@@ -57,19 +58,15 @@ MOST_LATE_S, LEAST_PAGE_S, PAGE_SHARE = 1.0, 1.0, 0.1
 time that pages may take."""
 
 
-def follow(blocks: "LiveBlocks", stem: str, folder: Path, display: Display, watcher: Progress) -> "LivePages":
+def follow(blocks: "LiveBlocks", job: Job, watcher: Progress) -> "LivePages":
     """Show the blocks of a session as they come, until it ends or SIGINT comes.
 
     Parameters
     ----------
     blocks : LiveBlocks
         The blocks that are still to come.
-    stem : str
-        Name of the session.
-    folder : Path
-        Folder of the results. It gets the picture of the last block, the page, and the file of the series so far.
-    display : Display
-        How pictures look.
+    job : Job
+        The session. Its folder gets the picture of the last block, the page, and the file of the series so far.
     watcher : Progress
         Its method `live` is called after each block.
 
@@ -80,25 +77,13 @@ def follow(blocks: "LiveBlocks", stem: str, folder: Path, display: Display, watc
     """
     # The first picture does not wait for it.
     run_in_background(load_libraries)
-    pages = LivePages(stem, folder, display)
+    pages = LivePages(job)
     update = None
     try:
         for update in blocks:
             pages.show(update, blocks)
-            watcher.live(
-                LiveBlock(
-                    number=update.number,
-                    name=update.name,
-                    why=update.why,
-                    motion=displacement_text(update.motion[-1], update.geometry),
-                    blood_to_noise_db=update.blood_to_noise_db,
-                    unsteadiness=update.unsteadiness,
-                    n_waiting=blocks.n_waiting,
-                    seconds=blocks.seconds,
-                    frames_a_second=blocks.frames_a_second,
-                    remarks=blocks.remarks,
-                )
-            )
+            why = [f"{update.name or update.number} is bad: {update.why}"] if update.why else []
+            watcher.live(update.number, update.name, _in_words(update, blocks), [*why, *blocks.remarks])
             pages.write_if_due(update, blocks)
     except KeyboardInterrupt as error:
         if isinstance(error, Terminated) and error.number != signal.SIGINT:
@@ -109,13 +94,27 @@ def follow(blocks: "LiveBlocks", stem: str, folder: Path, display: Display, watc
     return pages
 
 
+def _in_words(update: SessionUpdate, blocks: "LiveBlocks") -> str:
+    """Return what was measured of a block, and how fast."""
+    blood, steady = update.blood_to_noise_db, update.unsteadiness
+    parts = [
+        f"{blocks.n_waiting} waiting",
+        f"{blocks.seconds:.1f} s",
+        rate_text(blocks.frames_a_second),
+        "no blood" if blood is None else f"blood {blood:.1f} dB",
+        f"moved {displacement_text(update.motion[-1], update.geometry)}",
+        "" if steady is None else f"varies by {100 * steady:.1f} %",
+    ]
+    return "  ".join(filter(None, parts))
+
+
 class LivePages:
     """The picture of the last block, the page and the series of a live session.
 
     Parameters
     ----------
-    stem, folder, display
-        As for :func:`follow`.
+    job : Job
+        The session.
 
     Attributes
     ----------
@@ -125,8 +124,8 @@ class LivePages:
         Files of the blocks, when the session has ended.
     """
 
-    def __init__(self, stem: str, folder: Path, display: Display) -> None:
-        self._stem, self._folder, self._display = stem, folder, display
+    def __init__(self, job: Job) -> None:
+        self._stem, self._folder, self._display = short_stem(job.name), job.root, job.display
         self._latest, self._drawn, self._next_page = b"", -MOST_LATE_S, 0.0
         self._shown: SessionUpdate | None = None
         self._page: Callable[..., str] | None = None
@@ -150,10 +149,8 @@ class LivePages:
     @property
     def result(self) -> dict[str, Any]:
         """The live results as a report, with what is missing."""
-        output = {
-            "live": str(self._folder / f"{self._stem}{SERIES}"),
-            "live_html": str(self._folder / LIVE_PAGE),
-        }
+        series, page = self._folder / f"{self._stem}{SERIES}", self._folder / LIVE_PAGE
+        output = {"live": str(series), "live_html": str(page)}
         return {"output": output, "notes": [*self._remarks, *filter(None, [self.missing])]}
 
     def show(self, update: SessionUpdate, blocks: "LiveBlocks") -> None:
@@ -181,19 +178,15 @@ class LivePages:
         caption, n_good = "Blood power without the noise.", _n_good(update)
         if n_good < SETTLED_BLOCKS:
             caption += f" It settles over {SETTLED_BLOCKS} blocks: until then it can be wrong by half."
-        pictures = [Picture("Last block", self._latest, words, caption)]
+        shown = [Picture("Last block", self._latest, words, caption)]
         if np.isfinite(update.mean_blood_power).all():
-            mean = self._picture(update, of_mean=True)
-            pictures.append(
-                Picture(
-                    "Mean", mean, f"Blood map of the mean of {n_good} blocks", "Blood map of the good blocks."
-                )
-            )
+            mean = self._picture(update, update.mean_blood_power, f"mean of {n_good} blocks")
+            words = f"Blood map of the mean of {n_good} blocks"
+            shown.append(Picture("Mean", mean, words, "Blood map of the good blocks."))
         drawn = {name: self._activation(update, name, t) for name, t in update.activation.items()}
         self._remarks, final_page = blocks.remarks, None if is_running else f"{self._stem}_report.html"
-        page = live_page_of(
-            self._stem, update, pictures, drawn, blocks.n_waiting, blocks.seconds, blocks.frames_a_second
-        )
+        speed = blocks.n_waiting, blocks.seconds, blocks.frames_a_second
+        page = live_page_of(self._stem, update, shown, drawn, *speed)
         self._page = partial(page, final_page=final_page)
         with OutputFolder(self._folder, overwrite=True) as outputs:
             outputs.reserve(LIVE_PAGE).write_text(
@@ -209,38 +202,31 @@ class LivePages:
         if self._page is not None:
             remarks = self._remarks if is_finished else self.result["notes"]
             page = self._page(remarks=remarks, is_finished=is_finished)
-            with OutputFolder(self._folder, overwrite=True) as outputs:
-                outputs.reserve(LIVE_PAGE).write_text(page, encoding="utf-8")
-                outputs.commit()
+            write_files(self._folder, {LIVE_PAGE: page})
 
     def _draw(self, update: SessionUpdate) -> None:
-        self._latest, self._shown = self._picture(update), update
-        with OutputFolder(self._folder, overwrite=True) as outputs:
-            outputs.reserve(LATEST).write_bytes(self._latest)
-            outputs.commit()
+        caption = f"block {update.number}, counted from 0"
+        self._latest, self._shown = self._picture(update, update.blood_power, caption), update
+        write_files(self._folder, {LATEST: self._latest})
 
     def _activation(self, update: SessionUpdate, trial_type: str, t: NDArray[np.float32]) -> bytes:
         in_vessels = blood_pixels(update.mean_blood_power, update.noise_power, NOISE_ERROR)
         active = in_vessels & (np.abs(t) > SHOWN_T)
-        layers = activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes)
         title = f"{trial_type}: |t| above {SHOWN_T:g} so far, in {int(active.sum())} pixels"
-        return layers_picture(layers, update.geometry.spacing_mm, title)
+        layers = pictures.activation_layers(t, active, update.mean_blood_power, update.geometry.spatial_axes)
+        return pictures.layers_picture(layers, update.geometry.spacing_mm, title)
 
-    def _picture(self, update: SessionUpdate, of_mean: bool = False) -> bytes:
-        power = update.mean_blood_power if of_mean else update.blood_power
+    def _picture(self, update: SessionUpdate, power: NDArray[np.float32], caption: str) -> bytes:
         geometry = update.geometry
-        n_good = _n_good(update)
-        caption = f"mean of {n_good} blocks" if of_mean else f"block {update.number}, counted from 0"
-        if n_good < SETTLED_BLOCKS:
-            caption += ", still settling"
-        layer = power_layer(
-            shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
+        settling = ", still settling" if _n_good(update) < SETTLED_BLOCKS else ""
+        layer = pictures.power_layer(
+            pictures.shown_levels(np.maximum(np.nan_to_num(power), 0), self._display),
             geometry.spatial_axes,
             self._display.dynamic_range,
             self._display.color_map,
             "blood power",
         )
-        return layers_picture([layer], geometry.spacing_mm, f"{self._stem}: {caption}")
+        return pictures.layers_picture([layer], geometry.spacing_mm, f"{self._stem}: {caption}{settling}")
 
 
 def _n_good(update: SessionUpdate) -> int:
@@ -251,26 +237,17 @@ def _n_good(update: SessionUpdate) -> int:
 def _content(update: SessionUpdate) -> ResultFile:
     """Return the file of the series so far: the regions over time, images of the mean and of the last block, and t."""
     spatial = update.geometry.spatial_axes
-    return ResultFile(
-        update.geometry,
-        [
-            NamedArray("time", update.times, "t", {"unit": update.time_unit}),
-            NamedArray("motion", update.motion, "t", {"unit": update.geometry.displacement_unit[1]}),
-            NamedArray("bad", update.bad, "t"),
-            *(
-                NamedArray(column, update.series[name], "t")
-                for name, column in region_columns(update.series).items()
-            ),
-            *(
-                NamedArray(name, getattr(update, name), spatial)
-                for name in (*POWER_IMAGES, "mean_blood_power")
-            ),
-            *activation_contents(
-                update.events, spatial, {name: {"t": t} for name, t in update.activation.items()}
-            ),
-        ],
-        "{}",
-    )
+    arrays = [
+        NamedArray("time", update.times, "t", {"unit": update.time_unit}),
+        NamedArray("motion", update.motion, "t", {"unit": update.geometry.displacement_unit[1]}),
+        NamedArray("bad", update.bad, "t"),
+    ]
+    columns = region_columns(update.series)
+    arrays += [NamedArray(column, update.series[name], "t") for name, column in columns.items()]
+    images = (*POWER_IMAGES, "mean_blood_power")
+    arrays += [NamedArray(name, getattr(update, name), spatial) for name in images]
+    maps = {name: {"t": t} for name, t in update.activation.items()}
+    return ResultFile(update.geometry, [*arrays, *activation_contents(update.events, spatial, maps)], "{}")
 
 
 POLL_S = 0.02
@@ -313,20 +290,14 @@ class LiveBlocks:
 
     Parameters
     ----------
+    job : Job
+        How files are read, after how many seconds without a new one it ends, and the folder of the results, which it skips.
     folder : Path
         The folder of the blocks, which may be in subfolders. It may be empty.
     session : OnlineSession
         Gets the blocks.
-    reading : mapping
-        Fields of :class:`usdenoise.options.ReadOptions`.
-    precision : str or None
-        Of the values that are read.
     patterns : sequence of str
         Shell patterns that the names of files must match; by default the suffixes of the known formats.
-    until_idle_s : float, optional
-        Seconds without a new file after which it ends; by default it does not.
-    output : Path, optional
-        A folder to skip; by default none.
 
     Attributes
     ----------
@@ -347,33 +318,21 @@ class LiveBlocks:
         If the first file cannot be filtered with these options.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        session: OnlineSession,
-        reading: Mapping[str, Any],
-        precision: str | None,
-        patterns: Sequence[str] = (),
-        until_idle_s: float | None = None,
-        output: Path | None = None,
-    ) -> None:
+    def __init__(self, job: Job, folder: Path, session: OnlineSession, patterns: Sequence[str] = ()) -> None:
         if not folder.is_dir():
             raise InputError(
                 f"{folder} is not a folder; a live session requires the folder in which the blocks appear"
             )
         # Paths below "." have two spellings.
-        folder = folder.absolute()
-        self._folder, self._session = folder, session
-        self._reading, self._precision = reading, precision
-        self._patterns, self._idle_s = patterns, until_idle_s
-        self._output = output or folder
+        self._job, self._folder, self._session = job, folder.absolute(), session
+        self._patterns, self._idle_s = patterns, job.session_options.until_idle_s
         self._seen: set[str] = set()
         self._candidates: dict[Path, _Candidate] = {}
         self._contents = KnownContents()
         self._at_work: deque[tuple[_Candidate, BlockAtWork]] = deque()
         self._done: dict[Path, _Candidate] = {}
         self._changed: set[Path] = set()
-        self._n_done, self._usual_bytes = 0, 0
+        self._usual_bytes = 0
         self._events_problem, self._doubts = "", tuple[Doubt, ...]()
         self.passed_over: dict[Path, str] = {}
         self.filtered: list[Path] = []
@@ -426,7 +385,7 @@ class LiveBlocks:
                 is_idle = self._idle_s is not None and time.monotonic() - last > self._idle_s
                 if is_idle and len(errors) == len(self._candidates):
                     wrong = [error for error in errors.values() if isinstance(error, OptionError)]
-                    if wrong and not self._n_done:
+                    if wrong and not self.filtered:
                         raise wrong[0]
                     self.passed_over |= {path: cause_of(error) for path, error in errors.items()}
                     return
@@ -436,7 +395,7 @@ class LiveBlocks:
     def _look(self, now: float) -> bool:
         """Look for files that came, changed or went; return whether any did."""
         changed = False
-        for path in acquisition_files(self._folder, self._output, self._patterns, self._seen):
+        for path in acquisition_files(self._folder, self._job.root, self._patterns, self._seen):
             self._seen.add(str(path))
             self._candidates[path] = _Candidate(path, None, now)
         for path, known in list(self._candidates.items()):
@@ -449,20 +408,15 @@ class LiveBlocks:
                 self._candidates[path] = _Candidate(path, state, now)
                 self.passed_over.pop(path, None)
                 changed = True
-        return self._look_again(now) or changed
-
-    def _look_again(self, now: float) -> bool:
-        """Look for blocks that changed after they were filtered; return whether any did."""
-        changed = False
+        # Blocks may change after they were filtered.
         for path, known in list(self._done.items()):
             state = file_state(path)
             if state is None or now - known.since > GIVE_UP_S:
                 del self._done[path]
-            if state is None or state == known.state:
-                continue
-            changed = True
-            self._done[path] = _Candidate(path, state, now)
-            self._changed.add(path)
+            if state is not None and state != known.state:
+                self._done[path] = _Candidate(path, state, now)
+                self._changed.add(path)
+                changed = True
         return changed
 
     def _begin(self, now: float) -> None:
@@ -476,7 +430,7 @@ class LiveBlocks:
         for candidate in ready[: most - len(self._at_work)]:
             candidate.tried, path = now, candidate.path
             try:
-                with open_input(path, self._reading, self._precision) as source:
+                with open_input(path, self._job.reading, self._job.options.precision) as source:
                     if source.stack.block_frames is not None:
                         raise InputError(
                             f"{path} holds several blocks, and a live session requires a file for each block",
@@ -492,7 +446,7 @@ class LiveBlocks:
             except (UsdenoiseError, OSError) as error:
                 candidate.error = error
                 if now - candidate.since > GIVE_UP_S:
-                    if isinstance(error, OptionError) and not self._n_done:
+                    if isinstance(error, OptionError) and not self.filtered:
                         raise
                     self.passed_over[path] = cause_of(error)
                 continue
@@ -503,9 +457,8 @@ class LiveBlocks:
         """Return whether a file has not changed for long enough to try and read it, and is not skipped as it is."""
         if candidate.path in self.passed_over:
             return False
-        if self._n_done:
-            is_usual = candidate.steady_s(self._usual_bytes) == STEADY_S
-            steady = POLL_S if is_usual else SMALL_STEADY_S
+        if self.filtered:
+            steady = POLL_S if candidate.steady_s(self._usual_bytes) == STEADY_S else SMALL_STEADY_S
         else:
             # It is filtered while it is waited for.
             steady = STEADY_S
@@ -526,7 +479,7 @@ class LiveBlocks:
             self._candidates[candidate.path] = candidate
             return None
         assert candidate.state is not None
-        self._n_done, self._usual_bytes = self._n_done + 1, candidate.state["bytes"]
+        self._usual_bytes = candidate.state["bytes"]
         self._done[candidate.path] = candidate
         self.filtered.append(candidate.path)
         update = self._session.finish(block)

@@ -1,7 +1,7 @@
 """Sessions of several positions of the probe: each is filtered as a session of its own, and has a page of its own."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,16 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.files.bids import read_poses
 from usdenoise.jobs.job import Job, StageClock, pose_job
 from usdenoise.jobs.run_job import carry_out
-from usdenoise.jobs.session_inputs import ONE_PATH
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.job_options import PATHS
 from usdenoise.pipeline.recording import Recording
 from usdenoise.pipeline.result import Doubt
-from usdenoise.pipeline.series import BlockLags
 from usdenoise.progress import Progress
 from usdenoise.report.record import InputRecord
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
-from usdenoise.sessions.measured_block import BlockFindings, BlockStore, Empty, MeasuredBlock
+from usdenoise.sessions.measured_block import BlockStore
 from usdenoise.sessions.pose_series import POSE_AXIS, PoseSeries, joined_poses, pose_geometry
 from usdenoise.sessions.poses import PosePlan, is_table, plan_of, plan_of_paths
 from usdenoise.sessions.regions import Region, region_masks
@@ -67,35 +65,27 @@ def filter_positions(
     recordings = [_recording_of(recording, plan, geometry, pose) for pose in range(len(plan.names))]
     # Events and regions that do not fit are an error before an hour of filtering. Each event must be within the session, and
     # each position must show some.
-    used = sorted(
-        (block for of_pose in recordings for block in of_pose.blocks), key=lambda block: block.start_s
-    )
+    used = sorted((block for each in recordings for block in each.blocks), key=lambda block: block.start_s)
     check_activation(replace(recording, blocks=used), events, alone)
-    over_all = {
-        name: partial(_over_positions, region=region, plane=recording.geometry)
-        for name, region in regions.items()
-    }
-    masks = region_masks(over_all, geometry) if regions else {}
+    of_all = {name: partial(_over_positions, recording.geometry, region) for name, region in regions.items()}
+    masks = region_masks(of_all, geometry) if regions else {}
     n_done, poses = 0, list[ResultSeries]()
-    for pose, of_pose in enumerate(recordings):
-        part = _PartOfStore(store, plan.blocks_of(pose))
+    for pose, part in enumerate(recordings):
         watcher = _PartOfProgress(progress, n_done, len(used))
         try:
-            check_activation(of_pose, events, alone, is_planned=True)
-            if all(block.problem for block in of_pose.blocks):
-                raise InputError(
-                    f"none of its blocks can be read; the first one: {of_pose.blocks[0].problem}"
-                )
-            series = filter_session(of_pose, alone, options, part, progress=watcher, **how)
+            check_activation(part, events, alone, is_planned=True)
+            if all(block.problem for block in part.blocks):
+                raise InputError(f"none of its blocks can be read; the first one: {part.blocks[0].problem}")
+            series = filter_session(part, alone, options, store.part(pose), progress=watcher, **how)
         except (InputError, OptionError) as error:
             raise error.at(f"pose {plan.names[pose]}") from error
         poses.append(replace(series, event_doubts=doubts))
-        n_done += len(of_pose.blocks)
+        n_done += len(part.blocks)
     filled = [replace(series, images=series.filled().images) for series in with_activation(poses, events)]
     return joined_poses(filled, plan, geometry, masks)
 
 
-def _over_positions(geometry: Geometry, region: Region, plane: Geometry) -> NDArray[np.bool_]:
+def _over_positions(plane: Geometry, region: Region, geometry: Geometry) -> NDArray[np.bool_]:
     """Return the mask of a region over all positions; one of a plane is in each of them."""
     try:
         mask = np.asarray(region(geometry) if callable(region) else region)
@@ -116,7 +106,8 @@ def _plan(recording: Recording, session: SessionOptions, options: DenoiseOptions
     rule = str(session.poses)
     if rule == PATHS:
         if len(recording.positions) < 2:
-            raise OptionError(ONE_PATH, remedy="give several paths")
+            problem = "poses paths requires a path for each position of the probe, and there is one"
+            raise OptionError(problem, remedy="give several paths")
         plan = plan_of_paths(recording.blocks, recording.positions)
     else:
         table = read_poses(Path(rule)) if is_table(rule) else []
@@ -153,9 +144,7 @@ def write_poses(job: Job, series: PoseSeries, source: InputRecord) -> None:
     )
     for number, of_pose in enumerate(series.poses):
         n_frames = sum(block.n_frames for block in of_pose.block_records)
-        shape = [
-            n_frames if letter == "t" else n for letter, n in zip(source.axes, source.shape, strict=True)
-        ]
+        shape = [n_frames if axis == "t" else n for axis, n in zip(source.axes, source.shape, strict=True)]
         result = of_pose, replace(source, shape=tuple(shape))
         of_job = replace(pose_job(job, number, series.names), notes=(over_all,) if of_pose.activation else ())
         carry_out(of_job, partial(_given, result), True, Progress())
@@ -166,33 +155,6 @@ def _given(
 ) -> tuple[ResultSeries, InputRecord]:
     """Return a result that is there, as the filter of a job."""
     return result
-
-
-@dataclass(frozen=True)
-class _PartOfStore:
-    """The store of some blocks of a session, which are numbered from 0."""
-
-    store: BlockStore
-    numbers: Sequence[int]
-
-    @property
-    def on_disk(self) -> Empty | None:
-        return self.store.on_disk
-
-    def put(self, number: int, block: MeasuredBlock) -> None:
-        self.store.put(self.numbers[number], block)
-
-    def has(self, number: int) -> bool:
-        return self.store.has(self.numbers[number])
-
-    def lags(self, number: int) -> BlockLags:
-        return self.store.lags(self.numbers[number])
-
-    def array(self, number: int, name: str) -> NDArray[np.floating]:
-        return self.store.array(self.numbers[number], name)
-
-    def findings(self, number: int) -> BlockFindings:
-        return self.store.findings(self.numbers[number])
 
 
 class _PartOfProgress(Progress):

@@ -1,111 +1,98 @@
-"""The files of a job: the main file with the result, and the table of products beside it, which the page shows.
+"""The files of a job: the main file with the result, and the products beside it, which the page shows.
 
-To add a product, write a function in `report` or `files` that draws or encodes it, and a row of PRODUCTS. A picture also has
-a row in :data:`usdenoise.report.pictures.PICTURES`. The names of --products are in
-:mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.doppler`.
+To add a product, write a function in `report` or `files` that draws or encodes it, and reserve its files in
+:func:`reserve_products`. A picture also has a row in :data:`usdenoise.report.pictures.PICTURES`. The names of --products are
+in :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.doppler`.
 """
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError, OutputError, check_path
-from usdenoise.files.bids import read_events
+from usdenoise.files.bids import read_events, tsv_text
 from usdenoise.files.images import tiff, write_nifti, write_stat_map
-from usdenoise.files.output_folder import OutputFolder
+from usdenoise.files.output_folder import OutputFolder, check_new
 from usdenoise.files.results import ResultFile, output_suffix, write_result
 from usdenoise.jobs.job import Job, Results
+from usdenoise.jobs.session_inputs import SessionFiles
 from usdenoise.linalg.array_library import on_host
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report.pictures import (
-    PICTURES,
-    QUANTITIES,
-    REGIONS,
-    activation_layers,
-    draw_picture,
-    film,
-    layers_picture,
-    region_picture,
-)
+from usdenoise.report import pictures
 from usdenoise.report.record import ActivationRecord, InputRecord
-from usdenoise.report.tables import block_table, frame_table, region_response_table, region_table
+from usdenoise.report.tables import Table, block_table, frame_table, region_response_table, region_table
 from usdenoise.sessions.design import FIR
 from usdenoise.sessions.pose_series import PoseSeries
-from usdenoise.sessions.result_series import (
-    POWER_NAMES,
-    BlockRecord,
-    ResultSeries,
-    activation_names,
-    series_of_stack,
-)
+from usdenoise.sessions.result_series import POWER_NAMES, ResultSeries, activation_names, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.text import record, short_stem, to_json
 
+Write = Callable[[ResultSeries], None]
+"""Draws or encodes a product of the filtered blocks, and writes its files."""
 
-@dataclass(frozen=True)
-class Product:
-    """A row of the table.
-
-    Attributes
-    ----------
-    name : str
-        Beginning of its keys in the report, of the names of its files, and the name of its picture, if it has one.
-    is_requested : callable
-        Whether a job writes it.
-    other_files : callable
-        Returns the files besides the picture for a job: key -> end of the name. By default none.
-    write_others : callable or None
-        Writes these files for a series and the results; None (the default) without any.
-    """
-
-    name: str
-    is_requested: Callable[[Job], bool]
-    other_files: Callable[[Job], Mapping[str, str]] = lambda job: {}
-    write_others: Callable[[ResultSeries, Results], None] | None = None
-
-    def files(self, job: Job) -> dict[str, str]:
-        """Return the key and the end of the name of each file that the job writes of it."""
-        if not self.is_requested(job):
-            return {}
-        kinds = job.display.figure_formats if self.name in PICTURES else ()
-        return {f"{self.name}_{kind}": f"{self.name}.{kind}" for kind in kinds} | dict(self.other_files(job))
-
-    def is_on_page(self, job: Job) -> bool:
-        """Return whether the page of the job shows it: always the power images, other pictures if they are requested."""
-        is_shown = self.name in PICTURES and (self.name in QUANTITIES or self.is_requested(job))
-        return is_shown and job.output.judges_blood
-
-    def write(self, series: ResultSeries, results: Results) -> None:
-        """Write its files, and keep its picture for the page."""
-        job = results.job
-        if self.name in PICTURES:
-            for kind in _picture_formats(job):
-                key, on_page = f"{self.name}_{kind}", kind == "png" and self.is_on_page(job)
-                if on_page or results.has(key):
-                    drawn = draw_picture(self.name, series, job.name, job.display, kind)
-                    results.add_picture(key, drawn)
-        if self.write_others and self.is_requested(job):
-            self.write_others(series, results)
+FLOW_PICTURES = ("velocity", "directional", "signed")
+"""Pictures of the flow, in the order of the page."""
 
 
-def pictures_on_page(results: Results) -> dict[str, bytes]:
-    """Return the pictures that the page shows, in its order: name -> PNG."""
-    shown = [product.name for product in PRODUCTS if product.is_on_page(results.job)]
-    shown += [REGIONS] if results.job.regions else []
-    return {name: results.pictures[f"{name}_png"] for name in shown}
+def reserve_products(results: Results) -> list[Write]:
+    """Reserve the files of a job besides its main file, and return what writes them, in the order of the page."""
+    job, names = results.job, results.job.output.products
+    writes = _power_image("blood_power", results, "blood" in names)
+    writes += _power_image("power_doppler", results, job.is_session or "power" in names)
+    if not job.is_session:
+        writes += [_picture(name, results) for name in FLOW_PICTURES if name in names]
+        return [*writes, _table("frames", results, _frame_table)]
+    # Of the flow images of blocks, only the arrays are stored.
+    writes += [_picture("tsnr", results), _table("blocks", results, block_table)]
+    if job.regions:
+        writes += _regions(results)
+    if job.session_options.events is not None:
+        writes.append(_activation(results))
+    return writes
 
 
-def activations_on_page(series: ResultSeries, results: Results) -> dict[str, bytes]:
-    """Return the pictures of the activation by each type of event, and ("") by any of several, as PNG."""
-    names = activation_names(series.events)
-    return {
-        trial_type: results.pictures[f"activation_{names[trial_type]}_png"]
-        for trial_type in series.activations
-    }
+def _frame_table(series: ResultSeries) -> Table:
+    assert series.stack is not None
+    return frame_table(series.stack)
+
+
+def _picture(name: str, results: Results, is_requested: bool = True) -> Write:
+    """Reserve the files of a picture, if it is requested, and return what draws it for them and for the page."""
+    job, formats = results.job, results.job.display.figure_formats
+    places = {kind: results.reserve(f"{name}_{kind}", f"{name}.{kind}") for kind in formats if is_requested}
+    on_page = ("png",) if job.output.judges_blood else ()
+
+    def write(series: ResultSeries) -> None:
+        for kind in dict.fromkeys((*on_page, *places)):
+            drawn = pictures.draw_picture(name, series, job.name, job.display, kind)
+            if kind in on_page:
+                results.pictures[name] = drawn
+            if kind in places:
+                places[kind].write_bytes(drawn)
+
+    return write
+
+
+def _formats(job: Job) -> tuple[str, ...]:
+    """Return the formats of a picture that the page shows as PNG."""
+    return tuple(dict.fromkeys(("png", *job.display.figure_formats)))
+
+
+def _table(name: str, results: Results, table_of: Callable[[ResultSeries], Table]) -> Write:
+    """Reserve the file of a table and of its sidecar, and return what writes them."""
+    values = results.reserve(f"{name}_tsv", f"{name}.tsv")
+    sidecar = results.reserve(f"{name}_json", f"{name}.json")
+
+    def write(series: ResultSeries) -> None:
+        table = table_of(series)
+        values.write_text(tsv_text(table.columns))
+        sidecar.write_text(to_json(table.sidecar, indent=2) + "\n")
+
+    return write
 
 
 _PREFIXES = {"power_doppler": "", "blood_power": "blood_"}
@@ -119,44 +106,40 @@ has an entity that the other one does not have, as the sidecar of a name with fe
 _DESCRIPTIONS = {"power_doppler": "Power Doppler", "blood_power": "Blood power without noise"}
 
 
-def _power_files(name: str, job: Job) -> dict[str, str]:
-    prefix, movie = _PREFIXES[name], job.session_options.movie
-    files = {f"{name}_tif": f"{name}.tif"}
+def _power_image(name: str, results: Results, is_requested: bool) -> list[Write]:
+    """Reserve the files of a power image, if it is requested, and return what draws and encodes it."""
+    job, session, prefix = results.job, results.job.session_options, _PREFIXES[name]
+    picture = _picture(name, results, is_requested)
+    if not is_requested:
+        return [picture]
+    mean = results.reserve(f"{name}_tif", f"{name}.tif")
     # A film shows one plane
-    if movie is not None and job.session_options.poses is None:
-        files[f"{prefix}movie"] = f"{name}.{movie}"
+    has_film = session.movie is not None and session.poses is None
+    movie = results.reserve(f"{prefix}movie", f"{name}.{session.movie}") if has_film else None
+    ending = (_NIFTI_ENDINGS if job.bids is None else _BIDS_ENDINGS)[name]
+    nifti = sidecar = None
     if job.output.nifti:
-        ending = (_NIFTI_ENDINGS if job.bids is None else _BIDS_ENDINGS)[name]
-        files |= {f"{prefix}nifti": f"{ending}.nii.gz", f"{prefix}nifti_json": f"{ending}.json"}
-    return files
+        nifti = results.reserve(f"{prefix}nifti", f"{ending}.nii.gz")
+        sidecar = results.reserve(f"{prefix}nifti_json", f"{ending}.json")
 
+    def write(series: ResultSeries) -> None:
+        mean.write_bytes(tiff(series.means[name], series.geometry.spatial_axes, series.geometry.spacing_mm))
+        if movie is not None:
+            movie.write_bytes(pictures.film(name, series, job.name, job.display))
+        if nifti is not None and sidecar is not None:
+            task = None if job.bids is None else job.bids.task
+            _write_power_nifti(nifti, sidecar, name, series, {} if task is None else {"TaskName": task})
 
-def _write_power_files(name: str, series: ResultSeries, results: Results) -> None:
-    prefix, stack, job = _PREFIXES[name], series.geometry, results.job
-    encoded_mean = tiff(series.means[name], stack.spatial_axes, stack.spacing_mm)
-    results.path_of(f"{name}_tif").write_bytes(encoded_mean)
-    if results.has(f"{prefix}movie"):
-        results.path_of(f"{prefix}movie").write_bytes(film(name, series, job.name, job.display))
-    if job.output.nifti:
-        task = None if job.bids is None else job.bids.task
-        paths = results.path_of(f"{prefix}nifti"), results.path_of(f"{prefix}nifti_json")
-        _write_power_nifti(*paths, name, series, {} if task is None else {"TaskName": task})
+    return [picture, write]
 
 
 def _write_power_nifti(
     path: Path, sidecar_path: Path, name: str, series: ResultSeries, named: Mapping[str, str]
 ) -> None:
     """Write a power image of a series as NIfTI, and its sidecar with some fields first."""
-    fields = write_nifti(
-        path,
-        series.images[name],
-        series.geometry,
-        series.starts.tolist(),
-        series.time_unit,
-        series.window,
-        series.options.stride or series.window,
-        [vars(block) for block in series.block_records],
-    )
+    blocks, stride = [vars(block) for block in series.block_records], series.options.stride or series.window
+    times = series.starts.tolist(), series.time_unit, series.window, stride
+    fields = write_nifti(path, series.images[name], series.geometry, *times, blocks)
     if isinstance(series, PoseSeries):
         fields |= _slice_fields(series)
     elif series.interpolated is not None:
@@ -191,43 +174,41 @@ def _slice_fields(series: PoseSeries) -> dict[str, object]:
     return fields | {"BlockTiming": begins.round(9).tolist()}
 
 
-def _picture_formats(job: Job) -> tuple[str, ...]:
-    """Return the formats of a picture that the page shows as PNG."""
-    return tuple(dict.fromkeys(("png", *job.display.figure_formats)))
-
-
-def _activation_files(job: Job) -> dict[str, str]:
-    assert job.session_options.events is not None
-    named: dict[str, str] = {}
-    is_free = job.session_options.hrf.startswith(FIR)
-    for trial_type, plain in activation_names(read_events(Path(job.session_options.events))[0]).items():
+def _activation(results: Results) -> Write:
+    """Reserve the files of the activation maps, and return what writes them."""
+    job, session = results.job, results.job.session_options
+    assert session.events is not None
+    names = activation_names(read_events(Path(session.events))[0])
+    for trial_type, plain in names.items():
         name = f"activation_{plain}"
-        named |= {f"{name}_{kind}": f"{name}.{kind}" for kind in _picture_formats(job)}
+        for kind in _formats(job):
+            results.reserve(f"{name}_{kind}", f"{name}.{kind}")
+        has_t = trial_type and not session.hrf.startswith(FIR)
         if job.output.nifti:
-            has_t = trial_type and not is_free
-            named[f"{name}_nifti"] = f"{name}_stat-{'t' if has_t else 'F'}_statmap.nii.gz"
-            if has_t:
-                ending = f"{name}_stat-effect_statmap"
-                named |= {f"{name}_effect": f"{ending}.nii.gz", f"{name}_effect_json": f"{ending}.json"}
-    return named
+            results.reserve(f"{name}_nifti", f"{name}_stat-{'t' if has_t else 'F'}_statmap.nii.gz")
+        if job.output.nifti and has_t:
+            results.reserve(f"{name}_effect", f"{name}_stat-effect_statmap.nii.gz")
+            results.reserve(f"{name}_effect_json", f"{name}_stat-effect_statmap.json")
+    return partial(_write_activation, names, results)
 
 
-def _write_activation(series: ResultSeries, results: Results) -> None:
-    job, stack, names = results.job, series.geometry, activation_names(series.events)
+def _write_activation(names: Mapping[str, str], results: Results, series: ResultSeries) -> None:
+    job, stack = results.job, series.geometry
     for trial_type, activation in series.activations.items():
         name, planes = f"activation_{names[trial_type]}", series.planes
         images = activation.statistic, activation.active, series.means["blood_power"]
         if planes:
             # Those with most active pixels first
-            order = np.argsort(
-                [-np.count_nonzero(plane) for plane in activation.active], kind="stable"
-            ).tolist()
+            counts = [-np.count_nonzero(plane) for plane in activation.active]
+            order = np.argsort(counts, kind="stable").tolist()
             images, planes = tuple(image[order] for image in images), tuple(planes[at] for at in order)
-        layers = activation_layers(*images, stack.spatial_axes, activation.letter, planes)
+        layers = pictures.activation_layers(*images, stack.spatial_axes, activation.letter, planes)
         title = ActivationRecord.of(trial_type, activation).title
-        for kind in _picture_formats(job):
-            drawn = layers_picture(layers, stack.spacing_mm, title, kind)
-            results.add_picture(f"{name}_{kind}", drawn)
+        for kind in _formats(job):
+            drawn = pictures.layers_picture(layers, stack.spacing_mm, title, kind)
+            results.path_of(f"{name}_{kind}").write_bytes(drawn)
+            if kind == "png":
+                results.activations[trial_type] = drawn
         if job.output.nifti:
             write_stat_map(results.path_of(f"{name}_nifti"), activation.statistic, stack, activation.letter)
             if activation.t is not None and activation.change is not None:
@@ -241,89 +222,37 @@ def _write_activation(series: ResultSeries, results: Results) -> None:
                 results.path_of(f"{name}_effect_json").write_text(to_json(described, indent=2) + "\n")
 
 
-REGION_RESPONSES = "region_responses"
-"""Beginning of the keys, and of the names, of the table of the responses of regions."""
+def _regions(results: Results) -> list[Write]:
+    """Reserve the tables and the picture of the regions, and return what writes them."""
+    job, name = results.job, pictures.REGIONS
+    writes = [_table(name, results, region_table)]
+    places = {kind: results.reserve(f"{name}_{kind}", f"{name}.{kind}") for kind in _formats(job)}
 
+    def draw(series: ResultSeries) -> None:
+        for kind, place in places.items():
+            drawn = pictures.region_picture(series, f"{job.name}: blood power of regions", kind)
+            place.write_bytes(drawn)
+            if kind == "png":
+                results.pictures[name] = drawn
 
-def _region_files(job: Job) -> dict[str, str]:
-    files = _table_files(REGIONS, job) | {
-        f"{REGIONS}_{kind}": f"{REGIONS}.{kind}" for kind in _picture_formats(job)
-    }
-    has_responses = job.session_options.events is not None
-    return files | (_table_files(REGION_RESPONSES, job) if has_responses else {})
-
-
-def _write_regions(series: ResultSeries, results: Results) -> None:
-    results.write_table(REGIONS, region_table(series))
-    if results.job.session_options.events is not None:
-        results.write_table(REGION_RESPONSES, region_response_table(series))
-    for kind in _picture_formats(results.job):
-        drawn = region_picture(series, f"{results.job.name}: blood power of regions", kind)
-        results.add_picture(f"{REGIONS}_{kind}", drawn)
-
-
-def _draws_flow(product: str, job: Job) -> bool:
-    """Return whether a job draws a flow image. For windows, only the arrays are stored."""
-    return product in job.output.products and not job.is_session
-
-
-def _write_frame_table(series: ResultSeries, results: Results) -> None:
-    assert series.stack is not None
-    results.write_table("frames", frame_table(series.stack))
-
-
-def _table_files(name: str, job: Job) -> dict[str, str]:
-    return {f"{name}_tsv": f"{name}.tsv", f"{name}_json": f"{name}.json"}
-
-
-PRODUCTS = (
-    Product(
-        "blood_power",
-        lambda job: "blood" in job.output.products,
-        partial(_power_files, "blood_power"),
-        partial(_write_power_files, "blood_power"),
-    ),
-    Product(
-        "power_doppler",
-        lambda job: job.is_session or "power" in job.output.products,
-        partial(_power_files, "power_doppler"),
-        partial(_write_power_files, "power_doppler"),
-    ),
-    Product("velocity", partial(_draws_flow, "velocity")),
-    Product("directional", partial(_draws_flow, "directional")),
-    Product("signed", partial(_draws_flow, "signed")),
-    Product(
-        "tsnr",
-        lambda job: job.is_session,
-        partial(_table_files, "blocks"),
-        lambda series, results: results.write_table("blocks", block_table(series)),
-    ),
-    Product(REGIONS, lambda job: bool(job.regions), _region_files, _write_regions),
-    Product(
-        "activation", lambda job: job.session_options.events is not None, _activation_files, _write_activation
-    ),
-    Product(
-        "frame_table", lambda job: not job.is_session, partial(_table_files, "frames"), _write_frame_table
-    ),
-)
-"""The products, in the order in which the page shows their pictures."""
-
-
-def product_files(job: Job) -> dict[str, str]:
-    """Return the key and the end of the name of each file that a job writes besides its main file."""
-    return {key: ending for product in PRODUCTS for key, ending in product.files(job).items()}
+    writes.append(draw)
+    if job.session_options.events is not None:
+        writes.append(_table("region_responses", results, region_response_table))
+    return writes
 
 
 NIFTI = ".nii.gz"
 """Suffix of gzipped NIfTI."""
 
 
-def main_files(job: Job) -> dict[str, str]:
-    """Return the key and the end of the name of the main file of a job, and of the Zarr group beside it on request."""
+def reserve_main_files(results: Results) -> list[Path]:
+    """Reserve the main file of a job, and the Zarr group beside it on request."""
+    job, name = results.job, "sequence" if results.job.is_session else "denoised"
     suffix = output_suffix(job.path)
-    name = "sequence" if job.is_session else "denoised"
-    beside = {"zarr": f"{name}.zarr"} if job.session_options.zarr and suffix != ".zarr" else {}
-    return {name: f"{name}{suffix}", **beside}
+    files = [results.reserve(name, f"{name}{suffix}")]
+    if job.session_options.zarr and suffix != ".zarr":
+        files.append(results.reserve("zarr", f"{name}.zarr"))
+    return files
 
 
 def main_content(series: ResultSeries, job: Job, source: InputRecord) -> ResultFile:
@@ -377,27 +306,39 @@ def check_stack_names(job: Job, overwrite: bool) -> None:
                 f"the filtered blocks of {path} and of another file would both be {stack_path}",
                 remedy="rename one, or omit {stacks}",
             )
-        if os.path.lexists(stack_path) and not overwrite:
-            raise OutputError(
-                f"{stack_path} exists", remedy="give {overwrite} to replace it, or another output folder"
-            )
+        check_new(stack_path, overwrite)
 
 
-def stack_files(job: Job, blocks: Sequence[BlockRecord]) -> dict[str, str]:
+def stack_files(job: Job, series: ResultSeries) -> dict[str, str]:
     """Return the files of the filtered blocks of a session, if they are requested: name without suffix -> path."""
-    paths = [
-        job.folder / block_file_name(job, Path(block.file), number) for number, block in enumerate(blocks)
-    ]
-    is_requested = job.session_options.stacks
-    return {path.stem: str(path) for path in paths if is_requested and path.exists()}
+    if not job.session_options.stacks:
+        return {}
+    files = [Path(block.file) for block in series.block_records]
+    paths = [job.folder / block_file_name(job, file, number) for number, file in enumerate(files)]
+    return {path.stem: str(path) for path in paths if path.exists()}
 
 
-def write_block(job: Job, folder: Path, source: Path, number: int, first: int, stack: Acquisition) -> None:
-    """Write a filtered block of a session into a folder, in the format of its file and with its other variables."""
-    provenance = to_json(record(job.command, {}, {"path": str(source), "first_frame": first}))
-    output = job.output
-    content = ResultFile(stack, (), provenance, source, output.stack_name)
-    _write_one_file(folder / block_file_name(job, source, number), content, overwrite=True)
+@dataclass(frozen=True)
+class StackFiles:
+    """The files of the filtered blocks of a session, which wait in a folder."""
+
+    job: Job
+    files: SessionFiles
+    folder: Path
+
+    def write(self, number: int, frames: NDArray[np.generic]) -> None:
+        """Write a filtered block, (n, n_pixels), in the format of its file and with its other variables."""
+        source, geometry = self.files.path_of(number), self.files.geometry_of(number)
+        first = self.files.recording.blocks[number].window.start
+        provenance = to_json(record(self.job.command, {}, {"path": str(source), "first_frame": first}))
+        stack = Acquisition.of(geometry, geometry.as_stack(frames))
+        content = ResultFile(stack, (), provenance, source, self.job.output.stack_name)
+        _write_one_file(self.folder / block_file_name(self.job, source, number), content, overwrite=True)
+
+    def has(self, number: int) -> bool:
+        """Return whether a filtered block is written."""
+        name = block_file_name(self.job, self.files.path_of(number), number)
+        return any((folder / name).exists() for folder in (self.folder, self.job.folder))
 
 
 def save(
@@ -471,7 +412,6 @@ def save(
 def _write_one_file(path: Path, content: ResultFile, overwrite: bool) -> Path:
     """Write a result file in the format of its suffix, whole or not at all, and return its path."""
     with OutputFolder(path.parent, overwrite) as outputs:
-        waiting = outputs.reserve(path.name)
-        write_result(waiting, path.suffix.lower(), content)
+        write_result(outputs.reserve(path.name), path.suffix.lower(), content)
         outputs.commit()
     return path

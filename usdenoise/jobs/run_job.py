@@ -20,16 +20,8 @@ from usdenoise.files.open_input import open_input
 from usdenoise.files.output_folder import OutputFolder
 from usdenoise.files.recordings import file_recording, lines_recording
 from usdenoise.files.results import write_result
-from usdenoise.jobs.job import Job, Results, StageClock, chunk_entries, pose_job, scratch_folder
-from usdenoise.jobs.products import (
-    PRODUCTS,
-    activations_on_page,
-    main_content,
-    main_files,
-    pictures_on_page,
-    product_files,
-    stack_files,
-)
+from usdenoise.jobs.job import PAGE, REPORT, Job, Results, StageClock, chunk_entries, pose_job, scratch_folder
+from usdenoise.jobs.products import main_content, reserve_main_files, reserve_products, stack_files
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.pipeline.denoise import denoise_frames
@@ -80,12 +72,8 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
         with clock.stage("load"):
             if is_read_in_chunks:
                 recording = file_recording(source, chunk_entries(source, job))
-                shape = (source.n_frames, source.geometry.n_pixels)
-                target = (
-                    np.empty(shape, source.dtype)
-                    if scratch is None
-                    else scratch_array(scratch, shape, source.dtype)
-                )
+                shape, dtype = (source.n_frames, source.geometry.n_pixels), source.dtype
+                target = np.empty(shape, dtype) if scratch is None else scratch_array(scratch, shape, dtype)
             elif scratch is not None:
                 lines = source.read_lines(scratch, watcher.read)
                 recording, target = lines_recording(source, lines), lines.reshape(len(lines), -1)
@@ -99,10 +87,8 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
                 source.close()
             watcher.assumed(recording.geometry.assumptions)
         watcher.stage("solve")
-        with dask_executor(job.dask, job.options.threads) as executor:
-            result = denoise_frames(
-                recording, job.options, target=target, on_iteration=watcher.iteration, executor=executor
-            )
+        with dask_executor(job.dask, job.options.threads) as workers:
+            result = denoise_frames(recording, job.options, None, target, watcher.iteration, executor=workers)
         if is_read_in_chunks:
             source.check_unchanged()
         clock.add(result.timings_s)
@@ -110,15 +96,10 @@ def filter_acquisition(job: Job, watcher: Progress, clock: StageClock) -> tuple[
             result = replace(result, common_cutoff=job.common_cutoff)
             series = series_of_stack(result, job.output.products, source.time_of_first_frame)
         with clock.stage("load"):
-            source_record = replace(
-                input_record(source.path, series.geometry, source.shape),
-                sha256=digest.result(),
-                bytes=source.state.get("bytes"),
-                mtime_ns=source.state.get("mtime_ns"),
-                # How often workers read the file is not counted.
-                passes_over_file=source.passes if job.dask is None else None,
-            )
-            return series, source_record
+            found = input_record(source.path, series.geometry, source.shape, source.state)
+            # How often workers read the file is not counted.
+            passes = source.passes if job.dask is None else None
+            return series, replace(found, sha256=digest.result(), passes_over_file=passes)
 
 
 @memory_watched()
@@ -195,22 +176,14 @@ def run(  # noqa: PLR0913
     """
     check_path(path)
     path = Path(path)
-    root = Path(f"{short_stem(path.stem)}-usdenoise") if folder is None else Path(folder)
-    options = options or DenoiseOptions()
+    root = Path(f"{short_stem(path.stem)}-usdenoise" if folder is None else folder)
+    of_bids = None if bids is None else bids_name(bids, path, is_session=False)
+    # What is filtered and how, what is written, and what the work may use
     job = Job(
-        paths=(path,),
-        name=path.stem,
-        root=root,
-        options=options,
-        display=display or Display(),
-        output=output or Output(),
-        reading=reading or {},
-        command=command,
-        common_cutoff=common_cutoff,
-        bids=None if bids is None else bids_name(bids, path, is_session=False),
-        memory=memory,
-        dask=dask,
+        paths=(path,), name=path.stem, root=root, options=options or DenoiseOptions(), reading=reading or {}
     )
+    job = replace(job, display=display or Display(), output=output or Output(), bids=of_bids, command=command)
+    job = replace(job, memory=memory, dask=dask, common_cutoff=common_cutoff)
     # Other acquisitions may be filtered into the same folder at the same time.
     with locked(job.folder, job.stem):
         return carry_out(job, filter_acquisition, overwrite, watcher or Progress())
@@ -239,8 +212,11 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
     clock = StageClock()
     with OutputFolder(job.folder, overwrite) as folder, _drawing_thread() as drawing:
         # Reserve: every file has its name before the work begins.
-        files = main_files(job)
-        results = Results(job, files | product_files(job), folder)
+        results = Results(job, folder)
+        files, writes = reserve_main_files(results), reserve_products(results)
+        if job.output.judges_blood:
+            results.reserve(PAGE, "report.html")
+        results.reserve(REPORT, "report.json")
         # The libraries load, and the versions that the files name are looked up, while the input is filtered.
         drawing.submit(load_libraries)
         drawing.submit(software)
@@ -253,12 +229,12 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
         with clock.stage("write"):
             release_freed_memory()
             # Products: pictures and tables are drawn while the stack is written.
-            drawn = [drawing.submit(product.write, series, results) for product in PRODUCTS]
+            drawn = [drawing.submit(write, series) for write in writes]
             # Content: the stack and the arrays of the main file
             content = main_content(series, job, source)
             results.notes += job.notes
-            for key, ending in files.items():
-                results.notes += write_result(results.path_of(key), Path(ending).suffix, content)
+            for file in files:
+                results.notes += write_result(file, file.suffix, content)
             for product in drawn:
                 product.result()
 
@@ -285,21 +261,16 @@ def _reported(
     job: Job, series: ResultSeries, source: InputRecord, results: Results, clock: StageClock
 ) -> tuple[Report, str | None]:
     """Return the report of a job, and the page that shows it, if there is one."""
-    known = (source, results.names | stack_files(job, series.block_records), results.notes, clock.timings_s)
+    known = (source, results.names | stack_files(job, series), results.notes, clock.timings_s)
     asked = (job.command, requested(**job.requested_options))
-    shown, activations = dict[str, bytes](), dict[str, bytes]()
-    if job.output.judges_blood:
-        shown, activations = pictures_on_page(results), activations_on_page(series, results)
     pages = []
     if isinstance(series, PoseSeries) and job.output.judges_blood:
         of_poses = [pose_job(job, number, series.names) for number in range(len(series.names))]
-        pages = [os.path.relpath(_page_of(of_pose), job.folder) for of_pose in of_poses]
+        pages = [os.path.relpath(each.folder / f"{each.stem}_report.html", job.folder) for each in of_poses]
     report = replace(report_of(series, *known, *asked, pages), memory_limit_bytes=job.memory)
-    return report, page_of(job.name, series, report, shown, activations) if shown else None
-
-
-def _page_of(job: Job) -> Path:
-    return job.folder / f"{job.stem}_report.html"
+    if not job.output.judges_blood:
+        return report, None
+    return report, page_of(job.name, series, report, results.pictures, results.activations)
 
 
 @contextmanager

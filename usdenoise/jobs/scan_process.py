@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -16,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from usdenoise.errors import OUT_OF_MEMORY, UsdenoiseError, is_out_of_memory
+from usdenoise.errors import why_failed
 from usdenoise.jobs.workers import dask_client
 from usdenoise.options import FLAGS
 from usdenoise.system import processes
@@ -54,14 +53,11 @@ def serve(descriptor: int, lock: str) -> None:
             arguments, failure = requests.recv(), None
             try:
                 run(**arguments)
-            except UsdenoiseError as error:
-                failure = error.worded(FLAGS)
             except KeyboardInterrupt as error:
                 requests.send(INTERRUPTED)
                 sys.exit(exit_code(error))
             except Exception as error:
-                failure = traceback.format_exception_only(error)[-1].strip()
-                failure = OUT_OF_MEMORY if is_out_of_memory(error) else failure
+                failure = why_failed(error, FLAGS)
             release_freed_memory()
             requests.send(failure)
 
@@ -106,11 +102,10 @@ class ScanProcess:
         self._errors.truncate(0)
         with suppress(EOFError, OSError):
             self._requests.send(arguments)
-            while not self._requests.poll(_POLL_S):
-                if not self.lock.exists():
-                    return self.end()
-            answer: str | None = self._requests.recv()
-            return answer
+            while self.lock.exists():
+                if self._requests.poll(_POLL_S):
+                    answer: str | None = self._requests.recv()
+                    return answer
         return self.end()
 
     def end(self) -> str:
@@ -125,9 +120,8 @@ class ScanProcess:
             self._errors.seek(0)
             lines = self._errors.read().decode(errors="replace").strip().split("\n")
         if code < 0:
-            hint = (
-                "; run the batch again, with fewer jobs if memory is short" if code == -signal.SIGKILL else ""
-            )
+            is_killed = code == -signal.SIGKILL
+            hint = "; run the batch again, with fewer jobs if memory is short" if is_killed else ""
             return f"its process was ended by signal {-code} ({signal.strsignal(-code)}){hint}"
         return lines[-1] or f"exit code {code}"
 
@@ -202,7 +196,6 @@ def scan_workers(jobs: int, dask: str | None) -> Iterator[tuple[StartScan, Calla
                 _idle.pop().end()
     else:
         with dask_client(dask) as client:
-            executor = client.get_executor(pure=False)
+            start: StartScan = partial(client.get_executor(pure=False).submit, run_scan_on_worker)
             # Workers may come and go.
-            start: StartScan = partial(executor.submit, run_scan_on_worker)
             yield start, lambda: sum(client.nthreads().values())

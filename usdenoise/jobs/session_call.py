@@ -14,19 +14,13 @@ from numpy.typing import NDArray
 from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import OptionError
 from usdenoise.files.regions import drawn_regions
+from usdenoise.jobs import session_inputs
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks
 from usdenoise.jobs.products import save
-from usdenoise.jobs.session_inputs import (
-    EventSource,
-    events_of,
-    events_so_far,
-    only_folder,
-    session_files,
-    with_own_window,
-)
+from usdenoise.jobs.session_inputs import EventSource
 from usdenoise.jobs.session_job import filter_files, filter_series
-from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
+from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.denoise_options import SCALE_NAMES, DenoiseKeywords, StackKeywords
 from usdenoise.options.job_options import (
     BlockKeywords,
@@ -344,49 +338,38 @@ def session(  # noqa: PLR0913
     >>> found.blood_power.shape, found.time.round(3).tolist(), found.time_unit
     ((3, 72, 56), [0.049, 0.149, 0.249], 's')
     """
-    of_stack, of_session, requested_options = parted(keywords, StackKeywords, SeriesKeywords, DenoiseKeywords)
-    chosen = chosen_options(preset, options, requested_options)
+    of_stack, of_session, of_filter = parted(keywords, StackKeywords, SeriesKeywords, DenoiseKeywords)
+    chosen = chosen_options(preset, options, of_filter)
     session_options = SessionOptions(window=window, stride=stride, live=live, **of_session)
     named = {SCALE_NAMES.get(name, name): value for name, value in of_stack.items() if value is not None}
     read_options = {**(reading or {}), **named}
-    region_definitions = drawn_regions(regions)
+    drawn = drawn_regions(regions)
     if session_options.live:
         # What only the final series of `usdenoise session` uses
-        is_given = {"dask": dask is not None, "on_block": on_block is not None}
-        for name in ("skip_bad_files", "bad_blocks", "confounds", "threshold", "smoothing_mm"):
-            is_given[name] = getattr(session_options, name) != SessionOptions.declared[name].default
-        for name, given in is_given.items():
-            if given:
-                raise OptionError(
-                    "does not apply to a live session, which has no final series in Python",
-                    option=name,
-                    remedy="omit it, or omit {live}",
-                )
-        so_far, folder = events_so_far(events), only_folder([source])
-        follower = OnlineSession(region_definitions, chosen, session=session_options, events=so_far)
-        idle_s = session_options.until_idle_s
-        return iter(LiveBlocks(folder, follower, read_options, chosen.precision, (), idle_s))
-    known, notes = ([], []) if events is None else events_of(events)
+        problem = "does not apply to a live session, which has no final series in Python"
+        remedy = "omit it, or omit {live}"
+        for name, given in {"dask": dask, "on_block": on_block}.items():
+            if given is not None:
+                raise OptionError(problem, option=name, remedy=remedy)
+        names = ("skip_bad_files", "bad_blocks", "confounds", "threshold", "smoothing_mm")
+        session_options.refuse(names, problem, remedy)
+        so_far, folder = session_inputs.events_so_far(events), session_inputs.only_folder([source])
+        follower = OnlineSession(drawn, chosen, session=session_options, events=so_far)
+        job = Job(root=folder, options=chosen, reading=read_options, session=session_options)
+        return iter(LiveBlocks(job, folder, follower))
+    known, notes = session_inputs.events_of(events)
     log = _BlockLog(on_block)
     if isinstance(source, str | Path | list | tuple):
         # A session from files may be longer than memory.
         with tempfile.TemporaryDirectory() as folder_name:
             root = Path(folder_name)
-            paths, groups = session_files(source, session_options, root)
+            paths, groups = session_inputs.session_files(source, session_options, root)
+            session_options = session_inputs.with_own_window(session_options, paths, read_options)
             job = Job(
-                paths=paths,
-                groups=groups,
-                name="session",
-                root=root,
-                options=chosen,
-                display=Display(),
-                output=Output(),
-                reading=read_options,
-                command=None,
-                dask=dask,
-                session=with_own_window(session_options, paths, read_options),
+                name="session", root=root, options=chosen, reading=read_options, session=session_options
             )
-            series = filter_files(job, known, region_definitions, log, StageClock(), notes)[0]
+            job = replace(job, paths=paths, groups=groups, regions=regions or {}, events=events, dask=dask)
+            series = filter_files(job, log, StageClock())[0]
         result = _result(series)
     else:
         for name, value in {"dask": dask, "reading": reading}.items():
@@ -396,9 +379,7 @@ def session(  # noqa: PLR0913
         recording, store = stack_session(stack, session_options, chosen.precision), BlocksInMemory()
         assumptions = (*recording.geometry.assumptions, *notes)
         recording = replace(recording, geometry=replace(recording.geometry, assumptions=assumptions))
-        series = filter_series(
-            recording, session_options, chosen, store, known, region_definitions, progress=log
-        )
+        series = filter_series(recording, session_options, chosen, store, known, drawn, progress=log)
         result = _result(series, stack.labels is not None)
     logger.info("cutoff %d; %r", result.low_cutoff, result)
     for sentence in (*notes, *(doubt.sentence for doubt in result.doubts)):
@@ -470,13 +451,8 @@ class Session(OnlineSession):
         events: EventSource | None = None,
         **keywords: Unpack[LiveKeywords],
     ) -> None:
-        of_stack, of_session, requested_options = parted(
-            keywords, StackKeywords, BlockKeywords, DenoiseKeywords
-        )
+        of_stack, of_session, of_filter = parted(keywords, StackKeywords, BlockKeywords, DenoiseKeywords)
+        chosen, so_far = chosen_options(preset, options, of_filter), session_inputs.events_so_far(events)
         super().__init__(
-            drawn_regions(regions),
-            chosen_options(preset, options, requested_options),
-            session=SessionOptions(**of_session),
-            events=events_so_far(events),
-            **of_stack,
+            drawn_regions(regions), chosen, session=SessionOptions(**of_session), events=so_far, **of_stack
         )

@@ -13,34 +13,20 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, NoStackError, OptionError, cause_of, check_path
 from usdenoise.files.bids import REQUIRED, events_of_rows, read_events
 from usdenoise.files.iconeus import frames_a_block
-from usdenoise.files.input_files import (
-    KnownContents,
-    acquisition_files,
-    check_unchanged,
-    is_zarr,
-    natural_key,
-)
+from usdenoise.files.input_files import KnownContents, acquisition_files, check_unchanged, is_zarr
 from usdenoise.files.open_input import Input, StoredFile
 from usdenoise.files.recordings import FileFrames, last_file
 from usdenoise.options.job_options import PATHS, SessionOptions
 from usdenoise.pipeline.recording import Block, Chunk, Recording, Window, working_type
 from usdenoise.pipeline.result import Doubt
-from usdenoise.sessions.blocks import (
-    NO_STARTS,
-    OR_IGNORE,
-    OR_SKIP,
-    FileTime,
-    check_alike,
-    check_interval,
-    chosen_blocks,
-    is_against_times,
-    start_times,
-    time_notes,
-    windows_of,
-)
+from usdenoise.sessions import blocks as session_blocks
+from usdenoise.sessions.blocks import FileTime
 from usdenoise.sessions.design import Event, check_events
 from usdenoise.stack.geometry import Geometry
 from usdenoise.system.text import beyond
+
+Paths = str | Path | Sequence[str | Path]
+"""A file or a folder, or several of them."""
 
 Reading = Mapping[str, object]
 """Fields of :class:`usdenoise.options.ReadOptions`."""
@@ -118,23 +104,19 @@ class SessionFiles:
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons to doubt the order of the blocks: no file has a start, and the files were written in another order."""
         edges = np.cumsum([0, *self.recording.positions]).tolist()
-        for first, stop in pairwise(edges):
-            # Each position has an order of its own.
-            numbers = {block.file for block in self.recording.blocks[first:stop]}
-            files = tuple(self.files[number] for number in sorted(numbers))
-            if doubts := replace(self, recording=replace(self.recording, positions=()), files=files).doubts:
-                return doubts
-        if len(edges) > 1:
-            return ()
-        read = [file for file in self.files if file.time is not None]
-        has_starts = any(file.time is not None and file.time.start_s is not None for file in read)
-        if has_starts or not is_against_times([file.state["mtime_ns"] for file in read]):
-            return ()
-        sentence = (
-            f"the names of the blocks ({read[0].path.name} first, {read[-1].path.name} last) and the times at which files "
-            "were written have different orders; name the files in the order of time if the names are wrong"
-        )
-        return (Doubt("block-times", sentence),)
+        # Each position has an order of its own.
+        of_positions = [self.recording.blocks[first:stop] for first, stop in pairwise(edges)]
+        groups = [[self.files[n] for n in sorted({block.file for block in part})] for part in of_positions]
+        for files in groups or [list(self.files)]:
+            read = [file for file in files if file.time]
+            has_starts = any(file.time and file.time.start_s is not None for file in files)
+            if not has_starts and session_blocks.is_against_times([file.state["mtime_ns"] for file in read]):
+                sentence = (
+                    f"the names of the blocks ({read[0].path.name} first, {read[-1].path.name} last) and the times at which "
+                    "files were written have different orders; name the files in the order of time if the names are wrong"
+                )
+                return (Doubt("block-times", sentence),)
+        return ()
 
     def path_of(self, number: int) -> Path:
         """Return the file of a block."""
@@ -205,7 +187,7 @@ def open_session(
         for number, file in enumerate(found):
             try:
                 if file.geometry is not None:
-                    check_alike(file.geometry, usual, file.path)
+                    session_blocks.check_alike(file.geometry, usual, file.path)
             except InputError as error:
                 found[number] = _skipped(file.path, error, options, len(paths))
         # Cut those that have a time slot into blocks.
@@ -213,7 +195,9 @@ def open_session(
         frame_time = max(file.frame_step for file in found)
         if usual.frame_rate_hz:
             frame_time = 1 / usual.frame_rate_hz
-        starts = start_times([file.time for file in files], frame_time, options.block_interval_s)
+        starts = session_blocks.start_times(
+            [file.time for file in files], frame_time, options.block_interval_s
+        )
         dtype = working_type(usual, precision)
         blocks = _cut_into_blocks(files, starts, Recording(usual, dtype, [], frame_time), options)
         for before, later in pairwise(blocks):
@@ -230,12 +214,11 @@ def open_session(
         if len(paths) > 1:
             last_file.close()
         # A single file stays open for its blocks.
-        yield SessionFiles(Recording(geometry, dtype, chosen_blocks(blocks, options), frame_time), files)
+        yield SessionFiles(
+            Recording(geometry, dtype, session_blocks.chosen_blocks(blocks, options), frame_time), files
+        )
     finally:
         last_file.close()
-
-
-ONE_PATH = "poses paths requires a path for each position of the probe, and there is one"
 
 
 @contextmanager
@@ -261,16 +244,13 @@ def open_positions(
         As for :func:`open_session`, also if positions differ in their pixels or scales.
     """
     every = [path.absolute() for group in groups for path in group]
-    if len(groups) < 2:
-        raise OptionError(ONE_PATH, remedy="give several paths")
     if len({*every}) < len(every):
         twice = next(path for path in every if every.count(path) > 1)
         raise InputError(f"{twice} is in two positions", remedy="name it once")
     with ExitStack() as opened:
-        found = [
-            opened.enter_context(open_session(group, reading, precision, options, notes)) for group in groups
-        ]
-        first, blocks, n_files = found[0].recording, list[Block](), 0
+        how = (reading, precision, options, notes)
+        found = [opened.enter_context(open_session(group, *how)) for group in groups]
+        first, blocks, files = found[0].recording, list[Block](), list[BlockFile]()
         times = [position.files[0].time for position in found]
         starts = [None if time is None else time.start_s for time in times]
         known = [start for start in starts if start is not None]
@@ -279,25 +259,20 @@ def open_positions(
         longest = max(position.recording.blocks[-1].start_s for position in found)
         has_clock = len(known) == len(found) and 0 < max(known) - min(known) < longest
         for position, group, start in zip(found, groups, starts, strict=True):
-            check_alike(position.recording.geometry, first.geometry, group[0])
+            session_blocks.check_alike(position.recording.geometry, first.geometry, group[0])
             later = (start or 0.0) - min(known) if has_clock else 0.0
             blocks += [
-                replace(block, file=block.file + n_files, start_s=block.start_s + later)
+                replace(block, file=block.file + len(files), start_s=block.start_s + later)
                 for block in position.recording.blocks
             ]
-            n_files += len(position.files)
-        assumptions = first.geometry.assumptions
+            files += position.files
+        geometry = first.geometry
         if not has_clock:
-            assumptions = (*assumptions, "the first frame of each position is taken to be at 0 s")
-        yield SessionFiles(
-            replace(
-                first,
-                geometry=replace(first.geometry, assumptions=assumptions),
-                blocks=blocks,
-                positions=tuple(len(position.recording.blocks) for position in found),
-            ),
-            tuple(file for position in found for file in position.files),
-        )
+            note = "the first frame of each position is taken to be at 0 s"
+            geometry = replace(geometry, assumptions=(*geometry.assumptions, note))
+        positions = tuple(len(position.recording.blocks) for position in found)
+        joined = replace(first, geometry=geometry, blocks=blocks, positions=positions)
+        yield SessionFiles(joined, tuple(files))
 
 
 def _read_headers(
@@ -345,7 +320,7 @@ def _skipped(path: Path, error: InputError | OptionError, options: SessionOption
     if n_files == 1:
         raise error
     has_slot = not isinstance(error, NoStackError)
-    located = error.at(path.name, OR_SKIP if has_slot else OR_IGNORE)
+    located = error.at(path.name, session_blocks.OR_SKIP if has_slot else session_blocks.OR_IGNORE)
     if not options.skip_bad_files:
         raise located from error
     return BlockFile(path=path, problem=located.cause, has_slot=has_slot)
@@ -366,7 +341,7 @@ def _windows(source: Input, options: SessionOptions) -> list[Window]:
         if length is None or (n_frames < length and len(edges) > 2):
             cut = [Window(0, n_frames, length is None)]
         else:
-            cut = windows_of(n_frames, length, options.stride)
+            cut = session_blocks.windows_of(n_frames, length, options.stride)
         windows += [replace(window, start=first + window.start, stop=first + window.stop) for window in cut]
     return windows
 
@@ -377,8 +352,7 @@ def _usual_geometry(files: Sequence[BlockFile]) -> Geometry:
     if not known:
         raise InputError(f"none of {len(files)} files can be read; the first one: {files[0].problem}")
     images = [(geometry.axes, geometry.shape_in(geometry.spatial_axes)) for geometry in known]
-    is_first_unlike = len(images) > 2 and images[0] not in images[1:]
-    return known[is_first_unlike]
+    return known[len(images) > 2 and images[0] not in images[1:]]
 
 
 def _cut_into_blocks(
@@ -393,7 +367,7 @@ def _cut_into_blocks(
     step = (options.stride or options.window or length) if has_windows else length
     if files[0].block_frames is not None:
         step = files[0].block_frames
-    check_interval(interval, recording.geometry.frame_rate_hz, step)
+    session_blocks.check_interval(interval, recording.geometry.frame_rate_hz, step)
     blocks: list[Block] = []
     for number, (file, begin) in enumerate(zip(files, starts.tolist(), strict=True)):
         for window in file.windows:
@@ -409,30 +383,19 @@ def _cut_into_blocks(
             if file.stored_file is not None:
                 frames = FileFrames(file.stored_file, window.start, window.stop, recording.dtype)
                 chunks = [Chunk(0, frames)]
-            blocks.append(
-                Block(
-                    chunks=chunks,
-                    window=window,
-                    start_s=start_s,
-                    name=file.path.name,
-                    file=number,
-                    problem=file.problem,
-                )
-            )
+            block = Block(chunks=chunks, window=window, start_s=start_s)
+            blocks.append(replace(block, name=file.path.name, file=number, problem=file.problem))
     return blocks
 
 
 def _check_no_overlap(files: Sequence[BlockFile], starts: NDArray[np.float64], frame_time: float) -> None:
     """Check that no file begins before the frames of the file in front of it end; a frame may be rounded away."""
-    read = [
-        (file.path.name, start, file.time.duration * frame_time)
-        for file, start in zip(files, starts.tolist(), strict=True)
-        if file.time
-    ]
-    for (before, begin, duration), (later, start, _) in pairwise(read):
-        if start - begin < duration - frame_time:
+    read = [(file, file.time, start) for file, start in zip(files, starts.tolist(), strict=True) if file.time]
+    for (before, time, begin), (later, _, start) in pairwise(read):
+        lasts, after = time.duration * frame_time, start - begin
+        if after < lasts - frame_time:
             raise InputError(
-                f"{later} begins {start - begin:g} s after {before}, which lasts {duration:g} s",
+                f"{later.path.name} begins {after:g} s after {before.path.name}, which lasts {lasts:g} s",
                 remedy="correct the times in the files, or give {block_interval_s}",
             )
 
@@ -452,16 +415,13 @@ def _notes(files: Sequence[BlockFile], usual: Geometry, options: SessionOptions)
         notes.append(f"{len(own) - 1} similar notes on other files")
     if options.block_interval_s is None:
         # The blocks of one file have no times of their own.
-        notes += [NO_STARTS] if len(files) == 1 and frames_a_block(files[0].path) else []
-        notes += time_notes([file.time for file in files if file.time is not None], usual)
+        notes += [session_blocks.NO_STARTS] if len(files) == 1 and frames_a_block(files[0].path) else []
+        notes += session_blocks.time_notes([file.time for file in files if file.time is not None], usual)
     return notes
 
 
 def session_files(
-    paths: str | Path | Sequence[str | Path],
-    options: SessionOptions,
-    output: Path,
-    patterns: Sequence[str] = (),
+    paths: Paths, options: SessionOptions, output: Path, patterns: Sequence[str] = ()
 ) -> tuple[tuple[Path, ...], tuple[tuple[Path, ...], ...]]:
     """Return the files of a session, and those of each path if each is a position of the probe. See :func:`block_files`."""
     if options.poses != PATHS:
@@ -471,9 +431,7 @@ def session_files(
     return tuple(file for group in groups for file in group), groups
 
 
-def block_files(
-    paths: str | Path | Sequence[str | Path], output: Path, patterns: Sequence[str] = ()
-) -> list[Path]:
+def block_files(paths: Paths, output: Path, patterns: Sequence[str] = ()) -> list[Path]:
     """Return the files of the blocks of a session: the files of a folder in natural order, or the named files.
 
     Parameters
@@ -502,8 +460,7 @@ def block_files(
         input_path = Path(path)
         if input_path.is_dir() and not is_zarr(input_path):
             check_apart(input_path, output)
-            inside = acquisition_files(input_path, output, patterns)
-            files += sorted(inside, key=lambda file: natural_key(str(file)))
+            files += acquisition_files(input_path, output, patterns)
         else:
             files.append(input_path)
     if not files:
@@ -573,14 +530,16 @@ def events_so_far(source: EventSource | None) -> Callable[[], tuple[Sequence[Eve
     return current_events
 
 
-def events_of(source: EventSource) -> tuple[list[Event], list[str]]:
-    """Return the events of a table or a DataFrame, or of tuples, and notes on columns that are not used.
+def events_of(source: EventSource | None) -> tuple[list[Event], list[str]]:
+    """Return the events of a table or a DataFrame, or of tuples, and notes on columns that are not used; None has none.
 
     Raises
     ------
     InputError
         As for :func:`usdenoise.files.bids.read_events`.
     """
+    if source is None:
+        return [], []
     if isinstance(source, str | Path):
         return read_events(Path(source))
     if isinstance(source, EventTable):

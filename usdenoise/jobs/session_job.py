@@ -8,36 +8,23 @@ the series, also for :func:`usdenoise.session`.
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from usdenoise.errors import InputError, OptionError, OutputError, UnreadableError, UsdenoiseError, cause_of
-from usdenoise.files.bids import bids_name, read_events
+from usdenoise.files.bids import bids_name
 from usdenoise.files.blocks_on_disk import BlocksOnDisk
 from usdenoise.files.input_files import sha256
-from usdenoise.files.output_folder import OutputFolder, remove
+from usdenoise.files.output_folder import OutputFolder, check_new, remove
 from usdenoise.files.regions import drawn_regions
+from usdenoise.jobs import session_inputs
 from usdenoise.jobs.job import POSES_FOLDER, Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks, LivePages, follow
 from usdenoise.jobs.poses_job import filter_positions, write_poses
-from usdenoise.jobs.products import block_file_name, check_stack_names, write_block
+from usdenoise.jobs.products import StackFiles, check_stack_names
 from usdenoise.jobs.run_job import carry_out
-from usdenoise.jobs.session_inputs import (
-    Reading,
-    SessionFiles,
-    check_apart,
-    events_so_far,
-    only_folder,
-    open_positions,
-    open_session,
-    session_files,
-    with_own_window,
-)
 from usdenoise.jobs.workers import dask_executor
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import Recording
@@ -53,10 +40,9 @@ from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.regions import Region, region_masks, region_series
 from usdenoise.sessions.result_series import ResultSeries
 from usdenoise.sessions.session_activation import check_activation, with_activation
-from usdenoise.stack.acquisition import Acquisition
 from usdenoise.system.processes import locked
 from usdenoise.system.resources import memory_watched, run_in_background
-from usdenoise.system.text import requested, short_stem, software, to_json
+from usdenoise.system.text import requested, software, to_json
 
 
 @memory_watched()
@@ -72,7 +58,7 @@ def run_session(  # noqa: PLR0913
     session_options: SessionOptions | None = None,
     regions: Mapping[str, str] | None = None,
     dask: str | None = None,
-    reading: Reading | None = None,
+    reading: session_inputs.Reading | None = None,
     overwrite: bool = False,
     command: list[str] | None = None,
     watcher: Progress | None = None,
@@ -111,40 +97,28 @@ def run_session(  # noqa: PLR0913
     """
     session = session_options or SessionOptions()
     watcher, live_pages = watcher or Progress(), None
-    job = Job(
-        paths=(),
-        name="",
-        root=Path(folder),
-        options=options or DenoiseOptions(),
-        display=display or Display(),
-        output=output or Output(),
-        reading=reading or {},
-        command=command,
-        session=session,
-    )
+    # How it is filtered, what is written, and what is followed
+    job = Job(root=Path(folder), options=options or DenoiseOptions(), reading=reading or {}, session=session)
+    job = replace(job, display=display or Display(), output=output or Output(), command=command, dask=dask)
+    job = replace(job, regions=regions or {}, events=session.events)
     # Follow: a live session shows its blocks as they come. Then the folder is filtered as any other.
     if session.live:
-        live_pages = _follow(job, only_folder(paths), bids, regions or {}, patterns, overwrite, watcher)
+        input_folder = session_inputs.only_folder(paths)
+        of_bids = None if bids in (None, "auto") else bids_name(bids, input_folder)
+        named = replace(job, name=input_folder.absolute().name, bids=of_bids)
+        live_pages = _follow(named, input_folder, patterns, overwrite, watcher)
         if live_pages.missing:
             live_pages.end(is_finished=False)
             return live_pages.result
         # Files that are not blocks are missing blocks, and are reported.
         session = replace(session, live=False, until_idle_s=None, skip_bad_files=True)
+        job = replace(job, notes=tuple(live_pages.file_remarks), was_live=True)
     # Find: the files of the blocks, from which the results have their name
-    files, groups = session_files(paths, session, job.root, patterns)
+    files, groups = session_inputs.session_files(paths, session, job.root, patterns)
     name = files[0].stem if len(files) == 1 else _common_folder(files if groups else files[:1]).name
-    job = replace(
-        job,
-        paths=files,
-        name=name,
-        groups=groups,
-        bids=None if bids is None else bids_name(bids, files[0]),
-        dask=dask,
-        session=with_own_window(session, files, job.reading),
-        regions=regions or {},
-        notes=() if live_pages is None else tuple(live_pages.file_remarks),
-        was_live=live_pages is not None,
-    )
+    of_bids = None if bids is None else bids_name(bids, files[0])
+    session = session_inputs.with_own_window(session, files, job.reading)
+    job = replace(job, paths=files, name=name, groups=groups, bids=of_bids, session=session)
     # Filter and write. A run of the long file of a session writes to the same names.
     with locked(job.folder), locked(job.folder, job.stem):
         if live_pages is None:
@@ -154,46 +128,32 @@ def run_session(  # noqa: PLR0913
 
 def _carry_out(job: Job, overwrite: bool, watcher: Progress) -> dict[str, Any]:
     """Filter a session of files, and write its results; a session that was stopped goes on."""
-    is_stopped = BlocksOnDisk.is_in(_spectra_folder(job))
-    if is_stopped and not (job.folder / f"{job.stem}_report.json").exists():
+    if BlocksOnDisk.is_in(_spectra_folder(job)) and not (job.folder / f"{job.stem}_report.json").exists():
         # Files without a report are its results.
         overwrite = True
     if job.session_options.stacks:
         check_stack_names(job, overwrite)
-    before = (job.root / POSES_FOLDER).rglob(f"{escape(job.stem)}_pose-*_report.json")
-    if job.session_options.poses is not None and not overwrite and (of_pose := next(before, None)):
-        raise OutputError(
-            f"{of_pose} exists", remedy="give {overwrite} to replace it, or another output folder"
-        )
+    if job.session_options.poses is not None:
+        for of_pose in (job.root / POSES_FOLDER).rglob(f"{escape(job.stem)}_pose-*_report.json"):
+            check_new(of_pose, overwrite)
     report = carry_out(job, filter_blocks, overwrite, watcher)
     remove_spectra(job)
     return report
 
 
-def _follow(
-    job: Job,
-    input_folder: Path,
-    bids: str | None,
-    regions: Mapping[str, str],
-    patterns: Sequence[str],
-    overwrite: bool,
-    watcher: Progress,
-) -> LivePages:
+def _follow(job: Job, source: Path, patterns: Sequence[str], overwrite: bool, watcher: Progress) -> LivePages:
     """Show the blocks of a live session as they come, until it ends, and return its pages."""
-    session, stem = job.session_options, input_folder.absolute().name
+    session = job.session_options
     # Errors of the final session are raised before the live session starts.
-    check_apart(input_folder, job.root)
-    events = events_so_far(session.events)
-    follower = OnlineSession(drawn_regions(regions), job.options, session=session, events=events)
-    name = None if bids in (None, "auto") else bids_name(bids, input_folder)
-    final = replace(job, name=stem, bids=name)
-    final.check()
-    with OutputFolder(final.folder, overwrite) as outputs:
-        outputs.reserve(f"{final.stem}_report.json")
-    idle_s, precision = session.until_idle_s, job.options.precision
-    blocks = LiveBlocks(input_folder, follower, job.reading, precision, patterns, idle_s, job.root)
-    with locked(final.folder):
-        return follow(blocks, short_stem(stem), job.root, job.display, watcher)
+    session_inputs.check_apart(source, job.root)
+    events, regions = session_inputs.events_so_far(session.events), drawn_regions(job.regions)
+    follower = OnlineSession(regions, job.options, session=session, events=events)
+    job.check()
+    with OutputFolder(job.folder, overwrite) as outputs:
+        outputs.reserve(f"{job.stem}_report.json")
+    blocks = LiveBlocks(job, source, follower, patterns)
+    with locked(job.folder):
+        return follow(blocks, job, watcher)
 
 
 def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: LivePages) -> dict[str, Any]:
@@ -201,7 +161,7 @@ def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: Live
 
     Events that are wrong take no series: it is then without activation maps.
     """
-    report = None
+    report: dict[str, Any] = {}
     try:
         report = _carry_out(job, overwrite, watcher)
     except (InputError, OptionError) as error:
@@ -210,9 +170,9 @@ def _final_series(job: Job, overwrite: bool, watcher: Progress, live_pages: Live
                 raise
             without = replace(job.session_options, events=None)
             notes = (*job.notes, f"there is no activation map: {cause_of(error)}")
-            report = _carry_out(replace(job, session=without, notes=notes), overwrite, watcher)
+            report = _carry_out(replace(job, session=without, events=None, notes=notes), overwrite, watcher)
     finally:
-        live_pages.end(is_finished=report is not None)
+        live_pages.end(is_finished=bool(report))
     return report or live_pages.result
 
 
@@ -224,10 +184,8 @@ def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[Resul
     job, watcher, clock
         As for :func:`filter_files`.
     """
-    events = job.session_options.events
-    known, notes = ([], []) if events is None else read_events(Path(events))
     digest = run_in_background(lambda: sha256(job.path)) if len(job.paths) == 1 else None
-    series, source = filter_files(job, known, drawn_regions(job.regions), watcher, clock, notes)
+    series, source = filter_files(job, watcher, clock)
     if isinstance(series, PoseSeries):
         with clock.stage("write"):
             write_poses(job, series, source)
@@ -241,14 +199,7 @@ def filter_blocks(job: Job, watcher: Progress, clock: StageClock) -> tuple[Resul
         return series, source if digest is None else replace(source, sha256=digest.result())
 
 
-def filter_files(
-    job: Job,
-    events: Sequence[Event],
-    regions: Mapping[str, Region],
-    watcher: Progress,
-    clock: StageClock,
-    notes: Sequence[str] = (),
-) -> tuple[ResultSeries, InputRecord]:
+def filter_files(job: Job, watcher: Progress, clock: StageClock) -> tuple[ResultSeries, InputRecord]:
     """Filter the files of a session, and return their series and their record without a digest.
 
     The measurements of a block are stored in the folder of the job at once, so that the same command resumes after it was
@@ -258,29 +209,26 @@ def filter_files(
     ----------
     job : Job
         The job.
-    events : sequence of Event
-        The events; none for no activation maps.
-    regions : mapping
-        Name -> region whose mean blood power is followed; none for no regions.
     watcher : Progress
         Its methods are called as the work proceeds.
     clock : StageClock
         Gets the seconds of the stages.
-    notes : sequence of str
-        Sentences on the events, which join the assumptions about the files; none by default.
 
     Raises
     ------
     UsdenoiseError
         For anything that the user can mend, a file that changed while it was read among it.
     """
-    session, options = job.session_options, job.options
+    session, options, regions = job.session_options, job.options, drawn_regions(job.regions)
+    # Notes on the events join the assumptions about the files.
+    events, notes = session_inputs.events_of(job.events)
     with ExitStack() as opened:
         # Headers of the files, and their blocks
         with clock.stage("load"):
-            opening = open_session(job.paths, job.reading, options.precision, session, notes)
+            reading = (job.reading, options.precision, session, notes)
+            opening = session_inputs.open_session(job.paths, *reading)
             if job.groups:
-                opening = open_positions(job.groups, job.reading, options.precision, session, notes)
+                opening = session_inputs.open_positions(job.groups, *reading)
             files = opened.enter_context(opening)
         # Times without starts are no note, but a doubt, if there are events.
         assumptions = files.recording.geometry.assumptions
@@ -292,19 +240,10 @@ def filter_files(
         with clock.stage("filter"), dask_executor(job.dask, options.threads) as executor:
             store = BlocksOnDisk(_spectra_folder(job), key)
             try:
+                sink = StackFiles(job, files, store.folder) if session.stacks else None
+                what = (files.recording, session, options, store, events, regions, files.doubts, job.was_live)
                 series = filter_series(
-                    files.recording,
-                    session,
-                    options,
-                    store,
-                    events,
-                    regions,
-                    files.doubts,
-                    job.was_live,
-                    products=job.output.products,
-                    sink=_StackFiles(job, files, store.folder) if session.stacks else None,
-                    progress=watcher,
-                    executor=executor,
+                    *what, products=job.output.products, sink=sink, progress=watcher, executor=executor
                 )
                 files.check_unchanged()
             except (OutputError, UnreadableError):
@@ -363,26 +302,6 @@ def filter_series(
     return replace(series, images=images)
 
 
-@dataclass(frozen=True)
-class _StackFiles:
-    """The files of the filtered blocks of a session."""
-
-    job: Job
-    files: SessionFiles
-    folder: Path
-
-    def write(self, number: int, frames: NDArray[np.generic]) -> None:
-        """Write a filtered block, (n, n_pixels)."""
-        first, geometry = self.files.recording.blocks[number].window.start, self.files.geometry_of(number)
-        stack = Acquisition.of(geometry, geometry.as_stack(frames))
-        write_block(self.job, self.folder, self.files.path_of(number), number, first, stack)
-
-    def has(self, number: int) -> bool:
-        """Return whether a filtered block is written."""
-        name = block_file_name(self.job, self.files.path_of(number), number)
-        return any((folder / name).exists() for folder in (self.folder, self.job.folder))
-
-
 def _common_folder(paths: Sequence[Path]) -> Path:
     """Return the folder that holds all files."""
     return Path(os.path.commonpath([path.absolute().parent for path in paths]))
@@ -397,25 +316,17 @@ def _spectra_folder(job: Job) -> Path:
     return job.folder / f"{job.stem}_spectra"
 
 
-def _record_of_files(job: Job, files: SessionFiles) -> InputRecord:
+def _record_of_files(job: Job, files: session_inputs.SessionFiles) -> InputRecord:
     """Return the record of the files of a session; for one file, the record of a single acquisition."""
     first, states = files.recording.geometry, files.states
-    shape = [
-        files.n_frames if letter == "t" else n for letter, n in zip(first.axes, first.shape, strict=True)
-    ]
+    shape = [files.n_frames if axis == "t" else n for axis, n in zip(first.axes, first.shape, strict=True)]
     if len(job.paths) > 1:
         n_bytes = sum(state["bytes"] for state in states.values())
         folder = _common_folder(job.paths) if job.groups else job.path.parent
         return replace(input_record(folder, first, shape), files=states, bytes=n_bytes)
+    found = input_record(job.path, first, shape, states.get(str(job.path)))
     # How often workers read the file is not counted.
-    passes = None
-    if job.dask is None:
-        with files.opened(0) as source:
-            passes = source.passes
-    state = states.get(str(job.path), {})
-    return replace(
-        input_record(job.path, first, shape),
-        bytes=state.get("bytes"),
-        mtime_ns=state.get("mtime_ns"),
-        passes_over_file=passes,
-    )
+    if job.dask is not None:
+        return found
+    with files.opened(0) as source:
+        return replace(found, passes_over_file=source.passes)

@@ -86,21 +86,14 @@ def simulate_to_file(
     with OutputFolder(folder, overwrite) as outputs, ThreadExecutor(threads) as executor:
         output_paths = [(outputs.reserve(name), held) for name, held in files.items()]
         # Each position has an anatomy of its own.
-        phantoms = [
-            Phantom(replace(settings, seed=settings.seed + SEEDS_APART * pose), executor)
-            for pose in range(settings.poses or 1)
-        ]
+        seeds = [settings.seed + SEEDS_APART * pose for pose in range(settings.poses or 1)]
+        phantoms = [Phantom(replace(settings, seed=seed), executor) for seed in seeds]
+        provenance = to_json(record(command, asdict(settings), None))
         for output_path, held in output_paths:
             phantom = phantoms[settings.sweep_and_pose(held[0])[1]]
-            truth = _truth(phantom, held)
-            write_phantom(
-                output_path,
-                _parts(phantom, held, truth, on_frames),
-                len(held) * settings.frames_a_block,
-                truth,
-                _truth_attributes(settings, held[0]),
-                to_json(record(command, asdict(settings), None)),
-            )
+            truth, attributes = _truth(phantom, held), _truth_attributes(settings, held[0])
+            parts, n_frames = _parts(phantom, held, truth, on_frames), len(held) * settings.frames_a_block
+            write_phantom(output_path, parts, n_frames, truth, attributes, provenance)
         outputs.commit()
     return {"path": str(path), **asdict(settings), "vessel_fraction": float(np.mean(phantoms[0].mask))}
 

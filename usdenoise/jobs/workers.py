@@ -5,7 +5,6 @@ import signal
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
@@ -74,7 +73,7 @@ def dask_client(where: str) -> Iterator[Any]:
                 client = _connected(where, stack)
                 _wait_for_workers(client, where, signals)
             yield client
-        except (Exception, CancelledError) as error:
+        except Exception as error:
             if isinstance(error, KilledWorker):
                 raise OptionError(
                     "a part of the work killed every Dask worker that began it, probably because memory ran out",
@@ -160,13 +159,10 @@ def _wait_for_workers(client: Any, where: str, signals: Sequence[int]) -> None:
                 "a Dask worker was killed at its start, probably because memory ran out",
                 remedy="give {dask} fewer workers",
             )
-        if is_late and is_ours:
-            raise OptionError(
-                f"the {where} Dask workers did not all start within {WORKERS_S} s",
-                remedy="give {dask} fewer workers",
-            )
         if is_late:
-            raise OptionError(
-                f"the Dask scheduler at {where} has no workers",
-                remedy="start one with the program dask worker, or give {dask} a number of workers",
-            )
+            problem = f"the Dask scheduler at {where} has no workers"
+            remedy = "start one with the program dask worker, or give {dask} a number of workers"
+            if is_ours:
+                problem = f"the {where} Dask workers did not all start within {WORKERS_S} s"
+                remedy = "give {dask} fewer workers"
+            raise OptionError(problem, remedy=remedy)

@@ -6,31 +6,17 @@ import the option classes from here; ``declaration`` has the attributes of a fie
 
 from collections.abc import Mapping
 
-from usdenoise.options.declaration import flag
-from usdenoise.options.denoise_options import DenoiseOptions, ReadOptions
-from usdenoise.options.job_options import (
-    BatchOptions,
-    CompareOptions,
-    Display,
-    JobOptions,
-    Output,
-    ReproduceOptions,
-    SessionOptions,
-)
-from usdenoise.options.phantom_settings import PhantomSettings
-
-__all__ = [
-    "BatchOptions",
-    "CompareOptions",
-    "DenoiseOptions",
-    "Display",
-    "JobOptions",
-    "Output",
-    "PhantomSettings",
-    "ReadOptions",
-    "ReproduceOptions",
-    "SessionOptions",
-]
+from usdenoise.options.declaration import Options, flag
+from usdenoise.options.denoise_options import DenoiseOptions as DenoiseOptions
+from usdenoise.options.denoise_options import ReadOptions as ReadOptions
+from usdenoise.options.job_options import BatchOptions as BatchOptions
+from usdenoise.options.job_options import CompareOptions as CompareOptions
+from usdenoise.options.job_options import Display as Display
+from usdenoise.options.job_options import JobOptions as JobOptions
+from usdenoise.options.job_options import Output as Output
+from usdenoise.options.job_options import ReproduceOptions as ReproduceOptions
+from usdenoise.options.job_options import SessionOptions as SessionOptions
+from usdenoise.options.phantom_settings import PhantomSettings as PhantomSettings
 
 
 class _Flags(dict[str, str]):
@@ -44,8 +30,8 @@ FLAGS: Mapping[str, str] = _Flags(
     {
         declared.name: declared.flag
         # A setting of a phantom comes first: its flag is the one of another option of the same name.
-        for name in sorted(__all__, key=lambda name: name != "PhantomSettings")
-        for declared in globals()[name].declared.values()
+        for options in reversed(Options.__subclasses__())
+        for declared in options.declared.values()
     }
 )
 """Flags by the names of their parameters."""

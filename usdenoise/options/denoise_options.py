@@ -11,17 +11,8 @@ from types import MappingProxyType
 from typing import Any, TypedDict
 
 from usdenoise.errors import OptionError, check_names
-from usdenoise.options.declaration import (
-    DEVICE,
-    FRAME_NUMBERS,
-    FRAMES,
-    NUMBER,
-    SCALES,
-    Group,
-    Options,
-    option,
-    positive_numbers,
-)
+from usdenoise.options import kinds
+from usdenoise.options.declaration import Group, Options, option
 
 _key = partial(option, group=Group.ESTIMATOR_KEYS)
 
@@ -55,27 +46,29 @@ class ReadOptions(Options, group=Group.INPUT):
     )
     """z is depth, x lateral, y elevation, t frames, in the file's own order, which for .mat files is MATLAB's."""
     frames: slice | None = option(
-        None, "Read frames A to B-1, every S-th one, counted from 0. Read fewer to save memory.", kind=FRAMES
+        None,
+        "Read frames A to B-1, every S-th one, counted from 0. Read fewer to save memory.",
+        kind=kinds.FRAMES,
     )
     frame_rate_hz: float | None = option(
         None,
         "Frames per second. Use it if the file has no frame rate, or a wrong one.",
         metavar="HZ",
-        bounds=SCALES,
+        bounds=kinds.SCALES,
     )
     """After compounding."""
     spacing_mm: tuple[float, ...] | None = option(
         None,
         "Pixel pitch in mm: one number, or one for each spatial axis in the file's order. Use it if the file "
         "has no pixel pitch, or a wrong one.",
-        kind=positive_numbers("MM[,MM[,MM]]", ",", NUMBER, range(1, 4), SCALES),
+        kind=kinds.positive_numbers("MM[,MM[,MM]]", ",", kinds.NUMBER, range(1, 4), kinds.SCALES),
     )
 
     center_frequency_hz: float | None = option(
         None,
         "Centre frequency of the received signal, for velocities in mm/s. Use it if the file has none, or a wrong one.",
         metavar="HZ",
-        bounds=SCALES,
+        bounds=kinds.SCALES,
     )
 
     @property
@@ -106,16 +99,12 @@ class StackKeywords(TypedDict, total=False):
     center_frequency: float | None
 
 
-class ScaleKeywords(TypedDict, total=False):
-    """The scales with their units; None keeps the metadata of the file."""
+class LoadKeywords(StackKeywords, total=False):
+    """The options of :func:`usdenoise.load` that it shares with other functions, the scales also with their units."""
 
     frame_rate_hz: float | None
     spacing_mm: float | Sequence[float] | None
     center_frequency_hz: float | None
-
-
-class LoadKeywords(StackKeywords, ScaleKeywords, total=False):
-    """The options of :func:`usdenoise.load` that it shares with other functions."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +228,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         "Frames to exclude, for example 3,17,40:45 (40 to 44). auto finds frames that are damaged or unlike all other ones; "
         "keep excludes none.",
         group=Group.FRAMES,
-        kind=FRAME_NUMBERS,
+        kind=kinds.FRAME_NUMBERS,
         words=("auto", "keep"),
         metavar="LIST",
     )
@@ -267,7 +256,7 @@ class DenoiseOptions(Options, group=Group.ESTIMATOR):
         "cpu",
         "Where frames are filtered: cpu, cuda or cuda:N, the GPU of number N. A GPU pays for volumes and for many blocks.",
         group=Group.RESOURCES,
-        kind=DEVICE,
+        kind=kinds.DEVICE,
     )
     """cuda needs CuPy, the extra `gpu`. Results are the same, up to rounding."""
 

@@ -10,23 +10,8 @@ from pathlib import Path
 from typing import Any, SupportsIndex, TypedDict, TypeVar, get_args
 
 from usdenoise.errors import OptionError, check_names
-from usdenoise.options.declaration import (
-    BYTES,
-    FILM,
-    FRAMES,
-    LEVELS,
-    NAMED_REGION,
-    NAMES,
-    NUMBER,
-    PATH,
-    SCALES,
-    WHOLE,
-    Group,
-    Kind,
-    Options,
-    option,
-    tagged_number,
-)
+from usdenoise.options import kinds
+from usdenoise.options.declaration import Group, Options, option
 from usdenoise.options.denoise_options import (
     PRESETS,
     SCALE_NAMES,
@@ -82,7 +67,7 @@ class Output(Options, group=Group.OUTPUTS):
         ("power", "blood"),
         "Pictures to make: power, blood, directional, signed, velocity (in mm/s with {center_frequency_hz}, which the "
         "file may have). none writes the stack without pictures, page and doubts about blood, for localisation.",
-        kind=NAMES,
+        kind=kinds.NAMES,
         choices=PRODUCT_NAMES,
     )
     """The result file holds the power and the blood map in any case, and the arrays of the other named products."""
@@ -130,7 +115,7 @@ class Display(Options, group=Group.OUTPUTS):
         None,
         "Range of the pictures in dB below the maximum. MIN,MAX sets two levels in dB of the power itself, "
         "for one scale over all scans of a study.",
-        kind=LEVELS,
+        kind=kinds.LEVELS,
         shown="suits the image",
     )
     db_factor: float = option(
@@ -149,7 +134,7 @@ class Display(Options, group=Group.OUTPUTS):
     figure_formats: tuple[str, ...] = option(
         FORMATS[:1],
         "Formats of the figures, any of png, pdf and svg with commas.",
-        kind=NAMES,
+        kind=kinds.NAMES,
         choices=FORMATS,
         flag="--figure-format",
         metavar="LIST",
@@ -178,7 +163,7 @@ MOST_POSES = 1000
 """Most positions of the probe."""
 
 
-def _poses(value: SupportsIndex | str | os.PathLike[str]) -> str:
+def _rule(value: SupportsIndex | str | os.PathLike[str]) -> str:
     text = str(operator.index(value)) if isinstance(value, SupportsIndex) else os.fspath(value)
     if not text or not isinstance(text, str):
         raise ValueError
@@ -190,11 +175,8 @@ def _poses(value: SupportsIndex | str | os.PathLike[str]) -> str:
     return text
 
 
-POSES = Kind(
-    "a number from 2 of positions, back-and-forth:N, the path of a table, or paths",
-    str,
-    _poses,
-    "N|FILE|RULE",
+POSES = kinds.Kind(
+    "a number from 2 of positions, back-and-forth:N, the path of a table, or paths", str, _rule, "N|FILE|RULE"
 )
 
 
@@ -230,7 +212,7 @@ class SessionOptions(Options, group=Group.SESSION):
         None,
         "Filter blocks A to B-1 alone, every S-th one, counted from 0: a period in which the probe did not move out of the "
         "plane. Their times, and those of events, stay.",
-        kind=FRAMES,
+        kind=kinds.FRAMES,
         shown="all blocks",
     )
     block_interval_s: float | None = option(
@@ -247,7 +229,7 @@ class SessionOptions(Options, group=Group.SESSION):
         None,
         "Distance from one position of the probe to the next.",
         metavar="MM",
-        bounds=SCALES,
+        bounds=kinds.SCALES,
         shown="by the table, or unknown",
     )
     skip_bad_files: bool = option(
@@ -273,7 +255,9 @@ class SessionOptions(Options, group=Group.SESSION):
         "Response to an event: boxcar (the event itself), or the event convolved with glover or spm (human BOLD), "
         "verhoef2025 (human brain, ultrasound) or claron2021 (rat spinal cord, ultrasound). fir:N leaves it free in each of "
         "N blocks after the onset, and tests them together by F.",
-        kind=tagged_number(f"{', '.join(HRF_MODELS)} or fir:N", WHOLE, {"fir": (1, MOST_DELAYS)}, HRF_MODELS),
+        kind=kinds.tagged_number(
+            f"{', '.join(HRF_MODELS)} or fir:N", kinds.WHOLE, {"fir": (1, MOST_DELAYS)}, HRF_MODELS
+        ),
         metavar="NAME|fir:N",
     )
     delay: float | str = option(
@@ -292,9 +276,9 @@ class SessionOptions(Options, group=Group.SESSION):
         "fdr:0.05",
         "Significance of the activation: fdr:Q (false discovery rate), bonferroni:P (family-wise error) or t:X (a value of "
         "|t|).",
-        kind=tagged_number(
+        kind=kinds.tagged_number(
             "fdr:Q, bonferroni:P or t:X",
-            NUMBER,
+            kinds.NUMBER,
             {"fdr": (1e-12, 1), "bonferroni": (1e-12, 1), "t": (0.1, 1000)},
         ),
         metavar="RULE",
@@ -307,7 +291,7 @@ class SessionOptions(Options, group=Group.SESSION):
     )
     stacks: bool = option(False, "Write every filtered block too, for example for localisation.")
     zarr: bool = option(False, "Write the series as Zarr too, for xarray and ConfUSIus.")
-    movie: str | None = option(None, "Write the series as a film.", kind=FILM, choices=("gif",))
+    movie: str | None = option(None, "Write the series as a film.", kind=kinds.FILM, choices=("gif",))
     live: bool = option(
         False,
         "Filter the files of a folder as they arrive, and show pictures meanwhile. Ctrl-C or {until_idle_s} ends it; then "
@@ -319,26 +303,18 @@ class SessionOptions(Options, group=Group.SESSION):
 
     def check(self) -> None:
         """Check that windows leave no frame out, and that a live session has none."""
-        for name in ("window", "stride", "blocks") if self.live else ():
-            if getattr(self, name) is not None:
-                raise OptionError(
-                    "does not apply to a live session, in which a file is a block",
-                    option=name,
-                    remedy="omit it, or omit {live}",
-                )
+        if self.live:
+            problem = "does not apply to a live session, in which a file is a block"
+            self.refuse(("window", "stride", "blocks"), problem, "omit it, or omit {live}")
         if self.delay == "auto" and self.hrf.startswith("fir"):
             raise OptionError(
                 "does not apply to a free response, which shows the delay", option="delay", remedy="omit it"
             )
         if self.pose_step_mm is not None and self.poses is None:
             raise OptionError("requires several positions", option="pose_step_mm", remedy="give {poses} too")
-        for name in ("live", "stacks") if self.poses is not None else ():
-            if getattr(self, name):
-                raise OptionError(
-                    "does not apply to several positions of the probe",
-                    option=name,
-                    remedy="omit it, or omit {poses}",
-                )
+        if self.poses is not None:
+            problem = "does not apply to several positions of the probe"
+            self.refuse(("live", "stacks"), problem, "omit it, or omit {poses}")
         if self.until_idle_s is not None and not self.live:
             raise OptionError("requires a live session", option="until_idle_s", remedy="give {live} too")
         if self.stride is None:
@@ -442,7 +418,7 @@ class JobOptions(Options, group=Group.RESOURCES):
     config: tuple[Path, ...] = option(
         (),
         "TOML file with options, named as the flags. Flags win over it.",
-        kind=PATH,
+        kind=kinds.PATH,
         group=Group.INPUT,
         repeated=True,
     )
@@ -459,7 +435,7 @@ class JobOptions(Options, group=Group.RESOURCES):
         (),
         "Write the mean blood power of a region over the blocks: rect:Z0,X0,Z1,X1 or circle:Z,X,R in pixels, or in mm with "
         "mm at the end, or a mask image. Repeat it for several regions.",
-        kind=NAMED_REGION,
+        kind=kinds.NAMED_REGION,
         group=Group.SESSION,
         flag="--region",
         repeated=True,
@@ -472,7 +448,7 @@ class JobOptions(Options, group=Group.RESOURCES):
         choices=tuple(PRESETS),
     )
     output: Path | None = option(
-        None, "Folder of the results.", kind=PATH, group=Group.OUTPUTS, metavar="DIR", short="-o"
+        None, "Folder of the results.", kind=kinds.PATH, group=Group.OUTPUTS, metavar="DIR", short="-o"
     )
     bids: str | None = option(
         None,
@@ -485,7 +461,7 @@ class JobOptions(Options, group=Group.RESOURCES):
     memory: int | None = option(
         None,
         "Largest memory to use, for example 600M. A larger stack goes into a temporary file in the folder of the results.",
-        kind=BYTES,
+        kind=kinds.BYTES,
         positive=True,
         shown="the free memory",
     )

@@ -5,16 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from usdenoise.errors import OptionError
-from usdenoise.options.declaration import (
-    FRAME_NUMBERS,
-    NUMBER,
-    SCALES,
-    WHOLE,
-    Group,
-    Options,
-    option,
-    positive_numbers,
-)
+from usdenoise.options import kinds
+from usdenoise.options.declaration import Group, Options, option
 
 # The widest vessel has a diameter of at least 4 pixels: a smaller image would be mostly vessel.
 LEAST_PIXELS = 8
@@ -22,23 +14,13 @@ LEAST_PIXELS = 8
 MOST_DB = 200
 # Gains of real scans are 20 to 60 dB. With both at their limit, the noise is still within single precision.
 MOST_DEPTH_GAIN_DB = 100
-# Beyond 60 dB over tissue, single precision would lose the tissue.
-MOST_LEVEL = 1000
 # Scatterers are drawn within 6 wavelengths around the image, and tissue moves by itself.
 MOST_MOTION = 5
 # A larger change of the gain is not a drift.
 MOST_GAIN_DRIFT_DB = 20
-# Blood that is gone, or eleven times as strong.
-MOST_ACTIVATION = 1000
-# Noise that is correlated over more pixels is one value a frame in all but the largest images.
-MOST_CORRELATION = 100
 
-# The scatterers of more would take hours and gigabytes.
-MOST_THIN_VESSELS = 1000
 # 8 TB.
 MOST_ENTRIES = 10**12
-# The pixel pitch of a lower centre frequency would be more than a metre.
-LEAST_FREQUENCY_HZ = 1e3
 
 OF_SESSIONS = (
     "block_interval_s",
@@ -70,15 +52,16 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     shape: tuple[int, ...] = option(
         (128, 96, 400),
         "Pixels in depth, width (and elevation), and frames.",
-        kind=positive_numbers("ZxX[xY]xT", "x", WHOLE, range(3, 5)),
+        kind=kinds.positive_numbers("ZxX[xY]xT", "x", kinds.WHOLE, range(3, 5)),
         shown="128x96x400",
     )
-    frame_rate_hz: float = option(1000.0, "Frames per second.", metavar="HZ", bounds=SCALES)
+    frame_rate_hz: float = option(1000.0, "Frames per second.", metavar="HZ", bounds=kinds.SCALES)
     """Unless `max_speed_mm_s` is given, the speed of the blood in vessels scales with it, so that no vessel aliases."""
     center_frequency_hz: float = _key(
         15e6,
         "Centre frequency of the pulse. The pixel pitch is its wavelength.",
-        bounds=(LEAST_FREQUENCY_HZ, SCALES[1]),
+        # The pixel pitch of a lower centre frequency would be more than a metre.
+        bounds=(1e3, kinds.SCALES[1]),
         shown="15e6",
     )
     clutter_to_blood_db: float = option(
@@ -98,7 +81,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     seed: int = option(0, "Seed of the phantom. The same seed gives the same phantom.", bounds=(0, None))
     real: bool = _key(False, "Simulate real RF instead of complex IQ.")
     sound_speed_m_s: float = _key(
-        1540.0, "Speed of sound, by default the usual value for soft tissue.", bounds=SCALES
+        1540.0, "Speed of sound, by default the usual value for soft tissue.", bounds=kinds.SCALES
     )
     noise_gain_db: float = option(
         0.0,
@@ -110,7 +93,8 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     noise_correlation_pixels: float = _key(
         0.0,
         "Standard deviation of the Gaussian that smooths the noise in space. Its power stays the same.",
-        bounds=(0, MOST_CORRELATION),
+        # Noise that is correlated over more pixels is one value a frame in all but the largest images.
+        bounds=(0, 100),
     )
     """Two pixels at the distance d are then correlated at exp(-d^2 / (4 s^2)). In a real phantom this is the
     correlation of the complex noise that is modulated."""
@@ -123,12 +107,15 @@ class PhantomSettings(Options, group=Group.PHANTOM):
         None,
         "Speed on the axis of the fastest vessel in mm/s. Flow may then alias. By default speeds scale with "
         "the frame rate so that none does.",
-        bounds=SCALES,
+        bounds=kinds.SCALES,
     )
     """Averaged over the heartbeat; the peak of the pulse is 30 % faster. The speeds of all vessels are scaled to it.
     Axial velocities alias beyond wavelength_mm * frame_rate_hz / 4: 6.4 mm/s at 250 Hz and 15 MHz."""
     thin_vessels: int = _key(
-        0, "Number of additional vessels that are 1 to 2 pixels wide.", bounds=(0, MOST_THIN_VESSELS)
+        # The scatterers of more would take hours and gigabytes.
+        0,
+        "Number of additional vessels that are 1 to 2 pixels wide.",
+        bounds=(0, 1000),
     )
     """Levels refer to the other vessels alone, and a thin vessel has their scatterers a volume. Its pixels are darker,
     as it fills only a part of the point-spread function."""
@@ -144,7 +131,8 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     bad_frame_level: float = _key(
         3.0,
         "Rms of the interference over the rms of tissue and blood.",
-        bounds=(None, MOST_LEVEL),
+        # Beyond 60 dB over tissue, single precision would lose the tissue.
+        bounds=(None, 1000),
         positive=True,
     )
     jerk_pixels: float = _key(
@@ -158,7 +146,7 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     breathing: tuple[float, float] | None = _key(
         None,
         "Amplitude and rate of a periodic displacement of the image. By default there is none.",
-        kind=positive_numbers("PIXELS@HZ", "@", NUMBER, range(2, 3), SCALES),
+        kind=kinds.positive_numbers("PIXELS@HZ", "@", kinds.NUMBER, range(2, 3), kinds.SCALES),
     )
 
     session: int | None = option(
@@ -178,21 +166,22 @@ class PhantomSettings(Options, group=Group.PHANTOM):
     activation: float = _key(
         0.0,
         "Rise of the blood power in the left half of the image, in five of every ten blocks.",
-        bounds=(-100, MOST_ACTIVATION),
+        # Blood that is gone, or eleven times as strong.
+        bounds=(-100, 1000),
         metavar="PERCENT",
     )
     """The first five blocks are at rest."""
     burst_blocks: tuple[int, ...] | None = _key(
         None,
         "Blocks in which the image moves out and back by {jerk_pixels}, for example 7,19. By default none does.",
-        kind=FRAME_NUMBERS,
+        kind=kinds.FRAME_NUMBERS,
         metavar="LIST",
     )
     locked_motion: tuple[float, float] | None = _key(
         None,
         "Displacement of the image out and back within this many seconds from each onset of the activation. By default "
         "there is none.",
-        kind=positive_numbers("PIXELS@S", "@", NUMBER, range(2, 3), SCALES),
+        kind=kinds.positive_numbers("PIXELS@S", "@", kinds.NUMBER, range(2, 3), kinds.SCALES),
     )
     """The activation itself may be 0."""
     gain_drift_db: float = _key(
@@ -250,12 +239,8 @@ class PhantomSettings(Options, group=Group.PHANTOM):
             self._require(
                 amplitude <= MOST_MOTION, name, f"must have an amplitude of at most {MOST_MOTION} pixels"
             )
-        # What needs a session
-        for name in OF_SESSIONS:
-            is_used = bool(getattr(self, name))
-            self._require(
-                self.session is not None or not is_used, name, "requires a session", "add {session}"
-            )
+        if self.session is None:
+            self.refuse(OF_SESSIONS, "requires a session", "add {session}")
         self._require(
             (self.block_interval_s or math.inf) >= self.block_duration_s * (1 - 1e-9),
             "block_interval_s",

@@ -5,7 +5,7 @@ the page, the tables and the row of a batch are views of it.
 
 A picture is a function that draws with matplotlib under `panels.own_settings` and ends in `panels.encoded`. An image or a
 volume is a layer: its panels and their colours, which `panels.panel_figure` draws. A new picture of a result is a row of
-PICTURES in `pictures`, which has its title and caption, its layer in `pictures.result_layer`, and a row of the table in
+PICTURES in `pictures`, which has its title and caption, its layer in `pictures.result_layer`, and its files in
 `usdenoise.jobs.products`, which specifies when it is written.
 
 A page is a function and a template of its name: `scan_page` and `templates/scan.html`, `pages.batch_page` and

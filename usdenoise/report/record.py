@@ -561,8 +561,10 @@ class Report:
             raise ValueError(f"its report cannot be read ({error})") from error
 
 
-def input_record(path: Path, stack: GriddedStack, shape: Sequence[int]) -> InputRecord:
-    """Return the record of a stack that was read, without the states of its files.
+def input_record(
+    path: Path, stack: GriddedStack, shape: Sequence[int], state: Mapping[str, int] | None = None
+) -> InputRecord:
+    """Return the record of a stack that was read.
 
     Parameters
     ----------
@@ -572,6 +574,8 @@ def input_record(path: Path, stack: GriddedStack, shape: Sequence[int]) -> Input
         Its metadata.
     shape : sequence of int
         Its shape, with all frames.
+    state : mapping, optional
+        The bytes and the modification time of its file; by default not known.
     """
     return InputRecord(
         path=str(path),
@@ -583,6 +587,8 @@ def input_record(path: Path, stack: GriddedStack, shape: Sequence[int]) -> Input
         frame_rate_hz=stack.frame_rate_hz,
         spacing_mm=dict(stack.spacing_mm),
         assumptions=tuple(stack.assumptions),
+        bytes=state.get("bytes") if state else None,
+        mtime_ns=state.get("mtime_ns") if state else None,
     )
 
 

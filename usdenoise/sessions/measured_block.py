@@ -128,6 +128,9 @@ class BlockStore(Protocol):
     def findings(self, number: int) -> BlockFindings:
         """Return the findings of a stored block."""
 
+    def part(self, number: int) -> "BlockStore":
+        """Return the store of one of several positions, whose blocks are counted from 0."""
+
     @property
     def on_disk(self) -> Empty | None:
         """What makes an array in a temporary file, for a sample that memory does not hold; None for a store in memory."""
@@ -164,6 +167,10 @@ class BlocksInMemory:
     def findings(self, number: int) -> BlockFindings:
         """Return the findings of a stored block."""
         return self._blocks[number].findings
+
+    def part(self, number: int) -> "BlocksInMemory":
+        """Return the store of one of several positions."""
+        return BlocksInMemory()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from usdenoise.errors import InputError
 from usdenoise.options import ReadOptions
-from usdenoise.options.declaration import SCALES
 from usdenoise.options.denoise_options import SCALE_NAMES
+from usdenoise.options.kinds import SCALES
 from usdenoise.stack.geometry import SOUND_SPEED_M_S, Coordinate
 from usdenoise.stack.labels import ALIASES, AmbiguousAxes, Found
 

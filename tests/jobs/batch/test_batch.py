@@ -21,12 +21,13 @@ from tests.results import differences
 from tests.stacks import write_stack
 from usdenoise import __version__
 from usdenoise.errors import OutputError
-from usdenoise.jobs import batch, products
+from usdenoise.jobs import batch
 from usdenoise.jobs.batch import plan_batch, run_batch, scans_side_by_side
 from usdenoise.jobs.batch_table import Scan
 from usdenoise.jobs.job import expected_bytes
 from usdenoise.jobs.simulate_job import simulate_to_file
 from usdenoise.phantom import PhantomSettings
+from usdenoise.report import pictures
 from usdenoise.report.pages import Row
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import methods_paragraph
@@ -51,7 +52,7 @@ def done(scans: Path) -> tuple[Path, Any]:
     """The results of a batch over them, and what it printed. Read only."""
     out = scans.parent / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(products, "draw_picture", lambda *arguments, **settings: b"picture")
+        patch.setattr(pictures, "draw_picture", lambda *arguments, **settings: b"picture")
         return out, cli("batch", scans, "-o", out, *QUICK, "--jobs", 2)
 
 

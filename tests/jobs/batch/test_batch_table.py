@@ -17,7 +17,7 @@ import pytest
 from tests.jobs.batch.shared import page_of, values
 from tests.report.reports import EVIL, report
 from usdenoise.files.images import tiff
-from usdenoise.jobs.batch_table import Scan, find_scans, scan_image, write_page
+from usdenoise.jobs.batch_table import BatchPage, Scan, find_scans, scan_image
 from usdenoise.options import Display
 from usdenoise.report.pages import Row, Status
 from usdenoise.system.text import software
@@ -136,7 +136,7 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
         scans[3]: row("lost.h5", status=Status.FAILED, error="the file ends early", low_cutoff=None),
         scans[4]: Row("later.h5", "later.h5", "out/later", Status.NOT_RUN),
     }
-    write_page(tmp_path, rows, command=["usdenoise", "batch", "a b"])
+    BatchPage(tmp_path, command=["usdenoise", "batch", "a b"]).write(rows)
     page = page_of(tmp_path)
     assert values(page, "Status") == ["done", "done", "done", "failed", "not run"]
     assert values(page, "Cutoff") == ["14", "9", "14", "", ""]
@@ -157,13 +157,13 @@ def test_the_page_shows_every_scan(tmp_path: Path) -> None:
 
 def test_long_names_are_broken_between_their_parts(tmp_path: Path) -> None:
     scan = Scan(Path("x.h5"), "day_1/sub-mouse12_run.h5", tmp_path / "x")
-    write_page(tmp_path, {scan: row(scan.name)})
+    BatchPage(tmp_path).write({scan: row(scan.name)})
     assert "day_<wbr>1/<wbr>sub-mouse12_<wbr>run.h5</div>" in (tmp_path / "index.html").read_text()
 
 
 def test_thumbnails_follow_the_options_of_the_pictures(tmp_path: Path) -> None:
     scan = results(tmp_path, "a")
-    write_page(tmp_path, {scan: row("a.h5")}, display=Display(color_map="gray", dynamic_range=7.0))
+    BatchPage(tmp_path, display=Display(color_map="gray", dynamic_range=7.0)).write({scan: row("a.h5")})
     page = page_of(tmp_path)
     assert re.search(r"one scale, -(\d+) to -?\d+ dB", page.text)
     picture = iio.imread(base64.b64decode(page.all("img")[0]["src"].split(",")[1]))
@@ -173,7 +173,7 @@ def test_thumbnails_follow_the_options_of_the_pictures(tmp_path: Path) -> None:
 
 def test_a_scan_far_from_the_others_is_shown_on_its_own_scale(tmp_path: Path) -> None:
     scans = [results(tmp_path, name, level) for name, level in (("a", 1.0), ("b", 2.0), ("c", 1e4))]
-    write_page(tmp_path, {scan: row(scan.name) for scan in scans})
+    BatchPage(tmp_path).write({scan: row(scan.name) for scan in scans})
     images = page_of(tmp_path).all("img")
     assert [image.get("class") for image in images] == [None, None, "own"]
     assert images[2]["alt"] == "Blood map of c.h5, on its own scale"
@@ -191,7 +191,7 @@ def test_a_scan_whose_files_are_gone_has_no_picture(tmp_path: Path) -> None:
     scan.report.write_text("[]")
     assert scan_image(scan) is None
     (scan.folder / "a_report.html").unlink()
-    write_page(tmp_path, {scan: row("a.h5")})
+    BatchPage(tmp_path).write({scan: row("a.h5")})
     assert (page_of(tmp_path).all("img"), page_of(tmp_path).all("a")) == ([], [])
 
 
@@ -200,7 +200,7 @@ def test_hostile_names_and_sentences_are_shown_as_text(tmp_path: Path) -> None:
     scan.folder.mkdir()
     (scan.folder / "x_report.html").write_text("page")
     hostile = row(EVIL, status=Status.FAILED, error=EVIL, cutoff_certainty=EVIL)
-    write_page(tmp_path, {scan: hostile}, command=["usdenoise", EVIL])
+    BatchPage(tmp_path, command=["usdenoise", EVIL]).write({scan: hostile})
     page = page_of(tmp_path)
     assert len(page.all("script")) == 1
     visible = " ".join(EVIL.replace("\x1b", r"\x1b").replace("\x07", r"\x07").split())
@@ -213,6 +213,6 @@ def test_hostile_names_and_sentences_are_shown_as_text(tmp_path: Path) -> None:
 def test_a_page_of_500_scans_is_small(tmp_path: Path) -> None:
     scan = results(tmp_path, "a")
     scans = [replace(scan, name=f"{k}.h5") for k in range(500)]
-    write_page(tmp_path, {scan: row(scan.name) for scan in scans})
+    BatchPage(tmp_path).write({scan: row(scan.name) for scan in scans})
     assert (tmp_path / "index.html").stat().st_size < 8_000_000
     assert len(page_of(tmp_path).all("img")) == 500
