@@ -7,16 +7,13 @@ import pytest
 from usdenoise.errors import is_out_of_memory
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        OSError(errno.ENOMEM, "Cannot allocate memory"),
-        RuntimeError("can't start new thread"),
-        ImportError("libjpeg.so: failed to map segment from shared object"),
-        SystemError("error return without exception set"),
-    ],
-)
+@pytest.mark.parametrize("error", [
+    MemoryError(),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    RuntimeError("can't start new thread"),
+    ImportError("libjpeg.so: failed to map segment from shared object"),
+    SystemError("error return without exception set"),
+])  # fmt: skip
 def test_errors_that_mean_out_of_memory(error: Exception) -> None:
     assert is_out_of_memory(error)
 

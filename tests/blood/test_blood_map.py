@@ -90,15 +90,12 @@ def test_noise_alone_has_no_blood(dtype, shape, removed):
     assert result.picture_quality.sentence.startswith("no blood found above the noise")
 
 
-@pytest.mark.parametrize(
-    ("shape", "pixels", "gain_db"),
-    [
-        ((64, 48, 30), 1.0, 20.0),
-        pytest.param((64, 48, 200), 1.5, 20.0, marks=pytest.mark.slow),
-        pytest.param((64, 48, 200), 1.5, 0.0, marks=pytest.mark.slow),
-        pytest.param((24, 20, 18, 60), 1.0, 20.0, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("shape", "pixels", "gain_db"), [
+    ((64, 48, 30), 1.0, 20.0),
+    pytest.param((64, 48, 200), 1.5, 20.0, marks=pytest.mark.slow),
+    pytest.param((64, 48, 200), 1.5, 0.0, marks=pytest.mark.slow),
+    pytest.param((24, 20, 18, 60), 1.0, 20.0, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_the_map_of_noise_that_is_correlated_and_grows_with_depth(shape, pixels, gain_db):
     axes = "zxyt" if len(shape) == 4 else "zxt"
     rows = []

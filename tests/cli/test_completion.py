@@ -15,16 +15,13 @@ def test_bash_is_answered() -> None:
     assert done.stdout == "plain,run\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("run", "--low-c"), ["--low-cutoff"]),
-        (("run", "--method", "e"), ["eta-decay"]),
-        (("run", "--estimator", "p"), ["patience=", "precision="]),
-        (("run", "--products", "power,v"), ["power,velocity"]),
-        (("session", "--movie", ""), ["gif"]),
-    ],
-)
+@pytest.mark.parametrize(("words", "expected"), [
+    (("run", "--low-c"), ["--low-cutoff"]),
+    (("run", "--method", "e"), ["eta-decay"]),
+    (("run", "--estimator", "p"), ["patience=", "precision="]),
+    (("run", "--products", "power,v"), ["power,velocity"]),
+    (("session", "--movie", ""), ["gif"]),
+])  # fmt: skip
 def test_values_are_completed(words: tuple[str, ...], expected: list[str]) -> None:
     *before, last = words
     found = BashComplete(main, {}, "usdenoise", VARIABLE).get_completions(before, last)

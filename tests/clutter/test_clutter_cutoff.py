@@ -178,22 +178,19 @@ def test_rules_that_disagree_make_the_choice_unsure():
     assert abs(choice.two_squares[0] - choice.low) > 2
 
 
-@pytest.mark.parametrize(
-    ("cutoffs", "low", "certainty", "words"),
-    [
-        # The sure ones outvote any number of others; of two in the middle it is the higher one.
-        ([(21, UNSURE)] * 9 + [(n, SURE) for n in (4, 5, 5, 40)], 5, SURE, "4 sure ones among the cutoffs of 13"),
-        ([(4, SURE), (5, SURE)], 5, SURE, "2 sure ones among the cutoffs of 2"),
-        ([(4, SURE)], 4, SURE, "the only sure one among the cutoffs of 1 scan"),
-        # A single one of several, and such as differ, are not sure.
-        ([(4, SURE), (21, LIKELY)], 4, UNSURE, "the only sure one among the cutoffs of 2 scans"),
-        ([(4, SURE), (9, SURE), (14, SURE)], 9, LIKELY, "3 sure ones among the cutoffs of 3"),
-        ([(4, SURE), (20, SURE), (40, SURE)], 20, UNSURE, "3 sure ones among the cutoffs of 3"),
-        # Without sure ones the likely ones name it, and without these all do.
-        ([(30, UNSURE), (6, LIKELY), (7, LIKELY)], 7, LIKELY, "2 likely ones among the cutoffs of 3"),
-        ([(6, UNSURE), (7, UNSURE)], 7, UNSURE, "2 unsure ones among the cutoffs of 2"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cutoffs", "low", "certainty", "words"), [
+    # The sure ones outvote any number of others; of two in the middle it is the higher one.
+    ([(21, UNSURE)] * 9 + [(n, SURE) for n in (4, 5, 5, 40)], 5, SURE, "4 sure ones among the cutoffs of 13"),
+    ([(4, SURE), (5, SURE)], 5, SURE, "2 sure ones among the cutoffs of 2"),
+    ([(4, SURE)], 4, SURE, "the only sure one among the cutoffs of 1 scan"),
+    # A single one of several, and such as differ, are not sure.
+    ([(4, SURE), (21, LIKELY)], 4, UNSURE, "the only sure one among the cutoffs of 2 scans"),
+    ([(4, SURE), (9, SURE), (14, SURE)], 9, LIKELY, "3 sure ones among the cutoffs of 3"),
+    ([(4, SURE), (20, SURE), (40, SURE)], 20, UNSURE, "3 sure ones among the cutoffs of 3"),
+    # Without sure ones the likely ones name it, and without these all do.
+    ([(30, UNSURE), (6, LIKELY), (7, LIKELY)], 7, LIKELY, "2 likely ones among the cutoffs of 3"),
+    ([(6, UNSURE), (7, UNSURE)], 7, UNSURE, "2 unsure ones among the cutoffs of 2"),
+])  # fmt: skip
 def test_the_surest_of_several_scans_name_the_common_cutoff(cutoffs, low, certainty, words):
     for order in (cutoffs, cutoffs[::-1]):
         common = common_cutoff(order)

@@ -138,10 +138,9 @@ def test_the_spectral_start_has_the_leading_eigenpairs_of_the_mean():
     assert np.count_nonzero(np.linalg.norm(x, axis=0)) == np.count_nonzero(kept) < 8
 
 
-@pytest.mark.parametrize(
-    ("draw", "rms"),
-    [(partial(draw_one_bit, scales=(1.0, 1.0), rank=4), 1), (partial(draw_phase, rank=2, measurements=80), np.sqrt(2))],
-)  # fmt: skip
+@pytest.mark.parametrize(("draw", "rms"), [
+    (partial(draw_one_bit, scales=(1.0, 1.0), rank=4), 1), (partial(draw_phase, rank=2, measurements=80), np.sqrt(2))
+])  # fmt: skip
 def test_the_start_of_the_appendix_is_the_factor_plus_a_tenth_of_a_gaussian(draw, rms):
     spread = []
     for seed in range(20):

@@ -402,10 +402,9 @@ def v5_of_zeros(folder: Path) -> Path:
     return v5_compressed(IQ=np.zeros((200, 200, 300), np.complex64))(folder)
 
 
-@pytest.mark.parametrize(
-    ("write", "reason"),
-    [(npz_with_a_long_header, "corrupt"), (npz_of_zeros, "is constant"), (v5_of_zeros, "is constant")],
-)
+@pytest.mark.parametrize(("write", "reason"), [
+    (npz_with_a_long_header, "corrupt"), (npz_of_zeros, "is constant"), (v5_of_zeros, "is constant")
+])  # fmt: skip
 def test_what_is_compressed_beyond_reason_is_not_decompressed(write, reason, tmp_path):
     path = write(tmp_path)
     tracemalloc.start()
@@ -472,14 +471,11 @@ def test_pickles_are_never_read(tmp_path: Path) -> None:
 POWER = (np.abs(IQ) ** 2).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda folder: write_stack(folder / "x.scan", POWER, "Data"),
-        lambda folder: write_stack(folder / "x.h5", (POWER * 10).astype(np.uint16), "power"),
-        lambda folder: write_stack(folder / "x.h5", np.where(POWER > 1, np.nan, POWER), "image"),
-    ],
-)
+@pytest.mark.parametrize("write", [
+    lambda folder: write_stack(folder / "x.scan", POWER, "Data"),
+    lambda folder: write_stack(folder / "x.h5", (POWER * 10).astype(np.uint16), "power"),
+    lambda folder: write_stack(folder / "x.h5", np.where(POWER > 1, np.nan, POWER), "image"),
+])  # fmt: skip
 def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_path: Path) -> None:
     path = write(tmp_path)
     with pytest.raises(InputError, match=r"nowhere negative: it is power Doppler already.*dataset to filter"):

@@ -98,14 +98,10 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
             check(source, expected.astype(dtype), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("axes", "frames"),
-    [
-        pytest.param(axes, frames, marks=[pytest.mark.slow] * (axes not in USUAL_ORDERS))
-        for axes, frames in in_turn(SELECTIONS)
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("axes", "frames"), [
+    pytest.param(axes, frames, marks=[pytest.mark.slow] * (axes not in USUAL_ORDERS))
+    for axes, frames in in_turn(SELECTIONS)
+], ids=str)  # fmt: skip
 def test_every_order_of_the_axes(axes: str, frames: slice | None, tmp_path: Path) -> None:
     values, expected = ordered(axes), ordered(axes, frames or slice(None))
     write_stack(tmp_path / "stack.h5", values)

@@ -8,13 +8,10 @@ from tests.fuzz import READERS, read_cases
 MANY = {reader: 60 if reader == "MATLAB 5" else 200 for reader in READERS}
 
 
-@pytest.mark.parametrize(
-    ("reader", "n_cases"),
-    [
-        *((reader, 8) for reader in READERS),
-        *(pytest.param(reader, n_cases, marks=pytest.mark.slow) for reader, n_cases in MANY.items()),
-    ],
-)
+@pytest.mark.parametrize(("reader", "n_cases"), [
+    *((reader, 8) for reader in READERS),
+    *(pytest.param(reader, n_cases, marks=pytest.mark.slow) for reader, n_cases in MANY.items()),
+])  # fmt: skip
 def test_a_mutated_file_is_loaded_or_refused(reader, n_cases, child_reader, tmp_path):
     for number, write in enumerate(READERS[reader]):
         (tmp_path / str(number)).mkdir()

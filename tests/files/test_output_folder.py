@@ -41,10 +41,9 @@ def write(folder: Path, name: str = "a", overwrite: bool = False) -> None:
         outputs.commit()
 
 
-@pytest.mark.parametrize(
-    ("age_s", "has_locks", "kept"),
-    [(0, True, False), (DAY_S - 600, False, True), (DAY_S + 600, False, False)],
-)
+@pytest.mark.parametrize(("age_s", "has_locks", "kept"), [
+    (0, True, False), (DAY_S - 600, False, True), (DAY_S + 600, False, False)
+])  # fmt: skip
 def test_temporary_files_of_a_killed_process_are_removed(age_s, has_locks, kept, tmp_path, monkeypatch):
     """At once, and after a day on file systems without locks."""
     if not has_locks:

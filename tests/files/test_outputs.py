@@ -70,10 +70,9 @@ def test_other_containers_come_back_as_hdf5(key: str, tmp_path: Path) -> None:
     assert len(report["input"]["sha256"]) == 64
 
 
-@pytest.mark.parametrize(
-    ("dtype", "chunks"),
-    [("<f4", (4, 3, 5)), (">f8", (7, 11, 13)), ("<c8", (3, 11, 1)), ("<c16", (1, 1, 1)), ("<c8", None)],
-)
+@pytest.mark.parametrize(("dtype", "chunks"), [
+    ("<f4", (4, 3, 5)), (">f8", (7, 11, 13)), ("<c8", (3, 11, 1)), ("<c16", (1, 1, 1)), ("<c8", None)
+])  # fmt: skip
 def test_the_values_of_a_dataset_are_written(dtype, chunks, tmp_path):
     compression = "gzip" if dtype in ("<f4", "<c8") else None
     values = np.random.default_rng(0).standard_normal((2, 11, 13, 7)).transpose(0, 3, 1, 2)
@@ -122,14 +121,11 @@ def plain_stack(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load(report["output"]["denoised"]).iq
 
 
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        *((as_mat, name) for name in ("power_doppler", "axes")),
-        *((as_hdf5, name) for name in ("blood_power", "unobserved", "axes", "time")),
-        (as_group, "singular_values"),
-    ],
-)
+@pytest.mark.parametrize(("make", "name"), [
+    *((as_mat, name) for name in ("power_doppler", "axes")),
+    *((as_hdf5, name) for name in ("blood_power", "unobserved", "axes", "time")),
+    (as_group, "singular_values"),
+])  # fmt: skip
 def test_a_stack_with_a_name_of_the_results_is_kept(name, make, plain_stack, tmp_path):
     report = job.run(make(tmp_path, name), tmp_path / "out", options=OPTIONS, reading={"dataset": name})
     written = Path(report["output"]["denoised"])

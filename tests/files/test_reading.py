@@ -140,15 +140,12 @@ def test_the_data_say_which_axis_is_time(shape: tuple[int, ...], axes: str, tmp_
             assert metadata.values["axes"] == axes
 
 
-@pytest.mark.parametrize(
-    ("shape", "time_last", "axes"),
-    [
-        ((10, 20, 300), None, "zxt"), ((300, 10, 20), None, "tzx"), ((300, 10, 20), True, "zxt"),
-        ((10, 20, 300), False, "tzx"), ((126, 126, 32), None, "zxt"), ((50, 90, 40), None, "zxt"),
-        ((40, 40, 40), None, "zxt"), ((300, 8, 9, 10), None, "tzxy"), ((8, 9, 10, 300), None, "zxyt"),
-        ((300, 8, 9, 10), True, "zxyt"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shape", "time_last", "axes"), [
+    ((10, 20, 300), None, "zxt"), ((300, 10, 20), None, "tzx"), ((300, 10, 20), True, "zxt"),
+    ((10, 20, 300), False, "tzx"), ((126, 126, 32), None, "zxt"), ((50, 90, 40), None, "zxt"),
+    ((40, 40, 40), None, "zxt"), ((300, 8, 9, 10), None, "tzxy"), ((8, 9, 10, 300), None, "zxyt"),
+    ((300, 8, 9, 10), True, "zxyt"),
+])  # fmt: skip
 def test_guess_axes(shape: tuple[int, ...], time_last: bool | None, axes: str) -> None:
     assert guess_axes(shape, time_last) == axes
 
@@ -200,15 +197,10 @@ _WITH_NAN[1, 2, 3] = np.nan
 _VOLUMES = in_order("zxyt", VOLUMES, "tzxy")
 
 
-@pytest.mark.parametrize(
-    ("name", "suffix", "values", "axes"),
-    [
-        ("data/iq", ".h5", _WITH_NAN, "zxt"),
-        ("IQ", ".mat", _WITH_NAN, "zxt"),
-        ("bf", ".h5", _VOLUMES, "zxyt"),
-        ("bf", ".mat", _VOLUMES, "zxyt"),
-    ],
-)
+@pytest.mark.parametrize(("name", "suffix", "values", "axes"), [
+    ("data/iq", ".h5", _WITH_NAN, "zxt"), ("IQ", ".mat", _WITH_NAN, "zxt"), ("bf", ".h5", _VOLUMES, "zxyt"),
+    ("bf", ".mat", _VOLUMES, "zxyt"),
+])  # fmt: skip
 def test_our_results_are_read_back_without_a_name(name, suffix, values, axes, tmp_path):
     path = tmp_path / f"x{suffix}"
     if suffix == ".mat":
@@ -238,21 +230,17 @@ def scales_of(stack: Acquisition) -> dict[str, Any]:
     return {name: value for name, value in {**scales, "spacing_mm": dict(stack.spacing_mm)}.items() if value}
 
 
-@pytest.mark.parametrize(
-    ("write", "name", "right"),
-    [
-        (hdf5({"center_frequency": 15.0}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
-        (hdf5({"transmit_frequency": 15e3}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
-        (v5(IQ=ZXT, FrameRate=0.5), "frame_rate_hz", "500 Hz"),
-        (v5(IQ=ZXT, FrameRate=0.0), "frame_rate_hz", "not used"),
-        (v5(IQ=ZXT, UF={"TwFreq": 15e6}), "center_frequency_hz", "not used"),
-        (hdf5({"spacing_mm": [5e-5, 1e-4]}, iq=IQ), "spacing_mm", "0.05, 0.1 mm"),
-        (hdf5({"spacing_mm": 100.0}, iq=IQ), "spacing_mm", "0.1 mm"),
-        (hdf5({"frame_rate": "500 Hz"}, iq=IQ), "frame_rate_hz", "'500 Hz'"),
-        (hdf5({"spacing_mm": "0.05 mm, 0.1 mm"}, iq=IQ), "spacing_mm", "'0.05 mm, 0.1 mm'"),
-    ],
-    ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um", "text", "list"],
-)
+@pytest.mark.parametrize(("write", "name", "right"), [
+    (hdf5({"center_frequency": 15.0}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
+    (hdf5({"transmit_frequency": 15e3}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
+    (v5(IQ=ZXT, FrameRate=0.5), "frame_rate_hz", "500 Hz"),
+    (v5(IQ=ZXT, FrameRate=0.0), "frame_rate_hz", "not used"),
+    (v5(IQ=ZXT, UF={"TwFreq": 15e6}), "center_frequency_hz", "not used"),
+    (hdf5({"spacing_mm": [5e-5, 1e-4]}, iq=IQ), "spacing_mm", "0.05, 0.1 mm"),
+    (hdf5({"spacing_mm": 100.0}, iq=IQ), "spacing_mm", "0.1 mm"),
+    (hdf5({"frame_rate": "500 Hz"}, iq=IQ), "frame_rate_hz", "'500 Hz'"),
+    (hdf5({"spacing_mm": "0.05 mm, 0.1 mm"}, iq=IQ), "spacing_mm", "'0.05 mm, 0.1 mm'"),
+], ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um", "text", "list"])  # fmt: skip
 def test_a_scale_in_another_unit_is_not_used_and_the_reason_is_given(write, name, right, tmp_path):
     path = write(tmp_path)
     stack, reasons = load(path), describe(path).metadata.ignored

@@ -150,15 +150,12 @@ def test_attributes_are_carried(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- MATLAB
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "dtype"),
-    [
-        ("IQ", with_a_hole(IQ.transpose(1, 2, 0)), "c8"),
-        ("IQData", IQ.transpose(1, 2, 0).astype("c16"), "c16"),
-        ("RF", IQ.transpose(1, 2, 0).real.astype("i2"), "f4"),
-        ("V", VOLUMES.transpose(1, 2, 3, 0), "c8"),
-    ],
-)
+@pytest.mark.parametrize(("name", "values", "dtype"), [
+    ("IQ", with_a_hole(IQ.transpose(1, 2, 0)), "c8"),
+    ("IQData", IQ.transpose(1, 2, 0).astype("c16"), "c16"),
+    ("RF", IQ.transpose(1, 2, 0).real.astype("i2"), "f4"),
+    ("V", VOLUMES.transpose(1, 2, 3, 0), "c8"),
+])  # fmt: skip
 @pytest.mark.parametrize("version", ["5", "7.3"])
 def test_matlab_in_matlab_out(version, name, values, dtype, tmp_path):
     path = tmp_path / "x.mat"
@@ -220,11 +217,9 @@ def test_v73_is_what_h5py_and_matlab_expect(values: NDArray[Any], tmp_path: Path
 # ---------------------------------------------------------------- pictures
 
 
-@pytest.mark.parametrize(
-    ("values", "axes", "order"),
-    [(IQ, "tzx", (0, 1)), (IQ.transpose(2, 1, 0), "xzt", (1, 0)), (VOLUMES, "tzxy", (2, 0, 1))],
-    ids=["tzx", "xzt", "volume"],
-)
+@pytest.mark.parametrize(("values", "axes", "order"), [
+    (IQ, "tzx", (0, 1)), (IQ.transpose(2, 1, 0), "xzt", (1, 0)), (VOLUMES, "tzxy", (2, 0, 1))
+], ids=["tzx", "xzt", "volume"])  # fmt: skip
 def test_tiff_is_the_power_doppler_with_depth_downwards_and_a_page_for_each_elevation(
     values, axes, order, tmp_path
 ):
@@ -236,11 +231,9 @@ def test_tiff_is_the_power_doppler_with_depth_downwards_and_a_page_for_each_elev
     assert np.array_equal(pages if len(order) == 3 else pages[0], power.transpose(order))
 
 
-@pytest.mark.parametrize(
-    ("values", "axes", "stem"),
-    [(IQ, "tzx", r"a$_$ b\frac c{}% 1.5 mm.tar"), (VOLUMES, "tzxy", "大鼠 line\nbreak \udcff")],
-    ids=["image", "volume"],
-)
+@pytest.mark.parametrize(("values", "axes", "stem"), [
+    (IQ, "tzx", r"a$_$ b\frac c{}% 1.5 mm.tar"), (VOLUMES, "tzxy", "大鼠 line\nbreak \udcff")
+], ids=["image", "volume"])  # fmt: skip
 @pytest.mark.usefixtures("pictures")
 def test_png_is_a_picture_with_any_file_name_in_its_title(values, axes, stem, tmp_path):
     # Warnings, as of a letter that no font has, are errors here; on the command line they would be on stderr.

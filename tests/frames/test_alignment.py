@@ -159,10 +159,9 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize(
-    "what",
-    ["drift", "step of the gain", *(pytest.param(one, marks=pytest.mark.slow) for one in ("jump", "jitter"))],
-)
+@pytest.mark.parametrize("what", [
+    "drift", "step of the gain", *(pytest.param(one, marks=pytest.mark.slow) for one in ("jump", "jitter"))
+])  # fmt: skip
 def test_sessions_that_move_read_as_still_ones(what, still, still_result, drifting):
     shifts, gains = MOVES[what]
     made = displaced(still, shifts, gains)

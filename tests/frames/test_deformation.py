@@ -78,10 +78,9 @@ def test_interpolation_does_not_smooth() -> None:
     np.testing.assert_allclose(at_places(values, np.zeros((2, 60, 50))), values, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("made", "largest"),
-    [(rotation((60, 50), 3), 0.06), (rotation((60, 50), -0.7), 0.04), (bump((60, 50), 3.0), 0.13)],
-)
+@pytest.mark.parametrize(("made", "largest"), [
+    (rotation((60, 50), 3), 0.06), (rotation((60, 50), -0.7), 0.04), (bump((60, 50), 3.0), 0.13)
+])  # fmt: skip
 def test_rotation_and_deformation_are_found(made: NDArray[np.float64], largest: float) -> None:
     """To a few hundredths of a pixel, as in a block with its own speckle of blood and another gain over depth."""
     rng, shape = np.random.default_rng(2), made.shape[1:]

@@ -102,15 +102,12 @@ def test_a_series_equals_the_series_of_the_command(source: str, tmp_path: Path) 
     np.testing.assert_array_equal(stack.iq, before)
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
-        ({"window": 20, "stride": 21}, "stride 21"),
-        ({"window": 20, "reading": {"frames": None}}, "reading requires files; omit it"),
-        ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options contains all options"),
-    ],
-)
+@pytest.mark.parametrize(("given", "says"), [
+    ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
+    ({"window": 20, "stride": 21}, "stride 21"),
+    ({"window": 20, "reading": {"frames": None}}, "reading requires files; omit it"),
+    ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options contains all options"),
+])  # fmt: skip
 def test_wrong_windows_and_options_are_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         usdenoise.session(small(), **given)

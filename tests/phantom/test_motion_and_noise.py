@@ -120,13 +120,10 @@ def test_noise_is_against_the_blood_at_the_bottom_with_its_attenuation():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("shape", "sigma", "shifts"),
-    [
-        *(((64, 56, 200), sigma, [(1, 0), (0, 1), (2, 0), (0, 3), (2, 2)]) for sigma in (0.4, 2.5)),
-        ((18, 20, 16, 100), 1.2, [(2, 0, 0), (0, 2, 0), (0, 0, 2)]),
-    ],
-)
+@pytest.mark.parametrize(("shape", "sigma", "shifts"), [
+    *(((64, 56, 200), sigma, [(1, 0), (0, 1), (2, 0), (0, 3), (2, 2)]) for sigma in (0.4, 2.5)),
+    ((18, 20, 16, 100), 1.2, [(2, 0, 0), (0, 2, 0), (0, 0, 2)]),
+])  # fmt: skip
 def test_neighbours_are_correlated_as_a_gaussian_makes_them(shape, sigma, shifts):
     _, noise = noise_frames(PhantomSettings(shape, noise_correlation_pixels=sigma))
     for shift in shifts:

@@ -159,21 +159,17 @@ def test_the_sample_data_can_be_simulated_again():
         np.testing.assert_allclose(phantom.velocity_mm_s, file["truth/velocity"], rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("settings", "digest"),
-    [
-        (PhantomSettings((24, 20, 12), seed=1, real=True), "3152687440b2e1fd666a5354"),
-        (PhantomSettings((10, 9, 8, 6), seed=4), "7713a8846051b8c85239876b"),
-        (
-            PhantomSettings(
-                (40, 32, 12), seed=6, thin_vessels=3, capillary_db=-10.0, attenuation_db=20.0, noise_gain_db=10.0,
-                jerk_pixels=1.0, drift_pixels=2.0, breathing=(0.5, 2.0), max_speed_mm_s=9.0,
-            ),
-            "4b682841b94354e1535ee4b0",
+@pytest.mark.parametrize(("settings", "digest"), [
+    (PhantomSettings((24, 20, 12), seed=1, real=True), "3152687440b2e1fd666a5354"),
+    (PhantomSettings((10, 9, 8, 6), seed=4), "7713a8846051b8c85239876b"),
+    (
+        PhantomSettings(
+            (40, 32, 12), seed=6, thin_vessels=3, capillary_db=-10.0, attenuation_db=20.0, noise_gain_db=10.0,
+            jerk_pixels=1.0, drift_pixels=2.0, breathing=(0.5, 2.0), max_speed_mm_s=9.0,
         ),
-    ],
-    ids=["real", "volume", "everything"],
-)  # fmt: skip
+        "4b682841b94354e1535ee4b0",
+    ),
+], ids=["real", "volume", "everything"])  # fmt: skip
 def test_a_phantom_has_the_same_bytes_as_ever(settings, digest):
     phantom, terms = all_frames(settings)
     found = hashlib.sha256()

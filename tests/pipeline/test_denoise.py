@@ -233,10 +233,9 @@ def test_the_residual_of_a_stack_with_holes_is_that_of_its_observed_entries():
     assert holed == pytest.approx(complete, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("init", "rank", "is_doubted"),
-    [("spectral", 20, True), ("small", 20, True), ("spectral", 10, False), ("pixels", 20, False)],
-)
+@pytest.mark.parametrize(("init", "rank", "is_doubted"), [
+    ("spectral", 20, True), ("small", 20, True), ("spectral", 10, False), ("pixels", 20, False)
+])  # fmt: skip
 def test_a_start_far_from_the_data_is_doubted_where_samples_are_few(stack, init, rank, is_doubted):
     # 120 frames and a sampling of 0.5: 3 samples per pixel and component at rank 20, and 6 at rank 10.
     result = usdenoise.denoise(stack, axes="tzx", init=init, rank=rank, low_cutoff=3)

@@ -180,13 +180,10 @@ NOT_LINEAR: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("dB about 0", "root", "power")))
-        for kind in NOT_LINEAR
-    ],
-)
+@pytest.mark.parametrize("kind", [
+    pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("dB about 0", "root", "power")))
+    for kind in NOT_LINEAR
+])  # fmt: skip
 def test_compressed_values_are_doubtful(right: NDArray[np.complex64], kind: str) -> None:
     doubt = usdenoise.denoise(NOT_LINEAR[kind](right), axes="tzx", rank=20).doubts[0]
     assert doubt.code == "values"

@@ -46,17 +46,14 @@ def usual(terms):
     return denoise(terms.iq, axes="tzx")
 
 
-@pytest.mark.parametrize(
-    ("level", "places", "named"),
-    [
-        (0.05, [(EVERY, 33)], ["x = 33"]),
-        (5.0, [(EVERY, 33)], ["x = 33"]),
-        (0.05, [(20, EVERY)], ["z = 20"]),
-        (5.0, [(EVERY, 0), (EVERY, 21), (EVERY, 22)], ["x = 0", "x = 21", "x = 22"]),
-        (0.5, [(slice(10, 30), 33)], [f"z = {z}, x = 33" for z in range(10, 30)]),
-        (0.05, [(5, 5), (20, 30), (33, 12)], ["z = 5, x = 5", "z = 20, x = 30", "z = 33, x = 12"]),
-    ],
-)
+@pytest.mark.parametrize(("level", "places", "named"), [
+    (0.05, [(EVERY, 33)], ["x = 33"]),
+    (5.0, [(EVERY, 33)], ["x = 33"]),
+    (0.05, [(20, EVERY)], ["z = 20"]),
+    (5.0, [(EVERY, 0), (EVERY, 21), (EVERY, 22)], ["x = 0", "x = 21", "x = 22"]),
+    (0.5, [(slice(10, 30), 33)], [f"z = {z}, x = 33" for z in range(10, 30)]),
+    (0.05, [(5, 5), (20, 30), (33, 12)], ["z = 5, x = 5", "z = 20, x = 30", "z = 33, x = 12"]),
+])  # fmt: skip
 def test_noisy_pixels_are_excluded_and_named(terms, usual, level, places, named):
     stack, mask = noisy(terms.iq, level, *places)
     truth = np.mean(np.abs(terms.blood.astype(np.complex128)) ** 2, axis=0)

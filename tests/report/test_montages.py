@@ -200,20 +200,17 @@ def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
     assert max(np.unique(column).size for column in timed[0].sum(axis=-1).T) > 100
 
 
-@pytest.mark.parametrize(
-    ("times", "unit", "expected"),
-    [
-        ([0.0, 0.1, 0.2, 0.25], "s", 100),
-        # Slower and faster than people watch
-        ([0.0, 4.0, 8.0, 12.0], "s", 200),
-        ([0.0, 0.01, 0.02, 0.03], "s", 40),
-        ([0.0, 40.0, 80.0, 120.0], "frames", 100),
-        ([], "s", 100),
-        ([7.0], "s", 100),
-        # As long as a film may be
-        (list(0.6 * np.arange(20)), "s", 100),
-    ],
-)
+@pytest.mark.parametrize(("times", "unit", "expected"), [
+    ([0.0, 0.1, 0.2, 0.25], "s", 100),
+    # Slower and faster than people watch
+    ([0.0, 4.0, 8.0, 12.0], "s", 200),
+    ([0.0, 0.01, 0.02, 0.03], "s", 40),
+    ([0.0, 40.0, 80.0, 120.0], "frames", 100),
+    ([], "s", 100),
+    ([7.0], "s", 100),
+    # As long as a film may be
+    (list(0.6 * np.arange(20)), "s", 100),
+])  # fmt: skip
 def test_a_film_plays_in_real_time_if_that_can_be_watched(times, unit, expected, monkeypatch):
     monkeypatch.setattr(montages, "LONGEST_S", 2.0)
     images = [np.full((4, 3), -1.0 * (number % 9)) for number in range(len(times) or 4)]

@@ -129,16 +129,13 @@ def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     assert bar.get_ylabel() == "Doppler frequency (Hz), grey: no blood"
 
 
-@pytest.mark.parametrize(
-    ("letter", "active", "ends", "ticks"),
-    [
-        ("t", [2.5, 4.0, -3.0], (-4.0, 4.0), ["-4", "-3.25", "-2.5", "2.5", "3.25", "4"]),
-        ("t", [2.5, 4.0], (2.5, 4.0), ["2.5", "3.25", "4"]),
-        ("t", [-2.5, -4.0], (-4.0, -2.5), ["-4", "-3.25", "-2.5"]),
-        ("F", [6.0, 9.0], (6.0, 9.0), ["6", "7.5", "9"]),
-        ("t", [3.0], (3.0, 3.3), ["3", "3.15", "3.3"]),
-    ],
-)
+@pytest.mark.parametrize(("letter", "active", "ends", "ticks"), [
+    ("t", [2.5, 4.0, -3.0], (-4.0, 4.0), ["-4", "-3.25", "-2.5", "2.5", "3.25", "4"]),
+    ("t", [2.5, 4.0], (2.5, 4.0), ["2.5", "3.25", "4"]),
+    ("t", [-2.5, -4.0], (-4.0, -2.5), ["-4", "-3.25", "-2.5"]),
+    ("F", [6.0, 9.0], (6.0, 9.0), ["6", "7.5", "9"]),
+    ("t", [3.0], (3.0, 3.3), ["3", "3.15", "3.3"]),
+])  # fmt: skip
 def test_the_colour_bar_of_an_activation_begins_at_the_threshold(letter, active, ends, ticks):
     """A value at the threshold has a colour, and those that no active pixel has are grey."""
     t = np.ones((4, 5))

@@ -636,17 +636,14 @@ def test_events_and_blocks_whose_times_are_not_sure_are_doubts(made: Scan, tmp_p
     assert codes("timed", [*inside, early]) == {"design"}
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("onset\tduration\nx\t1\n", "line 2: onset and duration must be numbers"),
-        (
-            "onset\tduration\n900\t1\n",
-            "the event 'event' at 900 s begins after the session of 0.799 s; .*--block-interval",
-        ),
-        ("onset\tduration\ttrial_type\n0\t.4\ta\n.2\t.4\tb\n", "overlap"),
-    ],
-)
+@pytest.mark.parametrize(("text", "sentence"), [
+    ("onset\tduration\nx\t1\n", "line 2: onset and duration must be numbers"),
+    (
+        "onset\tduration\n900\t1\n",
+        "the event 'event' at 900 s begins after the session of 0.799 s; .*--block-interval",
+    ),
+    ("onset\tduration\ttrial_type\n0\t.4\ta\n.2\t.4\tb\n", "overlap"),
+])  # fmt: skip
 def test_a_wrong_table_is_a_single_message(text: str, sentence: str, made: Scan, tmp_path: Path) -> None:
     path = write_stack(tmp_path / "s.h5", made.iq[:400], **ABOUT)
     (tmp_path / "e.tsv").write_text(text)

@@ -163,14 +163,11 @@ def test_a_table_of_one_position_after_the_other(by_pose: Any) -> None:
     np.testing.assert_allclose(found.cell_starts.T.ravel(), np.arange(12) * BLOCK_S)
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        ({"position_mm": "nan"}, "is not a number"),
-        ({"position_mm": "1"}, "two values of position_mm"),
-        ({"position_mm": "0"}, "a position_mm of its own"),
-    ],
-)
+@pytest.mark.parametrize(("cells", "message"), [
+    ({"position_mm": "nan"}, "is not a number"),
+    ({"position_mm": "1"}, "two values of position_mm"),
+    ({"position_mm": "0"}, "a position_mm of its own"),
+])  # fmt: skip
 def test_places_that_are_none_are_an_error(cells: dict[str, str], message: str, in_turn: Any) -> None:
     places = ["0", "0" if cells["position_mm"] == "0" else "0.5", "2"]
     table = [{**row, "position_mm": places[int(row["pose"])]} for row in rows(np.arange(len(in_turn)) % 3)]

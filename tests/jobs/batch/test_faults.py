@@ -63,10 +63,9 @@ def is_one_message(process: "subprocess.CompletedProcess[str]", code: int, patte
 # ---------------------------------------------------------------- signals
 
 
-@pytest.mark.parametrize(
-    ("at", "number"),
-    [pytest.param("estimate_components", signal.SIGINT, marks=pytest.mark.slow), ("commit", signal.SIGTERM)],
-)
+@pytest.mark.parametrize(("at", "number"), [
+    pytest.param("estimate_components", signal.SIGINT, marks=pytest.mark.slow), ("commit", signal.SIGTERM)
+])  # fmt: skip
 def test_a_run_that_is_interrupted(at: str, number: signal.Signals, scans: Path, tmp_path: Path) -> None:
     process = run_doing(f"os.kill(os.getpid(), {int(number)})", at, scans / "scan1.h5", tmp_path / "out")
     is_one_message(process, CODES[number], "interrupted; no incomplete result was written")
