@@ -13,8 +13,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
 def test_the_conda_recipe_has_the_dependencies_of_the_project() -> None:
-    text = (ROOT / "packaging/conda/meta.yaml").read_text()
-    listed = text.split("  run:\n")[1].split("\n\n")[0]
+    listed = (ROOT / "packaging/conda/meta.yaml").read_text().split("  run:\n")[1].split("\n\n")[0]
     lines = (line.strip("- ").replace(" ", "") for line in listed.splitlines())
     found = {line.replace("matplotlib-base", "matplotlib") for line in lines}
     assert found == {*PROJECT["dependencies"], f"python{PROJECT['requires-python']}"}

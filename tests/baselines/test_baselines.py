@@ -68,8 +68,7 @@ def test_highpass_is_scipys_forward_and_backward_filter(executor, dtype):
 @pytest.mark.parametrize("order", [0, 3, 60])
 def test_polynomial_is_numpys_least_squares_fit(executor, order):
     data = gaussian(np.random.default_rng(0), (20, 90), np.complex128)
-    frames = np.linspace(-1, 1, 90)
-    basis = np.polynomial.chebyshev.chebvander(frames, order)
+    basis = np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, 90), order)
     fit = basis @ np.linalg.lstsq(basis, data.T, rcond=None)[0]
     out = data.copy()
     polynomial(out, executor, order)
@@ -100,8 +99,7 @@ def test_the_clutter_ends_where_its_spectrum_falls_below_the_residual(edge):
 def planted(dtype, shape=(200, 120), rank=5, fraction=0.05):
     rng = np.random.default_rng(0)
     low = gaussian(rng, (shape[0], rank), dtype) @ gaussian(rng, (rank, shape[1]), dtype)
-    sparse = np.where(rng.random(shape) < fraction, 10 * gaussian(rng, shape, dtype), 0)
-    return low, sparse
+    return low, np.where(rng.random(shape) < fraction, 10 * gaussian(rng, shape, dtype), 0)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])

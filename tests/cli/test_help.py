@@ -1,4 +1,4 @@
-"""The help pages: every option in its group with its default, columns, examples that run, and no slow import."""
+"""What the shell completes, and the help pages: options in their groups, columns, examples that run, no slow import."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from tests.programs import python
@@ -93,8 +94,7 @@ def test_every_option_and_key_is_in_the_help_with_its_default() -> None:
     keys = [name for name, entry in DenoiseOptions.declared.items() if entry.group is Group.ESTIMATOR_KEYS]
     lines = sections(text)[Group.ESTIMATOR_KEYS.value]
     assert [line.split("=")[0].strip() for line in lines if "=" in line[:27]] == keys
-    settings = page("simulate").split("Keys of --set:")[1]
-    listed = re.findall(r"^  (\w+)=", settings, re.MULTILINE)
+    listed = re.findall(r"^  (\w+)=", page("simulate").split("Keys of --set:")[1], re.MULTILINE)
     assert listed == [name for name, entry in PhantomSettings.declared.items() if " " in entry.flag]
 
 
@@ -106,8 +106,7 @@ def test_examples_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     for line in EXAMPLES:
         _, name, *arguments = shlex.split(line)
-        context = command(name).make_context(name, arguments)
-        assert not context.args, line
+        assert not command(name).make_context(name, arguments).args, line
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -140,3 +139,25 @@ def test_help_imports_nothing_heavy() -> None:
     imported = set(python(HELP, "", *COMMANDS).stdout.split())
     assert "click" in imported
     assert not imported & {"numpy", "scipy", "h5py", "matplotlib", "numba", "imageio", "rich"}
+
+
+VARIABLE = "_USDENOISE_COMPLETE"
+
+
+def test_bash_is_answered() -> None:
+    program = "import sys; sys.argv[0] = 'usdenoise'; from usdenoise.__main__ import main; main()"
+    done = python(program, COMP_WORDS="usdenoise ru", COMP_CWORD="1", **{VARIABLE: "bash_complete"})
+    assert done.stdout == "plain,run\n"
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    (("run", "--low-c"), ["--low-cutoff"]),
+    (("run", "--method", "e"), ["eta-decay"]),
+    (("run", "--estimator", "p"), ["patience=", "precision="]),
+    (("run", "--products", "power,v"), ["power,velocity"]),
+    (("session", "--movie", ""), ["gif"]),
+])  # fmt: skip
+def test_values_are_completed(words: tuple[str, ...], expected: list[str]) -> None:
+    *before, last = words
+    found = BashComplete(main, {}, "usdenoise", VARIABLE).get_completions(before, last)
+    assert [item.value for item in found] == expected

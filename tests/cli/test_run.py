@@ -105,8 +105,7 @@ def test_frames_beyond_the_stack_are_reported(frames: str, n_read: int, tmp_path
 
 
 def test_json_is_one_object_with_every_key_of_the_contract(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.h5")
-    result = cli("run", path, "-o", tmp_path / "out", *QUICK, "--json")
+    result = cli("run", write(tmp_path / "x.h5"), "-o", tmp_path / "out", *QUICK, "--json")
     assert result.stdout.count("\n") == 1
     assert "note: " in result.stderr
     report = parse(result.stdout)
@@ -174,8 +173,7 @@ def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
 
 def results(blocks: Path, folder: Path, *options: Any) -> tuple[bytes, bytes]:
     few = ("--rank", 5, "--estimator", "iterations=4", "--low-cutoff", 2, "--products", "power", "-q")
-    done = cli("run", blocks, "-o", folder, *few, *options)
-    assert done.exit_code == 0
+    assert cli("run", blocks, "-o", folder, *few, *options).exit_code == 0
     with h5py.File(folder / "x_denoised.h5") as file:
         return file["power_doppler"][()].tobytes(), file["iq"][()].tobytes()
 

@@ -127,8 +127,7 @@ def test_wrong_combinations_of_a_session_are_refused_from_both(flags, parameters
         assert FLAGS[wrong] in done.stderr
         assert len(done.stderr.splitlines()) == 1 or not parameters
     if parameters is not None:
-        in_memory = usdenoise.load(stack)
-        sources = [tmp_path / "blocks"] if "live" in parameters else [stack, in_memory]
+        sources = [tmp_path / "blocks"] if "live" in parameters else [stack, usdenoise.load(stack)]
         for each in sources:
             with pytest.raises(OptionError) as caught:
                 usdenoise.session(each, **parameters)

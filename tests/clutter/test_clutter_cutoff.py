@@ -26,8 +26,7 @@ def chosen(model, highest):
 
 
 def test_mean_doppler_of_a_pure_tone():
-    frames = np.arange(64)
-    tones = np.exp(2j * np.pi * frames[:, None] * np.array([0.1, -0.25, 0.0]))
+    tones = np.exp(2j * np.pi * np.arange(64)[:, None] * np.array([0.1, -0.25, 0.0]))
     # A component's signal is u conj(v).
     assert mean_doppler(tones.conj() / 8) == pytest.approx([0.1, -0.25, 0.0])
 
@@ -61,8 +60,7 @@ def test_default_run_is_as_good_as_the_best_svd(terms):
 
 @pytest.mark.slow
 def test_samples_alone_follow_the_svd():
-    settings = PhantomSettings((48, 40, 300), frame_rate_hz=1000.0, seed=32)
-    _, terms = all_frames(settings)
+    _, terms = all_frames(PhantomSettings((48, 40, 300), frame_rate_hz=1000.0, seed=32))
     truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
     band = {"axes": "tzx", "low_cutoff": 15}
     exact = correlation(denoise(terms.iq, method="svd", rank=20, **band).power_doppler, truth)
@@ -81,8 +79,7 @@ def test_clutter_is_found_in_tissue_that_moves_far():
     """No flow. As recorded the first five singular values fall by 4 dB; in 50 frames its Doppler frequency is high."""
     _, terms = all_frames(PhantomSettings((40, 32, 200), breathing=(5.0, 5.0), seed=3))
     for n_frames in (200, 50):
-        result = denoise((terms.tissue + terms.noise)[:n_frames], axes="tzx")
-        assert result.low_cutoff > 5
+        assert denoise((terms.tissue + terms.noise)[:n_frames], axes="tzx").low_cutoff > 5
 
 
 def test_clutter_whose_first_components_are_about_equally_strong_is_found():
@@ -103,8 +100,7 @@ def test_clutter_whose_first_components_are_about_equally_strong_is_found():
 @pytest.mark.parametrize("fall", [3, 1000])
 def test_fast_leading_component_is_no_tissue_unless_it_dominates(fall):
     frames = np.arange(100)
-    rng = np.random.default_rng(0)
-    left = np.linalg.qr(gaussian(rng, (300, 8), np.complex128))[0]
+    left = np.linalg.qr(gaussian(np.random.default_rng(0), (300, 8), np.complex128))[0]
     tones = np.exp(2j * np.pi * np.outer(frames, [0.3, 0.1, 0.05, 0.2, -0.2, -0.3, 0.4, 0.0])) / 10
     choice = chosen(LowRank(left, np.geomspace(1000, 1000 / fall, 8), tones), 8)
     assert (choice.low == 0) is (choice.reason is CutoffReason.TOO_FAST) is (fall == 3)
@@ -113,8 +109,7 @@ def test_fast_leading_component_is_no_tissue_unless_it_dominates(fall):
 def test_tissue_up_to_the_last_component_is_said():
     frames = np.linspace(0, 1, 100)
     rng = np.random.default_rng(0)
-    envelope = rng.exponential(size=(300, 1))
-    left = envelope * gaussian(rng, (300, 10), np.complex128)
+    left = rng.exponential(size=(300, 1)) * gaussian(rng, (300, 10), np.complex128)
     slow = np.exp(1j * np.outer(frames, np.arange(10))) / 10
     model = LowRank(left / np.linalg.norm(left, axis=0), np.geomspace(1000, 1, 10), slow)
     choice = chosen(model, 9)

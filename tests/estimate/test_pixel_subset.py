@@ -28,8 +28,7 @@ def test_pixel_subset_knows_noise_and_rank(dtype, shape, sigma):
 
 def test_pixel_subset_sees_through_missing_entries():
     matrix = low_rank_and_noise(np.complex64, (1500, 120), rank=5, noise=0.1)
-    frames = np.linspace(0, 3, 120)
-    smooth = np.exp(1j * frames[:, None] * np.arange(1, 6)).astype(np.complex64)
+    smooth = np.exp(1j * np.linspace(0, 3, 120)[:, None] * np.arange(1, 6)).astype(np.complex64)
     rng = np.random.default_rng(0)
     matrix += 1000 * gaussian(rng, (1500, 5), np.complex64) @ smooth.T
     complete = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset

@@ -7,6 +7,7 @@ import pytest
 
 from tests.reference import loops, planted_loops
 from usdenoise.completion.problem import gaussian
+from usdenoise.experiments import Setup
 from usdenoise.experiments.planted import (
     LARGEST_ERROR,
     SIZE,
@@ -21,6 +22,9 @@ from usdenoise.experiments.planted import (
     least_squares_error,
 )
 from usdenoise.experiments.planted_experiments import (
+    HIGH_NOISE,
+    ONE_BIT,
+    PHASE,
     PlantedSetting,
     eta_decay,
     gradient_descent,
@@ -255,3 +259,12 @@ def test_seeds_are_apart_and_repeatable():
 def test_eta_decay_ends_at_the_noise_floor():
     found = panel(setting(eta_decay(0.5), iterations=100, sigma=1e-6), range(4))
     assert 0.5 < found["eta-decay"].final / found.noise_floor < 2
+
+
+@pytest.mark.parametrize(("experiment", "n_seeds"), [
+    (ONE_BIT, 3),
+    pytest.param(HIGH_NOISE, 6, marks=pytest.mark.slow),
+    pytest.param(PHASE, 2, marks=pytest.mark.slow),
+])  # fmt: skip
+def test_claims_hold_in_the_paper_s_reading(experiment, n_seeds):
+    assert all(claim.held for claim in experiment.run(Setup(n_seeds)).claims)

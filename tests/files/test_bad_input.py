@@ -338,8 +338,7 @@ def test_a_pipe_in_a_folder_of_scans_fails_alone(tmp_path: Path) -> None:
 )
 def test_a_value_that_cannot_be_a_scale_is_none(stored: Any, value: Any, tmp_path: Path) -> None:
     scales = {"frame_rate_hz": value, "spacing_mm": value, "sound_speed_m_s": value}
-    path = stored(iq=IQ.transpose(1, 2, 0), **scales)(tmp_path)
-    stack = load(path)
+    stack = load(stored(iq=IQ.transpose(1, 2, 0), **scales)(tmp_path))
     assert (stack.frame_rate_hz, dict(stack.spacing_mm), stack.sound_speed_m_s) == (None, {}, None)
 
 
@@ -482,8 +481,7 @@ def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_pat
         load(path)
     description = describe(path)
     assert "power Doppler already" in str(description.problem)
-    name = description.candidates[0].name
-    assert load(path, dataset=name).iq.shape == POWER.shape
+    assert load(path, dataset=description.candidates[0].name).iq.shape == POWER.shape
 
 
 def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(tmp_path, child_reader):

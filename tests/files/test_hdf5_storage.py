@@ -129,8 +129,7 @@ def test_a_filter_that_is_not_installed_is_named_and_hdf5plugin_is_used(tmp_path
 
 
 def test_packed_numbers_are_unpacked_as_xarray_unpacks_them(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    packed = rng.integers(-99, 99, SHAPE).astype(np.int16)
+    packed = np.random.default_rng(0).integers(-99, 99, SHAPE).astype(np.int16)
     packed[3, 1, 2] = -9999
     attributes = {"scale_factor": 0.25, "add_offset": -1.5, "_FillValue": np.int16(-9999)}
     with h5py.File(tmp_path / "x.h5", "w") as file:

@@ -47,8 +47,7 @@ def test_zarr_in_zarr_out(tmp_path: Path) -> None:
     np.testing.assert_allclose(root["power_doppler"][0], expected.power_doppler, rtol=1e-6)
     assert root["power_doppler"].attrs["formula"] == "mean over frames of |s|^2"
     assert tuple(root["iq"].metadata.dimension_names) == ("time", "k", "j", "i")
-    provenance = json.loads(str(root.attrs["usdenoise_provenance"]))
-    assert provenance["input"]["dataset"] == "iq"
+    assert json.loads(str(root.attrs["usdenoise_provenance"]))["input"]["dataset"] == "iq"
     # Once more over the same folder.
     job.run(path, tmp_path / "out", options=OPTIONS, overwrite=True)
     assert np.array_equal(load(written).iq, back.iq)

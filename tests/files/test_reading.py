@@ -161,8 +161,7 @@ def test_guessed_axes_are_an_assumption(key: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("axes", ["ztx", np.bytes_("ztx")])
 def test_axes_of_the_file_are_no_assumption(axes: Any, tmp_path: Path) -> None:
-    path = write_stack(tmp_path / "stack.h5", in_order("ztx"), axes=axes)
-    acquisition = load(path)
+    acquisition = load(write_stack(tmp_path / "stack.h5", in_order("ztx"), axes=axes))
     assert acquisition.assumptions == ()
     assert acquisition.axes == "ztx"
 
@@ -347,8 +346,7 @@ def test_numpy_files_of_pairs_are_complex(names: tuple[str, str], dtype: str, tm
 def test_numbers_in_text_are_numbers(text: str | bytes, tmp_path: Path) -> None:
     scales = {"spacing_mm": text, "frame_rate_hz": "500.0 ", "center_frequency_hz": "15 MHz"}
     packing = {"scale_factor": np.bytes_("0.5"), "add_offset": np.bytes_("none")}
-    path = write_stack(tmp_path / "x.h5", REAL, axes="tzx", **scales, **packing)
-    stack = load(path)
+    stack = load(write_stack(tmp_path / "x.h5", REAL, axes="tzx", **scales, **packing))
     assert (stack.frame_rate_hz, dict(stack.spacing_mm)) == (500, {"z": 0.1, "x": 0.2})
     assert any("the centre frequency '15 MHz'" in note for note in stack.assumptions)
     assert np.array_equal(stack.iq, REAL / 2)

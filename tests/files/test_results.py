@@ -84,8 +84,7 @@ INPUTS = {
 @pytest.mark.parametrize("key", INPUTS)
 def test_the_stack_is_stored_as_it_came(key: str, tmp_path: Path) -> None:
     name, values, axes, dtype = INPUTS[key]
-    path = write_stack(tmp_path / "x.h5", values, name, axes=axes)
-    report = run(path)
+    report = run(write_stack(tmp_path / "x.h5", values, name, axes=axes))
     with h5py.File(report["output"]["denoised"]) as file:
         assert file[name].shape == values.shape
         assert file[name].dtype == np.dtype(dtype)

@@ -51,8 +51,7 @@ def test_an_unknown_pixel_size_is_not_written(spacing: dict[str, float] | None) 
 
 
 def test_the_results_of_a_run_have_it(tmp_path: Path) -> None:
-    shape = (30, 6, 5, 4)
-    values = np.random.default_rng(0).standard_normal(shape)
+    values = np.random.default_rng(0).standard_normal((30, 6, 5, 4))
     path = write_stack(tmp_path / "x.h5", values, "rf", axes="tzxy", spacing_mm=[0.05, 0.1, 0.4])
     for report in (
         job.run(path, tmp_path / "out", options=OPTIONS),

@@ -123,8 +123,7 @@ def test_the_reference_is_where_most_blocks_are_whatever_a_burst_does() -> None:
     with ThreadExecutor(2) as executor:
         reference, alignments = reference_of(images, executor, True, True)
     assert alignments == [reference.alignment(image) for image in images]
-    found = np.array([alignment.shift for alignment in alignments])
-    error = np.delete(found - shifts, 3, axis=0)
+    error = np.delete(np.array([alignment.shift for alignment in alignments]) - shifts, 3, axis=0)
     assert np.sqrt(np.mean((error - error.mean(axis=0)) ** 2)) < 0.02
     assert not reference.alignment(images[3]).is_shifted
     assert not reference.mask.all()
@@ -168,8 +167,7 @@ def test_sessions_that_move_read_as_still_ones(what, still, still_result, drifti
     found = drifting[1] if what == "drift" else session(made.stack, LENGTH)
     assert not found.bad.any()
     table = found.blocks
-    measured = np.stack([table["shift_z"], table["shift_x"]], axis=1)
-    error = measured - shifts
+    error = np.stack([table["shift_z"], table["shift_x"]], axis=1) - shifts
     assert np.sqrt(np.mean((error - np.median(error, axis=0)) ** 2)) < 0.05
     assert table["gain"] - np.median(table["gain"]) == pytest.approx(gains - np.median(gains), abs=0.15)
     scale = 10 ** (-np.median(gains) / 10)
@@ -207,8 +205,7 @@ def test_a_session_that_moves_reads_the_same_with_missing_entries(drifting):
 
 
 def test_a_still_session_is_not_shifted(still: Scan, still_result: SessionResult) -> None:
-    blocks = still_result.block_records
-    assert not any(block.is_shifted for block in blocks)
+    assert not any(block.is_shifted for block in still_result.block_records)
     assert np.abs(still_result.blocks["shift_z"]).max() < 0.03
 
 

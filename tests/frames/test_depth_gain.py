@@ -109,8 +109,7 @@ def test_noise_alone_has_no_profile() -> None:
 
 @pytest.mark.parametrize("shape", [(48, 3), (48, 1), (6, 40), (5, 4, 3)])
 def test_small_images_have_no_profile(shape: tuple[int, ...]) -> None:
-    gains = 5 * gains_of("step", shape[0])
-    assert aligned(images_of(gains, shape))[0].profiles is None
+    assert aligned(images_of(5 * gains_of("step", shape[0]), shape))[0].profiles is None
 
 
 def test_depths_of_noise_alone_say_nothing() -> None:
@@ -134,8 +133,7 @@ def test_a_profile_that_no_other_block_has_is_reported() -> None:
     gains = gains_of("drift")
     reference, _ = aligned(images_of(gains))
     bent = 2.0 * np.sin(2 * np.pi * np.linspace(0, 1, SHAPE[0]))
-    found = reference.alignment(images_of(bent[None])[0])
-    assert found.is_uneven
+    assert reference.alignment(images_of(bent[None])[0]).is_uneven
     assert not reference.alignment(images_of(gains[3:4])[0]).is_uneven
 
 

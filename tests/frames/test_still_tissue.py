@@ -98,8 +98,7 @@ def test_turns_are_those_of_loops(kind: str, scale: float) -> None:
 
 def test_strained_tissue_becomes_one_component() -> None:
     x, _ = moving_speckle(2, 60, (40, 32))
-    tiles = Tiles.of((40, 32), (None, None))
-    still = motion_of(x, tiles).still(x)
+    still = motion_of(x, Tiles.of((40, 32), (None, None))).still(x)
     before, after = (np.linalg.svd(frames, compute_uv=False) for frames in (x, still))
     assert before[1] > 0.1 * before[0]
     assert after[1] < 0.1 * before[1]
@@ -139,8 +138,7 @@ def test_chunks_and_rows_turn_as_the_whole(order: str) -> None:
         assert np.abs(found - wanted).max() < rounding
         for chunk in still.chunks:
             assert np.abs(chunk.frames.moving(chunk.read()) - x[chunk.first : chunk.stop]).max() < rounding
-            part = chunk.frames.cut(0, 1).read()
-            assert np.abs(part - wanted[chunk.first]).max() < rounding
+            assert np.abs(chunk.frames.cut(0, 1).read() - wanted[chunk.first]).max() < rounding
         in_memory = replace(recording, in_memory=ArrayFrames(x, "tz", x.dtype, "x"))
         target = np.empty_like(x)
         held = in_memory.still(motion, edges[:-1], executor, target)
@@ -195,8 +193,7 @@ def test_speckle_that_moves_on_is_flow() -> None:
     moves = motion_of((speckle * np.exp(2j * np.pi * np.cumsum(steps))[:, None]).astype(np.complex64), tiles)
     assert not moves.moves
     steps[::2] *= -1
-    place = np.linspace(0.5, 1, 32 * 24)
-    turns = np.exp(2j * np.pi * np.cumsum(steps)[:, None] * place)
+    turns = np.exp(2j * np.pi * np.cumsum(steps)[:, None] * np.linspace(0.5, 1, 32 * 24))
     assert motion_of((speckle * turns).astype(np.complex64), tiles).moves
 
 
@@ -230,8 +227,7 @@ def test_filtered_frames_are_the_frames_minus_their_clutter(precision: str) -> N
     x = 100 * moving_speckle(15, n, shape, 4.0)[0] + gaussian(rng, (n, 32 * 24))
     options = {"low_cutoff": 2, "method": "svd", "bad_frames": "keep", "precision": precision}
     found = usdenoise.denoise(x.reshape(n, *shape), axes="tzx", **options).acquisition.iq.reshape(n, -1)
-    motion = motion_of(x, Tiles.of(shape, (None, None)))
-    turns = motion.still(np.ones(x.shape, complex)).conj()
+    turns = motion_of(x, Tiles.of(shape, (None, None))).still(np.ones(x.shape, complex)).conj()
     u = np.linalg.svd((turns.conj() * x).T, full_matrices=False)[0][:, :2]
     wanted = x - turns * ((turns.conj() * x) @ u.conj() @ u.T)
     # In each precision e is made of steps in single precision, the same ones here.

@@ -43,8 +43,7 @@ def of_power(outcome):
 
 def found(outcome, method, picture="power Doppler"):
     """Return the row and the image of a method."""
-    wanted = (method, picture)
-    number = [(row["method"], row["picture"]) for row in outcome.rows].index(wanted)
+    number = [(row["method"], row["picture"]) for row in outcome.rows].index((method, picture))
     return outcome.rows[number], outcome.images[number]
 
 

@@ -53,8 +53,7 @@ def test_the_log_has_the_cutoff_the_blocks_and_the_doubts(caplog: pytest.LogCapt
     assert sentences
     assert [text.partition(": ")[2] for text in warned[: len(sentences)]] == sentences
     caplog.clear()
-    right = denoise(load(SAMPLE))
-    assert not right.doubts
+    assert not denoise(load(SAMPLE)).doubts
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -155,8 +154,7 @@ def test_a_result_for_a_data_array_is_saved_and_drawn(tmp_path: Path) -> None:
     with xarray.open_zarr(tmp_path / "x.zarr") as group:
         np.testing.assert_array_equal(group["power_doppler"], result.power_doppler)
         np.testing.assert_allclose(group["time"], data["time"], atol=1e-12)
-    axes = usdenoise.plot(result, ax=Figure().subplots())
-    assert axes.images[0].get_array().shape == (9, 7)
+    assert usdenoise.plot(result, ax=Figure().subplots()).images[0].get_array().shape == (9, 7)
 
 
 def test_a_plot_shows_decibels_with_depth_downwards() -> None:

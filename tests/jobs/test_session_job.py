@@ -323,8 +323,7 @@ def test_filtered_blocks_have_the_format_of_their_files(made: Scan, tmp_path: Pa
     for number, block in enumerate(made.blocks):
         back = variables(tmp_path / f"out/IQ_{number}_denoised.mat")
         assert (back["note"], back["UF/FrameRateUF"].item()) == (f"block {number}", RATE_HZ)
-        rows = block.reshape(LENGTH, -1).T
-        wanted = two_sided(rows, left)
+        wanted = two_sided(block.reshape(LENGTH, -1).T, left)
         found = back["IQ"].reshape(-1, LENGTH)
         assert back["IQ"].shape == (*SHAPE, LENGTH)
         np.testing.assert_allclose(found, wanted, atol=0.02)

@@ -143,8 +143,7 @@ def test_a_session_of_confusius_is_a_dataset(made: Scan, series: Any, results: d
     folder = results["sequence"].parent / "saved"
     folder.mkdir()
     for suffix in (".h5", ".mat", ".zarr"):
-        path = found.save(folder / f"x{suffix}")
-        assert path.exists()
+        assert found.save(folder / f"x{suffix}").exists()
     opened = confusius.load(folder / "x.zarr", variable="blood_power").squeeze()
     np.testing.assert_allclose(opened, series, atol=1e-4)
     assert repr(found) == "<SessionResult: 4 blocks, 0 bad; 20 x 16 pixels; doubts: none>"

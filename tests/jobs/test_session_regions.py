@@ -71,8 +71,7 @@ def test_the_table_has_the_mean_blood_of_each_region(files: Path, tmp_path: Path
     assert list(described) == head.split("\t")
     assert "80 pixels" in described["blood_top"]["Description"]
     assert described["percent_top"]["Units"] == "%"
-    page = Path(report["output"]["report_html"]).read_text()
-    assert ">Regions</h2>" in page
+    assert ">Regions</h2>" in Path(report["output"]["report_html"]).read_text()
 
 
 def test_the_library_has_the_same_series(files: Path, made: Scan) -> None:

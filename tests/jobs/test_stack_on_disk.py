@@ -327,8 +327,7 @@ def test_killed_at_any_moment_no_half_result_has_its_name(phantom_file: Path, tm
     assert shell(*command, tmp_path / "whole").returncode == 0
     whole = time.monotonic() - began
     names = {path.name for path in (tmp_path / "whole").iterdir()}
-    rng = np.random.default_rng(0)
-    for moment in whole * (np.arange(3) + rng.random(3)) / 3:
+    for moment in whole * (np.arange(3) + np.random.default_rng(0).random(3)) / 3:
         process = start(*command, out)
         time.sleep(moment)
         process.kill()

@@ -1,4 +1,4 @@
-"""Compiled loops run although their code cannot be kept: in a container that is read alone, or on a full disk."""
+"""Threads have their results in order; compiled loops run although their code cannot be kept, as on a full disk."""
 
 import resource
 import runpy
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from usdenoise.linalg import compiled_loops
+from usdenoise.linalg.executor import ThreadExecutor
 
 
 @contextmanager
@@ -53,3 +54,18 @@ def test_with_a_full_disk_and_with_code_that_was_cut_off(tmp_path, monkeypatch):
     (index,) = tmp_path.rglob("*.nbi")
     index.write_bytes(b"")
     assert lag_of_ones() == 3
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_come_in_order(threads):
+    with ThreadExecutor(threads) as executor:
+        assert list(executor.map(lambda item: item * item, range(20))) == [item**2 for item in range(20)]
+
+
+def test_few_results_wait_for_a_slow_caller():
+    done = []
+    with ThreadExecutor(2) as executor:
+        made = executor.map(lambda item: done.append(item), range(50))
+        next(made)
+        next(made)
+    assert len(done) <= 4

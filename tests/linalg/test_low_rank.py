@@ -31,8 +31,7 @@ def test_temporal_vectors_are_interpolated_over_frames_that_are_left_out():
     right = np.zeros((6, 1), np.complex64)
     right[[0, 1, 4], 0] = [1, 1 + 1j, 4 + 7j]
     model = LowRank(np.ones((2, 1), np.complex64), np.ones(1), right)
-    left_out = np.array([False, False, True, True, False, True])
-    filled = interpolated(model, left_out).right[:, 0]
+    filled = interpolated(model, np.array([False, False, True, True, False, True])).right[:, 0]
     assert filled == pytest.approx(np.array([1, 1 + 1j, 2 + 3j, 3 + 5j, 4 + 7j, 4 + 7j]))
     assert interpolated(model, np.zeros(6, bool)) is model
     assert right[2, 0] == 0

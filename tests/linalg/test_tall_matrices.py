@@ -36,8 +36,7 @@ def test_parts_cover_a_matrix_once_and_are_of_equal_size(n_rows, n_columns):
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_row_energies_are_the_sums_of_squares(dtype, scale):
-    rng = np.random.default_rng(0)
-    values = rng.standard_normal((7, 900)) * scale
+    values = np.random.default_rng(0).standard_normal((7, 900)) * scale
     is_complex = np.issubdtype(dtype, np.complexfloating)
     matrix = (values + 1j * values[::-1] if is_complex else values).astype(dtype)
     expected = [sum(abs(complex(value)) ** 2 for value in row) for row in matrix]

@@ -104,8 +104,7 @@ def test_in_place_a_run_takes_no_second_copy_of_the_stack():
 def test_svd_method_equals_numpys_filter(stack):
     options = {"method": "svd", "rank": 30, "low_cutoff": 8, "high_cutoff": 25, "tissue": "recorded"}
     result = usdenoise.denoise(stack, axes="tzx", **options)
-    matrix = stack.reshape(len(stack), -1).T
-    left, singular, right = loops.truncated_svd(matrix, 25)
+    left, singular, right = loops.truncated_svd(stack.reshape(len(stack), -1).T, 25)
     expected = ((left * singular) @ right.conj().T) - (left[:, :8] * singular[:8]) @ right[:, :8].conj().T
     assert (result.acquisition.iq.shape, result.acquisition.axes) == (stack.shape, "tzx")
     ours = result.acquisition.iq.reshape(len(stack), -1).T
@@ -132,8 +131,7 @@ def test_scale_of_the_data_does_not_matter(stack, scale):
 
 def test_missing_entries_are_never_used(stack):
     holes = stack.copy()
-    rng = np.random.default_rng(0)
-    missing = rng.random(stack.shape) < 0.02
+    missing = np.random.default_rng(0).random(stack.shape) < 0.02
     holes[missing] = np.nan
     first = usdenoise.denoise(holes, axes="tzx", rank=5, iterations=5)
     holes[missing] = np.inf

@@ -40,8 +40,7 @@ def filtered(matrix, clutter, edges, order="C", excluded=None, executor=SERIAL):
     frames = np.asarray(matrix.T, order=order)
     excluded = np.zeros(len(frames), bool) if excluded is None else excluded
     out = np.empty_like(frames)
-    measures = filter_chunks(cut(frames, edges), clutter, excluded, executor, out)
-    return out.T, measures
+    return out.T, filter_chunks(cut(frames, edges), clutter, excluded, executor, out)
 
 
 def basis(matrix, k):

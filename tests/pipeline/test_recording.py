@@ -67,8 +67,7 @@ def test_each_image_is_that_of_its_frames(window, stride, stack, small_phantom, 
         # The clutter is that of all blocks together.
         tissue = np.linalg.svd(iq.reshape(-1, 320).T, full_matrices=False)[0][:, :3]
         for number, block in enumerate(parts):
-            frames = iq[block.start : block.stop].reshape(-1, 320).T
-            rest = two_sided(frames, tissue)
+            rest = two_sided(iq[block.start : block.stop].reshape(-1, 320).T, tissue)
             power = np.mean(np.abs(rest) ** 2, axis=1).reshape(20, 16)
             np.testing.assert_allclose(file["power_doppler"][number], power, rtol=1e-3)
         assert file["axial_velocity"].attrs["unit"] == "Hz"
@@ -125,8 +124,7 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
     assert sidecar["CompleteBlocks"] == [True] * (n_blocks - 1) + [False]
     film = iio.imread(report["output"]["movie"])[..., :3].astype(float)
     assert len(film) == n_blocks
-    bright = film.reshape(n_blocks, -1).mean(axis=1)
-    assert np.all(np.diff(bright) > 0)
+    assert np.all(np.diff(film.reshape(n_blocks, -1).mean(axis=1)) > 0)
     height = film.shape[1] // 6
     assert film[:, -height:].mean() > film[:, :height].mean()
 
@@ -176,8 +174,7 @@ def sequence_in_a_child(
     assert done.returncode == 0, done.stderr
     with h5py.File(folder / "x_sequence.h5") as file:
         found = {name: file[name][()].tobytes() for name in file if isinstance(file[name], h5py.Dataset)}
-    blocks = json.loads((folder / "x_report.json").read_text())["sequence"]["blocks"]
-    return found, blocks
+    return found, json.loads((folder / "x_report.json").read_text())["sequence"]["blocks"]
 
 
 @pytest.mark.slow

@@ -101,8 +101,7 @@ def test_a_page_of_a_run_agrees_with_its_report(phantom_file: Path, tmp_path: Pa
 
 def test_power_doppler_comes_first_where_the_map_lacks_what_it_shows(phantom_file, tmp_path, monkeypatch):
     monkeypatch.setattr("usdenoise.pipeline.result.MOST_MISSING", -1.0)
-    made = run(phantom_file, tmp_path)
-    assert [doubt["code"] for doubt in made["doubts"]] == ["map-incomplete"]
+    assert [doubt["code"] for doubt in run(phantom_file, tmp_path)["doubts"]] == ["map-incomplete"]
     shown = Page((tmp_path / "small_report.html").read_text())
     pictures = [image["alt"].partition(":")[0] for image in shown.all("img")]
     assert pictures[:2] == ["Power Doppler", "Blood map"]

@@ -73,8 +73,7 @@ def test_the_views_of_a_session_agree(scan: Path, tmp_path: Path) -> None:
         assert int(row["components"]) == block["low_cutoff"] == report["low_cutoff"]
         assert float(row["kept_share"]) == pytest.approx(block["kept_share"])
         assert row["bad"] == str(int(block["is_bad"]))
-    sidecar = json.loads((tmp_path / "x_blocks.json").read_text())
-    assert list(sidecar) == list(rows[0])
+    assert list(json.loads((tmp_path / "x_blocks.json").read_text())) == list(rows[0])
 
 
 def test_what_is_not_a_report_is_refused(scan: Path, tmp_path: Path) -> None:

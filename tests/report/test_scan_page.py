@@ -129,8 +129,7 @@ def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
     fields = {"window": 20, "size": "20 frames", "stride": None, "n_bad": 0, "blocks": [{}]}
     regions = [{**region, "name": "whole image"}, region]
     sequence = {**fields, "activation": [{**activation, "trial_type": "on"}], "regions": regions}
-    section = ActivationSection("on", PICTURE, [NOISE])
-    more = {"activations": [section], "regions": PICTURE}
+    more = {"activations": [ActivationSection("on", PICTURE, [NOISE])], "regions": PICTURE}
     text = Page(scan_page("x", report(sequence=sequence), [PICTURE], [NOISE], **more)).text
     summary = (
         "Activation by on: 208 pixels with |t| of 2.43 or more (false discovery rate 0.05); region left: +35.7 % at on "

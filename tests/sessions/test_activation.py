@@ -66,8 +66,7 @@ def design(bad: NDArray[np.bool_] = NONE_BAD, events: Any = EVENTS, **more: Any)
 
 
 def found_in(series: NDArray[np.float64], rule: str = "fdr:0.05", **more: Any) -> ActivationMap:
-    everywhere = np.ones(series.shape[1:], bool)
-    return maps_of(series, everywhere, design(**more), rule)[0]["on"]
+    return maps_of(series, np.ones(series.shape[1:], bool), design(**more), rule)[0]["on"]
 
 
 def maps_of(
@@ -182,8 +181,7 @@ def test_nothing_is_active_where_nothing_reacts(rho: float) -> None:
 
 
 def test_motion_with_the_events_is_no_response_and_other_motion_takes_none() -> None:
-    rng = np.random.default_rng(8)
-    locked = 0.1 + DESIGN + 0.1 * rng.standard_normal(N)
+    locked = 0.1 + DESIGN + 0.1 * np.random.default_rng(8).standard_normal(N)
     moving = noise(8)
     moving[:, :, :6] += 0.2 * locked[:, None, None]
     assert found_in(moving).active.mean() > 0.4
@@ -202,8 +200,7 @@ def test_the_common_delay_is_that_of_the_response(late: float) -> None:
     series = noise(30, (24, 24))
     response = design(events=delayed(EVENTS, late)).expected["on"]
     series[:, :, ::3] += 0.15 * response[:, None, None]
-    found = delay_of(series, np.ones((24, 24), bool))
-    assert found == pytest.approx(late, abs=0.16)
+    assert delay_of(series, np.ones((24, 24), bool)) == pytest.approx(late, abs=0.16)
 
 
 def test_a_delay_is_found_from_rows_that_are_there_twice_and_not_beyond_the_range() -> None:
@@ -224,8 +221,7 @@ def test_noise_has_no_common_delay_or_one_that_finds_nothing() -> None:
         series, everywhere = noise(40 + seed, (24, 24)), np.ones((24, 24), bool)
         found = delay_of(series, everywhere)
         n_found += found is not None
-        shifted = found_in(series, events=delayed(EVENTS, found or 0.0))
-        assert shifted.active.sum() <= 2
+        assert found_in(series, events=delayed(EVENTS, found or 0.0)).active.sum() <= 2
     assert n_found <= 4
 
 
@@ -264,8 +260,7 @@ def test_pixels_without_data_in_some_blocks_read_from_the_others() -> None:
     series = noise(11)
     series[DESIGN, :, :6] += 0.2
     wanted = found_in(series)
-    gone = np.random.default_rng(1).permutation(N)[:14]
-    series[gone[:, None], 4:8, :4] = np.nan
+    series[np.random.default_rng(1).permutation(N)[:14][:, None], 4:8, :4] = np.nan
     # In this pixel hardly a block is left, and in that one none with the event.
     series[4:, 10, 2], series[DESIGN, 12, 2] = np.nan, np.nan
     found = found_in(series)
@@ -401,8 +396,7 @@ def test_a_session_has_the_activation_of_its_events(made: Scan, quick: SessionRe
     assert np.nanmedian(found.change[vessels & right]) == pytest.approx(60, abs=15)
     assert not doubts_of(result)
     smooth = session(made.stack, LENGTH, events=TABLE, smoothing_mm=0.3, **QUICK).activation["on"]
-    t = quick.activation["on"].t[vessels & right]
-    assert smooth.t[vessels & right].mean() > 1.2 * t.mean()
+    assert smooth.t[vessels & right].mean() > 1.2 * quick.activation["on"].t[vessels & right].mean()
 
 
 def test_a_late_response_is_doubted_and_its_delay_found(made: Scan, quick: SessionResult) -> None:

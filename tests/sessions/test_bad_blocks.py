@@ -1,12 +1,13 @@
 """Blocks that are not like the others are found, and no others."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.sessions.scans import LENGTH, scan
+from tests.sessions.scans import IMAGE, LENGTH, scan
 from usdenoise import session
 from usdenoise.sessions.bad_blocks import (
     ARTEFACT,
@@ -182,3 +183,22 @@ def test_bad_blocks_are_interpolated_between_the_good_blocks_with_data() -> None
         np.testing.assert_allclose(found[bad, z, x], wanted, rtol=1e-5, atol=1e-6)
     assert not found[:, 0, 0].any()
     np.testing.assert_array_equal(interpolated_series(images, times, np.zeros(12, bool)), images)
+
+
+def test_a_component_that_some_blocks_have_more_of_leaves_none_out() -> None:
+    """It is in few pixels, nine times as strong in five blocks, and the others have it, too."""
+    made = scan(16)
+    z, x = np.indices(IMAGE)
+    patch = np.exp(-((z - 14) ** 2 + (x - 9) ** 2) / 8 + 0.7j * z)
+    strength = np.where(np.isin(np.arange(16), range(3, 8)), 18.0, 6.0)
+    course = np.repeat(strength, LENGTH) * np.exp(0.06j * np.pi * np.arange(16 * LENGTH))
+    iq = (made.iq + course[:, None, None] * patch).astype(np.complex64)
+    found = session(replace(made.stack, iq=iq), LENGTH)
+    assert found.n_unusual == 0
+    assert not found.bad.any()
+
+
+def test_blocks_in_which_the_image_jumps_are_left_out() -> None:
+    found = session(scan(16, bursts=(3, 9), seed=1).stack, LENGTH)
+    assert found.n_unusual == 2
+    assert np.flatnonzero(found.bad).tolist() == [3, 9]

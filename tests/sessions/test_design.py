@@ -127,8 +127,7 @@ def test_the_columns_of_the_drift_are_not_nearly_dependent() -> None:
     design = design_of(events, times, np.ones(600), np.zeros(600, bool))
     assert len(design.names) > 10
     assert design.condition_number < 5
-    whole = np.column_stack([design.matrix, times])
-    assert np.linalg.matrix_rank(whole) == design.matrix.shape[1]
+    assert np.linalg.matrix_rank(np.column_stack([design.matrix, times])) == design.matrix.shape[1]
 
 
 @pytest.mark.parametrize("interval", [0.5, 90.0])
@@ -191,8 +190,7 @@ def test_a_design_that_no_session_can_answer_is_refused(case: str) -> None:
 @pytest.mark.parametrize("case", RIGHT)
 def test_its_mirror_image_is_right(case: str) -> None:
     check_design(RIGHT[case], TIMES, DURATIONS)
-    condition = design_of(RIGHT[case], TIMES, DURATIONS, NONE_BAD).condition_number
-    assert 1 <= condition < 30
+    assert 1 <= design_of(RIGHT[case], TIMES, DURATIONS, NONE_BAD).condition_number < 30
 
 
 @pytest.mark.parametrize("hrf", ["spm", "verhoef2025", "claron2021", "glover"])
@@ -236,8 +234,7 @@ def test_a_baseline_whose_blocks_are_bad_is_none() -> None:
         for one in (*maps.values(), overall):
             assert not one.active.any()
             assert np.isnan(one.statistic).all()
-    some = outside & (np.arange(N) > 20)
-    design = design_of(events, TIMES, DURATIONS, some)
+    design = design_of(events, TIMES, DURATIONS, outside & (np.arange(N) > 20))
     assert design.problem == ("", "")
     assert maps_of(series, everywhere, design)[0]["left"].active.mean() < 0.01
 
@@ -264,16 +261,14 @@ def test_a_type_that_only_bad_blocks_show_has_no_map_and_leaves_f_to_the_other(h
 def test_measures_and_designs_without_good_blocks_are_no_error() -> None:
     assert locked_correlation(np.full(N, np.nan), TIMES, DURATIONS, ON) == (0.0, 0.0)
     design = design_of(ON, TIMES, DURATIONS, ~NONE_BAD)
-    found = maps_of(np.ones((N, 4, 4)), np.ones((4, 4), bool), design)[0]["on"]
-    assert np.isnan(found.t).all()
+    assert np.isnan(maps_of(np.ones((N, 4, 4)), np.ones((4, 4), bool), design)[0]["on"].t).all()
     events = [*ON, *every(2, 10, 1, "constant"), *every(0, 10, 1, "constant_")]
     names = design_of(events, TIMES, DURATIONS, NONE_BAD).names
     assert len(set(names)) == len(names)
 
 
 def test_a_delay_that_no_good_block_has_is_named() -> None:
-    onsets = np.isin(np.arange(N), [10, 30, 50])
-    design = design_of(ON, TIMES, DURATIONS, onsets, hrf="fir:3")
+    design = design_of(ON, TIMES, DURATIONS, np.isin(np.arange(N), [10, 30, 50]), hrf="fir:3")
     assert "no good block is at one of the delays" in design.problems["on"]
     assert design_of(ON, TIMES, DURATIONS, NONE_BAD, hrf="fir:3").problems == {}
     series = 100 + np.random.default_rng(0).standard_normal((N, 4, 4))
@@ -420,8 +415,7 @@ def test_every_second_block_may_be_missing(still: Scan) -> None:
     gone = still.iq.copy()
     gone[np.arange(len(gone)) // LENGTH % 2 == 0] = np.nan
     events = [(BLOCK * first, 3 * BLOCK, "on") for first in range(3, 24, 6)]
-    found = session(replace(still.stack, iq=gone), LENGTH, events=events, **QUICK)
-    one = found.activation["on"]
+    one = session(replace(still.stack, iq=gone), LENGTH, events=events, **QUICK).activation["on"]
     assert np.isfinite(one.t).mean() > 0.5
     assert one.model.autocorrelation == 0
     assert one.correlations["framewise_displacement"] == 0

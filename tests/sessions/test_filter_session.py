@@ -111,8 +111,7 @@ def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None
 @pytest.mark.parametrize("kind", ["missing", "zero"])
 def test_pixels_without_data_in_half_of_the_blocks_do_not_count(kind, sound):
     made, wanted = sound
-    blocks = list(range(1, N_BLOCKS, 2))
-    iq = with_fault(made, kind, blocks, 0.1)
+    iq = with_fault(made, kind, list(range(1, N_BLOCKS, 2)), 0.1)
     missing = ~np.isfinite(iq[LENGTH]) | (iq[LENGTH] == 0)
     found = session(replace(made.stack, iq=iq), LENGTH)
     assert not found.bad.any()

@@ -34,8 +34,7 @@ def test_an_acquisition_gives_its_geometry_and_a_geometry_an_acquisition() -> No
     assert all(getattr(geometry, name) == getattr(STACK, name) for name in names)
     assert geometry.shape_in("xt") == STACK.shape_in("xt") == (5, 6)
     assert geometry.geometry == geometry
-    again = Acquisition.of(geometry, IQ)
-    assert again.geometry == geometry
+    assert Acquisition.of(geometry, IQ).geometry == geometry
     # Times of other frames than those of the input are counted from 0.
     fewer = Acquisition.of(geometry, IQ[:3])
     assert (fewer.name, fewer.n_frames, fewer.frame_rate_hz) == ("dog", 3, 500.0)
