@@ -5,13 +5,8 @@ import pytest
 
 from tests.conftest import all_frames
 from usdenoise.blood.metrics import correlation
-from usdenoise.clutter.clutter_cutoff import (
-    CutoffCertainty,
-    CutoffReason,
-    choose_low_cutoff,
-    common_cutoff,
-    mean_doppler,
-)
+from usdenoise.clutter import clutter_cutoff
+from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason, common_cutoff, mean_doppler
 from usdenoise.completion.problem import gaussian
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
@@ -22,7 +17,7 @@ SURE, LIKELY, UNSURE = CutoffCertainty.SURE, CutoffCertainty.LIKELY, CutoffCerta
 
 
 def chosen(model, highest):
-    return choose_low_cutoff(model, 1e-3, highest)
+    return clutter_cutoff.choose_low_cutoff(model, 1e-3, highest)
 
 
 def test_mean_doppler_of_a_pure_tone():

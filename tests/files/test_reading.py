@@ -15,19 +15,8 @@ import zarr
 from numpy.typing import NDArray
 
 from tests.conftest import all_frames
-from tests.files.layouts import (
-    IQ,
-    LAYOUTS,
-    UF,
-    VOLUMES,
-    ZXT,
-    confusius,
-    frames_by_loops,
-    hdf5,
-    in_order,
-    pairs,
-    v5,
-)
+from tests.files import layouts
+from tests.files.layouts import IQ, LAYOUTS, UF, VOLUMES, ZXT, confusius, hdf5, in_order, pairs, v5
 from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.errors import InputError
@@ -95,7 +84,7 @@ def test_types_of_matlab(key: str, write: Callable[..., None], tmp_path: Path) -
     assert (acquisition.axes, acquisition.name) == ("zxt", "RF")
     assert acquisition.iq.dtype == expected.dtype
     assert acquisition.stored_dtype == np.dtype(stored)
-    assert np.array_equal(acquisition.frames, frames_by_loops(expected, "tzx"))
+    assert np.array_equal(acquisition.frames, layouts.frames_by_loops(expected, "tzx"))
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 import usdenoise
-from usdenoise.frames.still_tissue import (
-    FALL,
-    LEVELS,
-    StillReference,
-    Tiles,
-    TissueMotion,
-    held_alone,
-    joined_products,
-    tile_products,
-)
+from usdenoise.frames import still_tissue
+from usdenoise.frames.still_tissue import FALL, LEVELS, Tiles, TissueMotion, held_alone, tile_products
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.pipeline.recording import ArrayFrames, Chunk, Recording
 from usdenoise.stack.geometry import Geometry
@@ -123,7 +115,7 @@ def test_chunks_and_rows_turn_as_the_whole(order: str) -> None:
     whole = tile_products(x, tiles, used)
     edges = [0, 14, 15, 31, n]
     parts = [tile_products(x[a:b], tiles, used[a:b]) for a, b in itertools.pairwise(edges)]
-    joined = joined_products(parts, tiles)
+    joined = still_tissue.joined_products(parts, tiles)
     assert joined.numbers.tolist() == whole.numbers.tolist()
     np.testing.assert_allclose(joined.products, whole.products, rtol=1e-5)
     motion = motion_of(x, tiles, used)
@@ -212,7 +204,7 @@ def test_blocks_have_one_reference_of_phase() -> None:
     tiles, x = Tiles.of(shape, (None, None)), moving_speckle(13, 4 * n, shape)[0]
     blocks = x.reshape(4, n, -1)
     means = np.stack([held_alone(block, tiles, np.ones(n, bool))[1] for block in blocks])
-    reference = StillReference.of(tiles, means)
+    reference = still_tissue.StillReference.of(tiles, means)
     held = [reference.hold(block.copy(), np.ones(n, bool)) for block in blocks]
     singular = np.linalg.svd(np.concatenate([frames for frames, _ in held]), compute_uv=False)
     assert (singular[1:] < 3e-2 * singular[0]).all()

@@ -16,17 +16,8 @@ import xarray
 from numpy.typing import NDArray
 
 from tests.cli.shared import report_of
-from tests.sessions.scans import (
-    ABOUT,
-    BLOCK_S,
-    FOUR,
-    IMAGE,
-    LENGTH,
-    RATE_HZ,
-    scan,
-    write_blocks,
-    write_events,
-)
+from tests.sessions import scans
+from tests.sessions.scans import ABOUT, BLOCK_S, FOUR, IMAGE, LENGTH, RATE_HZ, scan, write_blocks
 from tests.stacks import write_stack
 from usdenoise import PosesResult, session
 from usdenoise.errors import InputError, OutputError, UsdenoiseError
@@ -64,14 +55,14 @@ def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str,
     return run_session(paths, out, options=FOUR, session_options=options, **{"overwrite": True, **more})
 
 
-def test_the_command_writes_one_series_and_a_page_for_each_position(
-    folder: Path, blocks: Any, tmp_path: Path
-) -> None:
+def test_the_command_writes_one_series_and_a_page_for_each_position(folder, blocks, tmp_path):
     # A block of the second position is without contact
     folder = shutil.copytree(folder, tmp_path / "mouse")
     write_stack(folder / "b04.h5", 0.1 * blocks[4], start_s=4 * INTERVAL_S, **ABOUT)
     sweep_s, out = N_POSES * INTERVAL_S, tmp_path / "out"
-    events = write_events(tmp_path / "events.tsv", [(first * sweep_s, sweep_s, "on") for first in (1, 4)])
+    events = scans.write_events(
+        tmp_path / "events.tsv", [(first * sweep_s, sweep_s, "on") for first in (1, 4)]
+    )
     flags = f"--poses {N_POSES} --pose-step {STEP_MM} --confounds none --zarr --nifti".split()
     report = report_of("session", folder, "--events", events, *flags, "-o", out)
     assert [pose["name"] for pose in report["sequence"]["poses"]] == ["0", "1", "2"]

@@ -19,17 +19,8 @@ import scipy.io
 from tests.cli.shared import cli, refused, report_of
 from tests.files.matlab_variables import variables
 from tests.programs import python
-from tests.sessions.scans import (
-    ABOUT,
-    FOUR,
-    LENGTH,
-    RATE_HZ,
-    Scan,
-    scan,
-    two_sided,
-    write_blocks,
-    write_events,
-)
+from tests.sessions import scans
+from tests.sessions.scans import ABOUT, FOUR, LENGTH, RATE_HZ, Scan, scan, two_sided, write_events
 from tests.stacks import write_stack
 from usdenoise import load, session
 from usdenoise.errors import OptionError, OutputError, UnreadableError
@@ -688,6 +679,6 @@ def test_wrong_options_of_a_session_are_refused(files: Path, tmp_path: Path) -> 
 
 
 def test_a_session_without_a_good_block_is_refused(tmp_path: Path) -> None:
-    zeros = write_blocks(tmp_path / "zeros", np.zeros((3, LENGTH, *SHAPE), np.complex64))
+    zeros = scans.write_blocks(tmp_path / "zeros", np.zeros((3, LENGTH, *SHAPE), np.complex64))
     refused(cli("session", zeros, "-o", tmp_path / "out", "-q"), "'iq' is zero everywhere")
     assert not (tmp_path / "out").exists()

@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 from usdenoise.completion.problem import gaussian
-from usdenoise.linalg.low_rank import (
-    LowRank,
-    fit_gapped_rows,
-    interpolated,
-    marchenko_pastur_quantiles,
-    unobserved_normal,
-)
+from usdenoise.linalg import low_rank
+from usdenoise.linalg.low_rank import LowRank, fit_gapped_rows, interpolated, unobserved_normal
 from usdenoise.linalg.tall_matrices import orthonormal
 
 
@@ -59,4 +54,4 @@ def test_marchenko_pastur_quantiles_of_a_large_noise_matrix():
     noise = np.random.default_rng(0).standard_normal((300, 900))
     eigenvalues = np.linalg.eigvalsh(noise @ noise.T / 900)
     levels = (np.arange(300) + 0.5) / 300
-    assert np.abs(marchenko_pastur_quantiles(1 / 3, levels) - eigenvalues).max() < 0.05
+    assert np.abs(low_rank.marchenko_pastur_quantiles(1 / 3, levels) - eigenvalues).max() < 0.05

@@ -14,18 +14,8 @@ import numpy as np
 import pytest
 
 from tests.cli.shared import cli, refused
-from tests.jobs.batch.shared import (
-    OWN,
-    QUICK,
-    column,
-    files,
-    rows,
-    shell,
-    start,
-    temporary,
-    wait_for_the_end,
-    write_scan,
-)
+from tests.jobs.batch import shared
+from tests.jobs.batch.shared import OWN, QUICK, column, files, rows, shell, start, temporary, write_scan
 from tests.programs import python
 from tests.stacks import write_stack
 
@@ -151,7 +141,7 @@ def test_stdout_closed_early_ends_quietly(scans: Path, tmp_path: Path) -> None:
     with process.stderr:
         assert process.stderr.read() == ""
     assert process.wait(60) == 141
-    wait_for_the_end(process.pid)
+    shared.wait_for_the_end(process.pid)
     assert temporary(out) == []
     assert rows(out)["scan1.h5"]["status"] == "done"
     assert cli("batch", scans, "-o", out, *QUICK).exit_code == 0

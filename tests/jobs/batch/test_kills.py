@@ -171,9 +171,7 @@ class EndOfFile:
         raise EOFError("the file ends")
 
 
-def test_a_process_filters_scans_one_after_the_other_and_a_kill_loses_one(
-    scans: Path, tmp_path: Path
-) -> None:
+def test_a_process_filters_scans_one_after_the_other_and_a_kill_loses_one(scans, tmp_path):
     lock = tmp_path / "lock"
     lock.touch()
 
