@@ -18,8 +18,6 @@ from usdenoise.cli.main import COMMANDS
 from usdenoise.options import DenoiseOptions, PhantomSettings
 from usdenoise.options.declaration import Group, flag
 
-SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
-
 
 def command(name: str) -> GroupedCommand:
     found = main.get_command(click.Context(main), name)
@@ -110,18 +108,18 @@ def test_examples_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cheap_examples_run(phantom_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scans").mkdir()
     for place in ("scan.h5", "scans/scan.h5"):
-        shutil.copy(SAMPLE, tmp_path / place)
+        shutil.copy(phantom_file, tmp_path / place)
     monkeypatch.chdir(tmp_path)
-    costly = ("compare", "batch", "reproduce ", "phantom.h5", "session ", "blocks")
+    costly = ("compare", "batch", "reproduce ", "simulate", "session ", "blocks")
     cheap = [line for line in EXAMPLES if not any(word in line for word in costly) or "--dry-run" in line]
     assert len(cheap) >= 6
     for line in cheap:
         result = CliRunner().invoke(main, shlex.split(line)[1:])
         assert result.exit_code == 0, (line, result.stderr)
-    assert {"scan-usdenoise", "small.h5"} <= set(os.listdir())
+    assert {"scan-usdenoise", "out", "more"} <= set(os.listdir())
 
 
 HELP = """

@@ -22,7 +22,8 @@ def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
     """Return the exit code, stdout, and what was on the terminal, of a command whose stderr is one."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "usdenoise", *map(str, arguments)]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    # A backend of matplotlib that is unknown does not matter.
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "MPLBACKEND": "none of them"}
     how = {"stdout": subprocess.PIPE, "stderr": slave, "env": environment}
     with subprocess.Popen(command, text=True, **how) as process:
         os.close(slave)
@@ -45,6 +46,7 @@ def test_a_run_shows_its_stages(tmp_path: Path) -> None:
     for word in ("load", "solve", "write"):
         assert word in shown, word
     assert "pass" not in shown
+    assert (tmp_path / "out/x_power_doppler.png").exists()
 
 
 @pytest.mark.slow
