@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tests.conftest import all_frames
 from tests.files import layouts
-from tests.files.layouts import IQ, LAYOUTS, UF, VOLUMES, ZXT, confusius, hdf5, in_order, pairs, v5
+from tests.files.layouts import IQ, LAYOUTS, VOLUMES, ZXT, confusius, hdf5, in_order, pairs, v5
 from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.errors import InputError
@@ -24,16 +24,11 @@ from usdenoise.files import describe
 from usdenoise.files.hdf5_writing import read_truth
 from usdenoise.files.matlab_writing import write_v73
 from usdenoise.frames.data_checks import guess_axes
-from usdenoise.jobs import run_job as job
-from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.given_stack import as_acquisition, from_data_array
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 REAL = IQ.real.copy()
-FAST = DenoiseOptions(rank=2, iterations=2)
 
 
 ORDERS = ["".join(order) for axes in ("tzx", "tzy", "tzxy") for order in permutations(axes)]
@@ -176,28 +171,6 @@ def test_the_stack_that_is_meant_is_read(key: str, tmp_path: Path) -> None:
     acquisition = load(hdf5(**datasets)(tmp_path), **options)
     assert acquisition.name == name
     assert np.array_equal(acquisition.iq, IQ if np.iscomplexobj(acquisition.iq) else REAL)
-
-
-# One NaN: the results then hold the 3-D array `unobserved` as well.
-_WITH_NAN = in_order("zxt").copy()
-_WITH_NAN[1, 2, 3] = np.nan
-# The power Doppler of volumes is 3-D, like a stack.
-_VOLUMES = in_order("zxyt", VOLUMES, "tzxy")
-
-
-@pytest.mark.parametrize(("name", "suffix", "values", "axes"), [
-    ("data/iq", ".h5", _WITH_NAN, "zxt"), ("IQ", ".mat", _WITH_NAN, "zxt"), ("bf", ".h5", _VOLUMES, "zxyt"),
-    ("bf", ".mat", _VOLUMES, "zxyt"),
-])  # fmt: skip
-def test_our_results_are_read_back_without_a_name(name, suffix, values, axes, tmp_path):
-    path = tmp_path / f"x{suffix}"
-    if suffix == ".mat":
-        scipy.io.savemat(path, {name: values, "UF": UF})
-    else:
-        write_stack(path, values, name)
-    acquisition = load(job.run(path, tmp_path / "out", options=FAST)["output"]["denoised"])
-    assert (acquisition.name, acquisition.axes) == (name, axes)
-    assert acquisition.iq.shape == values.shape
 
 
 def test_what_is_beside_the_stack_does_no_harm(tmp_path: Path) -> None:

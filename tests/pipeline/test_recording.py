@@ -11,6 +11,7 @@ import nibabel
 import numpy as np
 import pytest
 import scipy.io
+import tifffile
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -122,6 +123,9 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
     assert sidecar["PowerDopplerIntegrationDuration"] == pytest.approx(200)
     assert sidecar["CompoundSamplingFrequency"] == 100.0
     assert sidecar["CompleteBlocks"] == [True] * (n_blocks - 1) + [False]
+    with tifffile.TiffFile(report["output"]["blood_power_tif"]) as file:
+        about = file.imagej_metadata
+        assert (about["unit"], about.get("spacing")) == ("mm", None if suffix == ".mat" else 0.4)
     film = iio.imread(report["output"]["movie"])[..., :3].astype(float)
     assert len(film) == n_blocks
     assert np.all(np.diff(film.reshape(n_blocks, -1).mean(axis=1)) > 0)
