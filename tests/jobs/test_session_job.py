@@ -230,7 +230,7 @@ def test_frames_and_blocks_without_data_do_not_change_the_other_blocks() -> None
 def test_interpolated_bad_blocks_change_the_series_alone(tmp_path: Path) -> None:
     """Not its good blocks, means, tSNR and activation. The files, the report and the methods report it."""
     bad = [0, 7, 8]
-    made = scan(20, rise=0.5, blood=3.0, shape=SHAPE, bursts=tuple(bad))
+    made = scans.weakened(scan(20, rise=0.5, blood=3.0, shape=SHAPE), *bad)
     path = write_stack(tmp_path / "s.h5", made.iq, **ABOUT)
     events = write_events(tmp_path / "e.tsv", [(0.2 * first, 0.6, "on") for first in (3, 9, 15)])
     command = ("session", path, "--window", LENGTH, "--events", events, "-o", tmp_path / "o")

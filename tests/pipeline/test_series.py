@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.sessions.scans import LENGTH, Scan, estimate_of, scan
+from tests.sessions.scans import LENGTH, Scan, estimate_of, scan, weakened
 from usdenoise import SessionResult, denoise, session
 from usdenoise.blood.noise import noise_map, removed_by
 from usdenoise.blood.picture_quality import WIDE
@@ -185,10 +185,7 @@ def test_statistics_beside_an_activation_are_those_of_noise(rising: tuple[Scan, 
 
 
 def test_a_block_with_little_power_is_bad() -> None:
-    made = scan(8)
-    iq = made.iq.copy()
-    iq[5 * LENGTH : 6 * LENGTH] /= 1000
-    found = session(replace(made.stack, iq=iq), LENGTH)
+    found = session(weakened(scan(8), 5).stack, LENGTH)
     assert np.flatnonzero(found.bad).tolist() == [5]
     assert "10 dB weaker" in found.blocks["why"][5]
 

@@ -1,7 +1,7 @@
 """Sessions of a few small blocks whose tissue, blood and noise are known, made in milliseconds, and their files."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +154,11 @@ def scan(
         parts.append(tissue * moved + np.sqrt(power) * flow + noise * draw(LENGTH, *shape))
         powers.append(power)
     return Scan(np.concatenate(parts).astype(np.complex64), np.array(powers, np.float64))
+
+
+def weakened(made: Scan, *numbers: int) -> Scan:
+    """The session with blocks of a thousandth of their amplitude, which are bad."""
+    iq = made.iq.copy()
+    for number in numbers:
+        iq[number * LENGTH : (number + 1) * LENGTH] /= 1000
+    return replace(made, iq=iq)

@@ -25,7 +25,7 @@ from usdenoise.jobs.scan_process import run_scan, scan_workers
 from usdenoise.options import DenoiseOptions
 from usdenoise.system.processes import locked
 
-N_SCANS = 6
+N_SCANS = 5
 
 
 @pytest.fixture(scope="module")
