@@ -349,7 +349,7 @@ def test_types_may_have_any_name(short: usdenoise.Acquisition) -> None:
     names = ["constant", "framewise_displacement", "drift_1", 'bad_block_3"']
     table = [(0.1 * first, 0.2, names[number % 4]) for number, first in enumerate(range(1, 24, 3))]
     plain = [(onset, duration, f"type {names.index(name)}") for onset, duration, name in table]
-    found, wanted = (session(short, LENGTH // 2, events=events, **QUICK) for events in (table, plain))
+    found, wanted = (session(short, LENGTH // 4, events=events, **QUICK) for events in (table, plain))
     for number, name in enumerate(names):
         np.testing.assert_array_equal(found.activation[name].t, wanted.activation[f"type {number}"].t)
     assert len(set(found.activation["constant"].columns)) == len(found.activation["constant"].columns)
@@ -367,16 +367,17 @@ def test_a_smoothed_series_keeps_its_mean_and_its_empty_pixels() -> None:
 
 @pytest.fixture(scope="module")
 def made() -> Scan:
-    return scan(30, rise=0.6, blood=2.0, resolution=0.8)
+    return scan(24, rise=0.6, blood=2.0, resolution=0.8)
 
 
 @pytest.fixture(scope="module")
 def short(made: Scan) -> usdenoise.Acquisition:
-    """A part of its first 12 blocks."""
-    return replace(made.stack, iq=np.ascontiguousarray(made.iq[: 12 * LENGTH, :12, 8:20]))
+    """Every second frame of a part of its first 12 blocks."""
+    iq = np.ascontiguousarray(made.iq[: 12 * LENGTH : 2, :12, 8:20])
+    return replace(made.stack, iq=iq, frame_rate_hz=RATE_HZ / 2)
 
 
-TABLE = [(LENGTH / RATE_HZ * first, 3 * LENGTH / RATE_HZ, "on") for first in range(3, 30, 6)]
+TABLE = [(LENGTH / RATE_HZ * first, 3 * LENGTH / RATE_HZ, "on") for first in range(3, 24, 6)]
 QUICK: dict[str, Any] = {"rank": 12, "low_cutoff": 4}
 
 
@@ -459,7 +460,7 @@ def test_a_short_event_that_raises_little_blood_is_no_large_change(made: Scan) -
 
 def test_events_may_be_a_data_frame(short: usdenoise.Acquisition) -> None:
     def found(events: Any) -> dict[str, ActivationMap]:
-        return session(short, LENGTH, events=events, **QUICK).activation
+        return session(short, LENGTH // 2, events=events, **QUICK).activation
 
     table = pd.DataFrame(TABLE[:2], columns=["onset", "duration", "trial_type"])
     wanted = found(TABLE[:2])["on"]
@@ -473,7 +474,7 @@ def test_events_may_be_a_data_frame(short: usdenoise.Acquisition) -> None:
     # Heights count from a DataFrame and from tuples, and a column that is not used is noted.
     heights = [0.5, 2.0]
     high = pd.DataFrame(TABLE[:2], columns=["onset", "duration", "type"]).assign(modulation=heights)
-    result = session(short, LENGTH, events=high, **QUICK)
+    result = session(short, LENGTH // 2, events=high, **QUICK)
     assert "rename the column 'type' to trial_type" in result.geometry.assumptions[-1]
     of_tuples = found([(*event, height) for event, height in zip(TABLE, heights, strict=False)])
     np.testing.assert_array_equal(result.activation["event"].t, of_tuples["on"].t)
@@ -528,7 +529,7 @@ def test_a_session_is_plotted_and_saved_as_a_scan_is(quick, short, tmp_path):
     for image, trial_type in (("activation", "off"), ("velocity", None)):
         with pytest.raises(OptionError, match="is not known; choose one of"):
             usdenoise.plot(found, image, trial_type=trial_type)
-    plain = session(short, LENGTH, **QUICK)
+    plain = session(short, LENGTH // 2, **QUICK)
     with pytest.raises(OptionError, match="no activation map; give events"):
         usdenoise.plot(plain, "activation")
     with h5py.File(usdenoise.save(found, tmp_path / "x.h5")) as file:
@@ -570,10 +571,10 @@ def test_the_command_writes_maps_pictures_and_a_section(made: Scan, tmp_path: Pa
     assert tuple(sequence.design) == wanted.columns
     assert (out / "s_tsnr.svg").exists()
     assert not (out / "s_tsnr.png").exists()
-    # Each course over the blocks has the five events.
+    # Each course over the blocks has the four events.
     charts = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     courses = [svg for svg in charts if "polyline" in svg and "time (s)" in svg]
-    assert [svg.count('class="event"') for svg in courses] == [5] * len(courses)
+    assert [svg.count('class="event"') for svg in courses] == [4] * len(courses)
     assert len(courses) >= 4
 
 

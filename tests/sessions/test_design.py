@@ -322,8 +322,8 @@ def still() -> Scan:
 
 @pytest.fixture(scope="module")
 def few(still: Scan) -> usdenoise.Acquisition:
-    """Its first 12 blocks."""
-    return usdenoise.Acquisition(still.iq[: 12 * LENGTH], "tzx", frame_rate_hz=RATE_HZ)
+    """Every second frame of its first 12 blocks."""
+    return usdenoise.Acquisition(still.iq[: 12 * LENGTH : 2], "tzx", frame_rate_hz=RATE_HZ / 2)
 
 
 QUICK: dict[str, Any] = {"rank": 12, "low_cutoff": 4}
@@ -354,11 +354,13 @@ def test_rest_as_a_type_is_refused_before_anything_is_filtered(still: Scan, tmp_
 
 def test_tuples_are_checked_as_tables_are(few: usdenoise.Acquisition) -> None:
     on = [(BLOCK * first, 3 * BLOCK, "on") for first in (3, 9)]
-    wanted = session(few, LENGTH, events=on, **QUICK).activation["on"].t
-    numbers = session(few, LENGTH, events=[(*event[:2], 1) for event in on], **QUICK).activation
+    wanted = session(few, LENGTH // 2, events=on, **QUICK).activation["on"].t
+    numbers = session(few, LENGTH // 2, events=[(*event[:2], 1) for event in on], **QUICK).activation
     np.testing.assert_array_equal(numbers["1"].t, wanted)
     beside = [*on, (0.1, float("nan"), None), (0.1, 0.2, "n/a")]
-    np.testing.assert_array_equal(session(few, LENGTH, events=beside, **QUICK).activation["on"].t, wanted)
+    np.testing.assert_array_equal(
+        session(few, LENGTH // 2, events=beside, **QUICK).activation["on"].t, wanted
+    )
     for wrong, sentence in (
         ([event[:2] for event in on], "no table and no sequence of"),
         ([(*event[:2], "on", 1, 1) for event in on], "no table and no sequence of"),
@@ -369,7 +371,7 @@ def test_tuples_are_checked_as_tables_are(few: usdenoise.Acquisition) -> None:
         ([], "has no events"),
     ):
         with pytest.raises(InputError, match=sentence):
-            session(few, LENGTH, events=wrong, **QUICK)
+            session(few, LENGTH // 2, events=wrong, **QUICK)
 
 
 PLAN = [(BLOCK * (start + 2 * at), 2 * BLOCK, "ab"[at]) for start in (0, 6, 12, 30) for at in (0, 1)]
@@ -400,10 +402,10 @@ def test_a_live_session_may_end_before_its_last_events(still: Scan, tmp_path: Pa
 @pytest.mark.filterwarnings("error")
 def test_a_rest_with_pauses_is_a_condition_and_a_doubt(few: usdenoise.Acquisition) -> None:
     apart = [(onset, duration - BLOCK, kind) for onset, duration, kind in REST[:4]]
-    found = session(few, LENGTH, events=apart, **QUICK)
+    found = session(few, LENGTH // 2, events=apart, **QUICK)
     assert "design" in {doubt.code for doubt in found.doubts}
     renamed = [(onset, duration, kind.replace("rest", "off")) for onset, duration, kind in apart]
-    other = session(few, LENGTH, events=renamed, **QUICK)
+    other = session(few, LENGTH // 2, events=renamed, **QUICK)
     assert "design" not in {doubt.code for doubt in other.doubts}
     np.testing.assert_array_equal(found.activation["on"].t, other.activation["on"].t)
     assert not found.activation["on"].active.any()
@@ -425,11 +427,11 @@ def test_every_second_block_may_be_missing(still: Scan) -> None:
 def test_bad_blocks_that_leave_too_few_take_the_map_and_not_the_session(few: usdenoise.Acquisition) -> None:
     """The table is right for all blocks, and five of them are empty."""
     damaged = few.iq.copy()
-    damaged[4 * LENGTH : 9 * LENGTH] = 0
+    damaged[2 * LENGTH : 9 * LENGTH // 2] = 0
     events = [(BLOCK * (first + at), BLOCK, "ab"[at]) for first in (1, 5, 9) for at in (0, 1)]
-    found = session(replace(few, iq=damaged), LENGTH, events=events, **QUICK)
+    found = session(replace(few, iq=damaged), LENGTH // 2, events=events, **QUICK)
     assert int(found.bad.sum()) == 5
     assert np.isfinite(found.blood_power[~found.bad]).all()
     assert "design" in {doubt.code for doubt in found.doubts}
     assert all(np.isnan(one.t).all() for one in found.activation.values())
-    assert "design" not in {doubt.code for doubt in session(few, LENGTH, events=events, **QUICK).doubts}
+    assert "design" not in {doubt.code for doubt in session(few, LENGTH // 2, events=events, **QUICK).doubts}

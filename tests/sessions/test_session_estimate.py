@@ -37,7 +37,9 @@ def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
     np.testing.assert_array_equal(signal_image(geometry, clutter.grid, pixels), image)
 
 
-@pytest.mark.parametrize(("seed", "turns"), [(0, 6), (1, 6), (0, 48), (1, 100)])
+@pytest.mark.parametrize(("seed", "turns"), [
+    (1, 6), (0, 48), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0, 6), (1, 100))),
+])  # fmt: skip
 def test_blocks_of_changing_tissue_lose_components_of_their_own(seed: int, turns: int) -> None:
     """The speckle becomes other speckle: within four blocks, or from block to block."""
     made = scan(24, turns=turns, resolution=0.7, seed=seed)
