@@ -14,6 +14,8 @@ from tests.cli.shared import IQ, cli, parse, refused, write, write_two
 from usdenoise.errors import OptionError
 from usdenoise.options import FLAGS, DenoiseOptions
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 WRONG_USAGE = {
     "run x.h5": [
         "--no-such-option", "another argument", "--frames=nonsense", "--frames=3", "--frames=0:1.5",

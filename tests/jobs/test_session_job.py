@@ -580,7 +580,7 @@ print(run())
 
 
 MOMENTS = re.findall(r'^    "(.*)": lambda', CHILD, re.MULTILINE)
-FEW = ["between a stack and its spectra", "when the series is written", "when all files get their names"]
+FEW = ["between a stack and its spectra", "when all files get their names"]
 
 
 @pytest.mark.parametrize("moments", [FEW, pytest.param(MOMENTS, marks=pytest.mark.slow)], ids=len)

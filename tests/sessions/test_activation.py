@@ -673,7 +673,8 @@ def test_types_that_differ_have_files_and_arrays_of_their_own(made, tmp_path, mo
     types += ["a/b", "a_b", "a-b"]
     types += ["On", "on", "$x^$", "..", "x" * 120 + "1", "x" * 120 + "2"]
     monkeypatch.setattr(products, "activation_picture", lambda *_, **__: b"picture")
-    path = write_stack(tmp_path / "s.h5", made.iq.transpose(1, 2, 0), axes="zxt", frame_rate_hz=RATE_HZ)
+    iq = np.concatenate([made.iq, made.iq[: 6 * LENGTH]]).transpose(1, 2, 0)
+    path = write_stack(tmp_path / "s.h5", iq, axes="zxt", frame_rate_hz=RATE_HZ)
     table = [(0.2 * n + 0.2, 0.1, name) for n, name in enumerate(2 * types)]
     events = write_events(tmp_path / "events.tsv", table)
     regions = [f"--region={name}=rect:0,0,5,5" for name in ("a b", "a_b", "V1", "v1", "$x^$")]
