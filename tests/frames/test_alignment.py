@@ -13,7 +13,7 @@ from usdenoise import Acquisition, SessionResult, session
 from usdenoise.frames.alignment import Alignment, Reference, completed, mean_envelope, reference_of, shifted
 from usdenoise.linalg.executor import ThreadExecutor
 
-N_BLOCKS = 12
+N_BLOCKS = 16
 
 
 def smooth(seed: int, shape: tuple[int, ...], width: float = 1.0) -> NDArray[np.complex128]:

@@ -226,7 +226,7 @@ def test_pixels_without_power_do_not_set_the_range():
     assert suitable_range_db(np.full((3, 3), -np.inf)) == 40
 
 
-@pytest.mark.parametrize("bad_blocks", ["keep", "interpolate"])
+@pytest.mark.parametrize("bad_blocks", [pytest.param("keep", marks=pytest.mark.slow), "interpolate"])
 def test_a_burst_does_not_darken_the_film_of_a_session(bad_blocks):
     made = scan(10, shape=(20, 16), bursts=(7,))
     found = session(made.stack, LENGTH, rank=12, low_cutoff=4, bad_blocks=bad_blocks)
