@@ -152,12 +152,8 @@ def other_text(raw: bytearray, rng: np.random.Generator) -> None:
 
 
 MUTATIONS: tuple[Callable[[bytearray, np.random.Generator], None], ...] = (
-    other_bytes,
-    extreme_number,
-    other_text,
-    truncated,
-    swapped,
-)
+    other_bytes, extreme_number, other_text, truncated, swapped,
+)  # fmt: skip
 
 
 def case(reader: str, seed: int, number: int, folder: Path) -> tuple[Path, str]:

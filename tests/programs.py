@@ -23,11 +23,7 @@ def python(
 ) -> "subprocess.CompletedProcess[str]":
     """Run code that sees the tests, with these words as its command line."""
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[1],
-        env={**os.environ, **environment},
-        preexec_fn=before,
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True,
+        cwd=Path(__file__).parents[1], env={**os.environ, **environment}, preexec_fn=before,
         timeout=timeout_s,
-    )
+    )  # fmt: skip

@@ -59,14 +59,9 @@ def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> N
     assert code == 1
     assert "3: 2 done" in printed
     words = (
-        "scans",
-        "1/3: 1 done",
-        "2/3: ",
-        "a[1].h5",
-        " …-mouse12_run-b[1].h5 ",
-        "left",
+        "scans", "1/3: 1 done", "2/3: ", "a[1].h5", " …-mouse12_run-b[1].h5 ", "left",
         "failed    2/3  bad.h5  ",
-    )
+    )  # fmt: skip
     for word in words:
         assert word in shown, word
     assert "done      1/3" not in shown

@@ -256,11 +256,9 @@ def test_a_fixed_step_is_kept_whatever_it_does():
 STEPS = 25
 
 METHODS_OF_COMPLETION = {
-    "eta-decay": (None, 0.05, 0.05),
-    "precgd": (5e-3, 1.0, 5e-3),
-    "scaledgd-lambda": (5e-2, 1.0, 5e-2),
+    "eta-decay": (None, 0.05, 0.05), "precgd": (5e-3, 1.0, 5e-3), "scaledgd-lambda": (5e-2, 1.0, 5e-2),
     "gd": (None, 1.0, None),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", METHODS_OF_COMPLETION)

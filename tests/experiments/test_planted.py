@@ -186,12 +186,9 @@ def test_methods_take_the_steps_of_the_independent_loop(name):
     draw, step, beta = SETTINGS[name]
     instance = draw(np.random.default_rng(2))
     methods = [
-        (eta_decay(beta), "eta-decay", beta),
-        (precgd(0.5), "precgd", 0.5),
-        (precgd(1e-5), "precgd", 1e-5),
-        (planted_experiments.scaledgd(1e-2), "scaledgd", 1e-2),
-        (gradient_descent(), "gd", None),
-    ]
+        (eta_decay(beta), "eta-decay", beta), (precgd(0.5), "precgd", 0.5), (precgd(1e-5), "precgd", 1e-5),
+        (planted_experiments.scaledgd(1e-2), "scaledgd", 1e-2), (gradient_descent(), "gd", None),
+    ]  # fmt: skip
     for variant, kind, parameter in methods:
         expected = planted_loops.descent(
             gradient_of(instance), instance.start(), instance.truth, kind, parameter, step, STEPS

@@ -212,14 +212,10 @@ NOT_A_STACK: dict[str, Any] = {
 }
 
 NO_STACK_OF_MATLAB: dict[str, Any] = {
-    "vector": np.ones(5),
-    "5-D": np.ones((5, 4, 3, 3, 3)),
-    "char": "words",
-    "cell": np.array([["a", 1.0]], object),
-    "struct": UF,
-    "empty": np.ones((5, 4, 0)),
+    "vector": np.ones(5), "5-D": np.ones((5, 4, 3, 3, 3)), "char": "words",
+    "cell": np.array([["a", 1.0]], object), "struct": UF, "empty": np.ones((5, 4, 0)),
     "logical": np.ones((5, 4, 3), bool),
-}
+}  # fmt: skip
 
 HUGE = (10**6, 1000, 1250)
 _RANDOM = np.random.default_rng(0).bytes
@@ -357,11 +353,9 @@ def test_a_coordinate_of_millions_of_chunks_is_not_read(tmp_path: Path) -> None:
 
 
 CLAIMS: dict[str, Write] = {
-    "npy": npy_that_claims,
-    "Zarr": zarr_that_claims,
-    "HDF5 in chunks": reserved(HUGE, (1, 1000, 1250)),
+    "npy": npy_that_claims, "Zarr": zarr_that_claims, "HDF5 in chunks": reserved(HUGE, (1, 1000, 1250)),
     "HDF5": reserved(HUGE),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", CLAIMS)

@@ -157,11 +157,8 @@ def test_a_stack_of_no_known_scale_opens_all_the_same(tmp_path: Path) -> None:
 def test_one_pose_of_the_probe_is_no_axis(n_slices: int, tmp_path: Path) -> None:
     plain = voxel_data(n_slices)
     labels = {
-        "dims": ("time", "pose", "k", "j", "i"),
-        "time": plain["time"].values,
-        "pose": [0],
-        "name": "iq",
-    }
+        "dims": ("time", "pose", "k", "j", "i"), "time": plain["time"].values, "pose": [0], "name": "iq",
+    }  # fmt: skip
     matrix = np.asarray(plain.fusi.affine.voxel_to_world)[None]
     path = saved(tmp_path, create_voxeldata(plain.values[:, None], voxel_to_world=matrix, **labels))
     stack, expected = load(path), load(saved(tmp_path / "plain", plain))

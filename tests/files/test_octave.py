@@ -41,20 +41,14 @@ def octave(folder: Path, program: str, temporary: str = "temporary") -> str:
     """What a program prints that runs in a folder. Its temporary files are gone."""
     (folder / temporary).mkdir(exist_ok=True)
     setting = {
-        **os.environ,
-        "HOME": str(folder),
-        "OMP_NUM_THREADS": "1",
-        "TMPDIR": str(folder / temporary),
+        **os.environ, "HOME": str(folder), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder / temporary),
         "USDENOISE_COMMAND": f"'{sys.executable}' -m usdenoise",
-    }
+    }  # fmt: skip
     (folder / "program.m").write_text(f"1;\naddpath('{MATLAB}');\n{program}")
     done = subprocess.run(
-        ["octave", "--norc", "--no-gui", "--quiet", "program.m"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
+        ["octave", "--norc", "--no-gui", "--quiet", "program.m"], capture_output=True, text=True, cwd=folder,
         env=setting,
-    )
+    )  # fmt: skip
     assert list((folder / temporary).iterdir()) == []
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -445,12 +445,10 @@ def test_values_beyond_the_precision_are_refused(value: complex, tmp_path: Path)
     values[3, 4, 5], values[0, 0, 0] = value, np.nan
     path = write_stack(tmp_path / "x.h5", values)
     attempts: list[Callable[[], Any]] = [
-        lambda: run(path),
-        lambda: run_in_windows(path, tmp_path / "out", 6),
-        lambda: load(path, dtype="single"),
-        lambda: denoise(load(path), options=OPTIONS),
+        lambda: run(path), lambda: run_in_windows(path, tmp_path / "out", 6),
+        lambda: load(path, dtype="single"), lambda: denoise(load(path), options=OPTIONS),
         lambda: denoise(values, axes="tzx", options=OPTIONS),
-    ]
+    ]  # fmt: skip
     says = r"'iq' holds a value of magnitude 1e\+60, and single precision ends at 3\.4e\+38; scale the stack first"
     for attempt in attempts:
         with pytest.raises(InputError, match=f"^{says}$"):

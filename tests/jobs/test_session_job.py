@@ -668,11 +668,9 @@ def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> Non
 
 def test_wrong_options_of_a_session_are_refused(files: Path, tmp_path: Path) -> None:
     wrong = {
-        "--pattern=x*.h5": "--pattern",
-        "--window=101": "--window",
-        "--stride=50": "--window",
+        "--pattern=x*.h5": "--pattern", "--window=101": "--window", "--stride=50": "--window",
         "--low-cutoff=601": "--low-cutoff",
-    }
+    }  # fmt: skip
     for flag, remedy in wrong.items():
         refused(cli("session", files, "-o", tmp_path / "out", flag), f"; .*{remedy}")
     assert not (tmp_path / "out").exists()

@@ -90,10 +90,8 @@ def noise_frames(settings):
 @pytest.mark.parametrize("correlation_pixels", [0.0, 1.0])
 def test_noise_grows_by_the_gain_and_is_at_the_bottom_what_was_asked_for(shape, correlation_pixels):
     levels = {
-        "blood_to_noise_db": -6.0,
-        "noise_gain_db": 20.0,
-        "noise_correlation_pixels": correlation_pixels,
-    }
+        "blood_to_noise_db": -6.0, "noise_gain_db": 20.0, "noise_correlation_pixels": correlation_pixels,
+    }  # fmt: skip
     power, noise = noise_frames(PhantomSettings(shape, seed=3, **levels))
     decibels = 10 * np.log10(power.reshape(shape[0], -1))
     np.testing.assert_allclose(decibels[:, 0], np.linspace(-14.0, 6.0, shape[0]), atol=1e-4)

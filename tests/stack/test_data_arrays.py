@@ -134,21 +134,17 @@ def test_scales_for_arrays(tmp_path: Path) -> None:
 
 def test_names_of_dimensions() -> None:
     names = {
-        "tzx": "time z x",
-        "xzt": "x y time",
-        "zxt": "depth lateral frame",
+        "tzx": "time z x", "xzt": "x y time", "zxt": "depth lateral frame",
         "tyzx": "time elevation depth lateral",
-    }
+    }  # fmt: skip
     for axes, dimensions in names.items():
         assert named(*dimensions.split()).usdenoise.info()["axes"][0] == axes
 
 
 def test_units_of_coordinates() -> None:
     places = {
-        "time": (np.arange(30) * 2.0, "ms"),
-        "z": (1e-3 * np.arange(8), "m"),
-        "x": (np.arange(6) * 50, "um"),
-    }
+        "time": (np.arange(30) * 2.0, "ms"), "z": (1e-3 * np.arange(8), "m"), "x": (np.arange(6) * 50, "um"),
+    }  # fmt: skip
     labels = {name: (name, values, {"units": unit}) for name, (values, unit) in places.items()}
     data = named("time", "z", "x", **labels)
     stack = from_data_array(data)
