@@ -1,10 +1,12 @@
-"""Python code in a process of its own."""
+"""Python code in a process of its own, and a process that may write no large files."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +29,14 @@ def python(
         cwd=Path(__file__).parents[1], env={**os.environ, **environment}, preexec_fn=before,
         timeout=timeout_s,
     )  # fmt: skip
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Larger files fail as on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

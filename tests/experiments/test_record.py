@@ -5,8 +5,19 @@ import math
 import numpy as np
 import pytest
 
-from usdenoise.experiments import record
-from usdenoise.experiments.record import DELAY, FINAL, FLOOR, TIME, TIME_RATIO, Claim, Curve, CurvePanel
+from usdenoise.experiments.record import (
+    BEST_OTHER,
+    DELAY,
+    FINAL,
+    FLOOR,
+    LAMBDAS,
+    SLOPE,
+    TIME,
+    TIME_RATIO,
+    Claim,
+    Curve,
+    CurvePanel,
+)
 
 
 def curve(label, *errors):
@@ -37,7 +48,7 @@ def test_curve_summaries():
     (Claim("bad", FINAL, FLOOR, at_least=2), 50.0, True),
     (Claim("eta-decay", FINAL, FLOOR, at_least=2), 0.2, False),
     (Claim("bad", FINAL, "eta-decay", at_least=10), 250.0, True),
-    (Claim("bad", FINAL, record.BEST_OTHER, at_most=2), 250.0, False),
+    (Claim("bad", FINAL, BEST_OTHER, at_most=2), 250.0, False),
     (Claim("bad", DELAY, 0.5, at_least=2), 3.0, True),
     (Claim("bad", DELAY, 0.1, at_least=2), math.inf, True),
     (Claim("bad", DELAY, 1e-4, at_least=2), 0.0, False),
@@ -55,9 +66,9 @@ def test_claims_are_checked_numbers(claim, measured, held):
 @pytest.mark.parametrize(("power", "held"), [(1.0, True), (1.05, True), (0.8, False), (-0.2, False)])
 def test_proportional_is_a_slope_of_one(power, held):
     panel = CurvePanel(
-        "here", tuple(curve(f"ScaledGD({value:g})", [1, 0.02 * value**power]) for value in record.LAMBDAS)
+        "here", tuple(curve(f"ScaledGD({value:g})", [1, 0.02 * value**power]) for value in LAMBDAS)
     )
-    checked = Claim("all", record.SLOPE, at_least=0.9, at_most=1.1).check("here", [panel])
+    checked = Claim("all", SLOPE, at_least=0.9, at_most=1.1).check("here", [panel])
     assert checked.measured == pytest.approx(power)
     assert checked.held is held
 

@@ -21,13 +21,9 @@ from usdenoise import denoise, load
 from usdenoise.jobs import run_job as job
 from usdenoise.options import DenoiseOptions, Output
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        shutil.which("octave") is None and not os.environ.get("CI"), reason="GNU Octave is not installed"
-    ),
-    pytest.mark.usefixtures("no_pictures"),
-]
+has_no_octave = shutil.which("octave") is None and not os.environ.get("CI")
+needs_octave = pytest.mark.skipif(has_no_octave, reason="GNU Octave is not installed")
+pytestmark = [pytest.mark.slow, needs_octave, pytest.mark.usefixtures("no_pictures")]
 
 MATLAB = Path(__file__).parents[2] / "matlab"
 IMAGES, VOLUME_SERIES = IQ.transpose(1, 2, 0), VOLUMES.transpose(1, 2, 3, 0)

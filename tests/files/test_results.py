@@ -358,19 +358,19 @@ FEW = Output(products=("power",))
 
 # As on a disk that fills up: at once, and behind the stack.
 ON_A_FULL_DISK = """
-import resource, sys
+import sys
+from contextlib import ExitStack
 from usdenoise.jobs import run_job as job
 from usdenoise.errors import OutputError
 from tests.files.test_results import FEW, OPTIONS, AtStage
-unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+from tests.programs import files_of_at_most
 for path in sys.argv[2:]:
-    for limit in (300, 21_700):
-        limits = limit, unlimited[1]
-        watcher = AtStage("write", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits))
+    for size in (300, 21_700):
         try:
-            job.run(path, sys.argv[1], options=OPTIONS, output=FEW, watcher=watcher)
+            with ExitStack() as stack:
+                full = lambda: stack.enter_context(files_of_at_most(size))
+                job.run(path, sys.argv[1], options=OPTIONS, output=FEW, watcher=AtStage("write", full))
         except OutputError as error:
-            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
             print(error)
 """
 

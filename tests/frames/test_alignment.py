@@ -16,7 +16,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 N_BLOCKS = 16
 
 
-def smooth(seed: int, shape: tuple[int, ...], width: float = 1.0) -> NDArray[np.complex128]:
+def smooth(seed: Any, shape: tuple[int, ...], width: float = 1.0) -> NDArray[np.complex128]:
     """Complex speckle with a Gaussian spectrum, periodic."""
     rng = np.random.default_rng(seed)
     white = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)

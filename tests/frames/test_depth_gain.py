@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.frames.test_alignment import smooth
 from usdenoise.frames.alignment import Alignment, Reference, reference_of
 from usdenoise.linalg.array_library import to_host
 from usdenoise.linalg.executor import ThreadExecutor
@@ -16,9 +17,7 @@ N_BLOCKS, SHAPE = 12, (48, 40)
 
 def speckle(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.complex128]:
     """Complex speckle of a point-spread function of a pixel, with unit power."""
-    white = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-    squares = sum(f**2 for f in np.ix_(*map(np.fft.fftfreq, shape)))
-    found = np.fft.ifftn(np.fft.fftn(white) * np.exp(-2 * np.pi**2 * squares))
+    found = smooth(rng, shape)
     return found / np.sqrt(np.mean(np.abs(found) ** 2))
 
 

@@ -14,7 +14,6 @@ import imageio.v3 as iio
 import nibabel
 import numpy as np
 import pytest
-import scipy.io
 
 from tests.cli.shared import cli, refused, report_of
 from tests.files.matlab_variables import variables
@@ -304,10 +303,7 @@ def test_blocks_that_overlap_do_not_change_the_mean_map(made: Scan) -> None:
 
 def test_filtered_blocks_have_the_format_of_their_files(made: Scan, tmp_path: Path) -> None:
     """And the other variables of a MATLAB file."""
-    for number, block in enumerate(made.blocks):
-        stored = {"IQ": block.transpose(1, 2, 0), "UF": {"FrameRateUF": RATE_HZ}, "note": f"block {number}"}
-        (tmp_path / "pala").mkdir(exist_ok=True)
-        scipy.io.savemat(tmp_path / f"pala/IQ_{number}.mat", stored)
+    scans.write_pala(tmp_path / "pala", made.blocks)
     stacks = SessionOptions(stacks=True, gain_correction=False)
     run(tmp_path / "pala", out=tmp_path / "out", session_options=stacks)
     left = np.linalg.svd(made.iq.reshape(len(made.iq), -1).T, full_matrices=False)[0][:, :4]
@@ -443,9 +439,10 @@ def test_another_session_does_not_use_the_spectra(tmp_path: Path) -> None:
 
 
 FULL = """
-import resource, sys
+import sys
 from pathlib import Path
 import numpy as np
+from tests.programs import files_of_at_most
 from usdenoise.errors import OutputError
 from usdenoise.files import blocks_on_disk
 from usdenoise.files.blocks_on_disk import BlocksOnDisk
@@ -455,16 +452,13 @@ from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 store = BlocksOnDisk(Path(sys.argv[1]), "key")
 lags = np.ones((24 * 24, 13), np.complex64)
 block = MeasuredBlock(BlockFindings(), BlockLags(lags, np.ones(24 * 24, np.float32), lags[:100, :2]))
-_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
 for kib in (0, 1, 4, 16, 56):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, most))
-    try:
-        store.put(0, block)
-    except OutputError:
-        pass
-    else:
-        sys.exit("a file that is too large was written")
-resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    with files_of_at_most(kib << 10):
+        try:
+            store.put(0, block)
+        except OutputError:
+            continue
+    sys.exit("a file that is too large was written")
 names = sorted(path.name for path in store.folder.iterdir())
 store.put(0, block)
 print(*names, store.lags(0).lags.sum().real)

@@ -1,27 +1,14 @@
 """Threads have their results in order; compiled loops run although their code cannot be kept, as on a full disk."""
 
-import resource
 import runpy
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numba
 import numpy as np
 import pytest
 
+from tests.programs import files_of_at_most
 from usdenoise.linalg import compiled_loops
 from usdenoise.linalg.executor import ThreadExecutor
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """No file may become longer than a few bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def lag_of_ones() -> float:
@@ -47,7 +34,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_with_a_full_disk_and_with_code_that_was_cut_off(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    with full_disk():
+    with files_of_at_most(16):
         assert lag_of_ones() == 3
     assert not list(tmp_path.rglob("*.nbi"))
     assert lag_of_ones() == 3

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.io
 from numpy.typing import NDArray
 
 from tests.stacks import write_stack
@@ -36,6 +37,14 @@ def write_blocks(
         start = {"start_s": every_s * number} if every_s else {}
         write_stack(folder / name.format(number), block, **{**ABOUT, **start, **more})
     return folder
+
+
+def write_pala(folder: Path, blocks: Iterable[Any]) -> None:
+    """Write blocks into MATLAB files with other variables, as PALA has them."""
+    folder.mkdir()
+    for number, block in enumerate(blocks):
+        stored = {"IQ": block.transpose(1, 2, 0), "UF": {"FrameRateUF": RATE_HZ}, "note": f"block {number}"}
+        scipy.io.savemat(folder / f"IQ_{number}.mat", stored)
 
 
 def write_events(path: Path, events: Iterable[Any]) -> Path:

@@ -2,12 +2,9 @@
 
 import json
 import re
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,7 @@ import pytest
 from tests.cli.shared import cli, refused
 from tests.jobs.batch import shared
 from tests.jobs.batch.shared import OWN, QUICK, column, files, rows, start, temporary, write_scan
-from tests.programs import python
+from tests.programs import files_of_at_most, python
 from tests.stacks import write_stack
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -86,17 +83,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = np.random.default_rng(0).standard_normal((256, 512)).view(np.complex128)
     stack = np.tile(frame.astype(np.complex64), (200, 2, 1)).reshape(200, 512, 256)
     return write_stack(tmp_path_factory.mktemp("large") / "large.h5", stack)
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """Larger files fail as on a full disk."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 @pytest.mark.usefixtures("no_pictures")
