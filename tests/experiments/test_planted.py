@@ -7,8 +7,20 @@ import pytest
 
 from tests.reference import loops, planted_loops
 from usdenoise.completion.problem import gaussian
-from usdenoise.experiments import Setup, planted, planted_experiments
-from usdenoise.experiments.planted import SIZE, OneBitLoss, draw_one_bit, draw_phase, draw_sensing
+from usdenoise.experiments import Setup, planted_experiments
+from usdenoise.experiments.planted import (
+    LARGEST_ERROR,
+    SIZE,
+    Descent,
+    OneBitLoss,
+    PlantedProblem,
+    SensingLoss,
+    descend,
+    draw_one_bit,
+    draw_phase,
+    draw_sensing,
+    least_squares_error,
+)
 from usdenoise.experiments.planted_experiments import PHASE, eta_decay, gradient_descent, panel, precgd
 
 N, RANK, MEASUREMENTS = 7, 3, 20
@@ -22,7 +34,7 @@ DRAWS = [
 
 def sensing(rng, dtype=np.float64):
     matrices = gaussian(rng, (MEASUREMENTS, N * N), dtype).reshape(-1, N, N)
-    return planted.SensingLoss(matrices, rng.standard_normal(MEASUREMENTS)), gaussian(rng, (N, RANK), dtype)
+    return SensingLoss(matrices, rng.standard_normal(MEASUREMENTS)), gaussian(rng, (N, RANK), dtype)
 
 
 def one_bit(rng):
@@ -47,13 +59,13 @@ class Half:
 def test_gradient_passes_a_taylor_test(make):
     rng = np.random.default_rng(0)
     loss, x = make(rng)
-    loops.assert_taylor(planted.PlantedProblem(loss, np.eye(N)), (x,), rng, first_step=1e-3)
+    loops.assert_taylor(PlantedProblem(loss, np.eye(N)), (x,), rng, first_step=1e-3)
 
 
 def test_the_gradient_of_a_complex_factor_is_the_wirtinger_derivative():
     rng = np.random.default_rng(1)
     loss, x = sensing(rng, np.complex128)
-    loops.assert_taylor(planted.PlantedProblem(Half(loss), np.eye(N)), (x,), rng, first_step=1e-3)
+    loops.assert_taylor(PlantedProblem(Half(loss), np.eye(N)), (x,), rng, first_step=1e-3)
 
 
 @pytest.mark.parametrize("make", [sensing, one_bit])
@@ -85,7 +97,7 @@ def test_one_bit_residuals_far_from_the_fit_stay_finite():
 @pytest.mark.parametrize(("draw", "rank"), DRAWS)
 def test_the_planted_matrix_minimises_its_loss(draw, rank):
     instance = draw(np.random.default_rng(2), rank=rank, sigma=0.0)
-    problem = planted.PlantedProblem(instance.loss, instance.truth)
+    problem = PlantedProblem(instance.loss, instance.truth)
     at_truth = problem.evaluate((instance.factor,))
     assert np.sum(instance.loss.residuals(instance.truth) ** 2) < 1e-28
     assert at_truth.held_out_rmse == 0
@@ -146,15 +158,13 @@ def test_at_the_true_rank_the_least_squares_error_is_that_of_the_linearised_prob
     seen = np.array([np.einsum("kij,ij->k", clean.loss.matrices, change) for change in changes]).T
     weights = np.linalg.lstsq(seen, noise, rcond=1e-10)[0]
     expected = np.linalg.norm(sum(w * change for w, change in zip(weights, changes, strict=True)))
-    assert planted.least_squares_error(noisy) == pytest.approx(
-        expected / np.linalg.norm(clean.truth), rel=1e-3
-    )
+    assert least_squares_error(noisy) == pytest.approx(expected / np.linalg.norm(clean.truth), rel=1e-3)
 
 
 @pytest.mark.parametrize(("draw", "rank"), DRAWS)
 def test_the_floor_grows_with_the_noise(draw, rank):
     noisy = (draw(np.random.default_rng(0), rank=rank, sigma=sigma) for sigma in (1e-5, 1e-4))
-    low, high = map(planted.least_squares_error, noisy)
+    low, high = map(least_squares_error, noisy)
     assert high / low == pytest.approx(10, rel=0.1)
 
 
@@ -193,8 +203,8 @@ def test_methods_take_the_steps_of_the_independent_loop(name):
         expected = planted_loops.descent(
             gradient_of(instance), instance.start(), instance.truth, kind, parameter, step, STEPS
         )
-        errors = planted.descend(instance, variant, step, STEPS).errors
-        assert errors == pytest.approx(np.minimum(expected, planted.LARGEST_ERROR), rel=1e-6), kind
+        errors = descend(instance, variant, step, STEPS).errors
+        assert errors == pytest.approx(np.minimum(expected, LARGEST_ERROR), rel=1e-6), kind
 
 
 def setting(*variants, step=0.1, iterations=50, sigma=0.0, **more):
@@ -204,10 +214,10 @@ def setting(*variants, step=0.1, iterations=50, sigma=0.0, **more):
 
 def test_a_run_that_diverges_counts_as_lost():
     instance = draw_sensing(np.random.default_rng(3), **setting().problem)
-    errors = planted.descend(instance, gradient_descent(), 1e3, 50).errors
-    assert errors[-1] == errors.max() == planted.LARGEST_ERROR
+    errors = descend(instance, gradient_descent(), 1e3, 50).errors
+    assert errors[-1] == errors.max() == LARGEST_ERROR
     found = panel(setting(gradient_descent(), step=1e3), (3,))
-    assert found["GD"].final == planted.LARGEST_ERROR
+    assert found["GD"].final == LARGEST_ERROR
     assert found["GD"].errors.shape == (1, 51)
 
 
@@ -218,7 +228,7 @@ def test_methods_from_the_small_start_begin_at_an_error_of_1():
 
 
 def test_curves_against_time_begin_before_the_start_is_computed():
-    descent = planted.Descent(np.array([0.5, 0.25, 0.125]), np.array([0.1, 0.2, 0.4]))
+    descent = Descent(np.array([0.5, 0.25, 0.125]), np.array([0.1, 0.2, 0.4]))
     at = descent.at(np.array([0.0, 0.1, 0.15, 0.3, 0.4, 9.0]))
     assert at.tolist() == [1.0, 0.5, 0.5, 0.25, 0.125, 0.125]
     curve = panel(setting(eta_decay(0.85), seconds=5.0), (0, 1)).curves[0]
