@@ -2,15 +2,13 @@
 
 The suite reads a few dozen mutations for every reader. More of them on demand:
 
-    python -m tests.fuzz --cases 5000 --seed 7 --reader "MATLAB 5" --reader "Zarr 3"
+    FUZZ_CASES=5000 FUZZ_SEED=7 pytest tests/files/test_mutations.py -m slow -k "Zarr"
 """
 
-import argparse
 import json
 import multiprocessing
 import resource
 import struct
-import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -154,12 +152,8 @@ def other_text(raw: bytearray, rng: np.random.Generator) -> None:
 
 
 MUTATIONS: tuple[Callable[[bytearray, np.random.Generator], None], ...] = (
-    other_bytes,
-    extreme_number,
-    other_text,
-    truncated,
-    swapped,
-)
+    other_bytes, extreme_number, other_text, truncated, swapped,
+)  # fmt: skip
 
 
 def case(reader: str, seed: int, number: int, folder: Path) -> tuple[Path, str]:
@@ -268,28 +262,3 @@ def read_cases(child: ChildReader, reader: str, seed: int, n_cases: int) -> tupl
         if outcome not in ("loaded", "refused"):
             failures.append(f"{reader}, seed {seed}, case {number} ({mutation}): {outcome}")
     return failures, n_refused
-
-
-def main() -> int:
-    """Read mutated files; return 1 if one was neither loaded nor refused."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.fuzz", description="Read mutated files of every reader."
-    )
-    parser.add_argument("--cases", type=int, default=1000, metavar="N", help="files of each reader (1000)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the mutations (0)")
-    parser.add_argument(
-        "--reader", action="append", choices=list(READERS), help="one reader; may be repeated"
-    )
-    options = parser.parse_args()
-    n_failures = 0
-    with ChildReader() as child:
-        for reader in options.reader or READERS:
-            failures, n_refused = read_cases(child, reader, options.seed, options.cases)
-            summary = f"{reader}: {options.cases} files, {n_refused} refused, {len(failures)} failures"
-            sys.stdout.write("".join(f"{line}\n" for line in [*failures, summary]))
-            n_failures += len(failures)
-    return 1 if n_failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -74,8 +74,7 @@ def test_the_batch_of_the_docs(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_shell_loop(folder: Path) -> None:
-    done = bash(line("for "), folder)
-    assert done.returncode == 0
+    assert bash(line("for "), folder).returncode == 0
     assert (folder / "failed").read_text() == "scans/line\nbreak.mat\n"
     assert [name for name in files(folder / "loop") if name.endswith(".mat")] == ["good_denoised.mat"]
 
@@ -106,8 +105,7 @@ def test_paragraphs_of_list_items_are_indented_for_mkdocs() -> None:
 
 @pytest.mark.slow
 def test_a_slurm_array(folder: Path) -> None:
-    text = line("sbatch ")
-    found = re.search(r"--array=(.*?) --cpus.* --wrap\s+'(.*)'$", text)
+    found = re.search(r"--array=(.*?) --cpus.* --wrap\s+'(.*)'$", line("sbatch "))
     (folder / "scans.txt").write_text("scans/-dash.h5\nscans/two words.h5\n")
     assert bash(f"echo {found[1]}", folder).stdout == "1-2\n"
     job = bash(found[2], folder, SLURM_ARRAY_TASK_ID="2", SLURM_CPUS_PER_TASK="1")

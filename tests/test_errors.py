@@ -6,21 +6,14 @@ import pytest
 
 from usdenoise.errors import is_out_of_memory
 
+OUT_OF_MEMORY = [
+    MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory"), RuntimeError("can't start new thread"),
+    ImportError("libjpeg.so: failed to map segment from shared object"),
+    SystemError("error return without exception set"),
+]  # fmt: skip
+OTHERS = [SystemError("bad argument to internal function"), OSError(errno.EACCES, "Permission denied")]
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        OSError(errno.ENOMEM, "Cannot allocate memory"),
-        RuntimeError("can't start new thread"),
-        ImportError("libjpeg.so: failed to map segment from shared object"),
-        SystemError("error return without exception set"),
-    ],
-)
+
+@pytest.mark.parametrize("error", [*OUT_OF_MEMORY, *OTHERS], ids=repr)
 def test_errors_that_mean_out_of_memory(error: Exception) -> None:
-    assert is_out_of_memory(error)
-
-
-def test_other_errors_are_not_out_of_memory() -> None:
-    assert not is_out_of_memory(SystemError("bad argument to internal function"))
-    assert not is_out_of_memory(OSError(errno.EACCES, "Permission denied"))
+    assert is_out_of_memory(error) == (error in OUT_OF_MEMORY)

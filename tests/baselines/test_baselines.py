@@ -5,14 +5,8 @@ import pytest
 from scipy.signal import butter, sosfiltfilt
 
 from tests.reference import loops
-from usdenoise.baselines import (
-    end_of_clutter,
-    highpass,
-    polynomial,
-    randomized_svd,
-    robust_pca,
-    threshold_singular_values,
-)
+from usdenoise import baselines
+from usdenoise.baselines import end_of_clutter, polynomial, randomized_svd, robust_pca
 from usdenoise.completion.problem import gaussian
 from usdenoise.errors import DivergedError
 from usdenoise.estimate.estimate import truncated_svd
@@ -61,15 +55,14 @@ def test_rsvd_is_right_for_complex_columns_and_a_weak_component(executor):
 def test_highpass_is_scipys_forward_and_backward_filter(executor, dtype):
     data = gaussian(np.random.default_rng(0), (30, 200), dtype)
     expected = sosfiltfilt(butter(4, 60.0, "highpass", fs=500.0, output="sos"), data, axis=1)
-    highpass(data, executor, 60.0 / 500.0)
+    baselines.highpass(data, executor, 60.0 / 500.0)
     assert np.abs(data - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("order", [0, 3, 60])
 def test_polynomial_is_numpys_least_squares_fit(executor, order):
     data = gaussian(np.random.default_rng(0), (20, 90), np.complex128)
-    frames = np.linspace(-1, 1, 90)
-    basis = np.polynomial.chebyshev.chebvander(frames, order)
+    basis = np.polynomial.chebyshev.chebvander(np.linspace(-1, 1, 90), order)
     fit = basis @ np.linalg.lstsq(basis, data.T, rcond=None)[0]
     out = data.copy()
     polynomial(out, executor, order)
@@ -100,8 +93,7 @@ def test_the_clutter_ends_where_its_spectrum_falls_below_the_residual(edge):
 def planted(dtype, shape=(200, 120), rank=5, fraction=0.05):
     rng = np.random.default_rng(0)
     low = gaussian(rng, (shape[0], rank), dtype) @ gaussian(rng, (rank, shape[1]), dtype)
-    sparse = np.where(rng.random(shape) < fraction, 10 * gaussian(rng, shape, dtype), 0)
-    return low, sparse
+    return low, np.where(rng.random(shape) < fraction, 10 * gaussian(rng, shape, dtype), 0)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
@@ -128,6 +120,6 @@ def test_rpca_refuses_an_iterate_that_is_not_finite(executor):
 def test_threshold_is_the_proximal_map_of_the_nuclear_norm(executor, tall):
     data = gaussian(np.random.default_rng(0), (60, 30) if tall else (30, 60), np.complex128)
     u, s, vh = np.linalg.svd(data, full_matrices=False)
-    a, b_h = threshold_singular_values(data, s[10], executor).band(0, 30)
+    a, b_h = baselines.threshold_singular_values(data, s[10], executor).band(0, 30)
     assert np.abs(a @ b_h - (u * np.maximum(s - s[10], 0)) @ vh).max() < 1e-10
-    assert threshold_singular_values(data, 2 * s[0], executor).rank == 0
+    assert baselines.threshold_singular_values(data, 2 * s[0], executor).rank == 0

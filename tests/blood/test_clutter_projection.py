@@ -50,8 +50,7 @@ def test_the_power_before_the_filter_is_found(shift, n_frames):
 
 
 def test_a_filter_that_takes_nearly_all_frames_is_bounded():
-    right = slow_vectors(32, 30)
-    projection = clutter_projection(right)
+    projection = clutter_projection(slow_vectors(32, 30))
     assert projection.n_lags == 2
     assert np.abs(projection.recovery).max() <= 1 / 0.45 + 1e-12
 

@@ -12,13 +12,10 @@ POWER = np.array([[1.0, 3.0], [10.0, 30.0]], np.float32)
 TOP = np.array([[True, True], [False, False]])
 
 
-def test_contrast_by_hand():
+def test_contrast_and_cnr_by_hand():
     # Means 20 and 2: a ratio of 10 in power is 10 dB.
     assert metrics.contrast_db(POWER, ~TOP, TOP) == pytest.approx(10.0)
     assert metrics.contrast_db(POWER, TOP, ~TOP) == pytest.approx(-10.0)
-
-
-def test_cnr_by_hand():
     # |20 - 2| over the root of 100 + 1.
     assert metrics.cnr(POWER, ~TOP, TOP) == pytest.approx(18 / np.sqrt(101))
     assert np.isnan(metrics.cnr(np.ones_like(POWER), TOP, ~TOP))

@@ -16,12 +16,8 @@ from usdenoise.cli import main
 _RNG = np.random.default_rng(4)
 IQ = (_RNG.standard_normal((40, 12, 10)) + 1j * _RNG.standard_normal((40, 12, 10))).astype(np.complex64)
 QUICK = (
-    "--rank=3",
-    "--estimator=iterations=2",
-    "--estimator=patience=0",
-    "--low-cutoff=0",
-    "--high-cutoff=rank",
-)
+    "--rank=3", "--estimator=iterations=2", "--estimator=patience=0", "--low-cutoff=0", "--high-cutoff=rank",
+)  # fmt: skip
 REPORT_KEYS = {
     "method", "rank", "sampling", "seed", "low_cutoff", "high_cutoff", "iterations", "passes", "stop_reason",
     "held_out_rmse", "noise_floor", "trace", "singular_values", "timings_s", "peak_memory_bytes", "input",

@@ -1,4 +1,4 @@
-"""The help pages: every option in its group with its default, columns, examples that run, and no slow import."""
+"""What the shell completes, and the help pages: options in their groups, columns, examples that run, no slow import."""
 
 import os
 import re
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from tests.programs import python
@@ -16,8 +17,6 @@ from usdenoise.cli.flags import GroupedCommand, GroupedOption
 from usdenoise.cli.main import COMMANDS
 from usdenoise.options import DenoiseOptions, PhantomSettings
 from usdenoise.options.declaration import Group, flag
-
-SAMPLE = Path(__file__).parents[2] / "sample_data/phantom.h5"
 
 
 def command(name: str) -> GroupedCommand:
@@ -93,8 +92,7 @@ def test_every_option_and_key_is_in_the_help_with_its_default() -> None:
     keys = [name for name, entry in DenoiseOptions.declared.items() if entry.group is Group.ESTIMATOR_KEYS]
     lines = sections(text)[Group.ESTIMATOR_KEYS.value]
     assert [line.split("=")[0].strip() for line in lines if "=" in line[:27]] == keys
-    settings = page("simulate").split("Keys of --set:")[1]
-    listed = re.findall(r"^  (\w+)=", settings, re.MULTILINE)
+    listed = re.findall(r"^  (\w+)=", page("simulate").split("Keys of --set:")[1], re.MULTILINE)
     assert listed == [name for name, entry in PhantomSettings.declared.items() if " " in entry.flag]
 
 
@@ -106,23 +104,22 @@ def test_examples_parse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     for line in EXAMPLES:
         _, name, *arguments = shlex.split(line)
-        context = command(name).make_context(name, arguments)
-        assert not context.args, line
+        assert not command(name).make_context(name, arguments).args, line
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cheap_examples_run(phantom_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scans").mkdir()
     for place in ("scan.h5", "scans/scan.h5"):
-        shutil.copy(SAMPLE, tmp_path / place)
+        shutil.copy(phantom_file, tmp_path / place)
     monkeypatch.chdir(tmp_path)
-    costly = ("compare", "batch", "reproduce ", "phantom.h5", "session ", "blocks")
+    costly = ("compare", "batch", "reproduce ", "simulate", "session ", "blocks")
     cheap = [line for line in EXAMPLES if not any(word in line for word in costly) or "--dry-run" in line]
     assert len(cheap) >= 6
     for line in cheap:
         result = CliRunner().invoke(main, shlex.split(line)[1:])
         assert result.exit_code == 0, (line, result.stderr)
-    assert {"scan-usdenoise", "small.h5"} <= set(os.listdir())
+    assert {"scan-usdenoise", "out", "more"} <= set(os.listdir())
 
 
 HELP = """
@@ -140,3 +137,25 @@ def test_help_imports_nothing_heavy() -> None:
     imported = set(python(HELP, "", *COMMANDS).stdout.split())
     assert "click" in imported
     assert not imported & {"numpy", "scipy", "h5py", "matplotlib", "numba", "imageio", "rich"}
+
+
+VARIABLE = "_USDENOISE_COMPLETE"
+
+
+def test_bash_is_answered() -> None:
+    program = "import sys; sys.argv[0] = 'usdenoise'; from usdenoise.__main__ import main; main()"
+    done = python(program, COMP_WORDS="usdenoise ru", COMP_CWORD="1", **{VARIABLE: "bash_complete"})
+    assert done.stdout == "plain,run\n"
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    (("run", "--low-c"), ["--low-cutoff"]),
+    (("run", "--method", "e"), ["eta-decay"]),
+    (("run", "--estimator", "p"), ["patience=", "precision="]),
+    (("run", "--products", "power,v"), ["power,velocity"]),
+    (("session", "--movie", ""), ["gif"]),
+])  # fmt: skip
+def test_values_are_completed(words: tuple[str, ...], expected: list[str]) -> None:
+    *before, last = words
+    found = BashComplete(main, {}, "usdenoise", VARIABLE).get_completions(before, last)
+    assert [item.value for item in found] == expected

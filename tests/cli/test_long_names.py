@@ -41,8 +41,7 @@ def test_long_names_are_shortened_by_every_command(scans, tmp_path, monkeypatch)
         assert done.exit_code == 0, done.stderr
     reports = list(Path("out").glob("*_report.json"))
     assert {json.loads(report.read_text())["input"]["path"] for report in reports} == {str(one), str(other)}
-    longest = max(len(os.fsencode(path.name)) for path in tmp_path.rglob("*") if path.is_file())
-    assert longest <= 255
+    assert max(len(os.fsencode(path.name)) for path in tmp_path.rglob("*") if path.is_file()) <= 255
     batch = ("batch", scans, "-o", "batch", "--low-cutoff", 1, "--rank", 3, "--flat", "-q")
     for _ in range(2):
         done = cli(*batch)

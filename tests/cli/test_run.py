@@ -18,14 +18,8 @@ from usdenoise.phantom import PhantomSettings
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
-ENDS = (
-    "power_doppler.png",
-    "power_doppler.tif",
-    "blood_power.png",
-    "blood_power.tif",
-    "frames.tsv",
-    "frames.json",
-)
+ENDS = [f"{name}.{end}" for name in ("power_doppler", "blood_power") for end in ("png", "tif")]
+ENDS += ["frames.tsv", "frames.json"]
 OUTPUTS = {end.replace(".", "_"): f"x_{end}" for end in ENDS}
 OUTPUTS |= {"denoised": "x_denoised.h5", "report_html": "x_report.html", "report": "x_report.json"}
 
@@ -45,14 +39,17 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---------------------------------------------------------------- run: streams
 
 
-def test_run_prints_a_summary_on_stdout(stack: Path, tmp_path: Path) -> None:
-    result = cli("run", stack, "-o", tmp_path / "out", *QUICK, "--low-cutoff", 1)
+def test_run_prints_a_summary_on_stdout_and_writes_into_the_current_folder(stack, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    result = cli("run", stack, *QUICK, "--low-cutoff", 1)
     assert (result.exit_code, result.stderr) == (0, NO_BLOOD)
     assert f"{stack} (iq, t 40, z 12, x 10, complex64)" in result.stdout
     assert re.search("clutter +1 component removed, as given\n", result.stdout)
     written = re.findall("^(?:wrote|page) +(.*)$", result.stdout, re.MULTILINE)
-    assert sorted(written) == sorted(str(tmp_path / "out" / name) for name in OUTPUTS.values())
+    assert sorted(written) == sorted(f"x-usdenoise/{name}" for name in OUTPUTS.values())
     assert all(Path(name).stat().st_size > 0 for name in written)
+    assert os.listdir() == ["x-usdenoise"]
 
 
 def test_assumptions_are_notes_on_stderr(tmp_path: Path) -> None:
@@ -105,8 +102,7 @@ def test_frames_beyond_the_stack_are_reported(frames: str, n_read: int, tmp_path
 
 
 def test_json_is_one_object_with_every_key_of_the_contract(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.h5")
-    result = cli("run", path, "-o", tmp_path / "out", *QUICK, "--json")
+    result = cli("run", write(tmp_path / "x.h5"), "-o", tmp_path / "out", *QUICK, "--json")
     assert result.stdout.count("\n") == 1
     assert "note: " in result.stderr
     report = parse(result.stdout)
@@ -145,14 +141,6 @@ def test_every_method_reports(method: str, stack: Path, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- outputs
 
 
-def test_the_default_folder_is_in_the_current_one(stack, tmp_path, monkeypatch):
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    assert cli("run", stack, *QUICK, "-q").exit_code == 0
-    assert os.listdir() == ["x-usdenoise"]
-    assert sorted(os.listdir("x-usdenoise")) == sorted(OUTPUTS.values())
-
-
 def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
     path = write_stack(tmp_path / "x.h5", IQ.transpose(1, 0, 2), "b/c")
     with h5py.File(path, "r+") as file:
@@ -174,8 +162,7 @@ def test_reading_options_reach_the_reader(tmp_path: Path) -> None:
 
 def results(blocks: Path, folder: Path, *options: Any) -> tuple[bytes, bytes]:
     few = ("--rank", 5, "--estimator", "iterations=4", "--low-cutoff", 2, "--products", "power", "-q")
-    done = cli("run", blocks, "-o", folder, *few, *options)
-    assert done.exit_code == 0
+    assert cli("run", blocks, "-o", folder, *few, *options).exit_code == 0
     with h5py.File(folder / "x_denoised.h5") as file:
         return file["power_doppler"][()].tobytes(), file["iq"][()].tobytes()
 

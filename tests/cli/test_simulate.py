@@ -49,22 +49,15 @@ def test_an_existing_file_or_a_wrong_folder_is_refused(tmp_path: Path) -> None:
     assert load(out).iq.shape == (20, 16, 12)
 
 
-def test_json_has_the_settings(tmp_path: Path) -> None:
-    out = tmp_path / "p.h5"
-    result = cli("simulate", out, *SMALL, "--seed", 3, "--frame-rate", 600, "--json")
-    assert result.stdout.count("\n") == 1
-    summary = parse(result.stdout)
-    assert (summary["path"], summary["shape"]) == (str(out), [16, 12, 20])
-    assert (summary["seed"], summary["frame_rate_hz"]) == (3, 600)
-    assert 0 < summary["vessel_fraction"] < 1
-    assert load(out).frame_rate_hz == 600
-
-
-def test_settings_of_realistic_scans(tmp_path: Path) -> None:
+def test_settings_of_realistic_scans_are_in_the_json_and_in_the_file(tmp_path: Path) -> None:
     out = tmp_path / "p.h5"
     options = [text for key, value in REALISM.items() for text in ("--set", f"{key}={value}")]
-    rates = ("--frame-rate", 250, "--noise-gain", 20)
-    summary = report_of("simulate", out, *SMALL, *rates, *options)
+    rates = ("--frame-rate", 250, "--noise-gain", 20, "--seed", 3)
+    result = cli("simulate", out, *SMALL, *rates, *options, "--json")
+    assert result.stdout.count("\n") == 1
+    summary = parse(result.stdout)
+    assert (summary["path"], summary["shape"], summary["seed"]) == (str(out), [16, 12, 20], 3)
+    assert 0 < summary["vessel_fraction"] < 1
     with h5py.File(out) as file:
         parameters = parse(file.attrs["usdenoise_provenance"])["parameters"]
         assert file["truth/capillary_mask"][()].any()
@@ -73,11 +66,10 @@ def test_settings_of_realistic_scans(tmp_path: Path) -> None:
         assert {name: settings[name] for name in REALISM} == REALISM
     assert decibels[-1] - decibels[0] == pytest.approx(20.0, abs=1e-4)
     assert cli("info", out).exit_code == 0
-
-
-def test_without_noise_it_is_json_too(tmp_path: Path) -> None:
-    report_of("simulate", tmp_path / "p.h5", *SMALL, "--blood-to-noise", "inf")
-    with h5py.File(tmp_path / "p.h5") as file:
+    assert load(out).frame_rate_hz == summary["frame_rate_hz"] == 250
+    # Without noise it is JSON, too.
+    report_of("simulate", out, *SMALL, "--blood-to-noise", "inf", "--overwrite")
+    with h5py.File(out) as file:
         parse(file.attrs["usdenoise_provenance"])
 
 

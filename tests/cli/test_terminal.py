@@ -1,4 +1,4 @@
-"""What a person sees on a terminal while a command works: bars that go away, and failures that stay."""
+"""What a person sees while a command works: bars that go away, failures that stay; and nothing is lost at its end."""
 
 import os
 import pty
@@ -11,13 +11,17 @@ from typing import Any
 import pytest
 
 from tests.jobs.batch.shared import write_scan
+from tests.programs import python
+from usdenoise.cli import console
+from usdenoise.cli.console import Console, JobView
 
 
 def on_a_terminal(*arguments: Any) -> tuple[int, str, str]:
     """Return the exit code, stdout, and what was on the terminal, of a command whose stderr is one."""
     master, slave = pty.openpty()
     command = [sys.executable, "-m", "usdenoise", *map(str, arguments)]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    # A backend of matplotlib that is unknown does not matter.
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "MPLBACKEND": "none of them"}
     how = {"stdout": subprocess.PIPE, "stderr": slave, "env": environment}
     with subprocess.Popen(command, text=True, **how) as process:
         os.close(slave)
@@ -40,6 +44,7 @@ def test_a_run_shows_its_stages(tmp_path: Path) -> None:
     for word in ("load", "solve", "write"):
         assert word in shown, word
     assert "pass" not in shown
+    assert (tmp_path / "out/x_power_doppler.png").exists()
 
 
 @pytest.mark.slow
@@ -52,14 +57,77 @@ def test_a_batch_shows_how_far_it_is_and_keeps_its_failures(tmp_path: Path) -> N
     assert code == 1
     assert "3: 2 done" in printed
     words = (
-        "scans",
-        "1/3: 1 done",
-        "2/3: ",
-        "a[1].h5",
-        " …-mouse12_run-b[1].h5 ",
-        "left",
+        "scans", "1/3: 1 done", "2/3: ", "a[1].h5", " …-mouse12_run-b[1].h5 ", "left",
         "failed    2/3  bad.h5  ",
-    )
+    )  # fmt: skip
     for word in words:
         assert word in shown, word
     assert "done      1/3" not in shown
+
+
+PROGRAM = """
+import atexit, os, sys
+from usdenoise import __main__, cli
+
+def command():
+    print("printed")
+    sys.exit(int(sys.argv[1]))
+
+atexit.register(os.write, 2, b"registered\\n")
+cli.main = command
+__main__.main()
+print("not reached")
+"""
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_output_and_exit_functions_are_not_lost(code: int) -> None:
+    done = python(PROGRAM, code)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "printed\n", "registered\n")
+
+
+def test_output_that_cannot_be_written_is_a_failure() -> None:
+    # Otherwise the program would fail where it prints.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-c", PROGRAM, "0"]
+    with Path("/dev/full").open("w") as full:
+        how = {"stdout": full, "stderr": subprocess.PIPE, "env": buffered}
+        done = subprocess.run(command, text=True, **how)
+    assert done.returncode == 120
+    assert "No space left on device" in done.stderr
+
+
+def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [50.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    shown: list[str] = []
+    monkeypatch.setattr(Console, "advance", lambda self, done, text="": shown.append(text))
+    view = JobView(Console(), 10)
+    now[0] += 30
+    view.blocks(1, 5)
+    assert shown == ["1 of 5  about 2 min 0 s left"]
+
+
+def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(capsys):
+    view = JobView(Console())
+    remark = "1.h5 is skipped: it is empty"
+    view.live(0, "0.h5", "2 waiting  0.5 s", [remark])
+    view.live(1, "", "no blood", ["1 is bad: it moves", remark])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "block 0 0.h5  2 waiting  0.5 s",
+        "warning: 1.h5 is skipped: it is empty",
+        "block 1   no blood",
+        "warning: 1 is bad: it moves",
+    ]
+
+
+def test_what_the_reader_assumes_and_the_next_steps_are_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    for quiet in (0, 1):
+        view = JobView(Console(quiet))
+        view.assumed(["the axes are zxt"])
+        view.message("drawing the phantom")
+        view.experiments(0, 2)
+        view.experiments(1, 2)
+    assert capsys.readouterr().err == "note: the axes are zxt\ndrawing the phantom\n"

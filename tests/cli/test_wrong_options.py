@@ -14,6 +14,8 @@ from tests.cli.shared import IQ, cli, parse, refused, write, write_two
 from usdenoise.errors import OptionError
 from usdenoise.options import FLAGS, DenoiseOptions
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 WRONG_USAGE = {
     "run x.h5": [
         "--no-such-option", "another argument", "--frames=nonsense", "--frames=3", "--frames=0:1.5",
@@ -92,36 +94,32 @@ def _region(rows: slice) -> Any:
     return mask
 
 
-@pytest.mark.parametrize(
-    ("flags", "parameters", "wrong"),
-    [
-        (("--stride", 5), {"stride": 5}, "stride"),
-        (("--window", 5, "--stride", 6), {"window": 5, "stride": 6}, "stride"),
-        (("--live", "--window", 20), {"live": True, "window": 20}, "window"),
-        (("--live", "--stride", 5), {"live": True, "stride": 5}, "stride"),
-        (("--window", 20, "--until-idle", 3), {"window": 20, "until_idle_s": 3}, "until_idle_s"),
-        (("--window", 20, "--block-interval", 0.01), {"window": 20, "block_interval_s": 0.01}, "block_interval_s"),
-        (("--window", 20, "--estimator", "step=1", "--estimator", "alpha=1"), {"window": 20, "step": 1, "alpha": 1}, "step"),
-        (("--window", 20, "--movie", "mp4"), None, "movie"),
-        # What a final series uses, which only the command line makes
-        (None, {"live": True, "dask": "1"}, "dask"),
-        (None, {"live": True, "on_block": print}, "on_block"),
-        (None, {"live": True, "skip_bad_files": True}, "skip_bad_files"),
-        (None, {"live": True, "threshold": "t:3"}, "threshold"),
-        (None, {"live": True, "bad_blocks": "interpolate"}, "bad_blocks"),
-        (None, {"bad_blocks": "drop"}, "bad_blocks"),
-        (None, {"live": True, "confounds": "none"}, "confounds"),
-        (None, {"hrf": "fir:0"}, "hrf"),
-        (None, {"hrf": "canonical"}, "hrf"),
-        (None, {"threshold": "fdr:2"}, "threshold"),
-        (None, {"threshold": "p:0.05"}, "threshold"),
-        (None, {"confounds": "tissue:3"}, "confounds"),
-        (None, {"live": True, "smoothing_mm": 0.2}, "smoothing_mm"),
-        (None, {"live": True, "until_idle_s": -1}, "until_idle_s"),
-        (None, {"window": 20, "options": DenoiseOptions(), "rank": 3}, "options"),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize(("flags", "parameters", "wrong"), [
+    (("--stride", 5), {"stride": 5}, "stride"),
+    (("--window", 5, "--stride", 6), {"window": 5, "stride": 6}, "stride"),
+    (("--live", "--window", 20), {"live": True, "window": 20}, "window"),
+    (("--live", "--stride", 5), {"live": True, "stride": 5}, "stride"),
+    (("--window", 20, "--until-idle", 3), {"window": 20, "until_idle_s": 3}, "until_idle_s"),
+    (("--window", 20, "--block-interval", 0.01), {"window": 20, "block_interval_s": 0.01}, "block_interval_s"),
+    (("--window", 20, "--estimator", "step=1", "--estimator", "alpha=1"), {"window": 20, "step": 1, "alpha": 1}, "step"),
+    (("--window", 20, "--movie", "mp4"), None, "movie"),
+    # What a final series uses, which only the command line makes
+    (None, {"live": True, "dask": "1"}, "dask"),
+    (None, {"live": True, "on_block": print}, "on_block"),
+    (None, {"live": True, "skip_bad_files": True}, "skip_bad_files"),
+    (None, {"live": True, "threshold": "t:3"}, "threshold"),
+    (None, {"live": True, "bad_blocks": "interpolate"}, "bad_blocks"),
+    (None, {"bad_blocks": "drop"}, "bad_blocks"),
+    (None, {"live": True, "confounds": "none"}, "confounds"),
+    (None, {"hrf": "fir:0"}, "hrf"),
+    (None, {"hrf": "canonical"}, "hrf"),
+    (None, {"threshold": "fdr:2"}, "threshold"),
+    (None, {"threshold": "p:0.05"}, "threshold"),
+    (None, {"confounds": "tissue:3"}, "confounds"),
+    (None, {"live": True, "smoothing_mm": 0.2}, "smoothing_mm"),
+    (None, {"live": True, "until_idle_s": -1}, "until_idle_s"),
+    (None, {"window": 20, "options": DenoiseOptions(), "rank": 3}, "options"),
+], ids=str)  # fmt: skip
 def test_wrong_combinations_of_a_session_are_refused_from_both(flags, parameters, wrong, stack, tmp_path):
     (tmp_path / "blocks").mkdir()
     if flags is not None:
@@ -131,8 +129,7 @@ def test_wrong_combinations_of_a_session_are_refused_from_both(flags, parameters
         assert FLAGS[wrong] in done.stderr
         assert len(done.stderr.splitlines()) == 1 or not parameters
     if parameters is not None:
-        in_memory = usdenoise.load(stack)
-        sources = [tmp_path / "blocks"] if "live" in parameters else [stack, in_memory]
+        sources = [tmp_path / "blocks"] if "live" in parameters else [stack, usdenoise.load(stack)]
         for each in sources:
             with pytest.raises(OptionError) as caught:
                 usdenoise.session(each, **parameters)
@@ -141,22 +138,18 @@ def test_wrong_combinations_of_a_session_are_refused_from_both(flags, parameters
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("flags", "call", "wrong"),
-    [
-        (("run", "--bids", "sub-1"), lambda path, out: usdenoise.run(path, out, bids="sub-1"), "bids"),
-        (("batch", "--flat", "--no-stack"),
-         lambda path, out: usdenoise.run_batch(path, out, flat=True, arguments={"output": usdenoise.Output(stack=False)}),
-         "flat"),
-        (("compare", "--signal", "rect:0,0,3,3"),
-         lambda path, out: usdenoise.compare(usdenoise.load(path), signal=_region(slice(3))), "signal"),
-        (("run", "--no-stack", "--as", "iq"),
-         lambda path, out: usdenoise.run(path, out, output=usdenoise.Output(stack=False, stack_name="iq")), "stack_name"),
-        (("run", "--low-cutoff", 5, "--rank", 3),
-         lambda path, out: usdenoise.denoise(usdenoise.load(path), low_cutoff=5, rank=3), "low_cutoff"),
-    ],
-    ids=lambda value: str(value) if isinstance(value, tuple) else "",
-)  # fmt: skip
+@pytest.mark.parametrize(("flags", "call", "wrong"), [
+    (("run", "--bids", "sub-1"), lambda path, out: usdenoise.run(path, out, bids="sub-1"), "bids"),
+    (("batch", "--flat", "--no-stack"),
+     lambda path, out: usdenoise.run_batch(path, out, flat=True, arguments={"output": usdenoise.Output(stack=False)}),
+     "flat"),
+    (("compare", "--signal", "rect:0,0,3,3"),
+     lambda path, out: usdenoise.compare(usdenoise.load(path), signal=_region(slice(3))), "signal"),
+    (("run", "--no-stack", "--as", "iq"),
+     lambda path, out: usdenoise.run(path, out, output=usdenoise.Output(stack=False, stack_name="iq")), "stack_name"),
+    (("run", "--low-cutoff", 5, "--rank", 3),
+     lambda path, out: usdenoise.denoise(usdenoise.load(path), low_cutoff=5, rank=3), "low_cutoff"),
+], ids=lambda value: str(value) if isinstance(value, tuple) else "")  # fmt: skip
 def test_wrong_combinations_of_other_commands_are_refused_from_both(flags, call, wrong, stack, tmp_path):
     command, *more = flags
     refused(cli(command, stack, "-o", tmp_path / "out", *more), FLAGS[wrong])

@@ -5,13 +5,8 @@ import pytest
 
 from tests.conftest import all_frames
 from usdenoise.blood.metrics import correlation
-from usdenoise.clutter.clutter_cutoff import (
-    CutoffCertainty,
-    CutoffReason,
-    choose_low_cutoff,
-    common_cutoff,
-    mean_doppler,
-)
+from usdenoise.clutter import clutter_cutoff
+from usdenoise.clutter.clutter_cutoff import CutoffCertainty, CutoffReason, common_cutoff, mean_doppler
 from usdenoise.completion.problem import gaussian
 from usdenoise.linalg.low_rank import LowRank
 from usdenoise.phantom import PhantomSettings
@@ -22,12 +17,11 @@ SURE, LIKELY, UNSURE = CutoffCertainty.SURE, CutoffCertainty.LIKELY, CutoffCerta
 
 
 def chosen(model, highest):
-    return choose_low_cutoff(model, 1e-3, highest)
+    return clutter_cutoff.choose_low_cutoff(model, 1e-3, highest)
 
 
 def test_mean_doppler_of_a_pure_tone():
-    frames = np.arange(64)
-    tones = np.exp(2j * np.pi * frames[:, None] * np.array([0.1, -0.25, 0.0]))
+    tones = np.exp(2j * np.pi * np.arange(64)[:, None] * np.array([0.1, -0.25, 0.0]))
     # A component's signal is u conj(v).
     assert mean_doppler(tones.conj() / 8) == pytest.approx([0.1, -0.25, 0.0])
 
@@ -61,8 +55,7 @@ def test_default_run_is_as_good_as_the_best_svd(terms):
 
 @pytest.mark.slow
 def test_samples_alone_follow_the_svd():
-    settings = PhantomSettings((48, 40, 300), frame_rate_hz=1000.0, seed=32)
-    _, terms = all_frames(settings)
+    _, terms = all_frames(PhantomSettings((48, 40, 300), frame_rate_hz=1000.0, seed=32))
     truth = np.mean(np.abs(terms.blood) ** 2, axis=0)
     band = {"axes": "tzx", "low_cutoff": 15}
     exact = correlation(denoise(terms.iq, method="svd", rank=20, **band).power_doppler, truth)
@@ -81,8 +74,7 @@ def test_clutter_is_found_in_tissue_that_moves_far():
     """No flow. As recorded the first five singular values fall by 4 dB; in 50 frames its Doppler frequency is high."""
     _, terms = all_frames(PhantomSettings((40, 32, 200), breathing=(5.0, 5.0), seed=3))
     for n_frames in (200, 50):
-        result = denoise((terms.tissue + terms.noise)[:n_frames], axes="tzx")
-        assert result.low_cutoff > 5
+        assert denoise((terms.tissue + terms.noise)[:n_frames], axes="tzx").low_cutoff > 5
 
 
 def test_clutter_whose_first_components_are_about_equally_strong_is_found():
@@ -103,8 +95,7 @@ def test_clutter_whose_first_components_are_about_equally_strong_is_found():
 @pytest.mark.parametrize("fall", [3, 1000])
 def test_fast_leading_component_is_no_tissue_unless_it_dominates(fall):
     frames = np.arange(100)
-    rng = np.random.default_rng(0)
-    left = np.linalg.qr(gaussian(rng, (300, 8), np.complex128))[0]
+    left = np.linalg.qr(gaussian(np.random.default_rng(0), (300, 8), np.complex128))[0]
     tones = np.exp(2j * np.pi * np.outer(frames, [0.3, 0.1, 0.05, 0.2, -0.2, -0.3, 0.4, 0.0])) / 10
     choice = chosen(LowRank(left, np.geomspace(1000, 1000 / fall, 8), tones), 8)
     assert (choice.low == 0) is (choice.reason is CutoffReason.TOO_FAST) is (fall == 3)
@@ -113,8 +104,7 @@ def test_fast_leading_component_is_no_tissue_unless_it_dominates(fall):
 def test_tissue_up_to_the_last_component_is_said():
     frames = np.linspace(0, 1, 100)
     rng = np.random.default_rng(0)
-    envelope = rng.exponential(size=(300, 1))
-    left = envelope * gaussian(rng, (300, 10), np.complex128)
+    left = rng.exponential(size=(300, 1)) * gaussian(rng, (300, 10), np.complex128)
     slow = np.exp(1j * np.outer(frames, np.arange(10))) / 10
     model = LowRank(left / np.linalg.norm(left, axis=0), np.geomspace(1000, 1, 10), slow)
     choice = chosen(model, 9)
@@ -178,22 +168,19 @@ def test_rules_that_disagree_make_the_choice_unsure():
     assert abs(choice.two_squares[0] - choice.low) > 2
 
 
-@pytest.mark.parametrize(
-    ("cutoffs", "low", "certainty", "words"),
-    [
-        # The sure ones outvote any number of others; of two in the middle it is the higher one.
-        ([(21, UNSURE)] * 9 + [(n, SURE) for n in (4, 5, 5, 40)], 5, SURE, "4 sure ones among the cutoffs of 13"),
-        ([(4, SURE), (5, SURE)], 5, SURE, "2 sure ones among the cutoffs of 2"),
-        ([(4, SURE)], 4, SURE, "the only sure one among the cutoffs of 1 scan"),
-        # A single one of several, and such as differ, are not sure.
-        ([(4, SURE), (21, LIKELY)], 4, UNSURE, "the only sure one among the cutoffs of 2 scans"),
-        ([(4, SURE), (9, SURE), (14, SURE)], 9, LIKELY, "3 sure ones among the cutoffs of 3"),
-        ([(4, SURE), (20, SURE), (40, SURE)], 20, UNSURE, "3 sure ones among the cutoffs of 3"),
-        # Without sure ones the likely ones name it, and without these all do.
-        ([(30, UNSURE), (6, LIKELY), (7, LIKELY)], 7, LIKELY, "2 likely ones among the cutoffs of 3"),
-        ([(6, UNSURE), (7, UNSURE)], 7, UNSURE, "2 unsure ones among the cutoffs of 2"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("cutoffs", "low", "certainty", "words"), [
+    # The sure ones outvote any number of others; of two in the middle it is the higher one.
+    ([(21, UNSURE)] * 9 + [(n, SURE) for n in (4, 5, 5, 40)], 5, SURE, "4 sure ones among the cutoffs of 13"),
+    ([(4, SURE), (5, SURE)], 5, SURE, "2 sure ones among the cutoffs of 2"),
+    ([(4, SURE)], 4, SURE, "the only sure one among the cutoffs of 1 scan"),
+    # A single one of several, and such as differ, are not sure.
+    ([(4, SURE), (21, LIKELY)], 4, UNSURE, "the only sure one among the cutoffs of 2 scans"),
+    ([(4, SURE), (9, SURE), (14, SURE)], 9, LIKELY, "3 sure ones among the cutoffs of 3"),
+    ([(4, SURE), (20, SURE), (40, SURE)], 20, UNSURE, "3 sure ones among the cutoffs of 3"),
+    # Without sure ones the likely ones name it, and without these all do.
+    ([(30, UNSURE), (6, LIKELY), (7, LIKELY)], 7, LIKELY, "2 likely ones among the cutoffs of 3"),
+    ([(6, UNSURE), (7, UNSURE)], 7, UNSURE, "2 unsure ones among the cutoffs of 2"),
+])  # fmt: skip
 def test_the_surest_of_several_scans_name_the_common_cutoff(cutoffs, low, certainty, words):
     for order in (cutoffs, cutoffs[::-1]):
         common = common_cutoff(order)

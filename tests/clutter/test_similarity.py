@@ -50,8 +50,7 @@ def test_table_of_sums_equals_the_search_over_templates():
 @pytest.mark.parametrize("n_components", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("n_close", [1, 2, 5, 9])
 def test_the_profile_is_a_running_median_of_mean_similarities(n_components, n_close):
-    rng = np.random.default_rng(n_components)
-    similarity = rng.uniform(0, 1, (n_components, n_components))
+    similarity = np.random.default_rng(n_components).uniform(0, 1, (n_components, n_components))
     singular_values = np.where(np.arange(n_components) < n_close, 1.0, 0.029)
     n_references = min(n_close, 5, n_components)
     raw = [1.0]

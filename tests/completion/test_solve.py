@@ -9,15 +9,7 @@ import usdenoise.completion.problem as initialize
 from tests.completion.test_problem import make
 from tests.reference import loops, planted_loops
 from usdenoise.completion import descent_methods
-from usdenoise.completion.descent_methods import (
-    METHODS,
-    StoppingRule,
-    StopReason,
-    component_products,
-    damped_gram,
-    identity,
-    norm_penalty,
-)
+from usdenoise.completion.descent_methods import METHODS, StoppingRule, StopReason, damped_gram, identity
 from usdenoise.completion.problem import CompletionProblem, Evaluation
 from usdenoise.completion.solve import solve
 from usdenoise.errors import DivergedError, OptionError
@@ -176,8 +168,8 @@ def test_penalties_have_the_gradients_of_their_values():
     u, v = factors
     sizes = [(np.abs(factor) ** 2).sum(axis=0) for factor in factors]
     for penalty, expected in (
-        (norm_penalty(lambda iteration: 0.3 * iteration), 0.6 * np.sum(sizes)),
-        (component_products(weights), np.sum(weights * sizes[0] * sizes[1])),
+        (descent_methods.norm_penalty(lambda iteration: 0.3 * iteration), 0.6 * np.sum(sizes)),
+        (descent_methods.component_products(weights), np.sum(weights * sizes[0] * sizes[1])),
     ):
         assert penalty(2, factors)[0] == pytest.approx(expected)
 
@@ -188,7 +180,7 @@ def test_penalties_have_the_gradients_of_their_values():
         loops.assert_taylor(Alone(), factors, rng, 0.01)
     # The size of a component may move between the factors.
     scaled = u * np.array([10.0, 0.1, 3.0]), v / np.array([10.0, 0.1, 3.0])
-    assert component_products(weights)(0, scaled)[0] == pytest.approx(expected)
+    assert descent_methods.component_products(weights)(0, scaled)[0] == pytest.approx(expected)
 
 
 def test_schedules():
@@ -264,11 +256,9 @@ def test_a_fixed_step_is_kept_whatever_it_does():
 STEPS = 25
 
 METHODS_OF_COMPLETION = {
-    "eta-decay": (None, 0.05, 0.05),
-    "precgd": (5e-3, 1.0, 5e-3),
-    "scaledgd-lambda": (5e-2, 1.0, 5e-2),
+    "eta-decay": (None, 0.05, 0.05), "precgd": (5e-3, 1.0, 5e-3), "scaledgd-lambda": (5e-2, 1.0, 5e-2),
     "gd": (None, 1.0, None),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", METHODS_OF_COMPLETION)

@@ -32,8 +32,7 @@ def test_svd_of_tall_and_wide_stacks(dtype, shape):
 def test_svd_keeps_components_a_million_times_smaller():
     rng = np.random.default_rng(0)
     left = np.linalg.qr(gaussian(rng, (400, 2), np.complex128))[0]
-    right = np.linalg.qr(gaussian(rng, (50, 2), np.complex128))[0]
-    matrix = (left * [1e6, 1.0]) @ right.conj().T
+    matrix = (left * [1e6, 1.0]) @ np.linalg.qr(gaussian(rng, (50, 2), np.complex128))[0].conj().T
     with ThreadExecutor(1) as executor:
         assert truncated_svd(matrix, 2, executor).singular_values == pytest.approx([1e6, 1.0], rel=1e-3)
 
@@ -69,8 +68,7 @@ def test_pixels_without_an_observed_entry_are_not_sampled():
     missing = np.zeros((5000, 30), bool)
     missing[::2] = True
     matrix = casorati_matrix(np.ones((5000, 30)), missing)
-    sampled = draw_sampled_pixels(matrix, 30, 0.5, np.random.default_rng(0))
-    assert (sampled % 2 == 1).all()
+    assert (draw_sampled_pixels(matrix, 30, 0.5, np.random.default_rng(0)) % 2 == 1).all()
     assert draw_sampled_pixels(matrix, 30, 0.1, np.random.default_rng(0)) == slice(None)
 
 
@@ -160,8 +158,7 @@ def test_pixels_with_gaps_get_their_posterior_means(dtype, scale):
         inverse = np.diag(1 / np.maximum(variances, 1e-3 * noise))
         normal = regressors.conj().T @ regressors / noise + inverse
         expected = np.linalg.solve(normal, regressors.conj().T @ matrix[row, seen] / noise)
-        found = (a @ b_h)[row]
-        assert np.abs(found - right.conj() @ expected).max() < 1e-4 * np.sqrt(noise)
+        assert np.abs((a @ b_h)[row] - right.conj() @ expected).max() < 1e-4 * np.sqrt(noise)
 
 
 def test_gaps_in_time_cost_little_of_the_picture(small_phantom):
@@ -176,8 +173,7 @@ def test_gaps_in_time_cost_little_of_the_picture(small_phantom):
 
 
 def test_whitening_leaves_out_what_is_there_by_rounding_alone():
-    rng = np.random.default_rng(0)
-    left = gaussian(rng, (32, 4), np.complex128)
+    left = gaussian(np.random.default_rng(0), (32, 4), np.complex128)
     # Such a column squared is below the least number of double precision.
     left[:, 3] *= 1e-154
     squares = left.conj().T @ left

@@ -13,10 +13,9 @@ from usdenoise.estimate.pixel_subset import automatic_rank, draw_pixel_subset, s
 from usdenoise.stack.sampling import RandomStream
 
 
-@pytest.mark.parametrize(
-    ("dtype", "shape", "sigma"),
-    [(np.float32, (3000, 100), 1e5), (np.complex64, (3000, 100), 1.0), (np.complex64, (2000, 400), 1e-6)],
-)
+@pytest.mark.parametrize(("dtype", "shape", "sigma"), [
+    (np.float32, (3000, 100), 1e5), (np.complex64, (3000, 100), 1.0), (np.complex64, (2000, 400), 1e-6)
+])  # fmt: skip
 def test_pixel_subset_knows_noise_and_rank(dtype, shape, sigma):
     matrix = (low_rank_and_noise(dtype, shape, rank=12, noise=1.0) * sigma).astype(dtype)
     subset = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset
@@ -29,8 +28,7 @@ def test_pixel_subset_knows_noise_and_rank(dtype, shape, sigma):
 
 def test_pixel_subset_sees_through_missing_entries():
     matrix = low_rank_and_noise(np.complex64, (1500, 120), rank=5, noise=0.1)
-    frames = np.linspace(0, 3, 120)
-    smooth = np.exp(1j * frames[:, None] * np.arange(1, 6)).astype(np.complex64)
+    smooth = np.exp(1j * np.linspace(0, 3, 120)[:, None] * np.arange(1, 6)).astype(np.complex64)
     rng = np.random.default_rng(0)
     matrix += 1000 * gaussian(rng, (1500, 5), np.complex64) @ smooth.T
     complete = draw_pixel_subset(casorati_matrix(matrix), np.random.default_rng(0)).subset

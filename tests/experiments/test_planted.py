@@ -7,6 +7,7 @@ import pytest
 
 from tests.reference import loops, planted_loops
 from usdenoise.completion.problem import gaussian
+from usdenoise.experiments import Setup, planted_experiments
 from usdenoise.experiments.planted import (
     LARGEST_ERROR,
     SIZE,
@@ -20,14 +21,7 @@ from usdenoise.experiments.planted import (
     draw_sensing,
     least_squares_error,
 )
-from usdenoise.experiments.planted_experiments import (
-    PlantedSetting,
-    eta_decay,
-    gradient_descent,
-    panel,
-    precgd,
-    scaledgd,
-)
+from usdenoise.experiments.planted_experiments import PHASE, eta_decay, gradient_descent, panel, precgd
 
 N, RANK, MEASUREMENTS = 7, 3, 20
 
@@ -138,10 +132,9 @@ def test_the_spectral_start_has_the_leading_eigenpairs_of_the_mean():
     assert np.count_nonzero(np.linalg.norm(x, axis=0)) == np.count_nonzero(kept) < 8
 
 
-@pytest.mark.parametrize(
-    ("draw", "rms"),
-    [(partial(draw_one_bit, scales=(1.0, 1.0), rank=4), 1), (partial(draw_phase, rank=2, measurements=80), np.sqrt(2))],
-)  # fmt: skip
+@pytest.mark.parametrize(("draw", "rms"), [
+    (partial(draw_one_bit, scales=(1.0, 1.0), rank=4), 1), (partial(draw_phase, rank=2, measurements=80), np.sqrt(2))
+])  # fmt: skip
 def test_the_start_of_the_appendix_is_the_factor_plus_a_tenth_of_a_gaussian(draw, rms):
     spread = []
     for seed in range(20):
@@ -203,12 +196,9 @@ def test_methods_take_the_steps_of_the_independent_loop(name):
     draw, step, beta = SETTINGS[name]
     instance = draw(np.random.default_rng(2))
     methods = [
-        (eta_decay(beta), "eta-decay", beta),
-        (precgd(0.5), "precgd", 0.5),
-        (precgd(1e-5), "precgd", 1e-5),
-        (scaledgd(1e-2), "scaledgd", 1e-2),
-        (gradient_descent(), "gd", None),
-    ]
+        (eta_decay(beta), "eta-decay", beta), (precgd(0.5), "precgd", 0.5), (precgd(1e-5), "precgd", 1e-5),
+        (planted_experiments.scaledgd(1e-2), "scaledgd", 1e-2), (gradient_descent(), "gd", None),
+    ]  # fmt: skip
     for variant, kind, parameter in methods:
         expected = planted_loops.descent(
             gradient_of(instance), instance.start(), instance.truth, kind, parameter, step, STEPS
@@ -219,7 +209,7 @@ def test_methods_take_the_steps_of_the_independent_loop(name):
 
 def setting(*variants, step=0.1, iterations=50, sigma=0.0, **more):
     problem = {"scales": (1.0, 1e-2), "rank": 4, "measurements": 160, "sigma": sigma}
-    return PlantedSetting("x", draw_sensing, problem, variants, step, iterations, **more)
+    return planted_experiments.PlantedSetting("x", draw_sensing, problem, variants, step, iterations, **more)
 
 
 def test_a_run_that_diverges_counts_as_lost():
@@ -256,3 +246,12 @@ def test_seeds_are_apart_and_repeatable():
 def test_eta_decay_ends_at_the_noise_floor():
     found = panel(setting(eta_decay(0.5), iterations=100, sigma=1e-6), range(4))
     assert 0.5 < found["eta-decay"].final / found.noise_floor < 2
+
+
+@pytest.mark.parametrize(("experiment", "n_seeds"), [
+    (planted_experiments.ONE_BIT, 3),
+    pytest.param(planted_experiments.HIGH_NOISE, 6, marks=pytest.mark.slow),
+    pytest.param(PHASE, 2, marks=pytest.mark.slow),
+])  # fmt: skip
+def test_claims_hold_in_the_paper_s_reading(experiment, n_seeds):
+    assert all(claim.held for claim in experiment.run(Setup(n_seeds)).claims)

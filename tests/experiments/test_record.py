@@ -39,27 +39,24 @@ def test_curve_summaries():
     assert [GOOD.reaches(0.02, share) for share in (0.3, 0.6, 0.7, 1)] == [2, 2, 3, 3]
 
 
-@pytest.mark.parametrize(
-    ("claim", "measured", "held"),
-    [
-        (Claim("eta-decay", TIME, 0.02, at_most=2), 2, True),
-        (Claim("eta-decay", TIME, 0.02, at_most=1), 2, False),
-        (Claim("bad", TIME, 0.02, at_most=3), math.inf, False),
-        (Claim("eta-decay", TIME, FLOOR, at_most=2), 3, False),
-        (Claim("eta-decay", TIME, FLOOR, at_most=3), 3, True),
-        (Claim("bad", FINAL, FLOOR, at_least=2), 50.0, True),
-        (Claim("eta-decay", FINAL, FLOOR, at_least=2), 0.2, False),
-        (Claim("bad", FINAL, "eta-decay", at_least=10), 250.0, True),
-        (Claim("bad", FINAL, BEST_OTHER, at_most=2), 250.0, False),
-        (Claim("bad", DELAY, 0.5, at_least=2), 3.0, True),
-        (Claim("bad", DELAY, 0.1, at_least=2), math.inf, True),
-        (Claim("bad", DELAY, 1e-4, at_least=2), 0.0, False),
-        (Claim("bad", DELAY, FLOOR, at_least=2), math.inf, True),
-        # A reference that does not reach the level is followed to its last error.
-        (Claim("eta-decay", TIME_RATIO, "bad", at_most=1.5), 1 / 3, True),
-        (Claim("bad", TIME_RATIO, "eta-decay", at_most=1.5), math.inf, False),
-    ],
-)
+@pytest.mark.parametrize(("claim", "measured", "held"), [
+    (Claim("eta-decay", TIME, 0.02, at_most=2), 2, True),
+    (Claim("eta-decay", TIME, 0.02, at_most=1), 2, False),
+    (Claim("bad", TIME, 0.02, at_most=3), math.inf, False),
+    (Claim("eta-decay", TIME, FLOOR, at_most=2), 3, False),
+    (Claim("eta-decay", TIME, FLOOR, at_most=3), 3, True),
+    (Claim("bad", FINAL, FLOOR, at_least=2), 50.0, True),
+    (Claim("eta-decay", FINAL, FLOOR, at_least=2), 0.2, False),
+    (Claim("bad", FINAL, "eta-decay", at_least=10), 250.0, True),
+    (Claim("bad", FINAL, BEST_OTHER, at_most=2), 250.0, False),
+    (Claim("bad", DELAY, 0.5, at_least=2), 3.0, True),
+    (Claim("bad", DELAY, 0.1, at_least=2), math.inf, True),
+    (Claim("bad", DELAY, 1e-4, at_least=2), 0.0, False),
+    (Claim("bad", DELAY, FLOOR, at_least=2), math.inf, True),
+    # A reference that does not reach the level is followed to its last error.
+    (Claim("eta-decay", TIME_RATIO, "bad", at_most=1.5), 1 / 3, True),
+    (Claim("bad", TIME_RATIO, "eta-decay", at_most=1.5), math.inf, False),
+])  # fmt: skip
 def test_claims_are_checked_numbers(claim, measured, held):
     checked = claim.check("here", [PANEL])
     assert checked.measured == pytest.approx(measured)

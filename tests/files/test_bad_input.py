@@ -212,14 +212,10 @@ NOT_A_STACK: dict[str, Any] = {
 }
 
 NO_STACK_OF_MATLAB: dict[str, Any] = {
-    "vector": np.ones(5),
-    "5-D": np.ones((5, 4, 3, 3, 3)),
-    "char": "words",
-    "cell": np.array([["a", 1.0]], object),
-    "struct": UF,
-    "empty": np.ones((5, 4, 0)),
+    "vector": np.ones(5), "5-D": np.ones((5, 4, 3, 3, 3)), "char": "words",
+    "cell": np.array([["a", 1.0]], object), "struct": UF, "empty": np.ones((5, 4, 0)),
     "logical": np.ones((5, 4, 3), bool),
-}
+}  # fmt: skip
 
 HUGE = (10**6, 1000, 1250)
 _RANDOM = np.random.default_rng(0).bytes
@@ -338,8 +334,7 @@ def test_a_pipe_in_a_folder_of_scans_fails_alone(tmp_path: Path) -> None:
 )
 def test_a_value_that_cannot_be_a_scale_is_none(stored: Any, value: Any, tmp_path: Path) -> None:
     scales = {"frame_rate_hz": value, "spacing_mm": value, "sound_speed_m_s": value}
-    path = stored(iq=IQ.transpose(1, 2, 0), **scales)(tmp_path)
-    stack = load(path)
+    stack = load(stored(iq=IQ.transpose(1, 2, 0), **scales)(tmp_path))
     assert (stack.frame_rate_hz, dict(stack.spacing_mm), stack.sound_speed_m_s) == (None, {}, None)
 
 
@@ -358,11 +353,9 @@ def test_a_coordinate_of_millions_of_chunks_is_not_read(tmp_path: Path) -> None:
 
 
 CLAIMS: dict[str, Write] = {
-    "npy": npy_that_claims,
-    "Zarr": zarr_that_claims,
-    "HDF5 in chunks": reserved(HUGE, (1, 1000, 1250)),
+    "npy": npy_that_claims, "Zarr": zarr_that_claims, "HDF5 in chunks": reserved(HUGE, (1, 1000, 1250)),
     "HDF5": reserved(HUGE),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("key", CLAIMS)
@@ -402,10 +395,9 @@ def v5_of_zeros(folder: Path) -> Path:
     return v5_compressed(IQ=np.zeros((200, 200, 300), np.complex64))(folder)
 
 
-@pytest.mark.parametrize(
-    ("write", "reason"),
-    [(npz_with_a_long_header, "corrupt"), (npz_of_zeros, "is constant"), (v5_of_zeros, "is constant")],
-)
+@pytest.mark.parametrize(("write", "reason"), [
+    (npz_with_a_long_header, "corrupt"), (npz_of_zeros, "is constant"), (v5_of_zeros, "is constant")
+])  # fmt: skip
 def test_what_is_compressed_beyond_reason_is_not_decompressed(write, reason, tmp_path):
     path = write(tmp_path)
     tracemalloc.start()
@@ -472,22 +464,18 @@ def test_pickles_are_never_read(tmp_path: Path) -> None:
 POWER = (np.abs(IQ) ** 2).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda folder: write_stack(folder / "x.scan", POWER, "Data"),
-        lambda folder: write_stack(folder / "x.h5", (POWER * 10).astype(np.uint16), "power"),
-        lambda folder: write_stack(folder / "x.h5", np.where(POWER > 1, np.nan, POWER), "image"),
-    ],
-)
+@pytest.mark.parametrize("write", [
+    lambda folder: write_stack(folder / "x.scan", POWER, "Data"),
+    lambda folder: write_stack(folder / "x.h5", (POWER * 10).astype(np.uint16), "power"),
+    lambda folder: write_stack(folder / "x.h5", np.where(POWER > 1, np.nan, POWER), "image"),
+])  # fmt: skip
 def test_power_doppler_is_said_to_be_that(write: Callable[[Path], Path], tmp_path: Path) -> None:
     path = write(tmp_path)
     with pytest.raises(InputError, match=r"nowhere negative: it is power Doppler already.*dataset to filter"):
         load(path)
     description = describe(path)
     assert "power Doppler already" in str(description.problem)
-    name = description.candidates[0].name
-    assert load(path, dataset=name).iq.shape == POWER.shape
+    assert load(path, dataset=description.candidates[0].name).iq.shape == POWER.shape
 
 
 def test_a_damaged_heap_of_text_is_not_read_where_it_is_not_needed(tmp_path, child_reader):

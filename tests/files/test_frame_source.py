@@ -10,12 +10,12 @@ import pytest
 import scipy.io
 from numpy.typing import NDArray
 
-from tests.files.layouts import IQ, LAYOUTS, Layout, frames_by_loops
+from tests.files.layouts import IQ, LAYOUTS, SPACING, Layout, frames_by_loops
 from tests.files.test_reading import TYPES, USUAL_ORDERS, in_turn, ordered
 from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.errors import InputError
-from usdenoise.files import layout, recordings
+from usdenoise.files import describe, layout, recordings
 from usdenoise.files.matlab_writing import write_v73
 from usdenoise.files.open_input import Input, open_input
 from usdenoise.files.recordings import FileFrames, file_recording, lines_recording
@@ -96,16 +96,28 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
         expected = how.of_frames(frames or slice(None))
         with open_input(path, {**dict(how.options), "frames": frames}, precision) as source:
             check(source, expected.astype(dtype), tmp_path)
+    stack = load(path, **dict(how.options))
+    assert np.array_equal(stack.iq, how.expected)
+    scales = (stack.frame_rate_hz, stack.center_frequency_hz, stack.sound_speed_m_s)
+    assert (stack.axes, stack.name, *scales) == (how.axes, how.name, how.frame_rate, how.frequency, how.speed)
+    assert stack.spacing_mm == pytest.approx({letter: SPACING[letter] for letter in how.spacing}, rel=1e-5)
+    # What would be read, and from where each value comes
+    description = describe(path, **dict(how.options))
+    assert (description.problem, description.container) == (None, how.container)
+    chosen, (values, sources) = (
+        description.chosen,
+        (description.metadata.values, description.metadata.sources),
+    )
+    assert (chosen.name, chosen.dtype, chosen.shape) == (how.name, "complex64", how.expected.shape)
+    assert (values["axes"], set(sources)) == (how.axes, set(values))
+    for value, source in sources.items():
+        assert source in ("option", "assumed") or source.startswith("file: "), value
 
 
-@pytest.mark.parametrize(
-    ("axes", "frames"),
-    [
-        pytest.param(axes, frames, marks=[pytest.mark.slow] * (axes not in USUAL_ORDERS))
-        for axes, frames in in_turn(SELECTIONS)
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("axes", "frames"), [
+    pytest.param(axes, frames, marks=[pytest.mark.slow] * (axes not in USUAL_ORDERS))
+    for axes, frames in in_turn(SELECTIONS)
+], ids=str)  # fmt: skip
 def test_every_order_of_the_axes(axes: str, frames: slice | None, tmp_path: Path) -> None:
     values, expected = ordered(axes), ordered(axes, frames or slice(None))
     write_stack(tmp_path / "stack.h5", values)

@@ -129,8 +129,7 @@ def test_a_filter_that_is_not_installed_is_named_and_hdf5plugin_is_used(tmp_path
 
 
 def test_packed_numbers_are_unpacked_as_xarray_unpacks_them(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    packed = rng.integers(-99, 99, SHAPE).astype(np.int16)
+    packed = np.random.default_rng(0).integers(-99, 99, SHAPE).astype(np.int16)
     packed[3, 1, 2] = -9999
     attributes = {"scale_factor": 0.25, "add_offset": -1.5, "_FillValue": np.int16(-9999)}
     with h5py.File(tmp_path / "x.h5", "w") as file:
@@ -173,16 +172,10 @@ def test_dimension_scales_give_axes_and_scales(group: str, tmp_path: Path) -> No
     assert load(tmp_path / "x.h5", frame_rate=100).frame_rate_hz == 100
 
 
-@pytest.mark.parametrize(
-    ("values", "unit", "rate"),
-    [
-        (TIMES, "", 500),
-        (TIMES * 1e6, "us", 500),
-        (np.arange(N_FRAMES), "", None),
-        (TIMES[:-1], "s", None),
-        (np.sqrt(TIMES - 0.5), "s", None),
-    ],
-)
+@pytest.mark.parametrize(("values", "unit", "rate"), [
+    (TIMES, "", 500), (TIMES * 1e6, "us", 500), (np.arange(N_FRAMES), "", None), (TIMES[:-1], "s", None),
+    (np.sqrt(TIMES - 0.5), "s", None),
+])  # fmt: skip
 def test_times_beside_the_stack_give_its_frame_rate_and_axis(values, unit, rate, tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file["a/iq"], file["a/Time"] = IQ.transpose(1, 2, 0), values
@@ -205,16 +198,10 @@ PAUSED = TIMES + (np.arange(N_FRAMES) >= STOP)
 """Times in s whose first STOP are even."""
 
 
-@pytest.mark.parametrize(
-    ("times", "stop", "rate", "is_rate"),
-    [
-        (PAUSED, None, None, False),
-        (PAUSED, STOP, None, True),
-        (TIMES, None, 0.5, True),
-        (TIMES, None, 400.0, False),
-    ],
-    ids=["uneven", "selected", "rate in kHz", "rate in Hz"],
-)
+@pytest.mark.parametrize(("times", "stop", "rate", "is_rate"), [
+    (PAUSED, None, None, False), (PAUSED, STOP, None, True), (TIMES, None, 0.5, True),
+    (TIMES, None, 400.0, False),
+], ids=["uneven", "selected", "rate in kHz", "rate in Hz"])  # fmt: skip
 def test_times_in_another_unit_are_not_used_even_if_they_give_no_rate(times, stop, rate, is_rate, tmp_path):
     for unit, is_known in ((1, True), (1e3, False)):
         with h5py.File(tmp_path / "x.h5", "w") as file:

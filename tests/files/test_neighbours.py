@@ -97,8 +97,7 @@ def test_coordinates_come_back_to_confusius(n_slices: int, matrix: Any, tmp_path
 @pytest.mark.parametrize("n_slices", [1, N_Y])
 def test_a_sequence_is_a_time_series_of_confusius(n_slices: int, tmp_path: Path) -> None:
     data = voxel_data(n_slices)
-    out = in_windows(saved(tmp_path, data), 20)
-    power = confusius.load(out, variable="power_doppler")
+    power = confusius.load(in_windows(saved(tmp_path, data), 20), variable="power_doppler")
     confusius.validation.validate_voxeldata(power)
     assert power.dims == ("time", "k", "j", "i")
     np.testing.assert_allclose(power["time"], [9.5 / 500, 29.5 / 500], rtol=1e-4)
@@ -127,8 +126,7 @@ def test_planes_of_several_positions_have_their_times_in_confusius(tmp_path: Pat
 def test_the_group_opens_in_xarray_with_positions_and_units(tmp_path: Path) -> None:
     data = voxel_data(1)
     data.values[3, 0, 2, 1] = np.nan
-    out = denoised(saved(tmp_path, data))
-    with xarray.open_zarr(out) as group:
+    with xarray.open_zarr(denoised(saved(tmp_path, data))) as group:
         assert next(iter(group.data_vars)) == "iq"
         assert group["power_doppler"].dims == ("k", "j", "i")
         assert group["unobserved"].dims == ("time", "k", "j", "i")
@@ -159,14 +157,10 @@ def test_a_stack_of_no_known_scale_opens_all_the_same(tmp_path: Path) -> None:
 def test_one_pose_of_the_probe_is_no_axis(n_slices: int, tmp_path: Path) -> None:
     plain = voxel_data(n_slices)
     labels = {
-        "dims": ("time", "pose", "k", "j", "i"),
-        "time": plain["time"].values,
-        "pose": [0],
-        "name": "iq",
-    }
+        "dims": ("time", "pose", "k", "j", "i"), "time": plain["time"].values, "pose": [0], "name": "iq",
+    }  # fmt: skip
     matrix = np.asarray(plain.fusi.affine.voxel_to_world)[None]
-    data = create_voxeldata(plain.values[:, None], voxel_to_world=matrix, **labels)
-    path = saved(tmp_path, data)
+    path = saved(tmp_path, create_voxeldata(plain.values[:, None], voxel_to_world=matrix, **labels))
     stack, expected = load(path), load(saved(tmp_path / "plain", plain))
     assert (stack.axes, stack.spacing_mm) == (expected.axes, expected.spacing_mm)
     np.testing.assert_array_equal(stack.iq, expected.iq)
@@ -176,8 +170,7 @@ def test_one_pose_of_the_probe_is_no_axis(n_slices: int, tmp_path: Path) -> None
 
 def plain_group(folder: Path, **long_names: str) -> Path:
     """Volumes under the names of dimensions alone, as xarray writes them."""
-    rng = np.random.default_rng(2)
-    values = rng.standard_normal((20, 4, 6, 5))
+    values = np.random.default_rng(2).standard_normal((20, 4, 6, 5))
     places = {"z": np.arange(4) * 0.4, "y": np.arange(6) * 0.05, "x": np.arange(5) * 0.1}
     data = xarray.DataArray(values, dims=("time", "z", "y", "x"), coords=places, name="iq")
     for name, long_name in long_names.items():

@@ -241,13 +241,9 @@ def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> No
 
 
 WRONG = (
-    "task-rest",
-    "sub-01_desc-blood",
-    "sub-01_sub-01",
-    "sub-01_task-a_ses-b",
-    "sub-01_run-1_pose-2_task-a",
+    "task-rest", "sub-01_desc-blood", "sub-01_sub-01", "sub-01_task-a_ses-b", "sub-01_run-1_pose-2_task-a",
     "x",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("entities", WRONG)

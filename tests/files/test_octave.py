@@ -21,13 +21,9 @@ from usdenoise import denoise, load
 from usdenoise.jobs import run_job as job
 from usdenoise.options import DenoiseOptions, Output
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        shutil.which("octave") is None and not os.environ.get("CI"), reason="GNU Octave is not installed"
-    ),
-    pytest.mark.usefixtures("no_pictures"),
-]
+has_no_octave = shutil.which("octave") is None and not os.environ.get("CI")
+needs_octave = pytest.mark.skipif(has_no_octave, reason="GNU Octave is not installed")
+pytestmark = [pytest.mark.slow, needs_octave, pytest.mark.usefixtures("no_pictures")]
 
 MATLAB = Path(__file__).parents[2] / "matlab"
 IMAGES, VOLUME_SERIES = IQ.transpose(1, 2, 0), VOLUMES.transpose(1, 2, 3, 0)
@@ -41,20 +37,14 @@ def octave(folder: Path, program: str, temporary: str = "temporary") -> str:
     """What a program prints that runs in a folder. Its temporary files are gone."""
     (folder / temporary).mkdir(exist_ok=True)
     setting = {
-        **os.environ,
-        "HOME": str(folder),
-        "OMP_NUM_THREADS": "1",
-        "TMPDIR": str(folder / temporary),
+        **os.environ, "HOME": str(folder), "OMP_NUM_THREADS": "1", "TMPDIR": str(folder / temporary),
         "USDENOISE_COMMAND": f"'{sys.executable}' -m usdenoise",
-    }
+    }  # fmt: skip
     (folder / "program.m").write_text(f"1;\naddpath('{MATLAB}');\n{program}")
     done = subprocess.run(
-        ["octave", "--norc", "--no-gui", "--quiet", "program.m"],
-        capture_output=True,
-        text=True,
-        cwd=folder,
+        ["octave", "--norc", "--no-gui", "--quiet", "program.m"], capture_output=True, text=True, cwd=folder,
         env=setting,
-    )
+    )  # fmt: skip
     assert list((folder / temporary).iterdir()) == []
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -41,10 +41,9 @@ def write(folder: Path, name: str = "a", overwrite: bool = False) -> None:
         outputs.commit()
 
 
-@pytest.mark.parametrize(
-    ("age_s", "has_locks", "kept"),
-    [(0, True, False), (DAY_S - 600, False, True), (DAY_S + 600, False, False)],
-)
+@pytest.mark.parametrize(("age_s", "has_locks", "kept"), [
+    (0, True, False), (DAY_S - 600, False, True), (DAY_S + 600, False, False)
+])  # fmt: skip
 def test_temporary_files_of_a_killed_process_are_removed(age_s, has_locks, kept, tmp_path, monkeypatch):
     """At once, and after a day on file systems without locks."""
     if not has_locks:
@@ -102,49 +101,62 @@ def test_a_signal_in_a_commit_waits_until_all_files_have_their_names(number, tmp
 KILLED_IN_THE_COMMIT = """
 import os, pathlib, signal, sys
 from usdenoise.files.output_folder import OutputFolder
-replace, left = os.replace, int(sys.argv[2])
-def killing(*paths):
-    global left
-    if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    left -= 1
-    replace(*paths)
-folder = pathlib.Path(sys.argv[1])
-with OutputFolder(folder, overwrite=sys.argv[3] == "old") as outputs:
-    for name in ("x.h5", "x.png", "x_report.json"):
-        outputs.reserve(name).write_text("killed")
-    os.replace = killing
-    outputs.commit([folder / "x.tif"] if sys.argv[3] == "old" else [])
+
+def commit(folder, is_old, left):
+    replace = os.replace
+    def killing(*paths):
+        nonlocal left
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+        replace(*paths)
+    with OutputFolder(folder, overwrite=is_old) as outputs:
+        for name in ("x.h5", "x.png", "x_report.json"):
+            outputs.reserve(name).write_text("killed")
+        os.replace = killing
+        outputs.commit([folder / "x.tif"] if is_old else [])
+
+for name in sys.argv[1:]:
+    folder = pathlib.Path(name)
+    if os.fork() == 0:
+        commit(folder, (folder / "x.tif").exists(), int(folder.name))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
 """
+"""Commits to folders, each killed after as many moves as the folder is called, and their exit codes."""
 
 
-@pytest.mark.parametrize("before", ["nothing", "old"])
-@pytest.mark.parametrize("n_moved", [0, 1, 2, 3, 4])
-def test_results_of_a_process_that_is_killed_in_the_commit_are_finished(n_moved, before, tmp_path):
-    old = ("x.h5", "x.png", "x.tif", "x_report.json") if before == "old" else ()
-    for name in old:
-        (tmp_path / name).write_text("old")
-    ended = python(KILLED_IN_THE_COMMIT, tmp_path, n_moved, before).returncode
-    # The first move is that of the plan, before which nothing has changed; the last one that of an old file.
-    assert ended == (0 if (before, n_moved) == ("nothing", 4) else -signal.SIGKILL)
-    write(tmp_path, "of another scan")
-    names = {name: (tmp_path / name).read_text() for name in os.listdir(tmp_path)}
-    assert names.pop("of another scan") == "new"
-    new = ("x.h5", "x.png", "x_report.json")
-    assert names == (dict.fromkeys(old, "old") if n_moved == 0 else dict.fromkeys(new, "killed"))
+def test_results_of_a_process_that_is_killed_in_the_commit_are_finished(tmp_path: Path) -> None:
+    """The first move is that of the plan, before which nothing has changed; the last one that of an old file."""
+    new, old = ("x.h5", "x.png", "x_report.json"), ("x.h5", "x.png", "x.tif", "x_report.json")
+    folders = [tmp_path / before / str(n_moved) for before in ("nothing", "old") for n_moved in range(5)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        for name in old if folder.parent.name == "old" else ():
+            (folder / name).write_text("old")
+    done = python(KILLED_IN_THE_COMMIT, *folders)
+    assert [int(code) for code in done.stdout.split()] == [-signal.SIGKILL] * 4 + [0] + [-signal.SIGKILL] * 5
+    for folder in folders:
+        write(folder, "of another scan")
+        names = {name: (folder / name).read_text() for name in os.listdir(folder)}
+        assert names.pop("of another scan") == "new"
+        before = dict.fromkeys(old if folder.parent.name == "old" else (), "old")
+        assert names == (before if folder.name == "0" else dict.fromkeys(new, "killed")), folder
 
 
 def test_the_same_command_replaces_what_a_killed_one_had_begun(tmp_path: Path) -> None:
-    assert python(KILLED_IN_THE_COMMIT, tmp_path, 2, "nothing").returncode == -signal.SIGKILL
-    with OutputFolder(tmp_path) as outputs:
+    folder = tmp_path / "2"
+    folder.mkdir()
+    assert python(KILLED_IN_THE_COMMIT, folder).stdout == f"{-signal.SIGKILL}\n"
+    with OutputFolder(folder) as outputs:
         outputs.reserve("x.h5").write_text("again")
         outputs.reserve("x_report.json").write_text("again")
-        outputs.commit([tmp_path / "x.png"])
+        outputs.commit([folder / "x.png"])
     again = dict.fromkeys(("x.h5", "x_report.json"), "again")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == again
+    assert {path.name: path.read_text() for path in folder.iterdir()} == again
     # They are whole now.
     with pytest.raises(OutputError, match=r"x.h5 exists"):
-        write(tmp_path, "x.h5")
+        write(folder, "x.h5")
 
 
 # ---------------------------------------------------------------- what may be replaced

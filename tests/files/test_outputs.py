@@ -47,8 +47,7 @@ def test_zarr_in_zarr_out(tmp_path: Path) -> None:
     np.testing.assert_allclose(root["power_doppler"][0], expected.power_doppler, rtol=1e-6)
     assert root["power_doppler"].attrs["formula"] == "mean over frames of |s|^2"
     assert tuple(root["iq"].metadata.dimension_names) == ("time", "k", "j", "i")
-    provenance = json.loads(str(root.attrs["usdenoise_provenance"]))
-    assert provenance["input"]["dataset"] == "iq"
+    assert json.loads(str(root.attrs["usdenoise_provenance"]))["input"]["dataset"] == "iq"
     # Once more over the same folder.
     job.run(path, tmp_path / "out", options=OPTIONS, overwrite=True)
     assert np.array_equal(load(written).iq, back.iq)
@@ -70,10 +69,9 @@ def test_other_containers_come_back_as_hdf5(key: str, tmp_path: Path) -> None:
     assert len(report["input"]["sha256"]) == 64
 
 
-@pytest.mark.parametrize(
-    ("dtype", "chunks"),
-    [("<f4", (4, 3, 5)), (">f8", (7, 11, 13)), ("<c8", (3, 11, 1)), ("<c16", (1, 1, 1)), ("<c8", None)],
-)
+@pytest.mark.parametrize(("dtype", "chunks"), [
+    ("<f4", (4, 3, 5)), (">f8", (7, 11, 13)), ("<c8", (3, 11, 1)), ("<c16", (1, 1, 1)), ("<c8", None)
+])  # fmt: skip
 def test_the_values_of_a_dataset_are_written(dtype, chunks, tmp_path):
     values = np.random.default_rng(0).standard_normal((2, 11, 13, 7)).transpose(0, 3, 1, 2)
     values = values[0] + 1j * values[1] if "c" in dtype else values[0]
@@ -120,14 +118,11 @@ def plain_stack(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load(report["output"]["denoised"]).iq
 
 
-@pytest.mark.parametrize(
-    ("make", "name"),
-    [
-        *((as_mat, name) for name in ("power_doppler", "axes")),
-        *((as_hdf5, name) for name in ("blood_power", "unobserved", "axes", "time")),
-        (as_group, "singular_values"),
-    ],
-)
+@pytest.mark.parametrize(("make", "name"), [
+    *((as_mat, name) for name in ("power_doppler", "axes")),
+    *((as_hdf5, name) for name in ("blood_power", "unobserved", "axes", "time")),
+    (as_group, "singular_values"),
+])  # fmt: skip
 def test_a_stack_with_a_name_of_the_results_is_kept(name, make, plain_stack, tmp_path):
     report = job.run(make(tmp_path, name), tmp_path / "out", options=OPTIONS, reading={"dataset": name})
     written = Path(report["output"]["denoised"])

@@ -15,19 +15,8 @@ import zarr
 from numpy.typing import NDArray
 
 from tests.conftest import all_frames
-from tests.files.layouts import (
-    IQ,
-    LAYOUTS,
-    UF,
-    VOLUMES,
-    ZXT,
-    confusius,
-    frames_by_loops,
-    hdf5,
-    in_order,
-    pairs,
-    v5,
-)
+from tests.files import layouts
+from tests.files.layouts import IQ, LAYOUTS, VOLUMES, ZXT, confusius, hdf5, in_order, pairs, v5
 from tests.stacks import write_stack
 from usdenoise import load
 from usdenoise.errors import InputError
@@ -35,16 +24,11 @@ from usdenoise.files import describe
 from usdenoise.files.hdf5_writing import read_truth
 from usdenoise.files.matlab_writing import write_v73
 from usdenoise.frames.data_checks import guess_axes
-from usdenoise.jobs import run_job as job
-from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.given_stack import as_acquisition, from_data_array
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 REAL = IQ.real.copy()
-FAST = DenoiseOptions(rank=2, iterations=2)
 
 
 ORDERS = ["".join(order) for axes in ("tzx", "tzy", "tzxy") for order in permutations(axes)]
@@ -95,7 +79,7 @@ def test_types_of_matlab(key: str, write: Callable[..., None], tmp_path: Path) -
     assert (acquisition.axes, acquisition.name) == ("zxt", "RF")
     assert acquisition.iq.dtype == expected.dtype
     assert acquisition.stored_dtype == np.dtype(stored)
-    assert np.array_equal(acquisition.frames, frames_by_loops(expected, "tzx"))
+    assert np.array_equal(acquisition.frames, layouts.frames_by_loops(expected, "tzx"))
 
 
 @pytest.mark.parametrize(
@@ -140,15 +124,12 @@ def test_the_data_say_which_axis_is_time(shape: tuple[int, ...], axes: str, tmp_
             assert metadata.values["axes"] == axes
 
 
-@pytest.mark.parametrize(
-    ("shape", "time_last", "axes"),
-    [
-        ((10, 20, 300), None, "zxt"), ((300, 10, 20), None, "tzx"), ((300, 10, 20), True, "zxt"),
-        ((10, 20, 300), False, "tzx"), ((126, 126, 32), None, "zxt"), ((50, 90, 40), None, "zxt"),
-        ((40, 40, 40), None, "zxt"), ((300, 8, 9, 10), None, "tzxy"), ((8, 9, 10, 300), None, "zxyt"),
-        ((300, 8, 9, 10), True, "zxyt"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("shape", "time_last", "axes"), [
+    ((10, 20, 300), None, "zxt"), ((300, 10, 20), None, "tzx"), ((300, 10, 20), True, "zxt"),
+    ((10, 20, 300), False, "tzx"), ((126, 126, 32), None, "zxt"), ((50, 90, 40), None, "zxt"),
+    ((40, 40, 40), None, "zxt"), ((300, 8, 9, 10), None, "tzxy"), ((8, 9, 10, 300), None, "zxyt"),
+    ((300, 8, 9, 10), True, "zxyt"),
+])  # fmt: skip
 def test_guess_axes(shape: tuple[int, ...], time_last: bool | None, axes: str) -> None:
     assert guess_axes(shape, time_last) == axes
 
@@ -164,8 +145,7 @@ def test_guessed_axes_are_an_assumption(key: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("axes", ["ztx", np.bytes_("ztx")])
 def test_axes_of_the_file_are_no_assumption(axes: Any, tmp_path: Path) -> None:
-    path = write_stack(tmp_path / "stack.h5", in_order("ztx"), axes=axes)
-    acquisition = load(path)
+    acquisition = load(write_stack(tmp_path / "stack.h5", in_order("ztx"), axes=axes))
     assert acquisition.assumptions == ()
     assert acquisition.axes == "ztx"
 
@@ -193,33 +173,6 @@ def test_the_stack_that_is_meant_is_read(key: str, tmp_path: Path) -> None:
     assert np.array_equal(acquisition.iq, IQ if np.iscomplexobj(acquisition.iq) else REAL)
 
 
-# One NaN: the results then hold the 3-D array `unobserved` as well.
-_WITH_NAN = in_order("zxt").copy()
-_WITH_NAN[1, 2, 3] = np.nan
-# The power Doppler of volumes is 3-D, like a stack.
-_VOLUMES = in_order("zxyt", VOLUMES, "tzxy")
-
-
-@pytest.mark.parametrize(
-    ("name", "suffix", "values", "axes"),
-    [
-        ("data/iq", ".h5", _WITH_NAN, "zxt"),
-        ("IQ", ".mat", _WITH_NAN, "zxt"),
-        ("bf", ".h5", _VOLUMES, "zxyt"),
-        ("bf", ".mat", _VOLUMES, "zxyt"),
-    ],
-)
-def test_our_results_are_read_back_without_a_name(name, suffix, values, axes, tmp_path):
-    path = tmp_path / f"x{suffix}"
-    if suffix == ".mat":
-        scipy.io.savemat(path, {name: values, "UF": UF})
-    else:
-        write_stack(path, values, name)
-    acquisition = load(job.run(path, tmp_path / "out", options=FAST)["output"]["denoised"])
-    assert (acquisition.name, acquisition.axes) == (name, axes)
-    assert acquisition.iq.shape == values.shape
-
-
 def test_what_is_beside_the_stack_does_no_harm(tmp_path: Path) -> None:
     """Names that are not UTF-8, and a type that NumPy lacks."""
 
@@ -238,21 +191,17 @@ def scales_of(stack: Acquisition) -> dict[str, Any]:
     return {name: value for name, value in {**scales, "spacing_mm": dict(stack.spacing_mm)}.items() if value}
 
 
-@pytest.mark.parametrize(
-    ("write", "name", "right"),
-    [
-        (hdf5({"center_frequency": 15.0}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
-        (hdf5({"transmit_frequency": 15e3}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
-        (v5(IQ=ZXT, FrameRate=0.5), "frame_rate_hz", "500 Hz"),
-        (v5(IQ=ZXT, FrameRate=0.0), "frame_rate_hz", "not used"),
-        (v5(IQ=ZXT, UF={"TwFreq": 15e6}), "center_frequency_hz", "not used"),
-        (hdf5({"spacing_mm": [5e-5, 1e-4]}, iq=IQ), "spacing_mm", "0.05, 0.1 mm"),
-        (hdf5({"spacing_mm": 100.0}, iq=IQ), "spacing_mm", "0.1 mm"),
-        (hdf5({"frame_rate": "500 Hz"}, iq=IQ), "frame_rate_hz", "'500 Hz'"),
-        (hdf5({"spacing_mm": "0.05 mm, 0.1 mm"}, iq=IQ), "spacing_mm", "'0.05 mm, 0.1 mm'"),
-    ],
-    ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um", "text", "list"],
-)
+@pytest.mark.parametrize(("write", "name", "right"), [
+    (hdf5({"center_frequency": 15.0}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
+    (hdf5({"transmit_frequency": 15e3}, iq=IQ), "center_frequency_hz", "15000000 Hz"),
+    (v5(IQ=ZXT, FrameRate=0.5), "frame_rate_hz", "500 Hz"),
+    (v5(IQ=ZXT, FrameRate=0.0), "frame_rate_hz", "not used"),
+    (v5(IQ=ZXT, UF={"TwFreq": 15e6}), "center_frequency_hz", "not used"),
+    (hdf5({"spacing_mm": [5e-5, 1e-4]}, iq=IQ), "spacing_mm", "0.05, 0.1 mm"),
+    (hdf5({"spacing_mm": 100.0}, iq=IQ), "spacing_mm", "0.1 mm"),
+    (hdf5({"frame_rate": "500 Hz"}, iq=IQ), "frame_rate_hz", "'500 Hz'"),
+    (hdf5({"spacing_mm": "0.05 mm, 0.1 mm"}, iq=IQ), "spacing_mm", "'0.05 mm, 0.1 mm'"),
+], ids=["MHz", "kHz", "rate in kHz", "no rate", "TwFreq in Hz", "pitch in m", "pitch in um", "text", "list"])  # fmt: skip
 def test_a_scale_in_another_unit_is_not_used_and_the_reason_is_given(write, name, right, tmp_path):
     path = write(tmp_path)
     stack, reasons = load(path), describe(path).metadata.ignored
@@ -359,8 +308,7 @@ def test_numpy_files_of_pairs_are_complex(names: tuple[str, str], dtype: str, tm
 def test_numbers_in_text_are_numbers(text: str | bytes, tmp_path: Path) -> None:
     scales = {"spacing_mm": text, "frame_rate_hz": "500.0 ", "center_frequency_hz": "15 MHz"}
     packing = {"scale_factor": np.bytes_("0.5"), "add_offset": np.bytes_("none")}
-    path = write_stack(tmp_path / "x.h5", REAL, axes="tzx", **scales, **packing)
-    stack = load(path)
+    stack = load(write_stack(tmp_path / "x.h5", REAL, axes="tzx", **scales, **packing))
     assert (stack.frame_rate_hz, dict(stack.spacing_mm)) == (500, {"z": 0.1, "x": 0.2})
     assert any("the centre frequency '15 MHz'" in note for note in stack.assumptions)
     assert np.array_equal(stack.iq, REAL / 2)

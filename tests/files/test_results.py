@@ -16,6 +16,7 @@ import imageio.v3 as iio
 import numpy as np
 import pytest
 import scipy.io
+import tifffile
 from numpy.typing import NDArray
 
 from tests.files.matlab_variables import variables
@@ -62,6 +63,12 @@ def mean_power(stack: NDArray[Any], axes: str) -> NDArray[np.float64]:
     return power
 
 
+def read_back(report: dict[str, Any], name: str, values: NDArray[Any], axes: str) -> None:
+    """Without a name the stack is found in its results, also beside 3-D images and the array of the holes."""
+    back = load(report["output"]["denoised"])
+    assert (back.name, back.axes, back.iq.shape) == (name, axes, values.shape)
+
+
 def with_a_hole(stack: NDArray[Any]) -> NDArray[Any]:
     """The stack with one entry that was not observed."""
     stack = stack.copy()
@@ -73,7 +80,7 @@ INPUTS = {
     "tzx complex64": ("iq", IQ, "tzx", "c8"),
     "zxt complex128": ("iq", IQ.transpose(1, 2, 0).astype("c16"), "zxt", "c16"),
     "xtz big-endian": ("iq", IQ.transpose(2, 0, 1).astype(">c8"), "xtz", "c8"),
-    "in a group": ("data/set 1/iq", IQ, "tzx", "c8"),
+    "in a group, with a hole": ("data/set 1/iq", with_a_hole(IQ), "tzx", "c8"),
     "int16": ("rf", IQ.real.astype("i2"), "tzx", "f4"),
     "float64": ("rf", IQ.real.astype("f8"), "tzx", "f8"),
     "volumes tzxy": ("iq", VOLUMES, "tzxy", "c8"),
@@ -84,8 +91,7 @@ INPUTS = {
 @pytest.mark.parametrize("key", INPUTS)
 def test_the_stack_is_stored_as_it_came(key: str, tmp_path: Path) -> None:
     name, values, axes, dtype = INPUTS[key]
-    path = write_stack(tmp_path / "x.h5", values, name, axes=axes)
-    report = run(path)
+    report = run(write_stack(tmp_path / "x.h5", values, name, axes=axes))
     with h5py.File(report["output"]["denoised"]) as file:
         assert file[name].shape == values.shape
         assert file[name].dtype == np.dtype(dtype)
@@ -93,7 +99,7 @@ def test_the_stack_is_stored_as_it_came(key: str, tmp_path: Path) -> None:
         stack = file[name][()]
         power = file["power_doppler"][()]
         singular = file["singular_values"][()]
-        assert "unobserved" not in file
+        assert ("unobserved" in file) == np.isnan(values).any()
     assert power.dtype == np.float32
     assert power.shape == tuple(n for n, letter in zip(values.shape, axes, strict=True) if letter != "t")
     np.testing.assert_allclose(power, mean_power(stack, axes), rtol=1e-5)
@@ -101,7 +107,8 @@ def test_the_stack_is_stored_as_it_came(key: str, tmp_path: Path) -> None:
     assert np.all(np.diff(singular) < 0)
     np.testing.assert_allclose(singular, report["singular_values"])
     # The largest component is gone.
-    assert 0 < np.linalg.norm(stack) < 0.9 * np.linalg.norm(values.astype(np.complex128))
+    assert 0 < np.linalg.norm(stack) < 0.9 * np.linalg.norm(np.nan_to_num(values).astype(np.complex128))
+    read_back(report, name, values, axes)
 
 
 def test_provenance_is_in_the_file_and_the_report(tmp_path: Path) -> None:
@@ -150,15 +157,12 @@ def test_attributes_are_carried(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- MATLAB
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "dtype"),
-    [
-        ("IQ", with_a_hole(IQ.transpose(1, 2, 0)), "c8"),
-        ("IQData", IQ.transpose(1, 2, 0).astype("c16"), "c16"),
-        ("RF", IQ.transpose(1, 2, 0).real.astype("i2"), "f4"),
-        ("V", VOLUMES.transpose(1, 2, 3, 0), "c8"),
-    ],
-)
+@pytest.mark.parametrize(("name", "values", "dtype"), [
+    ("IQ", with_a_hole(IQ.transpose(1, 2, 0)), "c8"),
+    ("IQData", IQ.transpose(1, 2, 0).astype("c16"), "c16"),
+    ("RF", IQ.transpose(1, 2, 0).real.astype("i2"), "f4"),
+    ("V", VOLUMES.transpose(1, 2, 3, 0), "c8"),
+])  # fmt: skip
 @pytest.mark.parametrize("version", ["5", "7.3"])
 def test_matlab_in_matlab_out(version, name, values, dtype, tmp_path):
     path = tmp_path / "x.mat"
@@ -179,6 +183,7 @@ def test_matlab_in_matlab_out(version, name, values, dtype, tmp_path):
     assert np.all(np.diff(contents["singular_values"].ravel()) < 0)
     provenance = json.loads(contents["usdenoise_provenance"])
     assert provenance["input"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    read_back(report, name, values, axes)
 
 
 def test_matlab_results_keep_their_axes_and_scales(tmp_path: Path) -> None:
@@ -220,27 +225,28 @@ def test_v73_is_what_h5py_and_matlab_expect(values: NDArray[Any], tmp_path: Path
 # ---------------------------------------------------------------- pictures
 
 
-@pytest.mark.parametrize(
-    ("values", "axes", "order"),
-    [(IQ, "tzx", (0, 1)), (IQ.transpose(2, 1, 0), "xzt", (1, 0)), (VOLUMES, "tzxy", (2, 0, 1))],
-    ids=["tzx", "xzt", "volume"],
-)
+@pytest.mark.parametrize(("values", "axes", "order"), [
+    (IQ, "tzx", (0, 1)), (IQ.transpose(2, 1, 0), "xzt", (1, 0)), (VOLUMES, "tzxy", (2, 0, 1))
+], ids=["tzx", "xzt", "volume"])  # fmt: skip
 def test_tiff_is_the_power_doppler_with_depth_downwards_and_a_page_for_each_elevation(
     values, axes, order, tmp_path
 ):
-    report = run(write_stack(tmp_path / "x.h5", values, axes=axes))
+    report = run(write_stack(tmp_path / "x.h5", values, axes=axes, spacing_mm=0.4))
     with h5py.File(report["output"]["denoised"]) as file:
         power = file["power_doppler"][()]
+    with tifffile.TiffFile(report["output"]["blood_power_tif"]) as file:
+        assert (file.imagej_metadata["unit"], file.series[0].shape[-2:]) == (
+            "mm",
+            power.transpose(order).shape[-2:],
+        )
     pages = np.stack(list(iio.imiter(report["output"]["power_doppler_tif"], plugin="pillow")))
     assert pages.dtype == np.float32
     assert np.array_equal(pages if len(order) == 3 else pages[0], power.transpose(order))
 
 
-@pytest.mark.parametrize(
-    ("values", "axes", "stem"),
-    [(IQ, "tzx", r"a$_$ b\frac c{}% 1.5 mm.tar"), (VOLUMES, "tzxy", "大鼠 line\nbreak \udcff")],
-    ids=["image", "volume"],
-)
+@pytest.mark.parametrize(("values", "axes", "stem"), [
+    (IQ, "tzx", r"a$_$ b\frac c{}% 1.5 mm.tar"), (VOLUMES, "tzxy", "大鼠 line\nbreak \udcff")
+], ids=["image", "volume"])  # fmt: skip
 @pytest.mark.usefixtures("pictures")
 def test_png_is_a_picture_with_any_file_name_in_its_title(values, axes, stem, tmp_path):
     # Warnings, as of a letter that no font has, are errors here; on the command line they would be on stderr.
@@ -352,19 +358,19 @@ FEW = Output(products=("power",))
 
 # As on a disk that fills up: at once, and behind the stack.
 ON_A_FULL_DISK = """
-import resource, sys
+import sys
+from contextlib import ExitStack
 from usdenoise.jobs import run_job as job
 from usdenoise.errors import OutputError
 from tests.files.test_results import FEW, OPTIONS, AtStage
-unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+from tests.programs import files_of_at_most
 for path in sys.argv[2:]:
-    for limit in (300, 21_700):
-        limits = limit, unlimited[1]
-        watcher = AtStage("write", lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits))
+    for size in (300, 21_700):
         try:
-            job.run(path, sys.argv[1], options=OPTIONS, output=FEW, watcher=watcher)
+            with ExitStack() as stack:
+                full = lambda: stack.enter_context(files_of_at_most(size))
+                job.run(path, sys.argv[1], options=OPTIONS, output=FEW, watcher=AtStage("write", full))
         except OutputError as error:
-            resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
             print(error)
 """
 
@@ -439,12 +445,10 @@ def test_values_beyond_the_precision_are_refused(value: complex, tmp_path: Path)
     values[3, 4, 5], values[0, 0, 0] = value, np.nan
     path = write_stack(tmp_path / "x.h5", values)
     attempts: list[Callable[[], Any]] = [
-        lambda: run(path),
-        lambda: run_in_windows(path, tmp_path / "out", 6),
-        lambda: load(path, dtype="single"),
-        lambda: denoise(load(path), options=OPTIONS),
+        lambda: run(path), lambda: run_in_windows(path, tmp_path / "out", 6),
+        lambda: load(path, dtype="single"), lambda: denoise(load(path), options=OPTIONS),
         lambda: denoise(values, axes="tzx", options=OPTIONS),
-    ]
+    ]  # fmt: skip
     says = r"'iq' holds a value of magnitude 1e\+60, and single precision ends at 3\.4e\+38; scale the stack first"
     for attempt in attempts:
         with pytest.raises(InputError, match=f"^{says}$"):

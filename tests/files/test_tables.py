@@ -19,26 +19,23 @@ def cell(value: object) -> str:
     return rows[0]["a"]
 
 
-@pytest.mark.parametrize(
-    ("value", "read"),
-    [
-        ("=1+1", "'=1+1"),
-        ("+1", "'+1"),
-        ("-scan.h5", "'-scan.h5"),
-        ("@SUM(A1)", "'@SUM(A1)"),
-        ("a=1, b-2", "a=1, b-2"),
-        ("'=1", "'=1"),
-        ("two\nlines\r", "two\\nlines\\r"),
-        ("\t=1", "\\t=1"),
-        ("\x00\x1b[31m\x7f\x9b", "\\x00\\x1b[31m\\x7f\\x9b"),
-        ("caf\udce9.h5", "caf\\udce9.h5"),
-        ('commas, "quotes" and µ', 'commas, "quotes" and µ'),
-        (-1, "-1"),
-        (-1.5e-3, "-0.0015"),
-        (None, ""),
-        ("", ""),
-    ],
-)
+@pytest.mark.parametrize(("value", "read"), [
+    ("=1+1", "'=1+1"),
+    ("+1", "'+1"),
+    ("-scan.h5", "'-scan.h5"),
+    ("@SUM(A1)", "'@SUM(A1)"),
+    ("a=1, b-2", "a=1, b-2"),
+    ("'=1", "'=1"),
+    ("two\nlines\r", "two\\nlines\\r"),
+    ("\t=1", "\\t=1"),
+    ("\x00\x1b[31m\x7f\x9b", "\\x00\\x1b[31m\\x7f\\x9b"),
+    ("caf\udce9.h5", "caf\\udce9.h5"),
+    ('commas, "quotes" and µ', 'commas, "quotes" and µ'),
+    (-1, "-1"),
+    (-1.5e-3, "-0.0015"),
+    (None, ""),
+    ("", ""),
+])  # fmt: skip
 def test_a_text_is_no_formula_and_a_number_is_a_number(value: object, read: str) -> None:
     assert cell(value) == read
 
@@ -71,18 +68,15 @@ def test_events_of_several_runs_are_refused(tmp_path: Path) -> None:
         assert len(events_of(tmp_path, head, f"1 2 on {run}", "5 2 on 1")[0]) == 2
 
 
-@pytest.mark.parametrize(
-    ("rows", "begins_again"),
-    [
-        (("1 2 on", "5 2 on", "9 2 on", "1 2 on", "5 2 on", "9 2 on"), True),
-        (("1 2 a", "5 2 b", "9 2 a", "1 2 a", "5 2 a", "9 2 a"), True),
-        # Types one after the other, a table in no order, and rows that are there twice
-        (("1 2 a", "9 2 a", "5 2 b", "13 2 b", "1 2 c", "9 2 c"), False),
-        (("9 2 on", "1 2 on", "5 2 on"), False),
-        (("1 2 on", "1 2 on", "5 2 on", "5 2 on", "9 2 on"), False),
-        (("1 2 on", "5 2 on", "1 2 on"), False),
-    ],
-)
+@pytest.mark.parametrize(("rows", "begins_again"), [
+    (("1 2 on", "5 2 on", "9 2 on", "1 2 on", "5 2 on", "9 2 on"), True),
+    (("1 2 a", "5 2 b", "9 2 a", "1 2 a", "5 2 a", "9 2 a"), True),
+    # Types one after the other, a table in no order, and rows that are there twice
+    (("1 2 a", "9 2 a", "5 2 b", "13 2 b", "1 2 c", "9 2 c"), False),
+    (("9 2 on", "1 2 on", "5 2 on"), False),
+    (("1 2 on", "1 2 on", "5 2 on", "5 2 on", "9 2 on"), False),
+    (("1 2 on", "5 2 on", "1 2 on"), False),
+])  # fmt: skip
 def test_onsets_that_begin_again_are_a_note(rows, begins_again, tmp_path):
     events, notes = events_of(tmp_path, "onset duration trial_type", *rows)
     assert len(events) == len(rows)
@@ -90,19 +84,16 @@ def test_onsets_that_begin_again_are_a_note(rows, begins_again, tmp_path):
     assert [note.startswith(says) for note in notes] == [True] * begins_again
 
 
-@pytest.mark.parametrize(
-    ("head", "row", "note"),
-    [
-        ("stim_type", "left", "rename the column 'stim_type' to trial_type"),
-        ("Condition type", "left 1", "rename the column 'Condition' or 'type' to trial_type"),
-        ("trial_type event_type", "n/a left", "rename the column 'event_type' to trial_type"),
-        ("Trial_Type", "left", "rename the column 'Trial_Type' to trial_type"),
-        ("trial_type amplitude", "on 3", "not used: 'amplitude'; types are read from trial_type"),
-        ("trial_type condition Weight", "on wet 3", "not used: 'condition', 'Weight'; types"),
-        ("trial_type sample response_time value HED stim_file channel identifier response", "on" + " 1" * 7, ""),
-        ("modulation side", "2 1", ""),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("head", "row", "note"), [
+    ("stim_type", "left", "rename the column 'stim_type' to trial_type"),
+    ("Condition type", "left 1", "rename the column 'Condition' or 'type' to trial_type"),
+    ("trial_type event_type", "n/a left", "rename the column 'event_type' to trial_type"),
+    ("Trial_Type", "left", "rename the column 'Trial_Type' to trial_type"),
+    ("trial_type amplitude", "on 3", "not used: 'amplitude'; types are read from trial_type"),
+    ("trial_type condition Weight", "on wet 3", "not used: 'condition', 'Weight'; types"),
+    ("trial_type sample response_time value HED stim_file channel identifier response", "on" + " 1" * 7, ""),
+    ("modulation side", "2 1", ""),
+])  # fmt: skip
 def test_columns_that_would_change_the_model_are_noted(head, row, note, tmp_path):
     notes = events_of(tmp_path, f"onset duration {head}", f"1 2 {row}", f"5 2 {row}")[1]
     assert len(notes) == bool(note)

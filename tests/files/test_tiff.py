@@ -1,18 +1,12 @@
 """TIFF files as tifffile reads them, with the pixel size and unit that ImageJ and Fiji show."""
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
 import tifffile
 
-from tests.files.test_results import OPTIONS
-from tests.stacks import run_in_windows, write_stack
 from usdenoise.files.images import tiff
-from usdenoise.jobs import run_job as job
-
-pytestmark = pytest.mark.usefixtures("no_pictures")
 
 SPACING = {"z": 0.05, "x": 0.1, "y": 0.4}
 
@@ -48,17 +42,3 @@ def test_an_unknown_pixel_size_is_not_written(spacing: dict[str, float] | None) 
     with tifffile.TiffFile(io.BytesIO(tiff(np.ones((4, 6)), "zx", spacing))) as file:
         assert not file.is_imagej
         assert "XResolution" not in file.pages[0].tags
-
-
-def test_the_results_of_a_run_have_it(tmp_path: Path) -> None:
-    shape = (30, 6, 5, 4)
-    values = np.random.default_rng(0).standard_normal(shape)
-    path = write_stack(tmp_path / "x.h5", values, "rf", axes="tzxy", spacing_mm=[0.05, 0.1, 0.4])
-    for report in (
-        job.run(path, tmp_path / "out", options=OPTIONS),
-        run_in_windows(path, tmp_path / "series", 15, options=OPTIONS),
-    ):
-        for name in ("power_doppler_tif", "blood_power_tif"):
-            with tifffile.TiffFile(report["output"][name]) as file:
-                assert (file.imagej_metadata["unit"], file.imagej_metadata["spacing"]) == ("mm", 0.4)
-                assert file.series[0].shape == (4, 6, 5)

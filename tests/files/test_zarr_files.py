@@ -43,8 +43,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("fill", [0, complex("nan+nanj"), -9])
 def test_a_sector_image_whose_corners_were_not_written_is_read(layout, fill, tmp_path):
     values = np.where(SECTOR, IQ, np.complex64(fill))
-    path = written(tmp_path / "x.zarr", values, fill_value=fill, **LAYOUTS[layout])
-    stack = load(path)
+    stack = load(written(tmp_path / "x.zarr", values, fill_value=fill, **LAYOUTS[layout]))
     outside = 0 if fill == 0 else complex("nan+nanj")
     np.testing.assert_array_equal(stack.iq, np.where(SECTOR, IQ, np.complex64(outside)))
     assert stack.assumptions == ()

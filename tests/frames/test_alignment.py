@@ -16,7 +16,7 @@ from usdenoise.linalg.executor import ThreadExecutor
 N_BLOCKS = 16
 
 
-def smooth(seed: int, shape: tuple[int, ...], width: float = 1.0) -> NDArray[np.complex128]:
+def smooth(seed: Any, shape: tuple[int, ...], width: float = 1.0) -> NDArray[np.complex128]:
     """Complex speckle with a Gaussian spectrum, periodic."""
     rng = np.random.default_rng(seed)
     white = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
@@ -123,8 +123,7 @@ def test_the_reference_is_where_most_blocks_are_whatever_a_burst_does() -> None:
     with ThreadExecutor(2) as executor:
         reference, alignments = reference_of(images, executor, True, True)
     assert alignments == [reference.alignment(image) for image in images]
-    found = np.array([alignment.shift for alignment in alignments])
-    error = np.delete(found - shifts, 3, axis=0)
+    error = np.delete(np.array([alignment.shift for alignment in alignments]) - shifts, 3, axis=0)
     assert np.sqrt(np.mean((error - error.mean(axis=0)) ** 2)) < 0.02
     assert not reference.alignment(images[3]).is_shifted
     assert not reference.mask.all()
@@ -159,18 +158,16 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize(
-    "what",
-    ["drift", "step of the gain", *(pytest.param(one, marks=pytest.mark.slow) for one in ("jump", "jitter"))],
-)
+@pytest.mark.parametrize("what", [
+    "drift", "step of the gain", *(pytest.param(one, marks=pytest.mark.slow) for one in ("jump", "jitter"))
+])  # fmt: skip
 def test_sessions_that_move_read_as_still_ones(what, still, still_result, drifting):
     shifts, gains = MOVES[what]
     made = displaced(still, shifts, gains)
     found = drifting[1] if what == "drift" else session(made.stack, LENGTH)
     assert not found.bad.any()
     table = found.blocks
-    measured = np.stack([table["shift_z"], table["shift_x"]], axis=1)
-    error = measured - shifts
+    error = np.stack([table["shift_z"], table["shift_x"]], axis=1) - shifts
     assert np.sqrt(np.mean((error - np.median(error, axis=0)) ** 2)) < 0.05
     assert table["gain"] - np.median(table["gain"]) == pytest.approx(gains - np.median(gains), abs=0.15)
     scale = 10 ** (-np.median(gains) / 10)
@@ -208,8 +205,7 @@ def test_a_session_that_moves_reads_the_same_with_missing_entries(drifting):
 
 
 def test_a_still_session_is_not_shifted(still: Scan, still_result: SessionResult) -> None:
-    blocks = still_result.block_records
-    assert not any(block.is_shifted for block in blocks)
+    assert not any(block.is_shifted for block in still_result.block_records)
     assert np.abs(still_result.blocks["shift_z"]).max() < 0.03
 
 

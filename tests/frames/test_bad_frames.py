@@ -131,8 +131,7 @@ def test_bad_frames_may_be_kept_or_given(clean):
     given = denoise(noisy, axes="zxt", bad_frames=[*BAD, 3])
     assert numbers(given) == (3, *BAD)
     assert given.n_unobserved == 6 * 36 * 28
-    one = denoise(clean, axes="zxt", bad_frames=5)
-    assert numbers(one) == (5,)
+    assert numbers(denoise(clean, axes="zxt", bad_frames=5)) == (5,)
 
 
 @pytest.mark.parametrize("value", [0, np.nan])
@@ -189,8 +188,7 @@ def test_a_scan_that_is_bad_as_a_whole_is_said_to_be(clean, share, level):
     found = numbers(result)
     assert set(found) <= set(frames)
     assert len(found) > 40
-    said = f"bad frames: {len(found)} of 200"
-    assert result.frame_quality.sentence.startswith(said)
+    assert result.frame_quality.sentence.startswith(f"bad frames: {len(found)} of 200")
 
 
 @pytest.mark.slow
@@ -206,8 +204,7 @@ def test_frames_of_a_stack_with_few_levels_are_no_copies_of_each_other():
 
 
 def test_too_few_frames_are_not_judged():
-    rng = np.random.default_rng(0)
-    stack = rng.standard_normal((12, 10, 12)).astype(np.float32)
+    stack = np.random.default_rng(0).standard_normal((12, 10, 12)).astype(np.float32)
     stack[..., 5] *= 100
     assert numbers(denoise(stack, axes="zxt")) == ()
 
@@ -267,6 +264,5 @@ def test_frames_without_tissue_are_excluded_however_many(terms, clean, share, si
     found = denoise(stack, axes="zxt")
     assert np.array_equal(found.frame_quality.excluded, empty)
     assert {bad.reason for bad in found.frame_quality.bad} == {"no-tissue"}
-    whole = denoise(clean, axes="zxt")
-    level = found.blood_power.sum() / whole.blood_power.sum()
+    level = found.blood_power.sum() / denoise(clean, axes="zxt").blood_power.sum()
     assert level == pytest.approx(1.0, abs=0.2)

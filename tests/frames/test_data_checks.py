@@ -59,6 +59,7 @@ def test_frames_that_are_there_several_times(iq, times):
     assert f"0::{times}" in doubts(np.repeat(iq[:60], times, axis=0))["frame-order"]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_recordings_that_were_joined(iq, tmp_path):
     other = all_frames(PhantomSettings((40, 36, 99), seed=82))[1].iq
     joined = np.concatenate([iq[:60], 0.5 * other[:40], iq[60:]])

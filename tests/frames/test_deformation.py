@@ -60,8 +60,7 @@ def test_values_are_interpolated_at_the_places_of_a_field(shape: tuple[int, ...]
     image = speckle(rng, shape, 2.0) / 0.1
     image = image if np.dtype(dtype).kind == "c" else image.real
     wanted = displaced(image, field)
-    values = np.stack([image, 2 * image], axis=-1).reshape(-1, 2).astype(dtype)
-    found = at_places(values, field)
+    found = at_places(np.stack([image, 2 * image], axis=-1).reshape(-1, 2).astype(dtype), field)
     assert found.dtype == dtype
     inside = (slice(5, -5),) * len(shape)
     for column, factor in zip(found.T, (1, 2), strict=True):
@@ -71,17 +70,14 @@ def test_values_are_interpolated_at_the_places_of_a_field(shape: tuple[int, ...]
 
 def test_interpolation_does_not_smooth() -> None:
     """The finest structure that the pixels have is kept where it is not half a pixel away."""
-    rng = np.random.default_rng(1)
-    white = rng.standard_normal((40, 60, 50))
-    values = white.reshape(40, -1).T
+    values = np.random.default_rng(1).standard_normal((40, 60, 50)).reshape(40, -1).T
     assert at_places(values, rotation((60, 50), 2)).var() > 0.75
     np.testing.assert_allclose(at_places(values, np.zeros((2, 60, 50))), values, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("made", "largest"),
-    [(rotation((60, 50), 3), 0.06), (rotation((60, 50), -0.7), 0.04), (bump((60, 50), 3.0), 0.13)],
-)
+@pytest.mark.parametrize(("made", "largest"), [
+    (rotation((60, 50), 3), 0.06), (rotation((60, 50), -0.7), 0.04), (bump((60, 50), 3.0), 0.13)
+])  # fmt: skip
 def test_rotation_and_deformation_are_found(made: NDArray[np.float64], largest: float) -> None:
     """To a few hundredths of a pixel, as in a block with its own speckle of blood and another gain over depth."""
     rng, shape = np.random.default_rng(2), made.shape[1:]
@@ -98,8 +94,7 @@ def test_rotation_and_deformation_are_found(made: NDArray[np.float64], largest: 
     assert rms((found - made)[inside]) < largest < 0.4 * rms(made[inside])
     summary = Deformation.of(found, (1.0, 1.0))
     assert summary.pixels == pytest.approx(np.sqrt((made**2).sum(axis=0)).max(), rel=0.15)
-    wanted = Deformation.of(made, (1.0, 1.0)).rotation
-    assert summary.rotation == pytest.approx(wanted, abs=0.1)
+    assert summary.rotation == pytest.approx(Deformation.of(made, (1.0, 1.0)).rotation, abs=0.1)
 
 
 def test_the_rotation_is_of_the_tissue_and_not_of_the_pixels() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.frames.test_alignment import smooth
 from usdenoise.frames.alignment import Alignment, Reference, reference_of
 from usdenoise.linalg.array_library import to_host
 from usdenoise.linalg.executor import ThreadExecutor
@@ -16,9 +17,7 @@ N_BLOCKS, SHAPE = 12, (48, 40)
 
 def speckle(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.complex128]:
     """Complex speckle of a point-spread function of a pixel, with unit power."""
-    white = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
-    squares = sum(f**2 for f in np.ix_(*map(np.fft.fftfreq, shape)))
-    found = np.fft.ifftn(np.fft.fftn(white) * np.exp(-2 * np.pi**2 * squares))
+    found = smooth(rng, shape)
     return found / np.sqrt(np.mean(np.abs(found) ** 2))
 
 
@@ -109,8 +108,7 @@ def test_noise_alone_has_no_profile() -> None:
 
 @pytest.mark.parametrize("shape", [(48, 3), (48, 1), (6, 40), (5, 4, 3)])
 def test_small_images_have_no_profile(shape: tuple[int, ...]) -> None:
-    gains = 5 * gains_of("step", shape[0])
-    assert aligned(images_of(gains, shape))[0].profiles is None
+    assert aligned(images_of(5 * gains_of("step", shape[0]), shape))[0].profiles is None
 
 
 def test_depths_of_noise_alone_say_nothing() -> None:
@@ -134,8 +132,7 @@ def test_a_profile_that_no_other_block_has_is_reported() -> None:
     gains = gains_of("drift")
     reference, _ = aligned(images_of(gains))
     bent = 2.0 * np.sin(2 * np.pi * np.linspace(0, 1, SHAPE[0]))
-    found = reference.alignment(images_of(bent[None])[0])
-    assert found.is_uneven
+    assert reference.alignment(images_of(bent[None])[0]).is_uneven
     assert not reference.alignment(images_of(gains[3:4])[0]).is_uneven
 
 

@@ -14,8 +14,7 @@ def test_curves_equal_loops(dtype, cached, monkeypatch):
     monkeypatch.setattr(tall_matrices, "CACHED_ENTRIES", cached)
     matrix = low_rank_and_noise(dtype)
     left = np.linalg.svd(matrix, full_matrices=False)[0][:, :3]
-    sample = casorati_matrix(matrix)
-    curves = frame_curves(sample, left, np.zeros((matrix.shape[1], 2)))
+    curves = frame_curves(casorati_matrix(matrix), left, np.zeros((matrix.shape[1], 2)))
     assert np.isnan(curves.dvars[0])
     for t in range(matrix.shape[1]):
         frame = matrix[:, t].astype(np.complex128)
@@ -32,8 +31,7 @@ def test_a_frame_without_an_observed_entry_has_no_values():
     n_frames = matrix.shape[1]
     whole = np.ones(matrix.shape, bool)
     whole[:, 5] = whole[3, 8] = False
-    sample = casorati_matrix(matrix, ~whole)
-    curves = frame_curves(sample, matrix[:, :0], np.zeros((n_frames, 2)))
+    curves = frame_curves(casorati_matrix(matrix, ~whole), matrix[:, :0], np.zeros((n_frames, 2)))
     for name in ("intensity", "outside", "displacement"):
         missing = np.isnan(getattr(curves, name).reshape(n_frames, -1)).any(axis=1)
         assert np.flatnonzero(missing).tolist() == [5], name

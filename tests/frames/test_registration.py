@@ -8,8 +8,7 @@ from usdenoise.frames.alignment import PEAK_SIGMA, Registration, image_spectra, 
 
 
 def smooth_images(size, n_images, seed=0):
-    rng = np.random.default_rng(seed)
-    images = rng.standard_normal((n_images, *size))
+    images = np.random.default_rng(seed).standard_normal((n_images, *size))
     return ndimage.gaussian_filter(images, (0, *[1.0] * len(size))).astype(np.float32)
 
 

@@ -8,16 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 import usdenoise
-from usdenoise.frames.still_tissue import (
-    FALL,
-    LEVELS,
-    StillReference,
-    Tiles,
-    TissueMotion,
-    held_alone,
-    joined_products,
-    tile_products,
-)
+from usdenoise.frames import still_tissue
+from usdenoise.frames.still_tissue import FALL, LEVELS, Tiles, TissueMotion, held_alone, tile_products
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.pipeline.recording import ArrayFrames, Chunk, Recording
 from usdenoise.stack.geometry import Geometry
@@ -98,8 +90,7 @@ def test_turns_are_those_of_loops(kind: str, scale: float) -> None:
 
 def test_strained_tissue_becomes_one_component() -> None:
     x, _ = moving_speckle(2, 60, (40, 32))
-    tiles = Tiles.of((40, 32), (None, None))
-    still = motion_of(x, tiles).still(x)
+    still = motion_of(x, Tiles.of((40, 32), (None, None))).still(x)
     before, after = (np.linalg.svd(frames, compute_uv=False) for frames in (x, still))
     assert before[1] > 0.1 * before[0]
     assert after[1] < 0.1 * before[1]
@@ -124,7 +115,7 @@ def test_chunks_and_rows_turn_as_the_whole(order: str) -> None:
     whole = tile_products(x, tiles, used)
     edges = [0, 14, 15, 31, n]
     parts = [tile_products(x[a:b], tiles, used[a:b]) for a, b in itertools.pairwise(edges)]
-    joined = joined_products(parts, tiles)
+    joined = still_tissue.joined_products(parts, tiles)
     assert joined.numbers.tolist() == whole.numbers.tolist()
     np.testing.assert_allclose(joined.products, whole.products, rtol=1e-5)
     motion = motion_of(x, tiles, used)
@@ -139,8 +130,7 @@ def test_chunks_and_rows_turn_as_the_whole(order: str) -> None:
         assert np.abs(found - wanted).max() < rounding
         for chunk in still.chunks:
             assert np.abs(chunk.frames.moving(chunk.read()) - x[chunk.first : chunk.stop]).max() < rounding
-            part = chunk.frames.cut(0, 1).read()
-            assert np.abs(part - wanted[chunk.first]).max() < rounding
+            assert np.abs(chunk.frames.cut(0, 1).read() - wanted[chunk.first]).max() < rounding
         in_memory = replace(recording, in_memory=ArrayFrames(x, "tz", x.dtype, "x"))
         target = np.empty_like(x)
         held = in_memory.still(motion, edges[:-1], executor, target)
@@ -195,8 +185,7 @@ def test_speckle_that_moves_on_is_flow() -> None:
     moves = motion_of((speckle * np.exp(2j * np.pi * np.cumsum(steps))[:, None]).astype(np.complex64), tiles)
     assert not moves.moves
     steps[::2] *= -1
-    place = np.linspace(0.5, 1, 32 * 24)
-    turns = np.exp(2j * np.pi * np.cumsum(steps)[:, None] * place)
+    turns = np.exp(2j * np.pi * np.cumsum(steps)[:, None] * np.linspace(0.5, 1, 32 * 24))
     assert motion_of((speckle * turns).astype(np.complex64), tiles).moves
 
 
@@ -215,7 +204,7 @@ def test_blocks_have_one_reference_of_phase() -> None:
     tiles, x = Tiles.of(shape, (None, None)), moving_speckle(13, 4 * n, shape)[0]
     blocks = x.reshape(4, n, -1)
     means = np.stack([held_alone(block, tiles, np.ones(n, bool))[1] for block in blocks])
-    reference = StillReference.of(tiles, means)
+    reference = still_tissue.StillReference.of(tiles, means)
     held = [reference.hold(block.copy(), np.ones(n, bool)) for block in blocks]
     singular = np.linalg.svd(np.concatenate([frames for frames, _ in held]), compute_uv=False)
     assert (singular[1:] < 3e-2 * singular[0]).all()
@@ -230,8 +219,7 @@ def test_filtered_frames_are_the_frames_minus_their_clutter(precision: str) -> N
     x = 100 * moving_speckle(15, n, shape, 4.0)[0] + gaussian(rng, (n, 32 * 24))
     options = {"low_cutoff": 2, "method": "svd", "bad_frames": "keep", "precision": precision}
     found = usdenoise.denoise(x.reshape(n, *shape), axes="tzx", **options).acquisition.iq.reshape(n, -1)
-    motion = motion_of(x, Tiles.of(shape, (None, None)))
-    turns = motion.still(np.ones(x.shape, complex)).conj()
+    turns = motion_of(x, Tiles.of(shape, (None, None))).still(np.ones(x.shape, complex)).conj()
     u = np.linalg.svd((turns.conj() * x).T, full_matrices=False)[0][:, :2]
     wanted = x - turns * ((turns.conj() * x) @ u.conj() @ u.T)
     # In each precision e is made of steps in single precision, the same ones here.

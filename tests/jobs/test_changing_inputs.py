@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.cli.shared import QUICK, cli, refused
-from tests.jobs.inputs import WRITERS, write_npy
-from usdenoise.errors import InputError
+from tests.jobs.inputs import WRITERS, stack, write_npy
+from usdenoise.errors import InputError, OutputError
 from usdenoise.files.layout import FrameReader
 from usdenoise.jobs.run_job import run
 from usdenoise.progress import Progress
@@ -69,3 +70,20 @@ def test_a_stack_that_changes_while_it_is_read_is_not_filtered(tmp_path: Path) -
     with pytest.raises(InputError, match="changed while it was read"):
         run(path, tmp_path / "out", reading={"axes": "tzx"}, watcher=Changing())
     assert stages == ["load"]
+
+
+def test_a_second_run_of_the_same_results_is_refused_and_another_one_is_not(tmp_path: Path) -> None:
+    path, other = write_npy(tmp_path), tmp_path / "y.npy"
+    np.save(other, stack(seed=1))
+    arguments: dict[str, Any] = {"reading": {"axes": "tzx"}, "overwrite": True}
+
+    class Second(Progress):
+        def stage(self, name: str) -> None:
+            if name == "write":
+                with pytest.raises(OutputError, match=f"another .* '{path.stem}' is writing to the folder"):
+                    run(path, tmp_path / "out", **arguments)
+                run(other, tmp_path / "out", **arguments)
+
+    run(path, tmp_path / "out", **arguments, watcher=Second())
+    assert len(list((tmp_path / "out").glob("*_report.json"))) == 2
+    assert not list((tmp_path / "out").glob(".*"))

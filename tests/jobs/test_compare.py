@@ -43,8 +43,7 @@ def of_power(outcome):
 
 def found(outcome, method, picture="power Doppler"):
     """Return the row and the image of a method."""
-    wanted = (method, picture)
-    number = [(row["method"], row["picture"]) for row in outcome.rows].index(wanted)
+    number = [(row["method"], row["picture"]) for row in outcome.rows].index((method, picture))
     return outcome.rows[number], outcome.images[number]
 
 
@@ -168,14 +167,11 @@ def test_missing_entries_fail_in_the_svd_and_not_in_the_completion(acquisition):
     assert all(row[name] is None for row in outcome.rows for name in ("contrast_db", "gcnr", "auc"))
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "message"),
-    [
-        (MemoryError(), "failed", "there is not enough memory"),
-        (DivergedError("left the finite numbers"), "diverged", "left the finite numbers"),
-        (ArithmeticError("no number"), "failed", "ArithmeticError: no number"),
-    ],
-)
+@pytest.mark.parametrize(("error", "status", "message"), [
+    (MemoryError(), "failed", "there is not enough memory"),
+    (DivergedError("left the finite numbers"), "diverged", "left the finite numbers"),
+    (ArithmeticError("no number"), "failed", "ArithmeticError: no number"),
+])  # fmt: skip
 def test_a_method_that_fails_is_a_row_and_the_next_one_runs(acquisition, monkeypatch, error, status, message):
     def failing(*arguments):
         raise error

@@ -17,12 +17,10 @@ from tests.files.test_neighbours import voxel_data
 
 EXAMPLES = Path(__file__).parents[2] / "docs/examples"
 SCRIPTS = {
-    "first_picture.py": "as good as the full SVD",
-    "choosing_a_cutoff.py": "components removed",
-    "from_confusius.py": "('k', 'j', 'i')",
-    "a_long_session.py": "block 5 of 5",
+    "first_picture.py": "as good as the full SVD", "choosing_a_cutoff.py": "components removed",
+    "from_confusius.py": "('k', 'j', 'i')", "a_long_session.py": "block 5 of 5",
     "activation_map.py": "of the vessels of the active half",
-}
+}  # fmt: skip
 SMALLER = {"BLOCK_S = 30": "BLOCK_S = 20", "40x36x100": "40x36x60", "activation=40": "activation=90"}
 """An activation that is as clear in fewer blocks of fewer frames."""
 

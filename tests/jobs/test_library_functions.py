@@ -53,8 +53,7 @@ def test_the_log_has_the_cutoff_the_blocks_and_the_doubts(caplog: pytest.LogCapt
     assert sentences
     assert [text.partition(": ")[2] for text in warned[: len(sentences)]] == sentences
     caplog.clear()
-    right = denoise(load(SAMPLE))
-    assert not right.doubts
+    assert not denoise(load(SAMPLE)).doubts
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -102,15 +101,12 @@ def test_a_series_equals_the_series_of_the_command(source: str, tmp_path: Path) 
     np.testing.assert_array_equal(stack.iq, before)
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
-        ({"window": 20, "stride": 21}, "stride 21"),
-        ({"window": 20, "reading": {"frames": None}}, "reading requires files; omit it"),
-        ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options contains all options"),
-    ],
-)
+@pytest.mark.parametrize(("given", "says"), [
+    ({"window": 61}, "window 61 is longer than the 60 frames of the stack; lower window"),
+    ({"window": 20, "stride": 21}, "stride 21"),
+    ({"window": 20, "reading": {"frames": None}}, "reading requires files; omit it"),
+    ({"window": 20, "options": usdenoise.DenoiseOptions(), "rank": 3}, "options contains all options"),
+])  # fmt: skip
 def test_wrong_windows_and_options_are_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         usdenoise.session(small(), **given)
@@ -158,8 +154,7 @@ def test_a_result_for_a_data_array_is_saved_and_drawn(tmp_path: Path) -> None:
     with xarray.open_zarr(tmp_path / "x.zarr") as group:
         np.testing.assert_array_equal(group["power_doppler"], result.power_doppler)
         np.testing.assert_allclose(group["time"], data["time"], atol=1e-12)
-    axes = usdenoise.plot(result, ax=Figure().subplots())
-    assert axes.images[0].get_array().shape == (9, 7)
+    assert usdenoise.plot(result, ax=Figure().subplots()).images[0].get_array().shape == (9, 7)
 
 
 def test_a_plot_shows_decibels_with_depth_downwards() -> None:

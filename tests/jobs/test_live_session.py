@@ -282,8 +282,7 @@ def test_files_are_filtered_when_they_are_complete(made: Scan, tmp_path: Path) -
     ):
         found, blocks = follow(folder, idle=1.0)
     assert [update.name for update in found] == ["block 0.h5", "block 1.h5", "block 5.h5", "block 2.h5"]
-    straight = session(made.iq[: LENGTH * 6], LENGTH, axes="tzx")
-    powers = straight.power_doppler.mean(axis=(1, 2))
+    powers = session(made.iq[: LENGTH * 6], LENGTH, axes="tzx").power_doppler.mean(axis=(1, 2))
     for update in found:
         number = int(update.name[6])
         assert update.power_doppler.mean() == pytest.approx(powers[number], rel=0.3)
@@ -369,10 +368,8 @@ def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_p
 def test_selected_frames_have_the_times_of_a_finished_session(made: Scan, tmp_path: Path) -> None:
     drop_all(tmp_path, made.blocks[:3])
     selected = {"frames": slice(10, 60)}
-    live = session(tmp_path, live=True, until_idle_s=0.4, reading=selected)
-    *_, last = live
-    wanted = session(tmp_path, reading=selected, low_cutoff=3).time
-    np.testing.assert_allclose(last.times, wanted)
+    *_, last = session(tmp_path, live=True, until_idle_s=0.4, reading=selected)
+    np.testing.assert_allclose(last.times, session(tmp_path, reading=selected, low_cutoff=3).time)
     np.testing.assert_allclose(last.times, (np.arange(3) * LENGTH + 10 + 24.5) / RATE_HZ)
 
 

@@ -16,40 +16,31 @@ import xarray
 from numpy.typing import NDArray
 
 from tests.cli.shared import report_of
-from tests.sessions.scans import (
-    ABOUT,
-    BLOCK_S,
-    FOUR,
-    IMAGE,
-    LENGTH,
-    RATE_HZ,
-    scan,
-    write_blocks,
-    write_events,
-)
-from tests.stacks import write_stack
+from tests.sessions import scans
+from tests.sessions.scans import BLOCK_S, FOUR, IMAGE, LENGTH, RATE_HZ, scan, write_blocks
 from usdenoise import PosesResult, session
 from usdenoise.errors import InputError, OutputError, UsdenoiseError
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options import Output, SessionOptions
 from usdenoise.progress import Progress
 
-N_POSES, N_SWEEPS, INTERVAL_S, STEP_MM = 3, 7, 0.5, 0.4
-N_FEW = 4
-FEW = {"blocks": slice(0, N_FEW * N_POSES)}
-"""The first sweeps, where the number of them does not matter."""
+N_POSES, N_SWEEPS, INTERVAL_S, STEP_MM = 3, 4, 0.5, 0.4
+N_MORE = 7
+"""Sweeps of a session with two events."""
 
 
 @pytest.fixture(scope="module")
 def blocks() -> list[NDArray[np.complex64]]:
-    by_pose = [scan(N_SWEEPS, seed=30 + pose, blood=3.0, rise=1.0).blocks for pose in range(N_POSES)]
-    return [by_pose[pose][sweep] for sweep in range(N_SWEEPS) for pose in range(N_POSES)]
+    """Those of the longer session."""
+    by_pose = [scan(N_MORE, seed=30 + pose, blood=3.0, rise=1.0).blocks for pose in range(N_POSES)]
+    return [by_pose[pose][sweep] for sweep in range(N_MORE) for pose in range(N_POSES)]
 
 
 @pytest.fixture(scope="module")
 def folder(blocks: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Their files. Read only."""
-    return write_blocks(tmp_path_factory.mktemp("poses") / "mouse", blocks, "b{:02d}.h5", INTERVAL_S)
+    """Files of the first sweeps. Read only."""
+    few = blocks[: N_SWEEPS * N_POSES]
+    return write_blocks(tmp_path_factory.mktemp("poses") / "mouse", few, "b{:02d}.h5", INTERVAL_S)
 
 
 @pytest.fixture(scope="module")
@@ -64,21 +55,21 @@ def run(folder: Path, out: Path, poses: Any = N_POSES, **more: Any) -> dict[str,
     return run_session(paths, out, options=FOUR, session_options=options, **{"overwrite": True, **more})
 
 
-def test_the_command_writes_one_series_and_a_page_for_each_position(
-    folder: Path, blocks: Any, tmp_path: Path
-) -> None:
+def test_the_command_writes_one_series_and_a_page_for_each_position(blocks, tmp_path):
     # A block of the second position is without contact
-    folder = shutil.copytree(folder, tmp_path / "mouse")
-    write_stack(folder / "b04.h5", 0.1 * blocks[4], start_s=4 * INTERVAL_S, **ABOUT)
+    shown = [0.1 * block if number == 4 else block for number, block in enumerate(blocks)]
+    folder = write_blocks(tmp_path / "mouse", shown, "b{:02d}.h5", INTERVAL_S)
     sweep_s, out = N_POSES * INTERVAL_S, tmp_path / "out"
-    events = write_events(tmp_path / "events.tsv", [(first * sweep_s, sweep_s, "on") for first in (1, 4)])
+    events = scans.write_events(
+        tmp_path / "events.tsv", [(first * sweep_s, sweep_s, "on") for first in (1, 4)]
+    )
     flags = f"--poses {N_POSES} --pose-step {STEP_MM} --confounds none --zarr --nifti".split()
     report = report_of("session", folder, "--events", events, *flags, "-o", out)
     assert [pose["name"] for pose in report["sequence"]["poses"]] == ["0", "1", "2"]
     assert [pose["position_mm"] for pose in report["sequence"]["poses"]] == pytest.approx(
         [0, STEP_MM, 2 * STEP_MM]
     )
-    assert len(report["sequence"]["time"]) == N_SWEEPS
+    assert len(report["sequence"]["time"]) == N_MORE
     names = {path.name for path in out.iterdir()}
     results = {f"mouse_{end}" for end in ("sequence.h5", "sequence.zarr", "blood.nii.gz", "report.html")}
     assert {*results, "poses"} <= names
@@ -87,23 +78,20 @@ def test_the_command_writes_one_series_and_a_page_for_each_position(
     # It is the page of a session: bad blocks with their reasons, the model, and the methods.
     assert [pose["n_bad"] for pose in report["sequence"]["poses"]] == [0, 1, 0]
     assert "Pose 1: block 1 (b04.h5) is bad: the image is 10 dB weaker" in page
-    assert f"1 of {N_POSES * N_SWEEPS} blocks are bad" in page
+    assert f"1 of {N_POSES * N_MORE} blocks are bad" in page
     assert "Their condition number is" in page
-    assert (
-        f"{N_POSES * N_SWEEPS} blocks of {LENGTH} frames in {N_SWEEPS} sweeps over {N_POSES} positions"
-        in page
-    )
+    assert f"{N_POSES * N_MORE} blocks of {LENGTH} frames in {N_MORE} sweeps over {N_POSES} positions" in page
     for pose in range(N_POSES):
         address = f"poses/mouse_pose-{pose}_report.html"
         assert f'href="./{address}"' in page
         assert (out / address).exists()
         assert f"Blocks of pose {pose}, {pose * STEP_MM:g} mm" in page
     with h5py.File(out / "mouse_sequence.h5") as file:
-        assert file["blood_power"].shape == (N_SWEEPS, N_POSES, *IMAGE)
+        assert file["blood_power"].shape == (N_MORE, N_POSES, *IMAGE)
         assert file["activation/on/t"].shape == (N_POSES, *IMAGE)
-        assert file["bad"].shape == (N_SWEEPS, N_POSES)
+        assert file["bad"].shape == (N_MORE, N_POSES)
         starts = file["slice_time"][()] - (LENGTH - 1) / 2 / RATE_HZ
-        np.testing.assert_allclose(starts.ravel(), np.arange(N_SWEEPS * N_POSES) * INTERVAL_S)
+        np.testing.assert_allclose(starts.ravel(), np.arange(N_MORE * N_POSES) * INTERVAL_S)
         with h5py.File(out / "poses/mouse_pose-1_sequence.h5") as one:
             np.testing.assert_array_equal(file["blood_power"][:, 1], one["blood_power"])
             np.testing.assert_array_equal(file["activation/on/t"][1], one["activation/on/t"])
@@ -176,22 +164,22 @@ def test_a_stopped_session_goes_on(folder: Path, tmp_path: Path) -> None:
         with h5py.File(report["output"]["sequence"]) as file:
             return [file[name][()] for name in ("blood_power", "mean_blood_power", "bad")]
 
-    wanted = powers(run(folder, out, session=FEW))
+    wanted = powers(run(folder, out))
     for path in out.glob("mouse_*"):
         path.unlink()
     with pytest.raises(OutputError, match=r"mouse_pose-\d_report\.json exists"):
-        run(folder, out, session=FEW, overwrite=False)
+        run(folder, out, overwrite=False)
 
     class Stop(Progress):
         def blocks(self, done: int, total: int) -> None:
-            assert total == N_POSES * N_FEW
-            if done == N_FEW + 2:
+            assert total == N_POSES * N_SWEEPS
+            if done == N_SWEEPS + 2:
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(folder, out, session=FEW, watcher=Stop())
-    assert len(list(out.glob("mouse_spectra/*/block_*"))) == N_FEW + 2
-    for one, other in zip(powers(run(folder, out, session=FEW)), wanted, strict=True):
+        run(folder, out, watcher=Stop())
+    assert len(list(out.glob("mouse_spectra/*/block_*"))) == N_SWEEPS + 2
+    for one, other in zip(powers(run(folder, out)), wanted, strict=True):
         np.testing.assert_array_equal(one, other)
     assert not (out / "mouse_spectra").exists()
 
@@ -213,7 +201,7 @@ def test_a_table_of_files(folder: Path, wanted: PosesResult, tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("no_pictures")
 def test_an_error_in_a_position_names_it(blocks: Any, tmp_path: Path) -> None:
-    shown = [block.copy() for block in blocks[: N_FEW * N_POSES]]
+    shown = [block.copy() for block in blocks[: N_SWEEPS * N_POSES]]
     for number in range(1, len(shown), N_POSES):
         # No copy of another one
         shown[number][:], shown[number][0, 0, 0] = np.nan, number
@@ -254,7 +242,7 @@ def test_names_of_positions_that_are_no_names_of_files(folder: Path, tmp_path: P
     table = tmp_path / "poses.tsv"
     lines = [f"{number}\t{names[number % N_POSES]}" for number in range(N_POSES * N_SWEEPS)]
     table.write_text("\n".join(["block\tpose", *lines]))
-    report = run(folder, tmp_path / "out", table, session={"pose_step_mm": None, **FEW})
+    report = run(folder, tmp_path / "out", table, session={"pose_step_mm": None})
     assert [pose["name"] for pose in report["sequence"]["poses"]] == names
     pages = sorted(path.name for path in (tmp_path / "out/poses").glob("*_report.html"))
     assert len({name.lower() for name in pages}) == N_POSES

@@ -179,8 +179,7 @@ def test_a_file_without_a_stack_has_no_time_slot(place: int, tmp_path: Path) -> 
 def test_a_missing_block_keeps_its_time_slot(broken: int, how: str, tmp_path: Path) -> None:
     paths = [block(tmp_path / f"{n}.h5", start_s=3 + 0.5 * n if how == "times" else None) for n in range(6)]
     paths[broken].write_text("nothing")
-    interval = 0.5 if how == "interval" else None
-    found = opened(paths, skip_bad_files=True, block_interval_s=interval)
+    found = opened(paths, skip_bad_files=True, block_interval_s=0.5 if how == "interval" else None)
     step = 0.2 if how == "contiguous" else 0.5
     # The middle of a block of 20 frames.
     middles = [part.start_s + (part.window.n_frames - 1) / 2 / RATE for part in found.recording.blocks]
@@ -273,8 +272,7 @@ def test_a_copy_of_a_block_is_refused_or_ignored(kind: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("has_starts", [False, True])
 def test_the_doubt_about_the_order_names_the_first_and_the_last_block(has_starts, tmp_path):
-    days = ("28-1", "29-1", "30-1", "31-1", "1-2", "2-2", "3-2")
-    names = [f"{day}-2024.h5" for day in days]
+    names = [f"{day}-2024.h5" for day in ("28-1", "29-1", "30-1", "31-1", "1-2", "2-2", "3-2")]
     for number, name in enumerate(names):
         path = block(tmp_path / "blocks" / name, **({"start_s": 1.0 * number} if has_starts else {}))
         os.utime(path, (1e9 + 86400 * number, 1e9 + 86400 * number))

@@ -14,22 +14,12 @@ import imageio.v3 as iio
 import nibabel
 import numpy as np
 import pytest
-import scipy.io
 
 from tests.cli.shared import cli, refused, report_of
 from tests.files.matlab_variables import variables
 from tests.programs import python
-from tests.sessions.scans import (
-    ABOUT,
-    FOUR,
-    LENGTH,
-    RATE_HZ,
-    Scan,
-    scan,
-    two_sided,
-    write_blocks,
-    write_events,
-)
+from tests.sessions import scans
+from tests.sessions.scans import ABOUT, FOUR, LENGTH, RATE_HZ, Scan, scan, two_sided, write_events
 from tests.stacks import write_stack
 from usdenoise import load, session
 from usdenoise.errors import OptionError, OutputError, UnreadableError
@@ -239,7 +229,7 @@ def test_frames_and_blocks_without_data_do_not_change_the_other_blocks() -> None
 def test_interpolated_bad_blocks_change_the_series_alone(tmp_path: Path) -> None:
     """Not its good blocks, means, tSNR and activation. The files, the report and the methods report it."""
     bad = [0, 7, 8]
-    made = scan(20, rise=0.5, blood=3.0, shape=SHAPE, bursts=tuple(bad))
+    made = scans.weakened(scan(20, rise=0.5, blood=3.0, shape=SHAPE), *bad)
     path = write_stack(tmp_path / "s.h5", made.iq, **ABOUT)
     events = write_events(tmp_path / "e.tsv", [(0.2 * first, 0.6, "on") for first in (3, 9, 15)])
     command = ("session", path, "--window", LENGTH, "--events", events, "-o", tmp_path / "o")
@@ -313,18 +303,14 @@ def test_blocks_that_overlap_do_not_change_the_mean_map(made: Scan) -> None:
 
 def test_filtered_blocks_have_the_format_of_their_files(made: Scan, tmp_path: Path) -> None:
     """And the other variables of a MATLAB file."""
-    for number, block in enumerate(made.blocks):
-        stored = {"IQ": block.transpose(1, 2, 0), "UF": {"FrameRateUF": RATE_HZ}, "note": f"block {number}"}
-        (tmp_path / "pala").mkdir(exist_ok=True)
-        scipy.io.savemat(tmp_path / f"pala/IQ_{number}.mat", stored)
+    scans.write_pala(tmp_path / "pala", made.blocks)
     stacks = SessionOptions(stacks=True, gain_correction=False)
     run(tmp_path / "pala", out=tmp_path / "out", session_options=stacks)
     left = np.linalg.svd(made.iq.reshape(len(made.iq), -1).T, full_matrices=False)[0][:, :4]
     for number, block in enumerate(made.blocks):
         back = variables(tmp_path / f"out/IQ_{number}_denoised.mat")
         assert (back["note"], back["UF/FrameRateUF"].item()) == (f"block {number}", RATE_HZ)
-        rows = block.reshape(LENGTH, -1).T
-        wanted = two_sided(rows, left)
+        wanted = two_sided(block.reshape(LENGTH, -1).T, left)
         found = back["IQ"].reshape(-1, LENGTH)
         assert back["IQ"].shape == (*SHAPE, LENGTH)
         np.testing.assert_allclose(found, wanted, atol=0.02)
@@ -453,9 +439,10 @@ def test_another_session_does_not_use_the_spectra(tmp_path: Path) -> None:
 
 
 FULL = """
-import resource, sys
+import sys
 from pathlib import Path
 import numpy as np
+from tests.programs import files_of_at_most
 from usdenoise.errors import OutputError
 from usdenoise.files import blocks_on_disk
 from usdenoise.files.blocks_on_disk import BlocksOnDisk
@@ -465,16 +452,13 @@ from usdenoise.sessions.measured_block import BlockFindings, MeasuredBlock
 store = BlocksOnDisk(Path(sys.argv[1]), "key")
 lags = np.ones((24 * 24, 13), np.complex64)
 block = MeasuredBlock(BlockFindings(), BlockLags(lags, np.ones(24 * 24, np.float32), lags[:100, :2]))
-_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
 for kib in (0, 1, 4, 16, 56):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (kib << 10, most))
-    try:
-        store.put(0, block)
-    except OutputError:
-        pass
-    else:
-        sys.exit("a file that is too large was written")
-resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    with files_of_at_most(kib << 10):
+        try:
+            store.put(0, block)
+        except OutputError:
+            continue
+    sys.exit("a file that is too large was written")
 names = sorted(path.name for path in store.folder.iterdir())
 store.put(0, block)
 print(*names, store.lags(0).lags.sum().real)
@@ -591,7 +575,7 @@ print(run())
 
 
 MOMENTS = re.findall(r'^    "(.*)": lambda', CHILD, re.MULTILINE)
-FEW = ["between a stack and its spectra", "when the series is written", "when all files get their names"]
+FEW = ["between a stack and its spectra", "when all files get their names"]
 
 
 @pytest.mark.parametrize("moments", [FEW, pytest.param(MOMENTS, marks=pytest.mark.slow)], ids=len)
@@ -679,17 +663,15 @@ def test_memory_does_not_grow_with_the_blocks(made: Scan, tmp_path: Path) -> Non
 
 def test_wrong_options_of_a_session_are_refused(files: Path, tmp_path: Path) -> None:
     wrong = {
-        "--pattern=x*.h5": "--pattern",
-        "--window=101": "--window",
-        "--stride=50": "--window",
+        "--pattern=x*.h5": "--pattern", "--window=101": "--window", "--stride=50": "--window",
         "--low-cutoff=601": "--low-cutoff",
-    }
+    }  # fmt: skip
     for flag, remedy in wrong.items():
         refused(cli("session", files, "-o", tmp_path / "out", flag), f"; .*{remedy}")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_session_without_a_good_block_is_refused(tmp_path: Path) -> None:
-    zeros = write_blocks(tmp_path / "zeros", np.zeros((3, LENGTH, *SHAPE), np.complex64))
+    zeros = scans.write_blocks(tmp_path / "zeros", np.zeros((3, LENGTH, *SHAPE), np.complex64))
     refused(cli("session", zeros, "-o", tmp_path / "out", "-q"), "'iq' is zero everywhere")
     assert not (tmp_path / "out").exists()

@@ -1,8 +1,6 @@
 """The series of a session opens in xarray, ConfUSIus, nibabel and Octave, with its times, places and units."""
 
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ import pytest
 import scipy.io
 import xarray as xr
 
-from tests.files.test_octave import octave
-from tests.sessions.scans import FOUR, LENGTH, RATE_HZ, Scan, scan, write_blocks
+from tests.files.test_octave import needs_octave, octave
+from tests.sessions.scans import FOUR, LENGTH, RATE_HZ, Scan, scan, write_blocks, write_pala
 from usdenoise import session
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options import Output, SessionOptions
@@ -99,15 +97,10 @@ def test_nibabel_opens_nifti(results: dict[str, Path], series: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    shutil.which("octave") is None and not os.environ.get("CI"), reason="GNU Octave is not installed"
-)
+@needs_octave
 def test_octave_opens_a_session_of_mat_files(made: Scan, series: Any, tmp_path: Path) -> None:
     """The filtered blocks keep the other variables of their files."""
-    for number, block in enumerate(made.blocks):
-        (tmp_path / "pala").mkdir(exist_ok=True)
-        stored = {"IQ": block.transpose(1, 2, 0), "UF": {"FrameRateUF": RATE_HZ}, "note": f"block {number}"}
-        scipy.io.savemat(tmp_path / f"pala/IQ_{number}.mat", stored)
+    write_pala(tmp_path / "pala", made.blocks)
     how: dict[str, Any] = {"options": FOUR, "output": Output(), "reading": {"spacing_mm": (0.1, 0.2)}}
     every = SessionOptions(block_interval_s=INTERVAL_S, stacks=True)
     run_session([tmp_path / "pala"], tmp_path / "out", session_options=every, **how)
@@ -143,8 +136,7 @@ def test_a_session_of_confusius_is_a_dataset(made: Scan, series: Any, results: d
     folder = results["sequence"].parent / "saved"
     folder.mkdir()
     for suffix in (".h5", ".mat", ".zarr"):
-        path = found.save(folder / f"x{suffix}")
-        assert path.exists()
+        assert found.save(folder / f"x{suffix}").exists()
     opened = confusius.load(folder / "x.zarr", variable="blood_power").squeeze()
     np.testing.assert_allclose(opened, series, atol=1e-4)
     assert repr(found) == "<SessionResult: 4 blocks, 0 bad; 20 x 16 pixels; doubts: none>"

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 import usdenoise
 from tests.cli.shared import cli, refused, report_of
-from tests.sessions.scans import ABOUT, LENGTH, RATE_HZ, Scan, scan, write_blocks, write_events
+from tests.sessions.scans import ABOUT, LENGTH, RATE_HZ, Scan, scan, weakened, write_blocks, write_events
 from tests.stacks import write_stack
 from usdenoise import session
 from usdenoise.errors import OptionError
@@ -71,8 +71,7 @@ def test_the_table_has_the_mean_blood_of_each_region(files: Path, tmp_path: Path
     assert list(described) == head.split("\t")
     assert "80 pixels" in described["blood_top"]["Description"]
     assert described["percent_top"]["Units"] == "%"
-    page = Path(report["output"]["report_html"]).read_text()
-    assert ">Regions</h2>" in page
+    assert ">Regions</h2>" in Path(report["output"]["report_html"]).read_text()
 
 
 def test_the_library_has_the_same_series(files: Path, made: Scan) -> None:
@@ -119,8 +118,8 @@ EVENTS = [(0.2 * first, 0.6, "on") for first in (3, 9, 15)]
 
 @pytest.mark.usefixtures("no_pictures")
 def test_regions_have_their_responses_to_events(tmp_path: Path) -> None:
-    """The baseline of the course is the good blocks outside the events, which a burst of motion is not."""
-    made = scan(20, rise=0.5, blood=3.0, shape=SHAPE, bursts=(7,))
+    """The baseline of the course is the good blocks outside the events, which a weak one is not."""
+    made = weakened(scan(20, rise=0.5, blood=3.0, shape=SHAPE), 7)
     path = write_stack(tmp_path / "s.h5", made.iq, **ABOUT)
     events = write_events(tmp_path / "e.tsv", EVENTS)
     regions = {"left": "rect:0,0,20,8", "right": "rect:0,8,20,16"}

@@ -29,8 +29,7 @@ def test_the_file_has_the_numbers_of_the_bad_frames(tmp_path):
 def test_the_truth_in_the_file_has_attenuation_noise_and_capillaries(tmp_path):
     levels = {"attenuation_db": 12.0, "capillary_db": -3.0, "noise_gain_db": 6.0}
     settings = PhantomSettings((24, 20, 10), seed=2, **levels)
-    summary = simulate_to_file(tmp_path / "p.h5", settings)
-    assert summary["attenuation_db"] == 12.0
+    assert simulate_to_file(tmp_path / "p.h5", settings)["attenuation_db"] == 12.0
     phantom, terms = all_frames(settings)
     with h5py.File(tmp_path / "p.h5") as file:
         truth = {name: values[()] for name, values in file["truth"].items()}
@@ -46,8 +45,7 @@ def test_a_session_is_one_file_or_one_for_each_block(tmp_path: Path) -> None:
     options: list[Any] = ["--shape", "16x12x20", "--session", 11, "--frame-rate", 500]
     options += [text for key in keys for text in ("--set", key)]
     assert cli("simulate", tmp_path / "long.h5", *options).exit_code == 0
-    result = cli("simulate", tmp_path / "blocks", *options)
-    assert "11 blocks" in result.stdout
+    assert "11 blocks" in cli("simulate", tmp_path / "blocks", *options).stdout
     names = [f"block_{block:02}.h5" for block in range(11)]
     assert sorted(path.name for path in (tmp_path / "blocks").iterdir()) == names
     whole = load(tmp_path / "long.h5")

@@ -1,26 +1,14 @@
-"""Compiled loops run although their code cannot be kept: in a container that is read alone, or on a full disk."""
+"""Threads have their results in order; compiled loops run although their code cannot be kept, as on a full disk."""
 
-import resource
 import runpy
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numba
 import numpy as np
 import pytest
 
+from tests.programs import files_of_at_most
 from usdenoise.linalg import compiled_loops
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """No file may become longer than a few bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+from usdenoise.linalg.executor import ThreadExecutor
 
 
 def lag_of_ones() -> float:
@@ -46,10 +34,25 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_with_a_full_disk_and_with_code_that_was_cut_off(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    with full_disk():
+    with files_of_at_most(16):
         assert lag_of_ones() == 3
     assert not list(tmp_path.rglob("*.nbi"))
     assert lag_of_ones() == 3
     (index,) = tmp_path.rglob("*.nbi")
     index.write_bytes(b"")
     assert lag_of_ones() == 3
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_come_in_order(threads):
+    with ThreadExecutor(threads) as executor:
+        assert list(executor.map(lambda item: item * item, range(20))) == [item**2 for item in range(20)]
+
+
+def test_few_results_wait_for_a_slow_caller():
+    done = []
+    with ThreadExecutor(2) as executor:
+        made = executor.map(lambda item: done.append(item), range(50))
+        next(made)
+        next(made)
+    assert len(done) <= 4

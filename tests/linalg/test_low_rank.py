@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 
 from usdenoise.completion.problem import gaussian
-from usdenoise.linalg.low_rank import (
-    LowRank,
-    fit_gapped_rows,
-    interpolated,
-    marchenko_pastur_quantiles,
-    unobserved_normal,
-)
+from usdenoise.linalg import low_rank
+from usdenoise.linalg.low_rank import LowRank, fit_gapped_rows, interpolated, unobserved_normal
 from usdenoise.linalg.tall_matrices import orthonormal
 
 
@@ -31,8 +26,7 @@ def test_temporal_vectors_are_interpolated_over_frames_that_are_left_out():
     right = np.zeros((6, 1), np.complex64)
     right[[0, 1, 4], 0] = [1, 1 + 1j, 4 + 7j]
     model = LowRank(np.ones((2, 1), np.complex64), np.ones(1), right)
-    left_out = np.array([False, False, True, True, False, True])
-    filled = interpolated(model, left_out).right[:, 0]
+    filled = interpolated(model, np.array([False, False, True, True, False, True])).right[:, 0]
     assert filled == pytest.approx(np.array([1, 1 + 1j, 2 + 3j, 3 + 5j, 4 + 7j, 4 + 7j]))
     assert interpolated(model, np.zeros(6, bool)) is model
     assert right[2, 0] == 0
@@ -60,4 +54,4 @@ def test_marchenko_pastur_quantiles_of_a_large_noise_matrix():
     noise = np.random.default_rng(0).standard_normal((300, 900))
     eigenvalues = np.linalg.eigvalsh(noise @ noise.T / 900)
     levels = (np.arange(300) + 0.5) / 300
-    assert np.abs(marchenko_pastur_quantiles(1 / 3, levels) - eigenvalues).max() < 0.05
+    assert np.abs(low_rank.marchenko_pastur_quantiles(1 / 3, levels) - eigenvalues).max() < 0.05

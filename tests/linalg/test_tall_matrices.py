@@ -8,18 +8,7 @@ from hypothesis import strategies as st
 from usdenoise.completion.problem import gaussian
 from usdenoise.linalg import tall_matrices
 from usdenoise.linalg.executor import ThreadExecutor
-from usdenoise.linalg.tall_matrices import (
-    column_squared_norms,
-    frame_gram,
-    gram,
-    normal_product,
-    row_parts,
-    row_squared_norms,
-    squared_norm,
-    squared_norms,
-    tall_qr,
-    weighted_squares,
-)
+from usdenoise.linalg.tall_matrices import frame_gram, row_parts, squared_norm, tall_qr, weighted_squares
 
 
 @settings(max_examples=30, deadline=None)
@@ -36,12 +25,11 @@ def test_parts_cover_a_matrix_once_and_are_of_equal_size(n_rows, n_columns):
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_row_energies_are_the_sums_of_squares(dtype, scale):
-    rng = np.random.default_rng(0)
-    values = rng.standard_normal((7, 900)) * scale
+    values = np.random.default_rng(0).standard_normal((7, 900)) * scale
     is_complex = np.issubdtype(dtype, np.complexfloating)
     matrix = (values + 1j * values[::-1] if is_complex else values).astype(dtype)
     expected = [sum(abs(complex(value)) ** 2 for value in row) for row in matrix]
-    assert row_squared_norms(matrix) == pytest.approx(expected, rel=1e-6)
+    assert tall_matrices.row_squared_norms(matrix) == pytest.approx(expected, rel=1e-6)
     assert squared_norm(matrix) == pytest.approx(sum(expected), rel=1e-6)
     assert squared_norm(matrix[:0]) == 0
 
@@ -55,10 +43,10 @@ def test_energies_along_both_axes_are_the_sums_of_squares_in_any_memory_order(dt
         values += 1j * rng.permutation(values)
     for matrix in (values[:, 0].copy(), values[:, 0], values[:, 0].T, values[::2, 1, ::3]):
         squares = np.abs(matrix).astype(np.float64) ** 2
-        of_rows, of_columns = squared_norms(matrix)
+        of_rows, of_columns = tall_matrices.squared_norms(matrix)
         np.testing.assert_allclose(of_rows, squares.sum(axis=1), rtol=1e-6)
         np.testing.assert_allclose(of_columns, squares.sum(axis=0), rtol=1e-6)
-        of_columns = column_squared_norms(np.ascontiguousarray(matrix))
+        of_columns = tall_matrices.column_squared_norms(np.ascontiguousarray(matrix))
         np.testing.assert_allclose(of_columns, squares.sum(axis=0), rtol=1e-6)
 
 
@@ -92,7 +80,7 @@ def test_gram_matrices_are_those_of_the_whole_matrix_in_double_precision(dtype):
     wide = matrix.astype(np.result_type(dtype, np.float64))
     exact = wide.conj().T @ wide
     with ThreadExecutor(2) as executor:
-        for found in (gram(matrix), frame_gram(matrix, executor, wide.dtype)):
+        for found in (tall_matrices.gram(matrix), frame_gram(matrix, executor, wide.dtype)):
             assert found.dtype == wide.dtype
             assert found == pytest.approx(exact, rel=1e-12, abs=1e-9)
         assert frame_gram(matrix, executor, dtype) == pytest.approx(exact, rel=1e-5, abs=1e-2)
@@ -108,7 +96,7 @@ def test_the_normal_product_reads_each_block_once_and_adds_up_in_double_precisio
         return matrix[rows]
 
     with ThreadExecutor(1) as executor:
-        found = normal_product(read_block, blocks, right, executor)
+        found = tall_matrices.normal_product(read_block, blocks, right, executor)
     assert read == blocks
     parts = [(matrix[rows] @ right).conj().T @ matrix[rows] for rows in blocks]
     total = np.sum([part.astype(found.dtype) for part in parts], axis=0)

@@ -128,8 +128,7 @@ def test_every_flag_is_a_field_but_those_of_the_console() -> None:
 
 @pytest.mark.parametrize("options", CLASSES)
 def test_none_means_the_default_and_values_have_one_form(options: type[Options]) -> None:
-    everything = dict.fromkeys(options.declared)
-    assert options(**everything) == options()
+    assert options(**dict.fromkeys(options.declared)) == options()
     assert replace(options()) == options()  # type: ignore[type-var]
 
 
@@ -167,7 +166,11 @@ def test_a_wrong_value_is_refused(options: type[Options], name: str, value: Any)
     assert caught.value.option == name
 
 
-@pytest.mark.parametrize("shape", [(4, 8, 10), (8, 8, 1), (10**20, 10, 10)])
-def test_a_phantom_of_an_impossible_shape_is_refused(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("settings", [
+    {"shape": (4, 8, 10)}, {"shape": (8, 8, 1)}, {"shape": (10**20, 10, 10)}, {"activation": 10},
+    {"session": 4, "burst_blocks": (1, 4), "jerk_pixels": 1}, {"session": 4, "burst_blocks": (1,)},
+    {"session": 4, "block_interval_s": 0.1},
+])  # fmt: skip
+def test_a_phantom_that_cannot_be_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
-        PhantomSettings(shape=shape)
+        PhantomSettings(**settings)

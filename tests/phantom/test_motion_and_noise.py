@@ -30,8 +30,7 @@ def test_interference_is_on_as_many_frames_and_as_strong_as_asked_for(shape, lev
 
 
 def test_motions_of_the_image_have_their_sizes():
-    still = [image_motion(QUIET, t) for t in range(60)]
-    assert np.abs(still).max() == 0
+    assert np.abs([image_motion(QUIET, t) for t in range(60)]).max() == 0
     jerk = np.array([image_motion(replace(QUIET, jerk_pixels=1.5), t) for t in range(60)])
     assert np.count_nonzero(np.linalg.norm(jerk, axis=1) > 1e-6) == 6
     assert np.linalg.norm(jerk, axis=1).max() == pytest.approx(1.5, rel=0.1)
@@ -91,12 +90,9 @@ def noise_frames(settings):
 @pytest.mark.parametrize("correlation_pixels", [0.0, 1.0])
 def test_noise_grows_by_the_gain_and_is_at_the_bottom_what_was_asked_for(shape, correlation_pixels):
     levels = {
-        "blood_to_noise_db": -6.0,
-        "noise_gain_db": 20.0,
-        "noise_correlation_pixels": correlation_pixels,
-    }
-    settings = PhantomSettings(shape, seed=3, **levels)
-    power, noise = noise_frames(settings)
+        "blood_to_noise_db": -6.0, "noise_gain_db": 20.0, "noise_correlation_pixels": correlation_pixels,
+    }  # fmt: skip
+    power, noise = noise_frames(PhantomSettings(shape, seed=3, **levels))
     decibels = 10 * np.log10(power.reshape(shape[0], -1))
     np.testing.assert_allclose(decibels[:, 0], np.linspace(-14.0, 6.0, shape[0]), atol=1e-4)
     assert np.ptp(decibels, axis=1).max() == 0
@@ -120,13 +116,10 @@ def test_noise_is_against_the_blood_at_the_bottom_with_its_attenuation():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("shape", "sigma", "shifts"),
-    [
-        *(((64, 56, 200), sigma, [(1, 0), (0, 1), (2, 0), (0, 3), (2, 2)]) for sigma in (0.4, 2.5)),
-        ((18, 20, 16, 100), 1.2, [(2, 0, 0), (0, 2, 0), (0, 0, 2)]),
-    ],
-)
+@pytest.mark.parametrize(("shape", "sigma", "shifts"), [
+    *(((64, 56, 200), sigma, [(1, 0), (0, 1), (2, 0), (0, 3), (2, 2)]) for sigma in (0.4, 2.5)),
+    ((18, 20, 16, 100), 1.2, [(2, 0, 0), (0, 2, 0), (0, 0, 2)]),
+])  # fmt: skip
 def test_neighbours_are_correlated_as_a_gaussian_makes_them(shape, sigma, shifts):
     _, noise = noise_frames(PhantomSettings(shape, noise_correlation_pixels=sigma))
     for shift in shifts:

@@ -35,8 +35,7 @@ def test_thin_vessels_and_capillaries_change_neither_tissue_nor_noise_nor_the_ot
     assert np.array_equal(plain.noise, more.noise)
     _, most = all_frames(replace(PLAIN, thin_vessels=3, capillary_db=-10.0))
     # What the third thin vessel adds is in a few pixels; elsewhere no scatterer has moved.
-    same = np.isclose(more.blood, most.blood, rtol=0, atol=1e-5).all(axis=0)
-    assert 0.5 < same.mean() < 0.98
+    assert 0.5 < np.isclose(more.blood, most.blood, rtol=0, atol=1e-5).all(axis=0).mean() < 0.98
 
 
 def test_thin_vessels_are_one_to_two_pixels_wide_and_are_in_the_mask():
@@ -147,7 +146,7 @@ def test_the_true_velocity_is_the_mean_of_the_blood_in_the_pixel(shape: tuple[in
     steps = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
     weights = np.exp(-np.sum(steps**2, axis=1))
     mask = phantom.mask.reshape(settings.grid)
-    pixels = np.random.default_rng(0).permutation(np.argwhere(mask))[:8]
+    pixels = np.random.default_rng(0).permutation(np.argwhere(mask))[:4]
     found = phantom.velocity_mm_s.reshape(settings.grid)
     for pixel in pixels:
         power = flow = 0.0

@@ -83,15 +83,11 @@ def test_a_dask_array_gives_the_result_of_the_array(stacks, in_memory, name, chu
     check_equal(found, in_memory(name))
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("plain", {"high_cutoff": "rank"}),
-        ("gaps", {"high_cutoff": 20, "low_cutoff": 5, "rank": 25, "bad_frames": (3, 4)}),
-        ("plain", {"precision": "double", "sampling": 0.2, "seed": 3}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("name", "options"), [
+    ("plain", {"high_cutoff": "rank"}),
+    ("gaps", {"high_cutoff": 20, "low_cutoff": 5, "rank": 25, "bad_frames": (3, 4)}),
+    ("plain", {"precision": "double", "sampling": 0.2, "seed": 3}),
+], ids=str)  # fmt: skip
 def test_options_have_the_same_effect_on_chunks(stacks, in_memory, name, options):
     lazy = da.from_array(stacks[name], chunks=CHUNKINGS["both"])
     check_equal(usdenoise.denoise(lazy, axes="tzx", **options), in_memory(name, **options))
@@ -164,13 +160,10 @@ def test_chunks_are_read_once_for_each_pass(stacks, monkeypatch, sample, passes)
     assert set(reads.values()) == {passes}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"method": "svd"}, "method 'svd' requires the whole stack in memory.*choose another method"),
-        ({"refit": "none"}, "refit 'none' requires the whole stack in memory.*choose 'all', or call compute"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"method": "svd"}, "method 'svd' requires the whole stack in memory.*choose another method"),
+    ({"refit": "none"}, "refit 'none' requires the whole stack in memory.*choose 'all', or call compute"),
+])  # fmt: skip
 def test_options_that_need_the_whole_stack_are_refused(stacks, options, message):
     with pytest.raises(OptionError, match=message):
         usdenoise.denoise(da.from_array(stacks["plain"]), axes="tzx", **options)

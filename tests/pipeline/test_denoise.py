@@ -104,8 +104,7 @@ def test_in_place_a_run_takes_no_second_copy_of_the_stack():
 def test_svd_method_equals_numpys_filter(stack):
     options = {"method": "svd", "rank": 30, "low_cutoff": 8, "high_cutoff": 25, "tissue": "recorded"}
     result = usdenoise.denoise(stack, axes="tzx", **options)
-    matrix = stack.reshape(len(stack), -1).T
-    left, singular, right = loops.truncated_svd(matrix, 25)
+    left, singular, right = loops.truncated_svd(stack.reshape(len(stack), -1).T, 25)
     expected = ((left * singular) @ right.conj().T) - (left[:, :8] * singular[:8]) @ right[:, :8].conj().T
     assert (result.acquisition.iq.shape, result.acquisition.axes) == (stack.shape, "tzx")
     ours = result.acquisition.iq.reshape(len(stack), -1).T
@@ -128,12 +127,15 @@ def test_scale_of_the_data_does_not_matter(stack, scale):
     scaled = usdenoise.denoise(stack * np.float32(scale), **options)
     assert scaled.power_doppler / scale**2 == pytest.approx(reference.power_doppler, rel=0.05)
     assert scaled.held_out_rmse / scale == pytest.approx(reference.held_out_rmse, rel=0.02)
+    # Which frequencies are quiet is decided by values that may be equal but for rounding errors.
+    for name in ("blood_power", "noise_power"):
+        one, other = getattr(scaled, name) / scale**2, getattr(reference, name)
+        assert np.linalg.norm(one - other) < 3e-3 * np.linalg.norm(other)
 
 
 def test_missing_entries_are_never_used(stack):
     holes = stack.copy()
-    rng = np.random.default_rng(0)
-    missing = rng.random(stack.shape) < 0.02
+    missing = np.random.default_rng(0).random(stack.shape) < 0.02
     holes[missing] = np.nan
     first = usdenoise.denoise(holes, axes="tzx", rank=5, iterations=5)
     holes[missing] = np.inf
@@ -233,10 +235,9 @@ def test_the_residual_of_a_stack_with_holes_is_that_of_its_observed_entries():
     assert holed == pytest.approx(complete, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("init", "rank", "is_doubted"),
-    [("spectral", 20, True), ("small", 20, True), ("spectral", 10, False), ("pixels", 20, False)],
-)
+@pytest.mark.parametrize(("init", "rank", "is_doubted"), [
+    ("spectral", 20, True), ("small", 20, True), ("spectral", 10, False), ("pixels", 20, False)
+])  # fmt: skip
 def test_a_start_far_from_the_data_is_doubted_where_samples_are_few(stack, init, rank, is_doubted):
     # 120 frames and a sampling of 0.5: 3 samples per pixel and component at rank 20, and 6 at rank 10.
     result = usdenoise.denoise(stack, axes="tzx", init=init, rank=rank, low_cutoff=3)

@@ -46,17 +46,14 @@ def usual(terms):
     return denoise(terms.iq, axes="tzx")
 
 
-@pytest.mark.parametrize(
-    ("level", "places", "named"),
-    [
-        (0.05, [(EVERY, 33)], ["x = 33"]),
-        (5.0, [(EVERY, 33)], ["x = 33"]),
-        (0.05, [(20, EVERY)], ["z = 20"]),
-        (5.0, [(EVERY, 0), (EVERY, 21), (EVERY, 22)], ["x = 0", "x = 21", "x = 22"]),
-        (0.5, [(slice(10, 30), 33)], [f"z = {z}, x = 33" for z in range(10, 30)]),
-        (0.05, [(5, 5), (20, 30), (33, 12)], ["z = 5, x = 5", "z = 20, x = 30", "z = 33, x = 12"]),
-    ],
-)
+@pytest.mark.parametrize(("level", "places", "named"), [
+    (0.05, [(EVERY, 33)], ["x = 33"]),
+    (5.0, [(EVERY, 33)], ["x = 33"]),
+    (0.05, [(20, EVERY)], ["z = 20"]),
+    (5.0, [(EVERY, 0), (EVERY, 21), (EVERY, 22)], ["x = 0", "x = 21", "x = 22"]),
+    (0.5, [(slice(10, 30), 33)], [f"z = {z}, x = 33" for z in range(10, 30)]),
+    (0.05, [(5, 5), (20, 30), (33, 12)], ["z = 5, x = 5", "z = 20, x = 30", "z = 33, x = 12"]),
+])  # fmt: skip
 def test_noisy_pixels_are_excluded_and_named(terms, usual, level, places, named):
     stack, mask = noisy(terms.iq, level, *places)
     truth = np.mean(np.abs(terms.blood.astype(np.complex128)) ** 2, axis=0)
@@ -70,8 +67,7 @@ def test_noisy_pixels_are_excluded_and_named(terms, usual, level, places, named)
         ours, whole = getattr(result, image), getattr(usual, image)
         assert not ours[mask].any()
         assert correlation(ours[~mask], truth[~mask]) > correlation(whole[~mask], truth[~mask]) - 0.01
-    share = mask.mean()
-    assert [doubt.code for doubt in result.doubts] == (["bad-pixels"] if share > 0.05 else [])
+    assert [doubt.code for doubt in result.doubts] == (["bad-pixels"] if mask.mean() > 0.05 else [])
 
 
 @pytest.mark.parametrize("mask", ["column", "row", "spot", "pixel"])
@@ -114,8 +110,7 @@ def test_planes_of_volumes_and_lines_of_real_data(terms):
 
 @pytest.mark.slow
 def test_a_noisy_line_of_a_session_and_bad_frames_of_a_scan():
-    settings = PhantomSettings((32, 32, 60), seed=5, session=8, block_interval_s=1.0)
-    _, terms = all_frames(settings)
+    _, terms = all_frames(PhantomSettings((32, 32, 60), seed=5, session=8, block_interval_s=1.0))
     stack, mask = noisy(terms.iq, 0.5, (EVERY, 11))
     session = usdenoise.session(stack, 60, axes="tzx")
     usual = usdenoise.session(terms.iq, 60, axes="tzx")

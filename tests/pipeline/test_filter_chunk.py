@@ -40,8 +40,7 @@ def filtered(matrix, clutter, edges, order="C", excluded=None, executor=SERIAL):
     frames = np.asarray(matrix.T, order=order)
     excluded = np.zeros(len(frames), bool) if excluded is None else excluded
     out = np.empty_like(frames)
-    measures = filter_chunks(cut(frames, edges), clutter, excluded, executor, out)
-    return out.T, measures
+    return out.T, filter_chunks(cut(frames, edges), clutter, excluded, executor, out)
 
 
 def basis(matrix, k):
@@ -53,10 +52,9 @@ def lags_by_loops(rows, n_lags):
     return loops.lag_sums(rows, n_lags, quarter_edges(rows.shape[1]))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "order", "scale"),
-    [(np.float32, "C", 1e-6), (np.complex64, "F", 1e-6), (np.float32, "F", 1e6), (np.complex64, "C", 1e6)],
-)
+@pytest.mark.parametrize(("dtype", "order", "scale"), [
+    (np.float32, "C", 1e-6), (np.complex64, "F", 1e-6), (np.float32, "F", 1e6), (np.complex64, "C", 1e6)
+])  # fmt: skip
 def test_a_stack_of_any_scale_is_filtered_as_by_a_slow_loop(dtype, order, scale):
     matrix = low_rank_and_noise(dtype) * np.dtype(dtype).type(scale)
     u = basis(matrix, 6)
@@ -184,10 +182,9 @@ def check_equal(measures, out, x, clutter, excluded, wanted):
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize(
-    "edges",
-    [pytest.param(UNEVEN[name], marks=[pytest.mark.slow] * (name == "two"), id=name) for name in UNEVEN],
-)
+@pytest.mark.parametrize("edges", [
+    pytest.param(UNEVEN[name], marks=[pytest.mark.slow] * (name == "two"), id=name) for name in UNEVEN
+])  # fmt: skip
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
 def test_chunks_of_any_lengths_equal_a_textbook_loop_over_the_block(dtype, case, edges, order):

@@ -16,20 +16,13 @@ def judged(held_out_rmse, gained_energy, **given):
     )
 
 
-@pytest.mark.parametrize(
-    ("held_out", "samples_per_pixel", "gained", "verdict"),
-    [
-        (1.03, 50.0, 0.4, Verdict.AS_FULL_SVD),
-        (9.0, 50.0, 0.4, Verdict.AS_FULL_SVD),
-        (1.3, 50.0, 0.6, Verdict.CLOSE_TO_FULL_SVD),
-        (1.3, 50.0, 6.0, Verdict.NOT_REFITTED),
-        (9.0, 50.0, None, Verdict.NOT_FITTED),
-        (1.03, 50.0, None, Verdict.AS_SAMPLE_ALLOWS),
-        (1.3, 15.0, None, Verdict.TOO_FEW_SAMPLES),
-        (1.3, 8.0, 0.4, Verdict.TOO_FEW_SAMPLES),
-        (None, 50.0, 0.4, Verdict.NOT_JUDGED),
-    ],
-)
+@pytest.mark.parametrize(("held_out", "samples_per_pixel", "gained", "verdict"), [
+    (1.03, 50.0, 0.4, Verdict.AS_FULL_SVD), (9.0, 50.0, 0.4, Verdict.AS_FULL_SVD),
+    (1.3, 50.0, 0.6, Verdict.CLOSE_TO_FULL_SVD), (1.3, 50.0, 6.0, Verdict.NOT_REFITTED),
+    (9.0, 50.0, None, Verdict.NOT_FITTED), (1.03, 50.0, None, Verdict.AS_SAMPLE_ALLOWS),
+    (1.3, 15.0, None, Verdict.TOO_FEW_SAMPLES), (1.3, 8.0, 0.4, Verdict.TOO_FEW_SAMPLES),
+    (None, 50.0, 0.4, Verdict.NOT_JUDGED),
+])  # fmt: skip
 def test_verdicts(held_out, samples_per_pixel, gained, verdict):
     gained_energy = None if gained is None else gained * LEFT
     quality = judged(held_out, gained_energy, samples_per_pixel=samples_per_pixel)

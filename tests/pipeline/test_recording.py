@@ -11,6 +11,7 @@ import nibabel
 import numpy as np
 import pytest
 import scipy.io
+import tifffile
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -67,8 +68,7 @@ def test_each_image_is_that_of_its_frames(window, stride, stack, small_phantom, 
         # The clutter is that of all blocks together.
         tissue = np.linalg.svd(iq.reshape(-1, 320).T, full_matrices=False)[0][:, :3]
         for number, block in enumerate(parts):
-            frames = iq[block.start : block.stop].reshape(-1, 320).T
-            rest = two_sided(frames, tissue)
+            rest = two_sided(iq[block.start : block.stop].reshape(-1, 320).T, tissue)
             power = np.mean(np.abs(rest) ** 2, axis=1).reshape(20, 16)
             np.testing.assert_allclose(file["power_doppler"][number], power, rtol=1e-3)
         assert file["axial_velocity"].attrs["unit"] == "Hz"
@@ -123,10 +123,12 @@ def test_films_and_nifti_of_volumes_and_images(suffix: str, tmp_path: Path) -> N
     assert sidecar["PowerDopplerIntegrationDuration"] == pytest.approx(200)
     assert sidecar["CompoundSamplingFrequency"] == 100.0
     assert sidecar["CompleteBlocks"] == [True] * (n_blocks - 1) + [False]
+    with tifffile.TiffFile(report["output"]["blood_power_tif"]) as file:
+        about = file.imagej_metadata
+        assert (about["unit"], about.get("spacing")) == ("mm", None if suffix == ".mat" else 0.4)
     film = iio.imread(report["output"]["movie"])[..., :3].astype(float)
     assert len(film) == n_blocks
-    bright = film.reshape(n_blocks, -1).mean(axis=1)
-    assert np.all(np.diff(bright) > 0)
+    assert np.all(np.diff(film.reshape(n_blocks, -1).mean(axis=1)) > 0)
     height = film.shape[1] // 6
     assert film[:, -height:].mean() > film[:, :height].mean()
 
@@ -176,8 +178,7 @@ def sequence_in_a_child(
     assert done.returncode == 0, done.stderr
     with h5py.File(folder / "x_sequence.h5") as file:
         found = {name: file[name][()].tobytes() for name in file if isinstance(file[name], h5py.Dataset)}
-    blocks = json.loads((folder / "x_report.json").read_text())["sequence"]["blocks"]
-    return found, blocks
+    return found, json.loads((folder / "x_report.json").read_text())["sequence"]["blocks"]
 
 
 @pytest.mark.slow

@@ -27,31 +27,27 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert [type(value) for value in (options.rank, options.sampling, options.ridge)] == [int, float, float]
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"rank": 1.5}, "rank 1.5 is not valid"),
-        ({"rank": True}, "rank True is not valid"),
-        ({"rank": 49}, r"rank 49 is above the number of frames, 30; lower rank"),
-        ({"rank": 20}, "too few for rank 20; lower rank to"),
-        ({"rank": 2, "sampling": 0.01}, "determine no rank"),
-        ({"low_cutoff": 40}, "low_cutoff 40 needs rank 41, and 3600 samples of 120 pixels x 30 frames determine"),
-        ({"method": "svd", "low_cutoff": 30}, "low_cutoff 30 needs rank 31, and 3600 samples of 120 pixels"),
-        ({"seed": 0.5}, "seed 0.5 is not valid"),
-        ({"high_cutoff": "auto"}, "high_cutoff 'auto' is not valid"),
-        ({"ridge": "some"}, "ridge 'some' is not valid"),
-        ({"preset": "magic"}, "preset 'magic' is not known"),
-        ({"step": 0.5, "alpha": 1.0}, "give step or alpha, not both"),
-        ({"axes": None}, "give axes"),
-        ({"axes": ("t", "z", "x")}, r"axes must be a string of letters, .* 'tzx', not \('t', 'z', 'x'\)"),
-        ({"start": [[1.0], [2.0]]}, r"start must be .* arrays, U of \(n_pixels, r\) and V of \(n_frames, r\)"),
-        ({"frame_rate_hz": 500}, r"unknown option frame_rate_hz; did you mean frame_rate\?"),
-        ({"options": DenoiseOptions(), "rank": 3}, "options contains all options; omit rank, or set them in"),
-        ({"options": {"rank": 3}}, "options must be a DenoiseOptions, not dict"),
-        ({"rnak": 3}, r"unknown option rnak; did you mean rank\? The options are axes, frame_rate, "),
-    ],
-    ids=str,
-)  # fmt: skip
+@pytest.mark.parametrize(("options", "sentence"), [
+    ({"rank": 1.5}, "rank 1.5 is not valid"),
+    ({"rank": True}, "rank True is not valid"),
+    ({"rank": 49}, r"rank 49 is above the number of frames, 30; lower rank"),
+    ({"rank": 20}, "too few for rank 20; lower rank to"),
+    ({"rank": 2, "sampling": 0.01}, "determine no rank"),
+    ({"low_cutoff": 40}, "low_cutoff 40 needs rank 41, and 3600 samples of 120 pixels x 30 frames determine"),
+    ({"method": "svd", "low_cutoff": 30}, "low_cutoff 30 needs rank 31, and 3600 samples of 120 pixels"),
+    ({"seed": 0.5}, "seed 0.5 is not valid"),
+    ({"high_cutoff": "auto"}, "high_cutoff 'auto' is not valid"),
+    ({"ridge": "some"}, "ridge 'some' is not valid"),
+    ({"preset": "magic"}, "preset 'magic' is not known"),
+    ({"step": 0.5, "alpha": 1.0}, "give step or alpha, not both"),
+    ({"axes": None}, "give axes"),
+    ({"axes": ("t", "z", "x")}, r"axes must be a string of letters, .* 'tzx', not \('t', 'z', 'x'\)"),
+    ({"start": [[1.0], [2.0]]}, r"start must be .* arrays, U of \(n_pixels, r\) and V of \(n_frames, r\)"),
+    ({"frame_rate_hz": 500}, r"unknown option frame_rate_hz; did you mean frame_rate\?"),
+    ({"options": DenoiseOptions(), "rank": 3}, "options contains all options; omit rank, or set them in"),
+    ({"options": {"rank": 3}}, "options must be a DenoiseOptions, not dict"),
+    ({"rnak": 3}, r"unknown option rnak; did you mean rank\? The options are axes, frame_rate, "),
+], ids=str)  # fmt: skip
 def test_what_makes_no_sense_is_refused_with_the_names_of_python(options, sentence):
     with pytest.raises(OptionError, match=sentence) as caught:
         usdenoise.denoise(STACK, **{"axes": "tzx", **options})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.sessions.scans import LENGTH, Scan, estimate_of, scan
+from tests.sessions.scans import LENGTH, Scan, estimate_of, scan, weakened
 from usdenoise import SessionResult, denoise, session
 from usdenoise.blood.noise import noise_map, removed_by
 from usdenoise.blood.picture_quality import WIDE
@@ -185,10 +185,7 @@ def test_statistics_beside_an_activation_are_those_of_noise(rising: tuple[Scan, 
 
 
 def test_a_block_with_little_power_is_bad() -> None:
-    made = scan(8)
-    iq = made.iq.copy()
-    iq[5 * LENGTH : 6 * LENGTH] /= 1000
-    found = session(replace(made.stack, iq=iq), LENGTH)
+    found = session(weakened(scan(8), 5).stack, LENGTH)
     assert np.flatnonzero(found.bad).tolist() == [5]
     assert "10 dB weaker" in found.blocks["why"][5]
 
@@ -203,17 +200,23 @@ def test_copies_of_a_block_have_a_series_without_change() -> None:
     assert found.mean_blood_power[vessels].mean() == pytest.approx(1, abs=0.2)
 
 
+@pytest.fixture(scope="module")
+def usual() -> tuple[Scan, SessionResult]:
+    made = scan()
+    return made, session(made.stack, LENGTH)
+
+
 @pytest.mark.parametrize("gains_noise", [True, False])
-def test_the_noise_of_a_gain_that_changes_with_depth(gains_noise: bool) -> None:
+def test_the_noise_of_a_gain_that_changes_with_depth(gains_noise, usual):
     """A gain in the receiver changes the noise as well; lost contact does not, and dividing by it raises the noise."""
-    made, depth = scan(), np.linspace(0, 1, 24)
+    (made, wanted), depth = usual, np.linspace(0, 1, 24)
     gain = np.where(np.arange(12)[:, None] < 7, 1, 10 ** (-0.1 * depth)).astype(np.float32)
     of_frame = np.repeat(gain, LENGTH, axis=0)[..., None]
     iq = made.iq * of_frame
     if not gains_noise:
         white = np.random.default_rng(3).standard_normal((2, *iq.shape), np.float32)
         iq += np.sqrt((1 - of_frame**2) / 2) * (white[0] + 1j * white[1])
-    found, wanted = session(replace(made.stack, iq=iq), LENGTH), session(made.stack, LENGTH)
+    found = session(replace(made.stack, iq=iq), LENGTH)
     assert not found.bad.any()
     noise = found.images["noise_power"].mean(axis=2)
     ratio = noise[7:].mean(axis=0) / noise[:7].mean(axis=0)

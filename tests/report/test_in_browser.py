@@ -85,10 +85,8 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     (folder / "hostile.html").write_text(hostile_page(picture))
     (folder / "live.html").write_text(live(picture, 12))
     pages = {
-        "image": "image/scan_report.html",
-        "volume": "volume/volume_report.html",
-        "batch": "out/index.html",
-    }
+        "image": "image/scan_report.html", "volume": "volume/volume_report.html", "batch": "out/index.html",
+    }  # fmt: skip
     pages |= {"windows": "windows/scan_report.html", "hostile": "hostile.html", "live": "live.html"}
     return {name: folder / page for name, page in pages.items()}
 

@@ -12,16 +12,7 @@ from PIL import Image
 
 from usdenoise.options.job_options import Display
 from usdenoise.report import montages
-from usdenoise.report.montages import (
-    CommonScale,
-    Setting,
-    common_scale,
-    curves_png,
-    montage_png,
-    movie,
-    small_image,
-    thumbnail_png,
-)
+from usdenoise.report.montages import CommonScale, Setting, montage_png, movie, small_image, thumbnail_png
 from usdenoise.stack.geometry import Coordinate
 
 
@@ -59,7 +50,7 @@ def line(factor):
 
 
 def curves(settings):
-    drawn = curves_png(settings, title="Title", x_label="iteration", y_label="error")
+    drawn = montages.curves_png(settings, title="Title", x_label="iteration", y_label="error")
     return iio.imread(drawn, extension=".png")
 
 
@@ -90,7 +81,7 @@ def test_montages_and_curves_do_not_depend_on_the_settings_of_matplotlib():
         levels = np.linspace(-20.0, 0.0, 24).reshape(6, 4)
         labels = {"title": "", "x_label": "iteration", "y_label": "error"}
         montage = montage_png([[("a", levels)]], "zx", dynamic_range_db=20.0)
-        return montage, curves_png([Setting("one", {"0": line(1.0)})], **labels)
+        return montage, montages.curves_png([Setting("one", {"0": line(1.0)})], **labels)
 
     wanted = drawn()
     with rc_context({"image.origin": "lower", "font.size": 30.0, "axes.facecolor": "black"}):
@@ -116,7 +107,7 @@ def test_a_thumbnail_shows_the_mean_power_of_its_pixels_and_the_maximum_over_pag
 def test_the_median_scan_sets_the_scale() -> None:
     rng = np.random.default_rng(0)
     images = [small_image(10 ** rng.uniform(-3, 0, (1, 60, 60)) * level) for level in (1.0, 2.0, 4.0, 1e6)]
-    scale = common_scale(images)
+    scale = montages.common_scale(images)
     assert scale.peak_db == pytest.approx(4.5, abs=0.2)
     assert 16 < scale.range_db < 18
     assert [scale.is_near(image) for image in images] == [True, True, True, False]
@@ -135,7 +126,7 @@ def test_brightness_follows_the_level() -> None:
 
 def test_thumbnails_have_the_range_and_the_colours_of_the_pictures() -> None:
     images = [small_image(np.array([[[1.0, 0.1, 0.001]]]) * level) for level in (1.0, 2.0)]
-    scale = common_scale(images, Display(dynamic_range=24.0, db_factor=20.0, color_map="gray"))
+    scale = montages.common_scale(images, Display(dynamic_range=24.0, db_factor=20.0, color_map="gray"))
     # Thumbnails are 10 log10 of the power, and the range was asked for in 20 log10.
     assert scale.range_db == 12.0
     gray = iio.imread(thumbnail_png(images[0], CommonScale(0.0, 12.0, color_map="gray")))
@@ -200,20 +191,17 @@ def test_a_film_has_a_colour_bar_and_the_time_of_each_image():
     assert max(np.unique(column).size for column in timed[0].sum(axis=-1).T) > 100
 
 
-@pytest.mark.parametrize(
-    ("times", "unit", "expected"),
-    [
-        ([0.0, 0.1, 0.2, 0.25], "s", 100),
-        # Slower and faster than people watch
-        ([0.0, 4.0, 8.0, 12.0], "s", 200),
-        ([0.0, 0.01, 0.02, 0.03], "s", 40),
-        ([0.0, 40.0, 80.0, 120.0], "frames", 100),
-        ([], "s", 100),
-        ([7.0], "s", 100),
-        # As long as a film may be
-        (list(0.6 * np.arange(20)), "s", 100),
-    ],
-)
+@pytest.mark.parametrize(("times", "unit", "expected"), [
+    ([0.0, 0.1, 0.2, 0.25], "s", 100),
+    # Slower and faster than people watch
+    ([0.0, 4.0, 8.0, 12.0], "s", 200),
+    ([0.0, 0.01, 0.02, 0.03], "s", 40),
+    ([0.0, 40.0, 80.0, 120.0], "frames", 100),
+    ([], "s", 100),
+    ([7.0], "s", 100),
+    # As long as a film may be
+    (list(0.6 * np.arange(20)), "s", 100),
+])  # fmt: skip
 def test_a_film_plays_in_real_time_if_that_can_be_watched(times, unit, expected, monkeypatch):
     monkeypatch.setattr(montages, "LONGEST_S", 2.0)
     images = [np.full((4, 3), -1.0 * (number % 9)) for number in range(len(times) or 4)]

@@ -140,16 +140,13 @@ def test_velocity_is_red_towards_blue_away_and_grey_without_blood(figure_of):
     assert bar.get_ylabel() == "Doppler frequency (Hz), grey: no blood"
 
 
-@pytest.mark.parametrize(
-    ("letter", "active", "ends", "ticks"),
-    [
-        ("t", [2.5, 4.0, -3.0], (-4.0, 4.0), ["-4", "-3.25", "-2.5", "2.5", "3.25", "4"]),
-        ("t", [2.5, 4.0], (2.5, 4.0), ["2.5", "3.25", "4"]),
-        ("t", [-2.5, -4.0], (-4.0, -2.5), ["-4", "-3.25", "-2.5"]),
-        ("F", [6.0, 9.0], (6.0, 9.0), ["6", "7.5", "9"]),
-        ("t", [3.0], (3.0, 3.3), ["3", "3.15", "3.3"]),
-    ],
-)
+@pytest.mark.parametrize(("letter", "active", "ends", "ticks"), [
+    ("t", [2.5, 4.0, -3.0], (-4.0, 4.0), ["-4", "-3.25", "-2.5", "2.5", "3.25", "4"]),
+    ("t", [2.5, 4.0], (2.5, 4.0), ["2.5", "3.25", "4"]),
+    ("t", [-2.5, -4.0], (-4.0, -2.5), ["-4", "-3.25", "-2.5"]),
+    ("F", [6.0, 9.0], (6.0, 9.0), ["6", "7.5", "9"]),
+    ("t", [3.0], (3.0, 3.3), ["3", "3.15", "3.3"]),
+])  # fmt: skip
 def test_the_colour_bar_of_an_activation_begins_at_the_threshold(letter, active, ends, ticks):
     """A value at the threshold has a colour, and those that no active pixel has are grey."""
     t = np.ones((4, 5))
@@ -240,7 +237,7 @@ def test_pixels_without_power_do_not_set_the_range():
     assert suitable_range_db(np.full((3, 3), -np.inf)) == 40
 
 
-@pytest.mark.parametrize("bad_blocks", ["keep", "interpolate"])
+@pytest.mark.parametrize("bad_blocks", [pytest.param("keep", marks=pytest.mark.slow), "interpolate"])
 def test_a_burst_does_not_darken_the_film_of_a_session(bad_blocks):
     made = scan(10, shape=(20, 16), bursts=(7,))
     found = session(made.stack, LENGTH, rank=12, low_cutoff=4, bad_blocks=bad_blocks)

@@ -9,14 +9,15 @@ import pytest
 
 from tests.cli.shared import write
 from tests.conftest import all_frames
-from tests.report.reports import Page
+from tests.report.reports import Page, report
 from usdenoise import run
 from usdenoise.cli.console import summary_rows
 from usdenoise.jobs.session_job import run_session
-from usdenoise.options import DenoiseOptions, SessionOptions
+from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.phantom import PhantomSettings
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import cautions
+from usdenoise.system.text import software
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
@@ -56,9 +57,19 @@ def check_views(report: dict[str, Any], folder: Path) -> None:
 
 
 def test_the_views_of_a_run_agree(scan: Path, tmp_path: Path) -> None:
-    report = run(scan, tmp_path, options=OPTIONS)
+    display = Display(figure_formats=("svg",))
+    report = run(scan, tmp_path, options=OPTIONS, output=Output(products=("velocity",)), display=display)
     check_views(report, tmp_path)
     assert report["sequence"] is None
+    shown = Page((tmp_path / "x_report.html").read_text())
+    assert report["input"]["sha256"] in shown.text
+    labels = [chart["aria-label"] for chart in shown.all("svg")]
+    assert any(label.startswith("Power of each frame: 120 points") for label in labels)
+    pictures = [image["alt"].partition(":")[0] for image in shown.all("img")]
+    assert pictures == ["Blood map", "Power Doppler", "Axial velocity"]
+    names = [Path(name).name for name in report["output"].values()]
+    assert [link["href"] for link in shown.all("a")] == [f"./{name}" for name in names]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
 def test_the_views_of_a_session_agree(scan: Path, tmp_path: Path) -> None:
@@ -73,16 +84,15 @@ def test_the_views_of_a_session_agree(scan: Path, tmp_path: Path) -> None:
         assert int(row["components"]) == block["low_cutoff"] == report["low_cutoff"]
         assert float(row["kept_share"]) == pytest.approx(block["kept_share"])
         assert row["bad"] == str(int(block["is_bad"]))
-    sidecar = json.loads((tmp_path / "x_blocks.json").read_text())
-    assert list(sidecar) == list(rows[0])
+    assert list(json.loads((tmp_path / "x_blocks.json").read_text())) == list(rows[0])
 
 
-def test_what_is_not_a_report_is_refused(scan: Path, tmp_path: Path) -> None:
-    report = run(scan, tmp_path, options=OPTIONS)
-    without = {name: value for name, value in report.items() if name != "rank"}
-    mistyped = {**report, "low_cutoff": "many"}
-    for values in ([], {}, {"software": 1}, without, mistyped, {**report, "input": []}):
+def test_what_is_not_a_report_is_refused() -> None:
+    right = {**report().as_json(), "software": dict(software())}
+    assert Report.from_json(right).as_json() == right
+    without = {name: value for name, value in right.items() if name != "rank"}
+    for values in ([], {}, {"software": 1}, without, {**right, "low_cutoff": "many"}, {**right, "input": []}):
         with pytest.raises(ValueError, match="its report cannot be read"):
             Report.from_json(values)
     with pytest.raises(ValueError, match=r"made by version 0\.0\.1"):
-        Report.from_json({**report, "software": {"usdenoise": "0.0.1"}})
+        Report.from_json({**right, "software": {"usdenoise": "0.0.1"}})

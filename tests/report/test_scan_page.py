@@ -117,20 +117,15 @@ def test_a_session_has_its_blocks_and_curves() -> None:
 def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
     """Active pixels and responses of regions come before the quality of the picture, in the summary and as numbers."""
     activation = {
-        "n_active": 208,
-        "threshold": 2.43,
-        "statistic": "t",
-        "rule": "fdr:0.05",
-        "correlations": {},
-    }
+        "n_active": 208, "threshold": 2.43, "statistic": "t", "rule": "fdr:0.05", "correlations": {},
+    }  # fmt: skip
     response = {"trial_type": "on", "change": [35.7], "standard_error": 4.5, "statistic": "t"}
     response |= {"value": 7.98, "p": 3.4e-9}
     region = {"name": "left", "n_pixels": 448, "lowest": -29.7, "highest": 50.7, "responses": [response]}
     fields = {"window": 20, "size": "20 frames", "stride": None, "n_bad": 0, "blocks": [{}]}
     regions = [{**region, "name": "whole image"}, region]
     sequence = {**fields, "activation": [{**activation, "trial_type": "on"}], "regions": regions}
-    section = ActivationSection("on", PICTURE, [NOISE])
-    more = {"activations": [section], "regions": PICTURE}
+    more = {"activations": [ActivationSection("on", PICTURE, [NOISE])], "regions": PICTURE}
     text = Page(scan_page("x", report(sequence=sequence), [PICTURE], [NOISE], **more)).text
     summary = (
         "Activation by on: 208 pixels with |t| of 2.43 or more (false discovery rate 0.05); region left: +35.7 % at on "
@@ -151,12 +146,8 @@ def test_the_page_of_a_session_begins_with_what_was_asked() -> None:
     assert "Response of whole image" not in text
     # Of free delays the largest
     response |= {
-        "change": [None, -4.0, 12.5],
-        "standard_error": None,
-        "statistic": "F",
-        "value": 3.1,
-        "p": 0.02,
-    }
+        "change": [None, -4.0, 12.5], "standard_error": None, "statistic": "F", "value": 3.1, "p": 0.02,
+    }  # fmt: skip
     text = Page(scan_page("x", report(sequence=sequence), [PICTURE], [NOISE], regions=PICTURE)).text
     assert "Response of left +12.5 % to on: largest of 3 delays, F = 3.1, p = 0.02" in text
     # Without events, regions have ranges. A scan begins with its numbers.

@@ -1,11 +1,12 @@
 """Sessions of a few small blocks whose tissue, blood and noise are known, made in milliseconds, and their files."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.io
 from numpy.typing import NDArray
 
 from tests.stacks import write_stack
@@ -36,6 +37,14 @@ def write_blocks(
         start = {"start_s": every_s * number} if every_s else {}
         write_stack(folder / name.format(number), block, **{**ABOUT, **start, **more})
     return folder
+
+
+def write_pala(folder: Path, blocks: Iterable[Any]) -> None:
+    """Write blocks into MATLAB files with other variables, as PALA has them."""
+    folder.mkdir()
+    for number, block in enumerate(blocks):
+        stored = {"IQ": block.transpose(1, 2, 0), "UF": {"FrameRateUF": RATE_HZ}, "note": f"block {number}"}
+        scipy.io.savemat(folder / f"IQ_{number}.mat", stored)
 
 
 def write_events(path: Path, events: Iterable[Any]) -> Path:
@@ -154,3 +163,11 @@ def scan(
         parts.append(tissue * moved + np.sqrt(power) * flow + noise * draw(LENGTH, *shape))
         powers.append(power)
     return Scan(np.concatenate(parts).astype(np.complex64), np.array(powers, np.float64))
+
+
+def weakened(made: Scan, *numbers: int) -> Scan:
+    """The session with blocks of a thousandth of their amplitude, which are bad."""
+    iq = made.iq.copy()
+    for number in numbers:
+        iq[number * LENGTH : (number + 1) * LENGTH] /= 1000
+    return replace(made, iq=iq)

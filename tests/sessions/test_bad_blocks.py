@@ -1,24 +1,16 @@
 """Blocks that are not like the others are found, and no others."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.sessions.scans import LENGTH, scan
+from tests.sessions.scans import IMAGE, LENGTH, scan
 from usdenoise import session
-from usdenoise.sessions.bad_blocks import (
-    ARTEFACT,
-    LOST,
-    MOTION,
-    UNLIKE,
-    WEAK,
-    BlockLevel,
-    find_bad_blocks,
-    interpolated_series,
-    upper_group,
-)
+from usdenoise.sessions import bad_blocks
+from usdenoise.sessions.bad_blocks import LOST, MOTION, UNLIKE, BlockLevel, find_bad_blocks, upper_group
 
 
 def powers_of(n_blocks: int, shape: float = 50, size: int = 300, seed: int = 0) -> list[Any]:
@@ -64,7 +56,7 @@ def test_the_reason_is_told() -> None:
     # A tissue that is 11 dB weaker, with the power of the others after the filter.
     levels = [BlockLevel(power, gain_db=-11.0 if number == 6 else 0.0) for number, power in enumerate(powers)]
     why, _ = find_bad_blocks(levels)
-    wanted = {1: MOTION, 3: LOST, 4: ARTEFACT.format(n=3), 6: WEAK}
+    wanted = {1: MOTION, 3: LOST, 4: bad_blocks.ARTEFACT.format(n=3), 6: bad_blocks.WEAK}
     assert {number: reason for number, reason in enumerate(why) if reason} == wanted
 
 
@@ -116,7 +108,7 @@ def test_a_change_of_the_blood_makes_no_block_bad(noise: list[Any], rise: float)
     powers[9] /= 3
     powers[3][1:12:3] *= 50
     why, _ = find_bad_blocks([BlockLevel(power) for power in powers])
-    assert why[3] == ARTEFACT.format(n=4)
+    assert why[3] == bad_blocks.ARTEFACT.format(n=4)
     assert sum(map(bool, why)) == 1
 
 
@@ -171,7 +163,7 @@ def test_bad_blocks_are_interpolated_between_the_good_blocks_with_data() -> None
     images[~bad, 2, 3] = np.nan
     images[:, 0, 0] = 0
     before = images.copy()
-    found = interpolated_series(images, times, bad)
+    found = bad_blocks.interpolated_series(images, times, bad)
     np.testing.assert_array_equal(images, before)
     np.testing.assert_array_equal(found[~bad], images[~bad])
     for z, x in np.ndindex(3, 4):
@@ -181,4 +173,23 @@ def test_bad_blocks_are_interpolated_between_the_good_blocks_with_data() -> None
             wanted = np.interp(times[bad], times[known], images[known, z, x])
         np.testing.assert_allclose(found[bad, z, x], wanted, rtol=1e-5, atol=1e-6)
     assert not found[:, 0, 0].any()
-    np.testing.assert_array_equal(interpolated_series(images, times, np.zeros(12, bool)), images)
+    np.testing.assert_array_equal(bad_blocks.interpolated_series(images, times, np.zeros(12, bool)), images)
+
+
+def test_a_component_that_some_blocks_have_more_of_leaves_none_out() -> None:
+    """It is in few pixels, nine times as strong in five blocks, and the others have it, too."""
+    made = scan(16)
+    z, x = np.indices(IMAGE)
+    patch = np.exp(-((z - 14) ** 2 + (x - 9) ** 2) / 8 + 0.7j * z)
+    strength = np.where(np.isin(np.arange(16), range(3, 8)), 18.0, 6.0)
+    course = np.repeat(strength, LENGTH) * np.exp(0.06j * np.pi * np.arange(16 * LENGTH))
+    iq = (made.iq + course[:, None, None] * patch).astype(np.complex64)
+    found = session(replace(made.stack, iq=iq), LENGTH)
+    assert found.n_unusual == 0
+    assert not found.bad.any()
+
+
+def test_blocks_in_which_the_image_jumps_are_left_out() -> None:
+    found = session(scan(16, bursts=(3, 9), seed=1).stack, LENGTH)
+    assert found.n_unusual == 2
+    assert np.flatnonzero(found.bad).tolist() == [3, 9]

@@ -69,7 +69,13 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("kind", BAD)
+SIMILAR = ("white noise",)
+"""Cases of the slow run."""
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SIMILAR)) for kind in BAD]
+)
 def test_blocks_with_a_fault_are_bad_and_leave_the_others(kind, sound):
     made, wanted = sound
     blocks, share = BAD[kind]
@@ -108,11 +114,10 @@ def test_clipping_in_a_third_of_the_blocks_does_not_spoil_the_estimate() -> None
     assert np.corrcoef(found.mean_blood_power.ravel(), truth.ravel())[0, 1] > 0.8
 
 
-@pytest.mark.parametrize("kind", ["missing", "zero"])
+@pytest.mark.parametrize("kind", ["missing", pytest.param("zero", marks=pytest.mark.slow)])
 def test_pixels_without_data_in_half_of_the_blocks_do_not_count(kind, sound):
     made, wanted = sound
-    blocks = list(range(1, N_BLOCKS, 2))
-    iq = with_fault(made, kind, blocks, 0.1)
+    iq = with_fault(made, kind, list(range(1, N_BLOCKS, 2)), 0.1)
     missing = ~np.isfinite(iq[LENGTH]) | (iq[LENGTH] == 0)
     found = session(replace(made.stack, iq=iq), LENGTH)
     assert not found.bad.any()

@@ -118,16 +118,10 @@ def slow_filter(
     return residual, lags
 
 
-@pytest.mark.parametrize(
-    ("is_complex", "gaps", "left_out"),
-    [
-        (True, "none", ()),
-        (False, "none", (5, 6, 30)),
-        (True, "scattered", (5, 6, 30)),
-        (False, "half of some frames", ()),
-        (True, "a frame", (5, 6, 30)),
-    ],
-)
+@pytest.mark.parametrize(("is_complex", "gaps", "left_out"), [
+    (True, "none", ()), (False, "none", (5, 6, 30)), (True, "scattered", (5, 6, 30)),
+    (False, "half of some frames", ()), (True, "a frame", (5, 6, 30)),
+])  # fmt: skip
 def test_a_block_is_filtered_as_by_a_slow_loop(is_complex, gaps, left_out):
     rows = block(is_complex)
     rng = np.random.default_rng(3)
@@ -234,10 +228,9 @@ def turned_block(degrees: float, is_complex: bool, size: tuple[int, ...]) -> tup
     return (frames if is_complex else frames.real * np.sqrt(2)), tissue if is_complex else tissue.real
 
 
-@pytest.mark.parametrize(
-    ("is_complex", "is_masked", "size"),
-    [(True, True, (44, 40)), (False, False, (44, 40)), (True, False, (24, 22, 9))],
-)
+@pytest.mark.parametrize(("is_complex", "is_masked", "size"), [
+    (True, True, (44, 40)), (False, False, (44, 40)), (True, False, (24, 22, 9))
+])  # fmt: skip
 def test_a_turned_block_is_measured_as_a_still_one(is_complex, is_masked, size, monkeypatch):
     kinds, letters = ("signed", "velocity", "directional") if is_complex else (), "zxy"[: len(size)]
     (still, tissue), (turned, other) = (turned_block(angle, is_complex, size) for angle in (0, 3))

@@ -145,8 +145,7 @@ def test_the_times_have_places_for_lost_blocks(lost: list[int], rule: str, by_po
         return
     with pytest.raises(InputError, match=r"by (back-and-forth:)?3, and its image is like those of pose \d"):
         plan(blocks, rule)
-    table = plan(blocks, "poses.tsv", rows(order[kept]))
-    np.testing.assert_array_equal(table.poses, order[kept])
+    np.testing.assert_array_equal(plan(blocks, "poses.tsv", rows(order[kept])).poses, order[kept])
 
 
 def test_pauses_between_sweeps_are_no_lost_blocks(in_turn: Any) -> None:
@@ -163,14 +162,11 @@ def test_a_table_of_one_position_after_the_other(by_pose: Any) -> None:
     np.testing.assert_allclose(found.cell_starts.T.ravel(), np.arange(12) * BLOCK_S)
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        ({"position_mm": "nan"}, "is not a number"),
-        ({"position_mm": "1"}, "two values of position_mm"),
-        ({"position_mm": "0"}, "a position_mm of its own"),
-    ],
-)
+@pytest.mark.parametrize(("cells", "message"), [
+    ({"position_mm": "nan"}, "is not a number"),
+    ({"position_mm": "1"}, "two values of position_mm"),
+    ({"position_mm": "0"}, "a position_mm of its own"),
+])  # fmt: skip
 def test_places_that_are_none_are_an_error(cells: dict[str, str], message: str, in_turn: Any) -> None:
     places = ["0", "0" if cells["position_mm"] == "0" else "0.5", "2"]
     table = [{**row, "position_mm": places[int(row["pose"])]} for row in rows(np.arange(len(in_turn)) % 3)]
@@ -193,8 +189,7 @@ def test_blocks_that_the_rule_does_not_expect_are_named(in_turn: Any, by_pose: A
 def test_back_and_forth(by_pose: Any) -> None:
     order = np.resize(cycle_of(f"back-and-forth:{N_POSES}"), N_SWEEPS * N_POSES)
     blocks = [by_pose[pose][number // N_POSES] for number, pose in enumerate(order.tolist())]
-    found = plan(blocks, f"back-and-forth:{N_POSES}")
-    np.testing.assert_array_equal(found.poses, order)
+    np.testing.assert_array_equal(plan(blocks, f"back-and-forth:{N_POSES}").poses, order)
 
 
 def test_images_that_contradict_the_rule_are_an_error_that_names_the_right_one(in_turn: Any) -> None:
@@ -326,8 +321,7 @@ def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any) -> None:
     np.testing.assert_array_equal(found.bad_blocks, expected)
     np.testing.assert_array_equal(np.isnan(found.blood_power).any(axis=(2, 3)), expected)
     assert np.isfinite(found.block_times).all()
-    steps = np.diff(found.block_times, axis=1)
-    np.testing.assert_allclose(steps, BLOCK_S, rtol=1e-6)
+    np.testing.assert_allclose(np.diff(found.block_times, axis=1), BLOCK_S, rtol=1e-6)
     assert not found.bad.any()
 
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.sessions.scans import LENGTH, estimate_of, scan
 from usdenoise import denoise, session
@@ -11,6 +13,7 @@ from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.errors import OptionError
 from usdenoise.options import DenoiseOptions
 from usdenoise.pipeline.series import signal_image
+from usdenoise.sessions.session_sample import SAMPLED_FRAMES, sampled_frames
 
 
 def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
@@ -34,7 +37,9 @@ def test_the_clutter_is_what_the_blocks_have_in_common() -> None:
     np.testing.assert_array_equal(signal_image(geometry, clutter.grid, pixels), image)
 
 
-@pytest.mark.parametrize(("seed", "turns"), [(0, 6), (1, 6), (0, 48), (1, 100)])
+@pytest.mark.parametrize(("seed", "turns"), [
+    (1, 6), (0, 48), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((0, 6), (1, 100))),
+])  # fmt: skip
 def test_blocks_of_changing_tissue_lose_components_of_their_own(seed: int, turns: int) -> None:
     """The speckle becomes other speckle: within four blocks, or from block to block."""
     made = scan(24, turns=turns, resolution=0.7, seed=seed)
@@ -122,7 +127,27 @@ def test_a_session_without_blood_is_doubtful() -> None:
 
 
 def test_wrong_axes_are_doubtful() -> None:
-    iq = scan(4, seed=2).iq
-    found = session(np.moveaxis(iq, 0, 1), 12, axes="tzx").doubts
+    found = session(np.moveaxis(scan(4, seed=2).iq, 0, 1), 12, axes="tzx").doubts
     assert found[0].code == "axes"
     assert "'ztx'" in found[0].sentence
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(2, 900), min_size=1, max_size=60), st.integers(0, 2**32 - 1))
+def test_the_sample_has_frames_of_every_block(lengths: list[int], seed: int) -> None:
+    found = sampled_frames(lengths, seed)
+    assert len(found) == len(lengths)
+    for frames, length in zip(found, lengths, strict=True):
+        assert len(frames) >= 1
+        assert np.all(np.diff(frames) > 0)
+        assert frames[0] >= 0
+        assert frames[-1] < length
+    total, wanted = sum(lengths), SAMPLED_FRAMES
+    n_found = sum(map(len, found))
+    if len(lengths) == 1 or total <= wanted:
+        assert n_found == total
+    else:
+        # Rounded in each block, and one frame of the shortest.
+        assert abs(n_found - wanted) <= len(lengths)
+    again = sampled_frames(lengths, seed)
+    assert all(np.array_equal(one, other) for one, other in zip(found, again, strict=True))

@@ -70,14 +70,12 @@ def test_unobserved_entries_are_marked() -> None:
     assert int(result.unobserved.sum()) == 1
     assert bool(result.unobserved[3, 0, 2, 1])
     assert result.unobserved.dims == data.dims
-    dataset = result.to_xarray()
-    xarray.testing.assert_identical(dataset["unobserved"], result.unobserved)
+    xarray.testing.assert_identical(result.to_xarray()["unobserved"], result.unobserved)
     assert not denoise(voxel_data(1), **OPTIONS).unobserved.any()
 
 
 def test_the_dataset_of_a_result_says_how_it_was_made() -> None:
-    data = voxel_data(1)
-    dataset = data.usdenoise.denoise(**OPTIONS)
+    dataset = voxel_data(1).usdenoise.denoise(**OPTIONS)
     assert set(dataset.data_vars) == {"iq", "power_doppler", "blood_power", "noise_power", "axial_velocity"}
     assert dataset.attrs["low_cutoff"] == 1
     assert "estimate:" in dataset.attrs["verdict"]
@@ -119,8 +117,7 @@ def test_scales_for_arrays(tmp_path: Path) -> None:
     assert denoise(values, axes="tzx", spacing=0.3, **OPTIONS).acquisition.spacing_mm == {"z": 0.3, "x": 0.3}
     series = session(values, 15, axes="tzx", frame_rate=500, spacing=(0.1, 0.2), rank=4, low_cutoff=1)
     assert (series.time_unit, series.time.tolist()) == ("s", pytest.approx([0.014, 0.044]))
-    dataset = series.to_xarray()
-    dataset.to_netcdf(tmp_path / "series.nc", engine="scipy")
+    series.to_xarray().to_netcdf(tmp_path / "series.nc", engine="scipy")
     np.testing.assert_allclose(xarray.load_dataset(tmp_path / "series.nc")["x"], 0.2 * np.arange(6))
     labelled = denoise(named("time", "z", "x"), frame_rate=250.0, **OPTIONS).acquisition
     assert labelled.frame_rate_hz == 250.0
@@ -137,28 +134,23 @@ def test_scales_for_arrays(tmp_path: Path) -> None:
 
 def test_names_of_dimensions() -> None:
     names = {
-        "tzx": "time z x",
-        "xzt": "x y time",
-        "zxt": "depth lateral frame",
+        "tzx": "time z x", "xzt": "x y time", "zxt": "depth lateral frame",
         "tyzx": "time elevation depth lateral",
-    }
+    }  # fmt: skip
     for axes, dimensions in names.items():
         assert named(*dimensions.split()).usdenoise.info()["axes"][0] == axes
 
 
 def test_units_of_coordinates() -> None:
     places = {
-        "time": (np.arange(30) * 2.0, "ms"),
-        "z": (1e-3 * np.arange(8), "m"),
-        "x": (np.arange(6) * 50, "um"),
-    }
+        "time": (np.arange(30) * 2.0, "ms"), "z": (1e-3 * np.arange(8), "m"), "x": (np.arange(6) * 50, "um"),
+    }  # fmt: skip
     labels = {name: (name, values, {"units": unit}) for name, (values, unit) in places.items()}
     data = named("time", "z", "x", **labels)
     stack = from_data_array(data)
     assert (stack.frame_rate_hz, stack.spacing_mm) == (500.0, {"z": 1.0, "x": 0.05})
     np.testing.assert_allclose(stack.coordinates["t"].values, np.arange(30) * 2e-3)
-    info = data.usdenoise.info()
-    assert info["frame_rate_hz"] == (500.0, "file: coordinate time")
+    assert data.usdenoise.info()["frame_rate_hz"] == (500.0, "file: coordinate time")
 
 
 def test_what_labels_do_not_say() -> None:

@@ -34,8 +34,7 @@ def test_an_acquisition_gives_its_geometry_and_a_geometry_an_acquisition() -> No
     assert all(getattr(geometry, name) == getattr(STACK, name) for name in names)
     assert geometry.shape_in("xt") == STACK.shape_in("xt") == (5, 6)
     assert geometry.geometry == geometry
-    again = Acquisition.of(geometry, IQ)
-    assert again.geometry == geometry
+    assert Acquisition.of(geometry, IQ).geometry == geometry
     # Times of other frames than those of the input are counted from 0.
     fewer = Acquisition.of(geometry, IQ[:3])
     assert (fewer.name, fewer.n_frames, fewer.frame_rate_hz) == ("dog", 3, 500.0)
@@ -141,18 +140,12 @@ def test_the_geometry_of_a_file_is_that_of_its_frames(monkeypatch: pytest.Monkey
         assert source.geometry == wanted
 
 
-@pytest.mark.parametrize(
-    ("stack", "axes", "words"),
-    [
-        (np.zeros((4, 4)), "zt", "2-D"),
-        (np.zeros((4, 4, 4)), "zzt", "distinct letters"),
-        (np.zeros((4, 4, 4)), "zxy", "with t among them"),
-        (np.zeros((4, 4, 4)), "zxyt", "names 4 axes"),
-        (np.zeros((4, 4, 1)), "zxt", "one frame"),
-        (np.zeros((4, 0, 4)), "zxt", "is empty"),
-        (np.full((4, 4, 4), "a"), "zxt", "not numbers"),
-    ],
-)
+@pytest.mark.parametrize(("stack", "axes", "words"), [
+    (np.zeros((4, 4)), "zt", "2-D"), (np.zeros((4, 4, 4)), "zzt", "distinct letters"),
+    (np.zeros((4, 4, 4)), "zxy", "with t among them"), (np.zeros((4, 4, 4)), "zxyt", "names 4 axes"),
+    (np.zeros((4, 4, 1)), "zxt", "one frame"), (np.zeros((4, 0, 4)), "zxt", "is empty"),
+    (np.full((4, 4, 4), "a"), "zxt", "not numbers"),
+])  # fmt: skip
 def test_what_cannot_be_a_stack_is_refused(stack: Any, axes: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         Acquisition(stack, axes)

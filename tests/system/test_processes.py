@@ -15,7 +15,9 @@ from usdenoise.errors import OutputError
 from usdenoise.system.processes import Terminated, exit_code, locked, terminable, uninterrupted
 
 
-def test_a_locked_folder_is_refused_and_a_new_one_goes_if_it_is_empty(tmp_path: Path) -> None:
+def test_a_locked_folder_or_one_that_cannot_be_made_is_refused_and_a_new_one_goes_if_it_is_empty(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "a/b"
     with locked(folder) as lock:
         assert lock.exists()
@@ -26,6 +28,8 @@ def test_a_locked_folder_is_refused_and_a_new_one_goes_if_it_is_empty(tmp_path: 
     with locked(folder):
         (folder / "result").touch()
     assert [path.name for path in folder.iterdir()] == ["result"]
+    with pytest.raises(OutputError), locked(folder / "result/below"):
+        raise AssertionError("it was made")
 
 
 def test_results_of_other_names_are_written_side_by_side(tmp_path: Path) -> None:
@@ -53,12 +57,6 @@ def test_the_lock_of_a_killed_process_is_free(name: str, tmp_path: Path) -> None
     with locked(tmp_path, name):
         pass
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(OutputError), locked(tmp_path / "file/below"):
-        raise AssertionError("it was made")
 
 
 @pytest.fixture(autouse=True)

@@ -70,27 +70,24 @@ def system(root: Path, groups: str, **limits: tuple[int, int, int]) -> Path:
     return root
 
 
-@pytest.mark.parametrize(
-    ("groups", "limits", "expected"),
-    [
-        ("", {}, 1000),
-        ("0::/\n", {"_": (400, 100, 20)}, 320),
-        ("0::/slurm/job\n", {"slurm_job": (400, 100, 20), "slurm": (0, 100, 0)}, 320),
-        # The limit of a job of SLURM is that of a parent, and one further up can be lower still.
-        ("0::/slurm/job/step\n", {"slurm_job_step": (0, 90, 0), "slurm_job": (400, 100, 20)}, 320),
-        ("0::/slurm/job/step\n", {"slurm_job": (400, 100, 0), "slurm": (500, 450, 30)}, 80),
-        # A container sees its own group at the top.
-        ("0::/docker/0f3a\n", {"_": (400, 100, 0)}, 300),
-        ("4:cpu:/job\n3:memory:/job\n", {"memory_job": (400, 100, 20), "memory": (0, 900, 0)}, 320),
-        ("3:hugetlb,memory:/uid/job/step\n", {"memory_uid_job": (400, 100, 0)}, 300),
-        ("3:memory:/docker/0f3a\n", {"memory": (400, 100, 0)}, 300),
-        ("3:memory:/job\n0::/\n", {"memory_job": (0, 100, 0), "memory": (0, 900, 0)}, 1000),
-        ("3:memory:/job\n0::/other\n", {"memory_job": (400, 100, 0), "other": (350, 100, 0)}, 250),
-        ("3:cpu,name=memory:/job\n", {"memory_job": (400, 100, 0)}, 1000),
-        # More is taken than the limit that was set afterwards.
-        ("0::/job\n", {"job": (400, 500, 20)}, 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("groups", "limits", "expected"), [
+    ("", {}, 1000),
+    ("0::/\n", {"_": (400, 100, 20)}, 320),
+    ("0::/slurm/job\n", {"slurm_job": (400, 100, 20), "slurm": (0, 100, 0)}, 320),
+    # The limit of a job of SLURM is that of a parent, and one further up can be lower still.
+    ("0::/slurm/job/step\n", {"slurm_job_step": (0, 90, 0), "slurm_job": (400, 100, 20)}, 320),
+    ("0::/slurm/job/step\n", {"slurm_job": (400, 100, 0), "slurm": (500, 450, 30)}, 80),
+    # A container sees its own group at the top.
+    ("0::/docker/0f3a\n", {"_": (400, 100, 0)}, 300),
+    ("4:cpu:/job\n3:memory:/job\n", {"memory_job": (400, 100, 20), "memory": (0, 900, 0)}, 320),
+    ("3:hugetlb,memory:/uid/job/step\n", {"memory_uid_job": (400, 100, 0)}, 300),
+    ("3:memory:/docker/0f3a\n", {"memory": (400, 100, 0)}, 300),
+    ("3:memory:/job\n0::/\n", {"memory_job": (0, 100, 0), "memory": (0, 900, 0)}, 1000),
+    ("3:memory:/job\n0::/other\n", {"memory_job": (400, 100, 0), "other": (350, 100, 0)}, 250),
+    ("3:cpu,name=memory:/job\n", {"memory_job": (400, 100, 0)}, 1000),
+    # More is taken than the limit that was set afterwards.
+    ("0::/job\n", {"job": (400, 500, 20)}, 0),
+])  # fmt: skip
 def test_the_smallest_limit_of_all_control_groups_counts(groups, limits, expected, tmp_path):
     assert resources.available_bytes(system(tmp_path, groups, **limits)) == expected * MIB
 

@@ -75,15 +75,10 @@ def start(
             before()
 
     return subprocess.Popen(
-        [sys.executable, "-m", "usdenoise", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=cwd,
-        env=environment(**extra),
-        preexec_fn=prepare,
+        [sys.executable, "-m", "usdenoise", *map(str, arguments)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, cwd=cwd, env=environment(**extra), preexec_fn=prepare,
         start_new_session=True,
-    )
+    )  # fmt: skip
 
 
 def finish(process: "subprocess.Popen[str]", patience_s: float = 120.0) -> "subprocess.CompletedProcess[str]":

@@ -80,8 +80,7 @@ def test_a_corrupt_scan_among_good_ones_stops_nothing(done: tuple[Path, Any]) ->
     assert {path.name for path in out.iterdir() if path.is_file()} == set(OWN)
     assert list(out.rglob(".*")) == []
     # A line for each scan on stderr, a summary on stdout.
-    lines = process.stderr.splitlines()
-    assert [line.split()[1] for line in lines] == ["1/4", "2/4", "3/4", "4/4"]
+    assert [line.split()[1] for line in process.stderr.splitlines()] == ["1/4", "2/4", "3/4", "4/4"]
     assert process.stdout.splitlines()[0] == "scans   4: 3 done, 1 failed"
 
 

@@ -25,7 +25,7 @@ from usdenoise.jobs.scan_process import run_scan, scan_workers
 from usdenoise.options import DenoiseOptions
 from usdenoise.system.processes import locked
 
-N_SCANS = 6
+N_SCANS = 5
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,9 @@ def resumed(undisturbed: Path, out: Path, *command: Any) -> None:
     assert differences(undisturbed, out) == []
 
 
-def test_killed_interrupted_and_resumed(scans: Path, undisturbed: Path, tmp_path: Path) -> None:
+def test_interrupted_and_resumed(scans: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("batch", scans, "-o", out, *QUICK, "--jobs", 1)
-    killed(1, "batch", out, *command)
     interrupted(signal.SIGINT, out, *command)
     resumed(undisturbed, out, *command)
 
@@ -117,7 +116,8 @@ def test_killed_interrupted_and_resumed(scans: Path, undisturbed: Path, tmp_path
 def test_killed_at_three_moments_and_resumed(scans: Path, undisturbed: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = ("batch", scans, "-o", out, *QUICK, "--jobs", 2, "-q")
-    killed(3, "all", out, *command)
+    killed(2, "all", out, *command)
+    killed(1, "batch", out, *command)
     resumed(undisturbed, out, *command)
 
 
@@ -171,9 +171,7 @@ class EndOfFile:
         raise EOFError("the file ends")
 
 
-def test_a_process_filters_scans_one_after_the_other_and_a_kill_loses_one(
-    scans: Path, tmp_path: Path
-) -> None:
+def test_a_process_filters_scans_one_after_the_other_and_a_kill_loses_one(scans, tmp_path):
     lock = tmp_path / "lock"
     lock.touch()
 

@@ -13,6 +13,8 @@ from tests.files import layouts
 from tests.jobs.batch.shared import QUICK, column, powerless, results, write_scan
 from tests.programs import python
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 DENIED = r"\S+ cannot be read \((\S+: )?Permission denied\); check the (path|permissions)"
 NAMES = ("closed", "closed/a.h5", "listed", "listed/a.h5", "listed/z.zarr")
 PARTS = {"h5py": "x.h5", "ConfUSIus": "x.zarr/iq/c/0/0/0/0"}
@@ -89,39 +91,35 @@ def test_inputs_without_permission_are_an_error_or_a_failed_row(scans: Path, tmp
     assert [line.split()[0] for line in again] == ["run"] * 5 + ["skip"]
 
 
-def test_files_of_an_input_and_outputs_without_permission_are_refused(tmp_path: Path) -> None:
-    lines: list[Any] = []
+def test_parts_of_an_input_outputs_and_earlier_results_without_permission(tmp_path: Path) -> None:
+    """They are refused, but results of a batch that may not be read or replaced are a failed row."""
+    inputs: list[Any] = []
     for number, (layout, part) in enumerate(PARTS.items()):
         folder = tmp_path / f"{number}"
         folder.mkdir()
         path = layouts.LAYOUTS[layout].write(folder)
         (folder / part).chmod(0)
-        lines.append(("run", path, "-o", tmp_path / "new", *QUICK))
-    scan, out = write_scan(tmp_path / "scan.h5"), tmp_path / "out"
-    out.mkdir(mode=0o555)
-    places = [(command, place) for command in ("run", "batch") for place in (out, out / "below")]
-    results = without_rights(*lines, *((command, scan, "-o", place, *QUICK) for command, place in places))
-    check_refused(results[: len(PARTS)])
-    check_refused(results[len(PARTS) :], r"the folder \S+ cannot be (created|written).*")
-    assert not (tmp_path / "new").exists()
-    assert list(out.iterdir()) == []
-
-
-def test_results_that_may_not_be_read_or_replaced_are_a_failed_row(tmp_path: Path) -> None:
+        inputs.append(("run", path, "-o", tmp_path / "new", *QUICK))
+    scan, closed = write_scan(tmp_path / "scan1.h5"), tmp_path / "closed"
+    closed.mkdir(mode=0o555)
+    places = [(name, scan, "-o", place) for name in ("run", "batch") for place in (closed, closed / "below")]
     outs = {tmp_path / "unread": (0o000, ()), tmp_path / "kept": (0o555, ("--seed", 9))}
-    command: Any = ("batch", write_scan(tmp_path / "scan1.h5"), *QUICK)
-    before, lines = {}, []
+    before, again = {}, []
     for out, (mode, more) in outs.items():
-        assert cli(*command, "-o", out).exit_code == 0
+        assert cli("batch", scan, *QUICK, "-o", out).exit_code == 0
         before |= {out / name: (out / name).read_bytes() for name in results(["scan1"])}
         (out / "scan1").chmod(mode)
-        lines.append((*command, "-o", out, *more))
+        again.append(("batch", scan, *QUICK, "-o", out, *more))
     try:
-        codes = [code for code, *_ in without_rights(*lines)]
+        found = without_rights(*inputs, *places, *again)
     finally:
         for out in outs:
             (out / "scan1").chmod(0o755)
-    assert codes == [1, 1]
+    check_refused(found[: len(inputs)])
+    check_refused(found[len(inputs) : -len(again)], r"the folder \S+ cannot be (created|written).*")
+    assert not (tmp_path / "new").exists()
+    assert list(closed.iterdir()) == []
+    assert [code for code, *_ in found[-len(again) :]] == [1, 1]
     for out in outs:
         assert column(out, "status") == {"scan1.h5": "failed"}
     assert {path: path.read_bytes() for path in before} == before
