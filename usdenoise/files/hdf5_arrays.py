@@ -98,10 +98,6 @@ def member(group: h5py.Group, name: str) -> Item | None:
         return None
 
 
-_SAME_FILE = "."
-"""File name of a virtual source that is in the file of the virtual dataset."""
-
-
 def check_stored(dataset: h5py.Dataset) -> None:
     """Check that the values that the header of a dataset claims are stored, before memory of that size is taken.
 
@@ -203,8 +199,9 @@ def _check_filters(dataset: h5py.Dataset) -> None:
 
 def _missing_source(main: h5py.File, file_name: str, inner: str, above: tuple[tuple[str, int], ...]) -> str:
     """Return what is missing of a virtual source, in words; empty if nothing is."""
+    # A point stands for the file itself.
     source_path = None
-    if file_name != _SAME_FILE:
+    if file_name != ".":
         folders = (os.path.dirname(path) for path in (main.filename, os.path.realpath(main.filename)))
         source_path = _other_file(file_name, "HDF5_VDS_PREFIX", *folders)
         if source_path is None:

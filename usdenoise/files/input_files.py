@@ -193,12 +193,11 @@ class KnownContents:
             largest = max(files, key=lambda file: file.stat().st_size)
             sizes = ((file.relative_to(path).as_posix(), file.stat().st_size) for file in files)
             # Bytes from the middle and the end: headers are the same in files of one shape.
+            size, few = largest.stat().st_size, b""
             with largest.open("rb") as file:
-                size = largest.stat().st_size
-                file.seek(size // 2)
-                few = file.read(FEW_BYTES)
-                file.seek(max(size - FEW_BYTES, 0))
-                few += file.read(FEW_BYTES)
+                for start in (size // 2, max(size - FEW_BYTES, 0)):
+                    file.seek(start)
+                    few += file.read(FEW_BYTES)
             key = (*sizes, hashlib.sha256(few).digest())
             others = [other for other in self._paths.setdefault(key, []) if other != path]
             self._paths[key] = [*others, path]

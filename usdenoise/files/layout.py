@@ -90,7 +90,7 @@ CHUNK_BYTES = 1 << 20
 """Size of a chunk of a stored stack: the default size of the chunk cache of HDF5 1.x."""
 
 
-Frames = slice | NDArray[np.intp]
+FrameNumbers = slice | NDArray[np.intp]
 """Frames of a file: start, stop and a positive step, or increasing numbers."""
 
 OnPart = Callable[[int, int], None]
@@ -201,7 +201,7 @@ class FrameReader:
         entries = int(np.prod(stored.shape)) // stored.shape[self.time] * stored.chunks[self.time]
         return entries * stored.dtype.itemsize <= CHUNK_ROW_BYTES
 
-    def read(self, frames: Frames, on_part: OnPart | None = None) -> Numbers:
+    def read(self, frames: FrameNumbers, on_part: OnPart | None = None) -> Numbers:
         """Read frames into memory, with pixels in the order z, x, y.
 
         Parameters
@@ -289,7 +289,7 @@ class FrameReader:
         self._place_slabs(frames, copy, on_part)
         return whole
 
-    def _slabs(self, frames: Frames) -> list[Slab]:
+    def _slabs(self, frames: FrameNumbers) -> list[Slab]:
         stored, time = self.stored, self.time
         whole, span = [slice(0, n, 1) for n in stored.shape], [*stored.shape]
         length = stored.chunk_length(time)
@@ -315,7 +315,7 @@ class FrameReader:
 
     def _place_slabs(
         self,
-        frames: Frames,
+        frames: FrameNumbers,
         copy: Callable[[Slab, Numbers], None],
         on_part: OnPart | None,
         fill: Callable[[Slab], bool] = lambda slab: False,

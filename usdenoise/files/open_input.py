@@ -16,7 +16,7 @@ from usdenoise.errors import InputError, OptionError, UnreadableError, check_pat
 from usdenoise.files import hdf5_reading, iconeus, matlab_reading, numpy_files, zarr_files
 from usdenoise.files.contents import Contents, Stack, check_not_power, choose, first_bytes, guard, readable
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
-from usdenoise.files.layout import FrameReader, Frames, OnPart, frame_slice, storage_dtype
+from usdenoise.files.layout import FrameNumbers, FrameReader, OnPart, frame_slice, storage_dtype
 from usdenoise.files.stored import Dtype, n_selected
 from usdenoise.frames.data_checks import guess_axes, time_is_last
 from usdenoise.linalg.array_library import Numbers
@@ -35,9 +35,6 @@ SAMPLED = {3: 64, 4: 24}
 
 MOST_RUNS = 5
 """Most runs of unwritten frames that are named."""
-
-PRECISIONS = (None, "single", "double")
-"""Precisions of the values that are read; None keeps the precision of the file."""
 
 
 @contextmanager
@@ -74,7 +71,7 @@ def open_input(
     ...     source.shape, source.axes, source.read(0, 20).iq.shape
     ((100, 72, 56), 'tzx', (20, 72, 56))
     """
-    if not isinstance(dtype, str | None) or dtype not in PRECISIONS:
+    if not isinstance(dtype, str | None) or dtype not in (None, "single", "double"):
         raise OptionError(f"dtype is {dtype!r}, and must be 'single', 'double' or None")
     check_path(path)
     file = StoredFile.at(Path(path), reading or {}, dtype)
@@ -329,15 +326,10 @@ class Input:
         self._frames_read += self.n_frames
         return self._reader.read_lines(self._in_file(0, self.n_frames), scratch, on_part)
 
-    def _read(self, frames: Frames, dtype: Dtype | None, on_part: OnPart | None = None) -> Numbers:
+    def _read(self, frames: FrameNumbers, dtype: Dtype | None, on_part: OnPart | None = None) -> Numbers:
         """Return frames by their numbers in the file, axes in its order."""
         self._frames_read += n_selected(frames) if isinstance(frames, slice) else len(frames)
         return replace(self._reader, dtype=dtype or self.dtype).read(frames, on_part)
-
-    @property
-    def chunk_frames(self) -> int:
-        """Length of the chunks of the file along time; 1 if there are none."""
-        return self.stack.array.chunk_length(self._time)
 
     @property
     def is_in_frame_order(self) -> bool:
@@ -374,7 +366,7 @@ class Input:
         """
         return self._chunk(self.frames.start + np.asarray(numbers, np.intp) * self.frames.step, dtype)
 
-    def _chunk(self, in_file: Frames, dtype: Dtype | None) -> Numbers:
+    def _chunk(self, in_file: FrameNumbers, dtype: Dtype | None) -> Numbers:
         frames: Numbers = as_frames(self._read(in_file, dtype), self.axes)
         return frames
 

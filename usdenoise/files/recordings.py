@@ -53,9 +53,9 @@ class FileDescription:
     path: str
     container: str
     candidates: tuple[Candidate, ...]
-    chosen: Candidate | None
-    problem: InputError | None
-    metadata: Metadata
+    chosen: Candidate | None = None
+    problem: InputError | None = None
+    metadata: Metadata = field(default_factory=Metadata)
     notes: tuple[str, ...] = ()
 
 
@@ -160,16 +160,14 @@ def describe(path: str | Path, **options: object) -> FileDescription:
         If the file is missing, damaged or of an unknown format.
     """
     path, read_options = Path(path), reading_options(options)
-    metadata, chosen, notes = Metadata(), None, tuple[str, ...]()
-    problem: InputError | None = None
     with open_contents(path, read_options) as contents:
         candidates = tuple(stack.candidate for stack in contents.stacks)
+        description = FileDescription(str(path), contents.container, candidates)
         try:
             stack, metadata = pick(contents, path, read_options)
-            chosen, notes = stack.candidate, stack.assumptions
         except InputError as error:
-            problem = error
-        return FileDescription(str(path), contents.container, candidates, chosen, problem, metadata, notes)
+            return replace(description, problem=error)
+        return replace(description, chosen=stack.candidate, metadata=metadata, notes=stack.assumptions)
 
 
 @dataclass(frozen=True)
@@ -240,7 +238,8 @@ def file_recording(source: Input, most_entries: float = 0) -> Recording:
     ...     [chunk.read().shape for chunk in file_recording(source).chunks]
     [(75, 4032), (75, 4032)]
     """
-    n_frames, frames, length = source.n_frames, source.frames, source.chunk_frames
+    n_frames, frames, stored = source.n_frames, source.frames, source.stack.array
+    length = stored.chunk_length(source.axes.index("t"))
     starts = np.arange(frames.start // length, -(-frames.stop // length)) * length
     # The first selected frame of each storage chunk.
     firsts = np.unique(-(-np.maximum(starts - frames.start, 0) // frames.step))

@@ -136,7 +136,7 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
         Sentences on arrays that were renamed, and on variables of the input that were not copied.
     """
     stack, is_matlab = content.stack, suffix == ".mat"
-    beside = _variables_beside(content) if is_matlab else {array.name: array for array in content.arrays}
+    beside = _beside_stack(content) if is_matlab else {array.name: array for array in content.arrays}
     in_input, notes = {stack.name, *stack.form.parts}, list[str]()
     name = content.called or stack.name
     is_taken = any(f"{one}/".startswith(f"{name}/") or f"{name}/".startswith(f"{one}/") for one in beside)
@@ -152,9 +152,7 @@ def write_result(path: Path, suffix: str, content: ResultFile) -> list[str]:
     elif is_matlab:
         is_from_matlab = content.source is not None and content.source.suffix.lower() == ".mat"
         source = content.source if is_from_matlab else None
-        lost = write_matlab(
-            path, {**_stack_variables(content), **_variables_beside(content)}, source, in_input
-        )
+        lost = write_matlab(path, {**_stack_variables(content), **_beside_stack(content)}, source, in_input)
         if lost:
             notes.append(
                 f"{', '.join(lost[:_MOST_NAMED])}{', …' if len(lost) > _MOST_NAMED else ''} of the input were not "
@@ -179,7 +177,7 @@ def _stack_variables(content: ResultFile) -> dict[str, Variable]:
     return {stack.name: values}
 
 
-def _variables_beside(content: ResultFile) -> dict[str, Variable]:
+def _beside_stack(content: ResultFile) -> dict[str, Variable]:
     """Return what a result has beside its stack, by the names of its variables in MATLAB."""
     variables: dict[str, Variable] = {array.name: stored_values(array) for array in content.arrays}
     variables["axes"] = content.stack.axes

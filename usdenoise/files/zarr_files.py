@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError, UnreadableError
 from usdenoise.files.contents import Contents, describe_array, stacks_of
 from usdenoise.files.input_files import is_zarr
-from usdenoise.files.stored import OWN_FILL, PACKING, Index, StoredArray, grid_of, unpacked
-from usdenoise.linalg.array_library import Numbers
+from usdenoise.files.stored import OWN_FILL, PACKING, StoredArray, grid_of, unpacked
 from usdenoise.options import ReadOptions
 from usdenoise.stack.labels import VOXELS, WORLD, Found, Label, labelled_metadata
 from usdenoise.system.text import PROVENANCE
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import zarr
 
     ZarrArray = zarr.Array[Any]
-    ZarrArrays = Mapping[str, ZarrArray]
+    Members = Mapping[str, ZarrArray]
 
 _MOST_CHUNKS = 1 << 15
 """Most chunks of a coordinate: reading a few million, of one value each, takes minutes."""
@@ -108,13 +107,10 @@ def import_zarr(path: Path | None = None) -> "ModuleType":
 
 
 def _stored(path: Path, array: "ZarrArray") -> StoredArray:
-    def read(index: Index) -> Numbers:
-        return np.asarray(array[index])
-
     stored = StoredArray(
         array.shape,
         np.dtype(array.dtype),
-        read,
+        lambda index: np.asarray(array[index]),
         chunks=array.shards or array.chunks,
         written=partial(_written, path, array),
         check=partial(_check_stored, path, array),
@@ -168,11 +164,7 @@ def _dimensions(array: "ZarrArray") -> tuple[str, ...] | None:
 
 
 def _nearby(
-    root: "zarr.Group | None",
-    members: "ZarrArrays",
-    arrays: Mapping[str, StoredArray],
-    name: str,
-    n_axes: int,
+    root: "zarr.Group | None", members: "Members", arrays: Mapping[str, StoredArray], name: str, n_axes: int
 ) -> Found:
     """Return the metadata of an array, which will be a stack of `n_axes` axes; `root` is its group, if it is in one."""
     group, array = name.rpartition("/")[0], members[name]
@@ -194,7 +186,7 @@ def _nearby(
 
 
 def _labels(
-    members: "ZarrArrays", arrays: Mapping[str, StoredArray], group: str, dimensions: tuple[str, ...]
+    members: "Members", arrays: Mapping[str, StoredArray], group: str, dimensions: tuple[str, ...]
 ) -> dict[str, Label]:
     """Return the coordinates next to an array: for its dimensions, and for a voxel grid in the world."""
     labels = {}

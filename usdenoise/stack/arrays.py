@@ -142,11 +142,6 @@ def offset_of(values: Numbers) -> float | None:
     return float(power if abs(offset - power) < NEAR_POWER * abs(power) else offset)
 
 
-def packed_width(n_columns: int) -> int:
-    """Return the number of bytes that a row of `n_columns` entries takes."""
-    return -(-n_columns // 8)
-
-
 def pack(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:
     """Return a mask of booleans as bits, little-endian along the rows.
 

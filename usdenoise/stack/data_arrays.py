@@ -185,14 +185,10 @@ def to_data_array(
     grid = with_slice(letters)
     if grid != letters:
         values = np.expand_dims(values, grid.index("y"))
-    coordinates = _coordinates(stack, grid)
-    grid_metadata = _place(stack) if grid != "t" else {}
+    dims = [DIMENSIONS[letter] for letter in grid]
+    attrs = {**attributes, **(_place(stack) if grid != "t" else {})}
     return import_xarray().DataArray(
-        values,
-        dims=[DIMENSIONS[letter] for letter in grid],
-        coords=coordinates,
-        name=name,
-        attrs={**attributes, **grid_metadata},
+        values, dims=dims, coords=_coordinates(stack, grid), name=name, attrs=attrs
     )
 
 

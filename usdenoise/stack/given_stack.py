@@ -20,8 +20,6 @@ from usdenoise.stack.geometry import check_axes, check_order, shape_text
 from usdenoise.stack.labels import Label, labelled_metadata
 from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options, without_implausible
 
-_NO_VALUE = np.float32(0)
-
 
 def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Metadata:
     """Return the axes and scales that a DataArray has, each with its source.
@@ -107,7 +105,7 @@ def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquis
         attributes=metadata.attributes,
         coordinates=metadata.coordinates,
         # The labels alone: the values of the input may be released.
-        labels=data.copy(data=np.broadcast_to(_NO_VALUE, data.shape)),
+        labels=data.copy(data=np.broadcast_to(np.float32(0), data.shape)),
     )
 
 

@@ -28,18 +28,12 @@ WORLD: Mapping[str, str] = {"y": "z", "z": "y", "x": "x"}
 """Axis letter -> axis of the world of ConfUSIus, in the order of the rows of its matrix."""
 
 ALIASES: Mapping[str, Sequence[str]] = {
-    "frame_rate_hz": [
-        "frame_rate_hz",
-        "frame_rate",
-        "framerate",
-        "compound_sampling_frequency",
-        "framerateuf",
-    ],
-    "center_frequency_hz": ["center_frequency_hz", "center_frequency", "transmit_frequency"],
-    "sound_speed_m_s": ["sound_speed_m_s", "sound_speed", "speed_of_sound", "beamforming_sound_velocity"],
-    "spacing_mm": ["spacing_mm", "pixel_spacing_mm"],
-    "axes": ["axes"],
-}
+    "frame_rate_hz": ("frame_rate_hz", "frame_rate", "framerate", "compound_sampling_frequency", "framerateuf"),
+    "center_frequency_hz": ("center_frequency_hz", "center_frequency", "transmit_frequency"),
+    "sound_speed_m_s": ("sound_speed_m_s", "sound_speed", "speed_of_sound", "beamforming_sound_velocity"),
+    "spacing_mm": ("spacing_mm", "pixel_spacing_mm"),
+    "axes": ("axes",),
+}  # fmt: skip
 """Our name of a scale -> names in files, in lower case."""
 
 TIMES = ("time", "t", "frame", "frames")
@@ -190,9 +184,7 @@ def _axes(lengths: Mapping[str, int], labels: Labels, attributes: Mapping[str, o
             f"to {letters} if j is depth",
         )
     spelt_out = {name: _SPELT_OUT.get(_long_name(labels.get(name))) for name in lengths}
-    n_y, n_z = (
-        max((n for name, n in lengths.items() if name.lower() == letter), default=1) for letter in "yz"
-    )
+    n_y, n_z = (max((n for name, n in lengths.items() if name.lower() == axis), default=1) for axis in "yz")
     # The depth axis always has more than one pixel. If both have, depth is y as in ConfUSIus, or refused below.
     names = {**_SPELT_OUT, **({letter: letter for letter in "zyx"} if n_y == 1 and n_z > 1 else WORLD)}
     letters = "".join(spelt_out[name] or names.get(name.lower(), "") for name in lengths)

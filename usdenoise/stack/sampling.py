@@ -23,7 +23,7 @@ from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import fit_gapped_rows
 from usdenoise.linalg.tall_matrices import gram, row_parts, third_difference_norms
-from usdenoise.stack.arrays import pack, packed_width, unpack
+from usdenoise.stack.arrays import pack, unpack
 
 FEW_PIXELS, MANY_PIXELS = 256, 1024
 """Pixels, spread over the image, that are enough for what all pixels have in common, as the spectrum of a hundred components
@@ -231,9 +231,8 @@ class PixelSample:
 
         It is the power of the noise in a row: slow tissue is not in it, and blood hardly more than in proportion.
         """
-        norms = self.executor.map(
-            lambda rows: third_difference_norms(self.values[rows]), row_parts(self.shape)
-        )
+        parts = row_parts(self.shape)
+        norms = self.executor.map(lambda rows: third_difference_norms(self.values[rows]), parts)
         sums = np.concatenate(list(norms))
         return sums / (THIRD_DIFFERENCE_GAIN * max(self.n_frames - 3, 1))
 
@@ -376,16 +375,12 @@ def draw_entries(
     sampled = _spread(counts_rng, sizes, n_sampled)
     held_out = _spread(counts_rng, sampled, n_held_out)
 
-    bits = np.zeros((n_rows, packed_width(n_frames)), np.uint8)
+    bits = np.zeros((n_rows, -(-n_frames // 8)), np.uint8)
     rows_of, columns_of = [], []
     for tile, rows in enumerate(tiles):
         allowed = None if observed is None else unpack(observed[rows], n_frames)
-        mask = _draw_mask(
-            TileStream.FITTED.generator(seed, tile),
-            (rows.stop - rows.start, n_frames),
-            allowed,
-            sampled[tile],
-        )
+        fitted_rng = TileStream.FITTED.generator(seed, tile)
+        mask = _draw_mask(fitted_rng, (rows.stop - rows.start, n_frames), allowed, sampled[tile])
         if held_out[tile]:
             chosen = _choose(TileStream.HELD_OUT.generator(seed, tile), np.flatnonzero(mask), held_out[tile])
             mask.reshape(-1)[chosen] = False
@@ -394,14 +389,8 @@ def draw_entries(
             columns_of.append(column.astype(np.int32))
         bits[rows] = pack(mask)
     empty = [np.empty(0, np.int32)]
-    return EntrySample(
-        shape,
-        bits,
-        np.concatenate(rows_of or empty),
-        np.concatenate(columns_of or empty),
-        n_sampled - n_held_out,
-        n_observed,
-    )
+    of_rows, of_columns = np.concatenate(rows_of or empty), np.concatenate(columns_of or empty)
+    return EntrySample(shape, bits, of_rows, of_columns, n_sampled - n_held_out, n_observed)
 
 
 def _spread(rng: np.random.Generator, sizes: NDArray[np.int64], total: int) -> NDArray[np.int64]:
