@@ -65,7 +65,7 @@ def run(acquisition: Path, output: Path | None, console: Console, **values: obje
     from usdenoise.system.resources import use_one_heap
 
     use_one_heap()
-    bids = arguments["bids"]
+    bids = arguments.get("bids")
     if bids is None and arguments["output"].nifti and is_recording_of_bids(acquisition):
         bids = "auto"
     arguments["bids"] = None if bids == "none" else bids
