@@ -48,7 +48,7 @@ class SensingLoss:
         return float(off @ off) / len(off), (2 / len(off)) * by_matrix
 
     def residuals(self, matrix: Numbers) -> NDArray[np.float64]:
-        """Return (<A_i, M> - y_i) / sqrt(m)."""
+        """Return (<A_i, M> - y_i) / sqrt(m), whose squares add up to L(M), for least squares."""
         off = self._errors(matrix)
         return off / math.sqrt(len(off))
 
@@ -241,7 +241,7 @@ def _standard(rng: np.random.Generator, shape: tuple[int, int], dtype: DTypeLike
 def _planted_factor(
     rng: np.random.Generator, scales: Sequence[float], dtype: DTypeLike = np.float64
 ) -> Numbers:
-    """Return Q S^(1/2) for random orthonormal columns Q, an (n, r) factor of M* = Q S Q^H."""
+    """Return Q S^(1/2) for random orthonormal columns Q, an (n, r) factor of M* = Q S Q^H; `scales` are those of S."""
     basis = orthonormal(gaussian(rng, (SIZE, len(scales)), dtype))
     factor: Numbers = basis * np.sqrt(np.asarray(scales))
     return factor

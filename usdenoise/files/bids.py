@@ -124,7 +124,7 @@ def _table(path: Path) -> Iterator[io.StringIO]:
 
 
 def read_poses(path: Path) -> list[dict[str, str]]:
-    """Read a table of the positions of the probe: pose, block or file, and position_mm, with tabs or commas between them.
+    """Read a table of positions of the probe: pose, block or file, and position_mm if that is known, with tabs or commas.
 
     Raises
     ------

@@ -191,9 +191,9 @@ class FrameReader:
 
     @property
     def is_in_frame_order(self) -> bool:
-        """Whether frames can be read one after the other without reading anything twice.
+        """Whether frames can be read one after the other: no part of the file is read often.
 
-        The frames are stored one after the other, or all pixels of the frames of one chunk can be read together.
+        They are stored one after the other, or a row of chunks, all pixels of their frames, has at most CHUNK_ROW_BYTES.
         """
         stored = self.stored
         if stored.chunks is None:

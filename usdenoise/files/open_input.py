@@ -355,14 +355,14 @@ class Input:
         return self._chunk(self._in_file(start, stop), dtype)
 
     def pick(self, numbers: NDArray[np.intp], dtype: Dtype | None = None) -> Numbers:
-        """Read a few of the selected frames as a chunk.
+        """Read a few of the selected frames as a chunk; :attr:`passes` counts them.
 
         Parameters
         ----------
         numbers : (n,) array of int
             Numbers of the frames, increasing.
         dtype : numpy.dtype, optional
-            Type of the values; by default the same as in :meth:`read`.
+            Type of the values; by default that of the input, `dtype`.
         """
         return self._chunk(self.frames.start + np.asarray(numbers, np.intp) * self.frames.step, dtype)
 

@@ -81,7 +81,7 @@ class AmbiguousAxes(str):
     Parameters
     ----------
     letters : str
-        Axis letters in the way of ConfUSIus.
+        Axis letters if depth is the dimension y, as in ConfUSIus.
     sentence : str
         Error message for this case.
     """
