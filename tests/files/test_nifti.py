@@ -235,6 +235,7 @@ def test_a_recording_in_a_data_set_of_bids_gives_the_names(tmp_path: Path) -> No
     assert names("outside", "--nifti") == {"sub-01_task-rest_iq_report.json"}
     (tmp_path / "set/dataset_description.json").write_text("{}")
     assert names("inside", "--nifti") == {"sub-01_task-rest_report.json"}
+    assert names("none", "--nifti", "--bids=none") == {"sub-01_task-rest_iq_report.json"}
     assert names("no_nifti") == {"sub-01_task-rest_iq_report.json"}
     # The folder of an input in a data set is kept.
     assert (tmp_path / "inside/sub-01/fus/sub-01_task-rest_desc-doppler_pwd.nii.gz").is_file()

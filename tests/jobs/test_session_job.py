@@ -234,7 +234,7 @@ def test_interpolated_bad_blocks_change_the_series_alone(tmp_path: Path) -> None
     events = write_events(tmp_path / "e.tsv", [(0.2 * first, 0.6, "on") for first in (3, 9, 15)])
     command = ("session", path, "--window", LENGTH, "--events", events, "-o", tmp_path / "o")
     flags = ("--low-cutoff=4", "--zarr", "--nifti", "--region=a=rect:0,8,20,16", "--bad-blocks=interpolate")
-    report = report_of(*command, *flags)
+    report = report_of(*command, *flags, "--bids=none")
     output = report["output"]
     kept = session(path, LENGTH, low_cutoff=4, events=events, regions={"a": "rect:0,8,20,16"})
     assert np.flatnonzero(kept.bad).tolist() == bad

@@ -122,6 +122,8 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
     arguments["regions"] = dict(named_regions)
     if len(arguments["regions"]) < len(named_regions):
         raise click.BadParameter("two regions have the same name", param_hint="--region")
+    if arguments.get("bids") == "none":
+        del arguments["bids"]
     from usdenoise.jobs.session_job import run_session
     from usdenoise.system.resources import use_one_heap
 

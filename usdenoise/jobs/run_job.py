@@ -177,13 +177,20 @@ def run(  # noqa: PLR0913
     check_path(path)
     path = Path(path)
     root = Path(f"{short_stem(path.stem)}-usdenoise" if folder is None else folder)
-    of_bids = None if bids is None else bids_name(bids, path, is_session=False)
-    # What is filtered and how, what is written, and what the work may use
     job = Job(
-        paths=(path,), name=path.stem, root=root, options=options or DenoiseOptions(), reading=reading or {}
+        paths=(path,),
+        name=path.stem,
+        root=root,
+        options=options or DenoiseOptions(),
+        reading=reading or {},
+        display=display or Display(),
+        output=output or Output(),
+        bids=None if bids is None else bids_name(bids, path, is_session=False),
+        memory=memory,
+        dask=dask,
+        command=command,
+        common_cutoff=common_cutoff,
     )
-    job = replace(job, display=display or Display(), output=output or Output(), bids=of_bids, command=command)
-    job = replace(job, memory=memory, dask=dask, common_cutoff=common_cutoff)
     # Other acquisitions may be filtered into the same folder at the same time.
     with locked(job.folder, job.stem):
         return carry_out(job, filter_acquisition, overwrite, watcher or Progress())

@@ -97,10 +97,18 @@ def run_session(  # noqa: PLR0913
     """
     session = session_options or SessionOptions()
     watcher, live_pages = watcher or Progress(), None
-    # How it is filtered, what is written, and what is followed
-    job = Job(root=Path(folder), options=options or DenoiseOptions(), reading=reading or {}, session=session)
-    job = replace(job, display=display or Display(), output=output or Output(), command=command, dask=dask)
-    job = replace(job, regions=regions or {}, events=session.events)
+    job = Job(
+        root=Path(folder),
+        options=options or DenoiseOptions(),
+        reading=reading or {},
+        session=session,
+        display=display or Display(),
+        output=output or Output(),
+        regions=regions or {},
+        events=session.events,
+        command=command,
+        dask=dask,
+    )
     # Follow: a live session shows its blocks as they come. Then the folder is filtered as any other.
     if session.live:
         input_folder = session_inputs.only_folder(paths)
