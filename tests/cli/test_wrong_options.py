@@ -14,8 +14,6 @@ from tests.cli.shared import IQ, cli, parse, refused, write, write_two
 from usdenoise.errors import OptionError
 from usdenoise.options import FLAGS, DenoiseOptions
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 WRONG_USAGE = {
     "run x.h5": [
         "--no-such-option", "another argument", "--frames=nonsense", "--frames=3", "--frames=0:1.5",
@@ -79,6 +77,7 @@ def test_impossible_options_are_refused_with_a_single_message(stack: Path, tmp_p
     assert os.listdir(tmp_path) == ["x.h5"]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_rank_that_few_samples_determine_is_named_and_runs(stack: Path, tmp_path: Path) -> None:
     arguments = ("run", stack, "-o", tmp_path / "out", "--estimator", "sampling=0.1", "--rank")
     result = cli(*arguments, 20)

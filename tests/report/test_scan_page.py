@@ -107,10 +107,18 @@ def test_doubts_contradict_no_number_of_the_page() -> None:
 
 
 def test_a_session_has_its_blocks_and_curves() -> None:
-    sequence = {"window": 20, "size": "20 frames", "stride": 10, "n_bad": 1, "blocks": [{}, {}, {}]}
+    sequence = {
+        "window": 20,
+        "size": "20 frames",
+        "stride": 10,
+        "n_bad": 1,
+        "n_unusual": 1,
+        "blocks": [{}, {}, {}],
+    }
     curve = Chart("Blood power over the vessels", "time (s)", "%", [0.1, 0.2], [2.0, 5.0], flagged=[0.2])
     shown = page(block_charts=[curve], sequence=sequence)
     assert "3 blocks of 20 frames, 1 of them bad." in shown.text
+    assert ", without 1 unusual block." in shown.text
     assert any("Blood power over the vessels: 2 points" in chart["aria-label"] for chart in shown.all("svg"))
 
 
