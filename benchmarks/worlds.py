@@ -45,7 +45,7 @@ from benchmarks.shared import command_line, oracle, phantom, seconds_of, seeds_o
 from usdenoise import denoise, session
 from usdenoise.blood import blood_map, neighbourhood, noise
 from usdenoise.blood.metrics import correlation
-from usdenoise.blood.noise import ClutterProjection, RemainingTissue
+from usdenoise.blood.noise import ClutterProjection
 from usdenoise.clutter import clutter_cutoff, similarity
 from usdenoise.frames import alignment, bad_frames
 from usdenoise.linalg.executor import ThreadExecutor
@@ -250,13 +250,7 @@ RULES: dict[str, tuple[tuple[Any, str, Any], ...]] = {
     "bound of the noise map": ((neighbourhood, "_without_rises", lambda log, *_: log),),
     "quiet frequencies": ((noise, "_N_QUIET", noise.N_FREQUENCIES),),
     "evidence": ((blood_map, "_evidence", lambda average, _: np.ones(len(average))),),
-    "remaining tissue": (
-        (
-            blood_map,
-            "remaining_tissue",
-            lambda along, direction, *_: RemainingTissue(np.zeros(len(along)), np.zeros(len(direction))),
-        ),
-    ),
+    "remaining tissue": ((blood_map, "remaining_tissue", lambda along, *_: np.zeros(len(along))),),
     "compensation": ((ClutterProjection, "power_before", lambda _, lags: lags[..., 0].real),),
     "leaked tissue": (
         (

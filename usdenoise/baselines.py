@@ -270,7 +270,7 @@ def threshold_singular_values(matrix: Numbers, threshold: float, executor: Execu
     DivergedError
         If the Gram matrix of the frames is not finite.
     """
-    gram = frame_gram(matrix, executor, np.result_type(matrix.dtype, np.float64))
+    gram = frame_gram(matrix, executor)
     if not np.isfinite(gram).all():
         raise DivergedError(NOT_FINITE)
     vectors = eigenvectors(gram, subset_by_value=(threshold**2, np.inf))

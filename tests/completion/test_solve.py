@@ -209,7 +209,7 @@ def test_spectral_start_is_the_truncated_svd_of_the_scaled_sample(dtype):
     matrix, _, sample, problem = make(dtype, (80, 50), fraction=0.9)
     problem.matrix = matrix + low_rank(dtype, (80, 50), scales=(30, 20, 15)).astype(dtype)
     u, v = initialize.spectral_start(problem, 3, np.random.default_rng(0))
-    scaled = np.where(sample.mask(slice(0, 80)), problem.matrix, 0) / problem.density
+    scaled = np.where(sample.mask(slice(0, 80)), problem.matrix, 0) / sample.density
     left, singular, right = loops.truncated_svd(scaled, 3)
     difference = u @ v.conj().T - (left * singular) @ right.conj().T
     assert np.linalg.norm(difference) < 1e-3 * np.linalg.norm(singular)

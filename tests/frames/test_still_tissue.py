@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import usdenoise
 from usdenoise.frames import still_tissue
-from usdenoise.frames.still_tissue import FALL, LEVELS, Tiles, TissueMotion, held_alone, tile_products
+from usdenoise.frames.still_tissue import FALL, LEVELS, Tiles, TissueMotion, tile_products
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.pipeline.recording import ArrayFrames, Chunk, Recording
 from usdenoise.stack.geometry import Geometry
@@ -33,7 +33,9 @@ def moving_speckle(seed: int, n: int, shape: tuple[int, ...], strain: float = 2.
 def motion_of(x: NDArray, tiles: Tiles, used: NDArray | None = None) -> TissueMotion:
     used = np.ones(len(x), bool) if used is None else used
     products = tile_products(x, tiles, used)
-    return TissueMotion.of(tiles, products, np.mean(np.abs(x[used].astype(complex)) ** 2, axis=0))
+    return still_tissue.motion_and_strengths(
+        tiles, products, np.mean(np.abs(x[used].astype(complex)) ** 2, axis=0)
+    )[0]
 
 
 def slow_turns(x: NDArray, tiles: Tiles) -> NDArray:
@@ -148,7 +150,8 @@ def test_missing_entries_and_frames_do_not_count() -> None:
     gaps[11] = np.inf
     used = np.isfinite(gaps).any(axis=1)
     found = motion_of(np.where(np.isfinite(gaps), gaps, 0), tiles, used)
-    direct = TissueMotion.of(tiles, tile_products(gaps, tiles, used), np.nanmean(np.abs(x) ** 2, axis=0))
+    energy = np.nanmean(np.abs(x) ** 2, axis=0)
+    direct, _ = still_tissue.motion_and_strengths(tiles, tile_products(gaps, tiles, used), energy)
     np.testing.assert_array_equal(direct.steps, found.steps)
     # A tenth of the pixels has the phase of all of them but for speckle
     error = np.angle(direct.still(np.ones_like(x)) * wanted.conj())
@@ -192,9 +195,9 @@ def test_speckle_that_moves_on_is_flow() -> None:
 def test_a_damaged_frame_does_not_turn_the_frames_after_it() -> None:
     x, _ = moving_speckle(11, 30, (24, 20))
     tiles, used = Tiles.of((24, 20), (None, None)), np.ones(30, bool)
-    wanted = held_alone(x, tiles, used)[2].steps[20:]
+    wanted = still_tissue.motion_of(x, tiles, used)[0].steps[20:]
     x[[9, 16, 17]] = 30 * gaussian(np.random.default_rng(12), (3, x.shape[1]))
-    found = held_alone(x, tiles, used)[2].steps
+    found = still_tissue.motion_of(x, tiles, used)[0].steps
     np.testing.assert_array_equal(found[20:], wanted)
     assert (found[[9, 16, 17]] == 1).all()
 
@@ -203,7 +206,7 @@ def test_blocks_have_one_reference_of_phase() -> None:
     shape, n = (32, 24), 20
     tiles, x = Tiles.of(shape, (None, None)), moving_speckle(13, 4 * n, shape)[0]
     blocks = x.reshape(4, n, -1)
-    means = np.stack([held_alone(block, tiles, np.ones(n, bool))[1] for block in blocks])
+    means = np.stack([motion_of(block, tiles).still(block).mean(axis=0) for block in blocks])
     reference = still_tissue.StillReference.of(tiles, means)
     held = [reference.hold(block.copy(), np.ones(n, bool)) for block in blocks]
     singular = np.linalg.svd(np.concatenate([frames for frames, _ in held]), compute_uv=False)

@@ -80,10 +80,9 @@ def test_gram_matrices_are_those_of_the_whole_matrix_in_double_precision(dtype):
     wide = matrix.astype(np.result_type(dtype, np.float64))
     exact = wide.conj().T @ wide
     with ThreadExecutor(2) as executor:
-        for found in (tall_matrices.gram(matrix), frame_gram(matrix, executor, wide.dtype)):
+        for found in (tall_matrices.gram(matrix), frame_gram(matrix, executor)):
             assert found.dtype == wide.dtype
             assert found == pytest.approx(exact, rel=1e-12, abs=1e-9)
-        assert frame_gram(matrix, executor, dtype) == pytest.approx(exact, rel=1e-5, abs=1e-2)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.complex128])

@@ -47,7 +47,7 @@ def test_the_image_of_a_phantom_drifts_as_it_was_told():
     moved = []
     for own in (QUIET, settings):
         first, last = np.abs(Phantom(own, SERIAL).frames(np.array([0, 59])).iq)
-        moved.append(Registration.of(first).shift(last).pixels)
+        moved.append(Registration(first).shift(last).pixels)
     assert moved[1] - moved[0] == pytest.approx(2.5 * DIRECTION[:2], abs=0.4)
 
 

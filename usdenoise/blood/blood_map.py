@@ -108,7 +108,7 @@ def map_blood(
     along, squares, kept = zip(*executor.map(first_look, slabs), strict=True)
     least = max(NEGLIGIBLE * sum(squares) / (grid.n_pixels * len(direction)), TINY)
     noise = replace(noise, pixel=np.maximum(noise.pixel, least), average=np.maximum(noise.average, least))
-    tissue = remaining_tissue(np.concatenate(along), direction, noise, grid)
+    tissue = remaining_tissue(np.concatenate(along), noise, grid)
 
     # No power is negative, so a pixel has at most its average over the pixel's weight in it.
     most = (2 * np.pi * CELL_SIGMA**2) ** (grid.n_axes / 2)
@@ -125,7 +125,10 @@ def map_blood(
             at = slice(slab.own.start + rows.start, slab.own.start + rows.stop)
             around, of_average = average[rows], variance * noise.average[at]
             power = np.maximum(around @ before, 0)
-            evidence = _evidence(tissue.whitened(around, of_average, at), of_average)
+            # Along its direction the tissue gets the variance of the noise, as every other direction has
+            shrink = np.sqrt(of_average / (of_average + tissue[at])) - 1
+            whitened = around + (shrink * (around @ direction))[:, None] * direction
+            evidence = _evidence(whitened, of_average)
             negligible = np.maximum(NEGLIGIBLE * variance * noise.pixel[at], TINY)
             total = np.maximum(np.vecdot(around, around), negligible)
             ratio = np.clip(np.vecdot(pixel[rows], around) / total, 0, most)
@@ -157,5 +160,4 @@ def _evidence(average: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArr
     deviation = np.sqrt(2 * n) * noise
     excess = energy - n * noise - deviation
     rounded = (excess + np.hypot(excess, deviation)) / 2
-    evidence: NDArray[np.float64] = np.minimum(rounded, energy) / np.maximum(energy, TINY)
-    return evidence
+    return np.asarray(np.minimum(rounded, energy) / np.maximum(energy, TINY))

@@ -202,45 +202,14 @@ def _directional_power(
 
 
 def doppler_frequency(
-    stack: Acquisition | Numbers,
-    axis: int | None = None,
-    *,
-    axes: str | None = None,
-    left_out: NDArray[np.bool_] | None = None,
+    iq: Array, time: int, left_out: NDArray[np.bool_] | None = None, move: Move | None = None
 ) -> NDArray[np.float32]:
-    """Return the mean Doppler frequency in cycles per frame, arg(sum_t s(t+1) conj(s(t))) / (2 pi).
+    """Return the mean Doppler frequency of each pixel in cycles per frame, within (-0.5, 0.5]; 0 without a signal.
 
-    This is the phase of the lag-one autocorrelation (Kasai et al., IEEE Trans. Sonics Ultrason. 32(3):458,
-    1985).
-
-    Parameters
-    ----------
-    stack : Acquisition or complex array
-        Filtered stack. An array needs `axis` or `axes`.
-    axis : int, optional
-        Number of the time axis of an array.
-    axes : str, optional
-        One letter for each axis of an array, t for time; for example "tzx".
-    left_out : (n_frames,) boolean array, optional
-        Frames to exclude; by default none.
-
-    Returns
-    -------
-    float32 array of the spatial shape
-        Frequency within (-0.5, 0.5] cycles per frame; 0 where there is no signal. For a Dask array it is
-        a Dask array, too.
-
-    Raises
-    ------
-    OptionError
-        If the stack is real.
+    This is the phase of the lag-one autocorrelation, arg(sum_t s(t+1) conj(s(t))) / (2 pi) (Kasai et al., IEEE Trans. Sonics
+    Ultrason. 32(3):458, 1985). For a Dask array it is a Dask array, too.
     """
-    return _doppler_frequency(*time_axis_of(stack, axis, axes), left_out)
 
-
-def _doppler_frequency(
-    iq: Array, time: int, left_out: NDArray[np.bool_] | None, move: Move | None = None
-) -> NDArray[np.float32]:
     def lag_one(pixels: NDArray[np.complex128]) -> Numbers:
         return lag_sums(pixels, 2, n_halves=1)[0, :, 1]
 
@@ -292,7 +261,8 @@ def axial_velocity(acquisition: Acquisition, left_out: NDArray[np.bool_] | None 
     >>> velocity.values.round(3).tolist(), velocity.unit
     ([[10.0, 10.0, 10.0], [10.0, 10.0, 10.0]], 'mm/s')
     """
-    return _velocity_image(doppler_frequency(acquisition, left_out=left_out), acquisition)
+    cycles = doppler_frequency(*time_axis_of(acquisition, None, None), left_out)
+    return _velocity_image(cycles, acquisition)
 
 
 def _velocity_image(cycles: NDArray[np.float32], stack: GriddedStack) -> FlowImage:
@@ -338,16 +308,7 @@ def signed_power(acquisition: Acquisition, left_out: NDArray[np.bool_] | None = 
     >>> signed.values.round(3).tolist()
     [[-1.0, -1.0, -1.0], [-1.0, -1.0, -1.0]]
     """
-    return _signed_power(on_host(acquisition.iq), acquisition.axes.index("t"), left_out)
-
-
-def _signed_power(
-    iq: Numbers, time: int, left_out: NDArray[np.bool_] | None, move: Move | None = None
-) -> FlowImage:
-    formula = f"({POWER_FORMULA}) sign(arg(sum_t s(t+1) conj(s(t))))"
-    positive, negative = _directional_power(iq, time, left_out, move)
-    sign = np.sign(_doppler_frequency(iq, time, left_out, move))
-    return FlowImage((positive + negative) * sign, POWER_UNIT, formula)
+    return flow_images(on_host(acquisition.iq), acquisition, ("signed",), left_out)["signed_power"]
 
 
 def flow_images(
@@ -387,13 +348,16 @@ def flow_images(
     images, time = {}, stack.axes.index("t")
     if "directional" in names:
         halves = _directional_power(iq, time, left_out, move)
-        for sign, values in zip(("positive", "negative"), halves, strict=True):
-            formula = f"sum of |S_k|^2 / N^2 over {sign} Doppler frequencies, 0 and Nyquist by half"
-            images[f"directional_power_{sign}"] = FlowImage(values, POWER_UNIT, formula)
+        for direction, values in zip(("positive", "negative"), halves, strict=True):
+            formula = f"sum of |S_k|^2 / N^2 over {direction} Doppler frequencies, 0 and Nyquist by half"
+            images[f"directional_power_{direction}"] = FlowImage(values, POWER_UNIT, formula)
     if "signed" in names:
-        images["signed_power"] = _signed_power(iq, time, left_out, move)
+        formula = f"({POWER_FORMULA}) sign(arg(sum_t s(t+1) conj(s(t))))"
+        positive, negative = _directional_power(iq, time, left_out, move)
+        sign = np.sign(doppler_frequency(iq, time, left_out, move))
+        images["signed_power"] = FlowImage((positive + negative) * sign, POWER_UNIT, formula)
     if "velocity" in names:
-        images["axial_velocity"] = _velocity_image(_doppler_frequency(iq, time, left_out, move), stack)
+        images["axial_velocity"] = _velocity_image(doppler_frequency(iq, time, left_out, move), stack)
     return images
 
 

@@ -290,10 +290,8 @@ class Neighbourhood:
                 continue
             if self.is_whole:
                 across = tuple(other for other in range(len(self.shape)) if other != axis)
-                lines, of_lines = (
-                    np.arange(self.shape[axis]),
-                    np.quantile(relative.reshape(self.shape), quantile, across),
-                )
+                lines = np.arange(self.shape[axis])
+                of_lines = np.quantile(relative.reshape(self.shape), quantile, across)
             else:
                 order = np.argsort(along, kind="stable")
                 lines, firsts = np.unique(along[order], return_index=True)
@@ -358,10 +356,8 @@ def _without_rises(
         ramp = MOST_RISE * np.arange(len(lines)).reshape(-1, *[1] * (log.ndim - 1))
         opened = np.minimum(opened, np.minimum.accumulate(lines - ramp) + ramp)
         opened = np.minimum(opened, np.minimum.accumulate((lines + ramp)[::-1])[::-1] - ramp)
-    without, rises = (
-        lines.copy().reshape(len(lines), -1),
-        (lines > opened + MOST_RISE).reshape(len(lines), -1),
-    )
+    without = lines.copy().reshape(len(lines), -1)
+    rises = (lines > opened + MOST_RISE).reshape(len(lines), -1)
     for place in np.flatnonzero(rises.any(axis=0)).tolist():
         line, known = without[:, place], ~rises[:, place]
         without[:, place] = np.minimum(line, np.interp(nodes, nodes[known], line[known]))
@@ -380,10 +376,8 @@ def _continued(n: int, places: tuple[float, ...], axis: int) -> NDArray[np.float
     # Linear interpolation from nodes to positions, constant beyond the nodes
     matrix = np.stack([np.interp(positions, nodes, column) for column in np.eye(len(nodes))], axis=1)
     if axis == 0:
-        for end, beyond in (
-            (0, np.minimum(positions - nodes[0], 0)),
-            (-1, np.maximum(positions - nodes[-1], 0)),
-        ):
+        for end, extreme in ((0, np.minimum), (-1, np.maximum)):
+            beyond = extreme(positions - nodes[end], 0)
             near = np.abs(nodes - nodes[end]) <= SLOPE_DEPTH
             offsets = np.where(near, nodes - nodes[near].mean(), 0)
             matrix += beyond[:, None] * offsets / max(float(offsets @ offsets), 1.0)

@@ -107,8 +107,7 @@ def removed_by(right: Numbers, n_frames: int) -> NDArray[np.float64]:
         n: the frames of the projection that this is for.
     """
     spectra = np.fft.fft(right.astype(np.complex128), 4 * n_frames, axis=0)
-    removed: NDArray[np.float64] = np.sum(np.abs(spectra) ** 2, axis=1) / len(right)
-    return removed
+    return np.asarray(np.sum(np.abs(spectra) ** 2, axis=1) / len(right))
 
 
 def at_frequencies(removed: NDArray[np.float64], n: int) -> NDArray[np.float64]:
@@ -116,8 +115,7 @@ def at_frequencies(removed: NDArray[np.float64], n: int) -> NDArray[np.float64]:
     if len(removed) == n:
         return removed
     known = np.linspace(0, 1, len(removed) + 1)
-    shares: NDArray[np.float64] = np.interp(np.arange(n) / n, known, np.append(removed, removed[0]))
-    return shares
+    return np.asarray(np.interp(np.arange(n) / n, known, np.append(removed, removed[0])))
 
 
 def clutter_projection(right: Numbers, used: NDArray[np.bool_] | None = None) -> ClutterProjection:
@@ -420,44 +418,20 @@ def measure_noise(
     return NoiseLevels(power, pixel / middle, average / middle)
 
 
-@dataclass(frozen=True)
-class RemainingTissue:
-    """Tissue in the channels of the averages over neighbours.
-
-    Attributes
-    ----------
-    energy : (n_pixels,) float64 array
-        Its mean square along `direction`.
-    direction : (C,) float64 array
-        Unit vector of its channels; zeros where nothing was removed.
-    """
-
-    energy: NDArray[np.float64]
-    direction: NDArray[np.float64]
-
-    def whitened(
-        self, average: NDArray[np.float64], noise: NDArray[np.float64], pixels: slice
-    ) -> NDArray[np.float64]:
-        """Return averages of some pixels in which the tissue has the variance of the noise, as every other direction has."""
-        shrink = np.sqrt(noise / (noise + self.energy[pixels])) - 1
-        return average + (shrink * (average @ self.direction))[:, None] * self.direction
-
-
 def remaining_tissue(
-    along: NDArray[np.float64], direction: NDArray[np.float64], noise: NoiseLevels, grid: Neighbourhood
-) -> RemainingTissue:
-    """Measure remaining tissue as the median over a wide window at the depth of each pixel.
+    along: NDArray[np.float64], noise: NoiseLevels, grid: Neighbourhood
+) -> NDArray[np.float64]:
+    """Return the energy of remaining tissue in the averages over neighbours, (n_pixels,), its mean square.
+
+    It is the median over a wide window at the depth of each pixel, less the noise.
 
     Parameters
     ----------
     along : (n_pixels,) array
-        Squares of the averages over neighbours, after subtraction of the mean noise, along the direction.
-    direction : (C,) array
-        Unit vector of the channels of remaining tissue; zeros where nothing was removed.
+        Squares of the averages over neighbours, after subtraction of the mean noise, along the channels of the tissue.
     noise : NoiseLevels
         The noise.
     grid : Neighbourhood
         Shape of the image.
     """
-    energy = grid.wide_median(along) / MEDIAN_OF_SQUARE
-    return RemainingTissue(np.maximum(energy - noise.average, 0), direction)
+    return np.maximum(grid.wide_median(along) / MEDIAN_OF_SQUARE - noise.average, 0)

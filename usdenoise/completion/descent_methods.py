@@ -76,8 +76,7 @@ def damped_inverse(matrix: Numbers, damping: float, dtype: np.dtype) -> Numbers:
     precision = np.finfo(dtype)
     floor = len(values) * precision.eps * max(values[-1], 0.0) + precision.tiny
     inverse = (vectors / np.maximum(values + damping, floor)) @ vectors.conj().T
-    result: Numbers = inverse.astype(dtype)
-    return result
+    return np.asarray(inverse.astype(dtype))
 
 
 Penalty = Callable[[int, Factors], tuple[float, Factors]]
@@ -105,11 +104,9 @@ def component_products(weights: NDArray[np.float64]) -> Penalty:
     def penalty(iteration: int, factors: Factors) -> tuple[float, Factors]:
         u, v = factors
         squares_u, squares_v = (np.sum(np.abs(factor) ** 2, axis=0, dtype=np.float64) for factor in factors)
-        gradients = (
-            (2 * weights * squares_v).astype(u.real.dtype) * u,
-            (2 * weights * squares_u).astype(v.real.dtype) * v,
-        )
-        return float(np.sum(weights * squares_u * squares_v)), gradients
+        by_u = (2 * weights * squares_v).astype(u.real.dtype) * u
+        by_v = (2 * weights * squares_u).astype(v.real.dtype) * v
+        return float(np.sum(weights * squares_u * squares_v)), (by_u, by_v)
 
     return penalty
 
@@ -135,8 +132,8 @@ class StoppingRule:
     iterations : int
         Largest number of iterations.
     patience : int or None
-        Number of iterations without a fall of the held-out error after which the loop ends. None never ends it
-        for that reason.
+        Number of iterations without a fall of the held-out error after which the loop ends, and returns the factors with
+        the smallest one. None never ends it for that reason, and returns the last factors.
     improvement : float
         Relative fall of the held-out error that counts as one.
     """
@@ -148,11 +145,6 @@ class StoppingRule:
     _last: float = field(default=math.inf, init=False)
     _falls: int = field(default=0, init=False)
     _waited: int = field(default=0, init=False)
-
-    @property
-    def keeps_best(self) -> bool:
-        """Whether the loop returns the factors with the smallest held-out error, not the last ones."""
-        return self.patience is not None
 
     def check(self, iteration: int, held_out_rmse: float | None) -> StopReason | None:
         """Return the reason to stop after `iteration` steps, or None to go on.

@@ -225,11 +225,6 @@ class CompletionProblem:
         """Shape (m, n) of the matrix."""
         return self.matrix.shape[0], self.matrix.shape[1]
 
-    @property
-    def density(self) -> float:
-        """Number of fitted entries over the number of all entries."""
-        return self.sample.density
-
     def is_sparse(self, rank: int) -> bool:
         """Return whether factors of this rank are evaluated entry by entry.
 
@@ -237,7 +232,8 @@ class CompletionProblem:
         entry, for each sampled entry, and stores the position and the value of each.
         """
         if self.kernel == "auto":
-            return self.density <= SPARSE_BELOW_DENSITY and self.sample.n_fitted * rank >= COMPILED_ENTRIES
+            sample = self.sample
+            return sample.density <= SPARSE_BELOW_DENSITY and sample.n_fitted * rank >= COMPILED_ENTRIES
         return self.kernel == "sparse"
 
     def evaluate(self, factors: Factors) -> Evaluation:
@@ -330,7 +326,7 @@ def fit_rows(
     """
     right_h = np.ascontiguousarray(right.conj().T)
     real = right.real.dtype
-    weights, inverse = ridge.astype(real), (1 / (problem.density + ridge)).astype(real)
+    weights, inverse = ridge.astype(real), (1 / (problem.sample.density + ridge)).astype(real)
     enough = TOLERANCE * len(ridge) * noise_variance
 
     def solve_part(rows: slice) -> tuple[Numbers, int]:
@@ -373,8 +369,7 @@ def _ratio(
 
 
 def _row_products(a: Numbers, b: Numbers) -> NDArray[np.float64]:
-    products: NDArray[np.float64] = np.vecdot(a, b).real.astype(np.float64)
-    return products
+    return np.asarray(np.vecdot(a, b).real.astype(np.float64))
 
 
 OVERSAMPLING = 10
@@ -422,8 +417,8 @@ def spectral_start(problem: CompletionProblem, rank: int, rng: np.random.Generat
     singular = np.sqrt(np.maximum(squares, np.finfo(np.float64).tiny))
     u = images.astype(rotation.dtype) @ (rotation / np.sqrt(singular))
     v = basis.astype(rotation.dtype) @ (rotation * np.sqrt(singular))
-    density = problem.density
-    return tuple((factor / np.sqrt(density)).astype(problem.matrix.dtype) for factor in (u, v))
+    scale = np.sqrt(problem.sample.density)
+    return tuple((factor / scale).astype(problem.matrix.dtype) for factor in (u, v))
 
 
 def largest_singular_value(problem: CompletionProblem, rng: np.random.Generator) -> float:
@@ -495,5 +490,4 @@ def gaussian(rng: np.random.Generator, shape: tuple[int, int], dtype: DTypeLike)
 
 
 def _masked(problem: CompletionProblem, rows: slice) -> Numbers:
-    values: Numbers = problem.matrix[rows] * problem.sample.mask(rows)
-    return values
+    return np.asarray(problem.matrix[rows] * problem.sample.mask(rows))

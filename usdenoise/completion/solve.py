@@ -62,7 +62,7 @@ class Solution:
     Attributes
     ----------
     factors : tuple of arrays
-        The last accepted factors, or those with the smallest held-out error where the stopping rule keeps the best.
+        The last accepted factors, or those with the smallest held-out error where the stopping rule has a patience.
     held_out_rmse : float or None
         Error of `factors` on the held-out entries; None without such entries.
     iterations : int
@@ -127,7 +127,7 @@ class _Progress:
         if self.on_iteration is not None:
             self.on_iteration(self.trace[-1])
         is_better = error is None or self.held_out_rmse is None or error < self.held_out_rmse
-        if is_better or not self.stopping.keeps_best:
+        if is_better or self.stopping.patience is None:
             self.factors, self.held_out_rmse, self.iterations = factors, error, number
         return self.stopping.check(number, error)
 
@@ -188,7 +188,8 @@ def solve(  # noqa: PLR0913
         penalised = _penalised(current, factors, number, penalty)
         directions = preconditioner(factors, penalised.gradients, eta)
         for halvings in range(MAX_HALVINGS + 1):
-            trial = _stepped(factors, directions, step)
+            pairs = zip(factors, directions, strict=True)
+            trial = tuple(old - np.asarray(step, old.real.dtype) * direction for old, direction in pairs)
             evaluation = problem.evaluate(trial)
             passes += 1
             if not _is_finite(evaluation):
@@ -211,13 +212,6 @@ def solve(  # noqa: PLR0913
         passes=passes,
         stop_reason=reason,
         step=step,
-    )
-
-
-def _stepped(factors: Factors, directions: Factors, step: float) -> Factors:
-    return tuple(
-        factor - np.asarray(step, factor.real.dtype) * direction
-        for factor, direction in zip(factors, directions, strict=True)
     )
 
 

@@ -6,9 +6,8 @@ so the vectors of a few pixels are a start for all pixels.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,12 +72,12 @@ def truncated_svd(matrix: Numbers, rank: int, executor: Executor) -> LowRank:
     executor : Executor
         Maps over parts of the rows.
     """
-    wide = np.result_type(matrix.dtype, np.float64)
     if matrix.shape[0] < matrix.shape[1]:
-        left, singular, right_h = np.linalg.svd(matrix.astype(wide), full_matrices=False)
+        wide = matrix.astype(np.result_type(matrix.dtype, np.float64))
+        left, singular, right_h = np.linalg.svd(wide, full_matrices=False)
         return LowRank(left[:, :rank], singular[:rank], np.ascontiguousarray(right_h[:rank].conj().T))
 
-    total = frame_gram(matrix, executor, wide)
+    total = frame_gram(matrix, executor)
     n = len(total)
     right = eigenvectors(total, subset_by_index=[n - rank, n - 1])
     parts = executor.map(lambda rows: matrix[rows] @ right, row_parts(matrix.shape))
@@ -163,33 +162,34 @@ def estimate_components(
     if is_large:
         release_freed_memory()
     if options.method == "svd":
-        return _full_svd(rows, subset, options, only_clutter)
+        n_observed = rows.n_used
+        rank = choose_rank(options, subset, rows.used_shape, n_observed, only_clutter)
+        check_rank_fits(rows.used_shape, rank)
+        if n_missing := math.prod(rows.used_shape) - n_observed:
+            raise InputError(
+                f"the SVD needs every entry, and {n_missing} are NaN or infinite",
+                remedy="use {method} eta-decay",
+            )
+        model = truncated_svd(rows.values, rank, rows.executor)
+        return Estimate(model, subset.noise_rms, subset.n_pixels, n_observed, None, None)
     if options.init == "pixels":
         automatic = isinstance(options.rank, str)
         subset = sufficient_subset(rows, subset, least_rank(options), automatic, options.seed)
     solution, n_sampled, per_pixel = fit_sample(rows, subset, options, only_clutter, start, on_iteration)
-    model, noise_rms, n_subset = LowRank.from_factors(*solution.factors), subset.noise_rms, subset.n_pixels
+    model, noise_rms = LowRank.from_factors(*solution.factors), subset.noise_rms
+    found = Estimate(model, noise_rms, subset.n_pixels, n_sampled, per_pixel, solution)
     if options.refit == "none":
-        return Estimate(model, noise_rms, n_subset, n_sampled, per_pixel, solution)
+        return found
     # The copies of the sampled pixels are gone; the refit needs their memory.
     if is_large:
         release_freed_memory()
-    model, gained, prior = extend(rows, model, noise_rms)
-    return Estimate(model, noise_rms, n_subset, n_sampled, per_pixel, solution, gained, prior)
-
-
-def _full_svd(
-    rows: PixelSample, subset: PixelSubset, options: DenoiseOptions, only_clutter: bool
-) -> Estimate:
-    shape, n_observed = rows.used_shape, rows.n_used
-    rank = choose_rank(options, subset, shape, n_observed, only_clutter)
-    check_rank_fits(shape, rank)
-    if n_missing := math.prod(shape) - n_observed:
-        raise InputError(
-            f"the SVD needs every entry, and {n_missing} are NaN or infinite", remedy="use {method} eta-decay"
-        )
-    model = truncated_svd(rows.values, rank, rows.executor)
-    return Estimate(model, subset.noise_rms, subset.n_pixels, n_observed, None, None)
+    right, prior = model.right, Prior(model.singular_values**2 / len(model.left), noise_rms**2)
+    if rows.is_complete:
+        # Most of the rotation, for a fraction of the price of a step over all pixels.
+        right = refit(rows.spread(2 * MANY_PIXELS), right, prior)[0].right
+    # The components near the cutoff must be separated.
+    model, gained, prior = refit(rows, right, prior, rotate_again=True)
+    return replace(found, model=model, gained_energy=gained, prior=prior)
 
 
 PRIOR_FLOOR = 1e-3
@@ -216,32 +216,6 @@ class Prior:
         """Weight of each squared coefficient next to the squared errors: noise variance over variance."""
         floor = max(PRIOR_FLOOR * self.noise_variance, float(np.finfo(np.float64).tiny))
         return self.noise_variance / np.maximum(self.variances, floor)
-
-
-def extend(rows: PixelSample, sampled: LowRank, noise_rms: float) -> tuple[LowRank, float, Prior]:
-    """Return the components of a pixel sample, from the components of its sampled pixels, and the gain of the last refit.
-
-    Parameters
-    ----------
-    rows : PixelSample
-        The data.
-    sampled : LowRank
-        Components of the sampled pixels.
-    noise_rms : float
-        Noise level.
-
-    Returns
-    -------
-    model, gained_energy, prior
-        As for :func:`refit`.
-    """
-    right = sampled.right
-    prior = Prior(sampled.singular_values**2 / len(sampled.left), noise_rms**2)
-    if rows.is_complete:
-        # Most of the rotation, for a fraction of the price of a step over all pixels.
-        right = refit(rows.spread(2 * MANY_PIXELS), right, prior)[0].right
-    # The components near the cutoff must be separated.
-    return refit(rows, right, prior, rotate_again=True)
 
 
 def refit(
@@ -309,8 +283,7 @@ def _whitening(squares: Numbers) -> Numbers:
     # The scaled columns have length one, so small eigenvalues mean that columns depend on each other.
     with np.errstate(divide="ignore"):
         inverse = np.where(values > len(values) * np.finfo(np.float32).eps, 1 / np.sqrt(np.abs(values)), 0.0)
-    white: Numbers = vectors * inverse * scale[:, None]
-    return white
+    return np.asarray(vectors * inverse * scale[:, None])
 
 
 RIDGE = 0.5
@@ -320,10 +293,8 @@ pure noise. The start "pixels" has a prior for each component instead."""
 _FIRST_RIDGE = 0.1
 """The ridge starts at this share of the largest singular value of the start, in units of the sampled entries."""
 
-_STARTS: Mapping[str, Callable[[CompletionProblem, int, np.random.Generator], Factors]] = MappingProxyType(
-    {"spectral": spectral_start, "random": random_start, "small": small_start}
-)
-
+_STARTS = {"spectral": spectral_start, "random": random_start, "small": small_start}
+"""Starts that are drawn at random."""
 
 SAMPLES_PER_FRAME_AND_COMPONENT = 6
 """Samples of each frame, of which there are FEW_PIXELS at least. benchmarks/quality.py set it: the refit of such a sample
@@ -389,12 +360,46 @@ def fit_sample(
     sample = draw_entries(sampled.shape, options.sampling, options.seed, sampled.sampled_bits())
     # The sample determines fewer components than all entries do.
     rank = choose_rank(options, subset, sampled.used_shape, sample.n_fitted, only_clutter)
+    check_rank((sampled.n_pixels, subset.n_used_frames), rank, sample.n_fitted)
     problem = CompletionProblem(sampled.values, sample, rows.executor)
-    solution = complete(problem, subset, rank, options, warm_start, on_iteration)
+    method, rng, passes = METHODS[options.method], RandomStream.START.generator(options.seed), 0.0
+    if warm_start is None:
+        # The noise is at least the rounding of float32, also in double precision: steps below it would amplify rounding.
+        rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
+        # The noise level is 0 where all pixels of the subset are zero.
+        noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
+        prior = Prior(subset.signal_variances(rank), noise)
+        if options.init == "pixels":
+            right = subset.right[:, :rank]
+            left, passes = fit_rows(problem, right, prior.ridge, noise)
+            # Balanced: both factors get the square root of the component's size.
+            size = np.sqrt(np.maximum(np.linalg.norm(left, axis=0), np.finfo(np.float32).tiny))
+            size = size.astype(left.real.dtype)
+            start: Factors = (left / size, right * size)
+        else:
+            start = _STARTS[options.init](problem, rank, rng)
+        penalty = _penalty(problem, subset, options, start, prior)
+    else:
+        start = start_from(problem, rank, rng, warm_start)
+        penalty = _penalty(problem, subset, options)
+    damping = options.damping
+    if damping is None:
+        damping = method.default_damping(subset.noise_rms, problem.shape)
+    solution = solve(
+        problem,
+        start,
+        preconditioner=method.preconditioner,
+        damping=method.make_damping(damping, options.decay),
+        step=_alpha(problem, method, options, rng),
+        stopping=StoppingRule(options.iterations, options.patience or None),
+        penalty=penalty,
+        on_iteration=on_iteration,
+    )
+    solution.check_finite()
     # A start may have left other values there.
     solution.factors[1][rows.excluded] = 0
     n_sampled = sample.n_fitted + sample.n_held_out
-    return solution, n_sampled, n_sampled / sampled.n_pixels
+    return replace(solution, passes=solution.passes + round(passes)), n_sampled, n_sampled / sampled.n_pixels
 
 
 def draw_sampled_pixels(
@@ -421,75 +426,10 @@ def draw_sampled_pixels(
     array of row numbers, increasing, or slice
         The slice of all rows where all pixels are needed.
     """
-    count = sampled_pixel_count(rank, sampling)
+    count = math.ceil(max(FEW_PIXELS, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
     observed = rows.observed
     alive = np.arange(rows.n_pixels) if observed is None else np.flatnonzero(observed.any(axis=1))
     return slice(None) if len(alive) <= count else np.sort(rng.permutation(alive)[:count])
-
-
-def sampled_pixel_count(rank: int, sampling: float) -> int:
-    """Return how many pixels are sampled for a rank and a fraction of their entries, if the stack has more."""
-    return math.ceil(max(FEW_PIXELS, SAMPLES_PER_FRAME_AND_COMPONENT * rank) / sampling)
-
-
-def complete(
-    problem: CompletionProblem,
-    subset: PixelSubset,
-    rank: int,
-    options: DenoiseOptions,
-    warm_start: Factors | None,
-    on_iteration: Callable[[Iteration], None] | None,
-) -> Solution:
-    """Return factors of `rank` components that complete sampled entries; see :func:`fit_sample`."""
-    check_rank((problem.shape[0], subset.n_used_frames), rank, problem.sample.n_fitted)
-    method = METHODS[options.method]
-    rng = RandomStream.START.generator(options.seed)
-    if warm_start is None:
-        # The noise is at least the rounding of float32, also in double precision: steps below it would amplify rounding.
-        rounding = np.finfo(np.float32).eps ** 2 * subset.singular_values[0] ** 2
-        # The noise level is 0 where all pixels of the subset are zero.
-        noise = max(subset.noise_rms**2, rounding, float(np.finfo(np.float32).tiny))
-        prior = Prior(subset.signal_variances(rank), noise)
-        start, passes = _start(problem, subset, prior, options, rng)
-        penalty = _penalty(problem, subset, options, start, prior)
-    else:
-        start, passes = start_from(problem, rank, rng, warm_start), 0
-        penalty = _penalty(problem, subset, options)
-    damping = options.damping
-    if damping is None:
-        damping = method.default_damping(subset.noise_rms, problem.shape)
-    solution = solve(
-        problem,
-        start,
-        preconditioner=method.preconditioner,
-        damping=method.make_damping(damping, options.decay),
-        step=_alpha(problem, method, options, rng),
-        stopping=StoppingRule(options.iterations, options.patience or None),
-        penalty=penalty,
-        on_iteration=on_iteration,
-    )
-    solution.check_finite()
-    return replace(solution, passes=solution.passes + passes)
-
-
-def _start(
-    problem: CompletionProblem,
-    subset: PixelSubset,
-    prior: Prior,
-    options: DenoiseOptions,
-    rng: np.random.Generator,
-) -> tuple[Factors, int]:
-    """Return the first factors, and the number of passes over the sample that they took."""
-    rank = len(prior.variances)
-    if options.init != "pixels":
-        return _STARTS[options.init](problem, rank, rng), 0
-    right = subset.right[:, :rank]
-    rows, passes = fit_rows(problem, right, prior.ridge, prior.noise_variance)
-    # Balanced: both factors get the square root of the component's size.
-    size = np.sqrt(np.maximum(np.linalg.norm(rows, axis=0), np.finfo(np.float32).tiny)).astype(
-        rows.real.dtype
-    )
-    return (rows / size, right * size), round(passes)
 
 
 def _penalty(
@@ -497,23 +437,23 @@ def _penalty(
     subset: PixelSubset,
     options: DenoiseOptions,
     start: Factors | None = None,
-    prior: "Prior | None" = None,
+    prior: Prior | None = None,
 ) -> Penalty | None:
     """Return the penalty on the factors: the penalty of the prior, or a ridge that decays from the size of the start.
 
     A warm start (None) has no prior, and no decay: its ridge is the final one.
     """
-    n_fitted = problem.sample.n_fitted
+    n_fitted, density = problem.sample.n_fitted, problem.sample.density
     if options.ridge == "auto" and options.init == "pixels":
         return None if prior is None else component_products(prior.ridge / n_fitted)
     units = RIDGE if isinstance(options.ridge, str) else options.ridge
     if units == 0:
         return None
-    floor = units * np.sqrt(problem.density) * noise_edge(subset.noise_rms, problem.shape) / n_fitted
+    floor = units * np.sqrt(density) * noise_edge(subset.noise_rms, problem.shape) / n_fitted
     if start is None:
         return norm_penalty(lambda iteration: floor)
     largest = float(gram(start[1]).diagonal().real.max())
-    first = _FIRST_RIDGE * max(largest * problem.density / n_fitted, floor)
+    first = _FIRST_RIDGE * max(largest * density / n_fitted, floor)
     return norm_penalty(lambda iteration: max(floor, first * options.decay**iteration))
 
 

@@ -64,11 +64,6 @@ class PixelSubset:
     noise_rms: float
 
     @property
-    def n_frames(self) -> int:
-        """Number of frames."""
-        return int(self.right.shape[0])
-
-    @property
     def rank_limit(self) -> int:
         """Largest number of components that the subset has a spectrum for, with the noise below them."""
         return max(RANK_LIMIT, RANK_LIMIT * self.n_pixels // FEW_PIXELS)
@@ -160,13 +155,9 @@ def sufficient_subset(
     seed : int
         Seed of every random choice. The larger subset contains the smaller one, unless entries are unobserved.
     """
-
-    def is_enough(subset: PixelSubset) -> bool:
-        if subset.n_pixels == rows.n_pixels:
-            return True
-        return subset.n_pixels >= 2 * needed and not (automatic and subset.falls_beyond_limit)
-
-    while not is_enough(subset):
+    while subset.n_pixels < rows.n_pixels and (
+        subset.n_pixels < 2 * needed or (automatic and subset.falls_beyond_limit)
+    ):
         rng = RandomStream.PIXEL_SUBSET.generator(seed)
         subset = draw_pixel_subset(rows, rng, 2 * subset.n_pixels).subset.trimmed(rows.n_pixels, needed)
     return subset

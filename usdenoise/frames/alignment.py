@@ -17,7 +17,6 @@ from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.gains import profile_of, profiles_of, rows_over
 from usdenoise.linalg.array_library import (
     Array,
-    Entry,
     Numbers,
     dtype_of,
     in_full_precision,
@@ -43,63 +42,45 @@ SPECKLE_PIXELS = 8
 TINY_SINGLE = float(np.finfo(np.float32).tiny)
 
 
-def hann_window(size: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return a Hann window, (pixels along each axis...), which is 0 one pixel outside the image."""
-    window = np.ones(size, np.float32)
-    for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in size)):
-        window *= axis.astype(np.float32)
-    return window
-
-
-def image_spectra(images: NDArray[np.float32]) -> NDArray[np.complex64]:
-    """Return the Fourier transforms of real images, (n_images, pixels along each axis...), along all axes but the first."""
-    return np.fft.rfftn(images, axes=tuple(range(1, images.ndim))).astype(np.complex64, copy=False)
-
-
-def shifts(
-    spectra: NDArray[np.complex64], reference: NDArray[np.complex64], size: tuple[int, ...]
+def phase_correlation_shift(
+    spectrum: Numbers, reference: Numbers, size: tuple[int, ...]
 ) -> NDArray[np.float64]:
-    """Return the shifts of images against a reference, in pixels.
+    """Return the shift of an image against a reference, in pixels.
 
     The position of the peak of the phase correlation (Kuglin and Hines, Proc. IEEE Conf. Cybernetics and Society, 1975).
 
     Parameters
     ----------
-    spectra : (n_images, frequencies along each axis...) array
-        From :func:`image_spectra`.
-    reference : (frequencies along each axis...) array
-        The spectrum of the reference.
+    spectrum, reference : (frequencies along each axis...) arrays
+        Fourier transforms of the real images along all axes.
     size : tuple of int
         Pixels along each axis.
 
     Returns
     -------
-    (n_images, n_axes) float64 array
-        Positive where an image is shifted towards larger indices; 0 where one is the same everywhere.
+    (n_axes,) float64 array
+        Positive where the image is shifted towards larger indices; 0 where one is the same everywhere.
     """
     squares = np.asarray(sum(along**2 for along in _frequencies(size)))
+    cross = spectrum * reference.conj()
     peak_spectrum = np.exp(-2 * (np.pi * PEAK_SIGMA) ** 2 * squares).astype(np.float32)
-    cross = spectra * reference.conj()
     cross *= peak_spectrum / np.maximum(np.abs(cross), TINY_SINGLE)
-    correlation = np.fft.irfftn(cross, size, axes=tuple(range(1, cross.ndim))).astype(np.float32, copy=False)
-    # The largest value of each image, between the pixels
-    n_images = len(correlation)
-    flat = correlation.reshape(n_images, -1)
-    best = np.stack(np.unravel_index(flat.argmax(axis=1), size), axis=1)
-    positions = best.astype(np.float64)
+    correlation = np.fft.irfftn(cross, size, axes=range(len(size)))
+    best = np.unravel_index(correlation.argmax(), size)
+    shift = np.zeros(len(size))
+    if not correlation[best] > 0:
+        return shift
     for axis, n in enumerate(size):
+        shift[axis] = place = int(best[axis])
         if n < 3:
             continue
-        near = []
-        for step in (-1, 0, 1):
-            index = best.copy()
-            index[:, axis] = (index[:, axis] + step) % n
-            near.append(correlation[(np.arange(n_images), *index.T)].astype(np.float64))
-        low, peak, high = np.log(np.maximum(near, TINY_SINGLE))
-        curvature = low - 2 * peak + high
-        positions[:, axis] += np.where(curvature < 0, 0.5 * (low - high) / np.minimum(curvature, -1e-12), 0)
-        positions[:, axis] -= n * (positions[:, axis] > n / 2)
-    return np.where(flat.max(axis=1, keepdims=True) > 0, positions, 0.0)
+        # The largest value of the parabola through three points
+        line = np.moveaxis(correlation, axis, 0)[(slice(None), *np.delete(best, axis))].astype(np.float64)
+        low, peak, high = np.log(np.maximum(line[[place - 1, place, (place + 1) % n]], TINY_SINGLE))
+        if (curvature := low - 2 * peak + high) < 0:
+            shift[axis] += 0.5 * (low - high) / min(curvature, -1e-12)
+        shift[axis] -= n * (shift[axis] > n / 2)
+    return shift
 
 
 class Shift(NamedTuple):
@@ -120,39 +101,27 @@ class Shift(NamedTuple):
     error: float
 
 
-@dataclass(frozen=True)
 class Registration:
     """A reference image, prepared for the registration of other images.
 
-    Attributes
+    Parameters
     ----------
-    window : (pixels along each axis...) array
-        Hann window.
-    image : array of this shape
-        The reference, without its mean and with unit energy under the window.
-    gradients : (n_axes, pixels along each axis...) array
-        Gradients of it.
+    reference : (pixels along each axis...) array
+        The image.
     """
 
-    window: NDArray[np.float32]
-    image: NDArray[np.float32]
-    gradients: NDArray[np.float32]
-
-    @classmethod
-    def of(cls, reference: NDArray[np.floating]) -> "Registration":
-        """Return the prepared reference image, (pixels along each axis...)."""
-        window = hann_window(reference.shape)
-        image = _normalised(reference, window)
-        return cls(window, image, _gradients(np.fft.rfftn(image), image.shape))
-
-    @cached_property
-    def hessian(self) -> NDArray[np.float64]:
-        """Sums of the products of the gradients under the window, (n_axes, n_axes)."""
+    def __init__(self, reference: NDArray[np.floating]) -> None:
+        # A Hann window, which is 0 one pixel outside the image
+        self.window = np.ones(reference.shape, np.float32)
+        for axis in np.ix_(*(np.hanning(n + 2)[1:-1] for n in reference.shape)):
+            self.window *= axis.astype(np.float32)
+        # Without its mean and with unit energy under the window
+        self.image = _normalised(reference, self.window)
+        self.gradients = _gradients(np.fft.rfftn(self.image), reference.shape)
+        # Sums of the products of the gradients under the window, (n_axes, n_axes)
+        products = (self.window * self.gradients * one for one in self.gradients)
         axes = tuple(range(1, self.gradients.ndim))
-        products = [
-            (self.window * self.gradients * one).sum(axis=axes, dtype=np.float64) for one in self.gradients
-        ]
-        return np.stack(products)
+        self.hessian = np.stack([product.sum(axis=axes, dtype=np.float64) for product in products])
 
     def shift(self, image: NDArray[np.floating]) -> Shift:
         """Return the shift of an image against the reference.
@@ -166,8 +135,8 @@ class Registration:
         """
         size, axes = image.shape, tuple(range(1, self.gradients.ndim))
         window, hessian, moving = self.window, self.hessian, _normalised(image, self.window)
-        spectra = image_spectra(np.stack([moving * window, self.image * window]))
-        shift: NDArray[np.float64] = shifts(spectra[:1], spectra[1], size)[0]
+        spectra = [np.fft.rfftn(window * one) for one in (moving, self.image)]
+        shift = phase_correlation_shift(spectra[0], spectra[1], size)
         if not hessian.any() or not moving.any():
             return Shift(np.zeros(image.ndim), 0.0, math.inf)
         spectrum, frequencies = np.fft.rfftn(moving), _frequencies(size)
@@ -305,7 +274,7 @@ class Reference:
     @cached_property
     def registration(self) -> Registration:
         """The image, prepared for the registration of blocks."""
-        return Registration.of(self.image)
+        return Registration(self.image)
 
     def align(self, x: Array, excluded: NDArray[np.bool_]) -> tuple[Array, Alignment]:
         """Return a chunk, (n, n_pixels), as it is in the reference, and its alignment; the mask is not applied.
@@ -504,7 +473,7 @@ def _aligned_median(
     median = np.median(values, axis=0).astype(np.float32)
     image = values[np.argmax(values.reshape(len(values), -1) @ median.ravel())] if start is None else start
     for _ in range(REFERENCE_ROUNDS):
-        found = list(executor.map(Registration.of(image).shift, values))
+        found = list(executor.map(Registration(image).shift, values))
         shifts = _corrected(found, start is None)
         if not shifts.any():
             return median
@@ -596,7 +565,7 @@ def _kernel(n: int, shift: float) -> tuple[NDArray[np.float64], NDArray[np.intp]
     return taps / taps.sum(), np.minimum(places, 2 * n - 1 - places)
 
 
-def _nearest(values: NDArray[Entry], shift: NDArray[np.float64], edge: int = 0) -> NDArray[Entry]:
+def _nearest(values: NDArray[np.bool_], shift: NDArray[np.float64], edge: int = 0) -> NDArray[np.bool_]:
     """Return the nearest of values, (n, pixels along z, x, y), at the pixels of the reference; 0 outside the image.
 
     Along an axis that is shifted, `edge` pixels at each edge count as outside.

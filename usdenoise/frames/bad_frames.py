@@ -124,8 +124,8 @@ class FrameSearch:
     @property
     def excluded(self) -> NDArray[np.bool_]:
         """Which frames are excluded, (n_frames,)."""
-        is_used = self.treatment is not FrameTreatment.LEFT_OUT
-        return _mask(() if is_used else (frame.frame for frame in self.bad), self.n_frames)
+        is_excluded = self.treatment is FrameTreatment.LEFT_OUT
+        return np.isin(np.arange(self.n_frames), [bad.frame for bad in self.bad if is_excluded])
 
     @property
     def sentence(self) -> str:
@@ -139,11 +139,11 @@ class FrameSearch:
     @property
     def advice(self) -> str | None:
         """Remedy for a poor fit that the frames cause; None otherwise."""
-        if self.bad and self.treatment is FrameTreatment.KEPT:
-            return "exclude the bad frames"
-        if self.bad and self.treatment is FrameTreatment.TOO_MANY:
-            return "choose a better range of frames"
-        return None
+        remedies = {
+            FrameTreatment.KEPT: "exclude the bad frames",
+            FrameTreatment.TOO_MANY: "choose a better range of frames",
+        }
+        return remedies.get(self.treatment) if self.bad else None
 
 
 def find_bad_frames(
@@ -194,21 +194,18 @@ def find_bad_frames(
 
     def subset_without(frames: Collection[int]) -> SubsetValues:
         rng = RandomStream.PIXEL_SUBSET.generator(seed)
-        return draw_pixel_subset(rows, rng, n_compared, _mask(frames, n_frames))
+        return draw_pixel_subset(rows, rng, n_compared, np.isin(np.arange(n_frames), list(frames)))
 
-    def result(
-        bad: Iterable[BadFrame], treatment: FrameTreatment, subset: SubsetValues
-    ) -> tuple[FrameSearch, SubsetValues]:
-        ordered = tuple(sorted(bad, key=lambda frame: frame.frame))
-        return FrameSearch(ordered, n_frames, treatment), subset
+    def search(bad: Iterable[BadFrame], treatment: FrameTreatment) -> FrameSearch:
+        return FrameSearch(tuple(sorted(bad, key=lambda frame: frame.frame)), n_frames, treatment)
 
     if isinstance(option, tuple):
         _check_numbers(option, n_frames)
         listed = [BadFrame(frame, FrameReason.GIVEN, 1.0) for frame in option]
-        return result(listed, FrameTreatment.LEFT_OUT, subset_without(option))
+        return search(listed, FrameTreatment.LEFT_OUT), subset_without(option)
     # Fewer do not determine a frame from all other frames
     if n_frames < 2 * LEAST_GOOD:
-        return result([], FrameTreatment.KEPT, subset_without(()))
+        return search([], FrameTreatment.KEPT), subset_without(())
     bad_by_frame = {bad.frame: bad for bad in _damaged(rows)}
     subset = subset_without(())
     # Frames without tissue are no part of the scan: any number of them is excluded.
@@ -222,16 +219,10 @@ def find_bad_frames(
             break
         clean = subset_without(bad_by_frame)
     if len(bad_by_frame) > most:
-        return result(bad_by_frame.values(), FrameTreatment.TOO_MANY, subset)
+        return search(bad_by_frame.values(), FrameTreatment.TOO_MANY), subset
     if option == "keep":
-        return result(bad_by_frame.values(), FrameTreatment.KEPT, subset)
-    return result(bad_by_frame.values(), FrameTreatment.LEFT_OUT, clean)
-
-
-def _mask(frames: Iterable[int], n_frames: int) -> NDArray[np.bool_]:
-    mask = np.zeros(n_frames, bool)
-    mask[list(frames)] = True
-    return mask
+        return search(bad_by_frame.values(), FrameTreatment.KEPT), subset
+    return search(bad_by_frame.values(), FrameTreatment.LEFT_OUT), clean
 
 
 def _check_numbers(frame_numbers: tuple[int, ...], n_frames: int) -> None:

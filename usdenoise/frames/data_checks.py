@@ -68,34 +68,29 @@ def value_doubts(frames: Numbers, axes: str, shape: Sequence[int]) -> tuple[tupl
     changes = spread > 0
     if len(x) < 2 or np.count_nonzero(changes) < FEW_PIXELS:
         return ()
-    doubts = []
-    values = y[:, changes] / np.abs(y).max()
-    one_sided = min(np.mean(x[:, changes] > 0), np.mean(x[:, changes] < 0)) < ONE_SIDED
+    values, sentences = y[:, changes] / np.abs(y).max(), list[str]()
     tiles = np.zeros(tuple(shape), np.intp)
     for numbers in np.ogrid[tuple(slice(n) for n in shape)]:
         tiles = tiles * TILES + numbers * TILES // numbers.size
     skewed, relation = _odd(values, mean[changes], spread[changes], tiles.ravel()[changes])
-    is_flat = np.mean(values**4) < FLAT * np.mean(values**2) ** 2
     if skewed or relation:
         kind = "log-compressed" if (relation or skewed) < 0 else "like an envelope or power"
-        sentence = f"the values look {kind}, not like RF: give the beamformed IQ or RF"
-        doubts.append(("values", sentence))
-    elif is_flat:
-        sentence = "the values look like phases, or are clipped: give the beamformed IQ or RF"
-        doubts.append(("values", sentence))
-    elif one_sided:
+        sentences.append(f"the values look {kind}, not like RF: give the beamformed IQ or RF")
+    elif np.mean(values**4) < FLAT * np.mean(values**2) ** 2:
+        sentences.append("the values look like phases, or are clipped: give the beamformed IQ or RF")
+    elif min(np.mean(x[:, changes] > 0), np.mean(x[:, changes] < 0)) < ONE_SIDED:
         level = offset_of(x) or offset
-        sentence = f"the values are around {level:.6g}: subtract the offset {level:.6g} if they are RF"
-        doubts.append(("values", sentence))
+        sentences.append(f"the values are around {level:.6g}: subtract the offset {level:.6g} if they are RF")
     if sentence := _interleaved(y.reshape(-1, *shape), axes):
-        doubts.append(("values", sentence))
-    elif not doubts and "z" in axes and shape[0] >= DEPTHS and _is_at_zero(y.reshape(len(y), shape[0], -1)):
-        sentence = (
+        sentences.append(sentence)
+    elif (
+        not sentences and "z" in axes and shape[0] >= DEPTHS and _is_at_zero(y.reshape(len(y), shape[0], -1))
+    ):
+        sentences.append(
             "the values have no carrier over depth, like the real or the imaginary part of IQ: half of the power is "
             "missing; give I + 1j * Q"
         )
-        doubts.append(("values", sentence))
-    return tuple(doubts)
+    return tuple(("values", sentence) for sentence in sentences)
 
 
 LEAST_CONTRAST = 1.0
@@ -130,11 +125,10 @@ def magnitude_doubt(frames: Numbers, shape: Sequence[int]) -> tuple[str, str] | 
             apart *= 2
     if not 0 < max(contrasts) < LEAST_CONTRAST:
         return None
-    sentence = (
+    return "values", (
         f"the magnitudes look compressed, as by a root or a logarithm: neighbours differ by {max(contrasts):.2f} in the "
         "logarithm of their power, speckle by 1.1; give linear IQ"
     )
-    return "values", sentence
 
 
 def _is_at_zero(lines: NDArray[np.float64]) -> bool:
@@ -161,16 +155,16 @@ def _odd(
     ranks = _ranks(spread)
     random = np.random.default_rng(0)
 
-    def certain(statistic: Callable[[NDArray[np.float64]], float], least: float) -> float:
+    def certain(statistic: Callable[[NDArray[np.float64]], float]) -> float:
         value = statistic(np.ones(len(tiles)))
-        if abs(value) <= least:
+        if abs(value) <= SKEWED:
             return 0.0
         drawn = [statistic(random.choice([-1.0, 1.0], int(tiles.max()) + 1)[tiles]) for _ in range(DRAWS)]
         return value if abs(value) > CERTAIN * np.sqrt(np.mean(np.square(drawn))) else 0.0
 
     return (
-        certain(lambda sign: skewness(few * sign), SKEWED),
-        certain(lambda sign: float(np.corrcoef(_ranks(mean * sign), ranks)[0, 1]), SKEWED),
+        certain(lambda sign: skewness(few * sign)),
+        certain(lambda sign: float(np.corrcoef(_ranks(mean * sign), ranks)[0, 1])),
     )
 
 
@@ -279,11 +273,11 @@ def time_is_last(values: Numbers) -> bool | None:
     values : array
         The middle of a stack of three or four axes; its values may be non-finite.
     """
-    wide = np.asarray(values, np.result_type(values.dtype, np.float64))
-    scale = np.abs(wide[np.isfinite(wide)]).max(initial=0)
+    wide = np.where(np.isfinite(values), values, 0).astype(np.result_type(values.dtype, np.float64))
+    scale = np.abs(wide).max(initial=0)
     if scale == 0 or min(wide.shape[0], wide.shape[-1]) < 2:
         return None
-    wide = np.where(np.isfinite(wide), wide, 0) / scale
+    wide /= scale
     (first, first_rank), (last, last_rank) = (unlikeness_and_rank(wide, axis) for axis in (0, -1))
     if min(first, last) > MOST_UNLIKE_ENDS:
         return None
@@ -339,11 +333,10 @@ def unordered_doubt(right: Numbers, energy: NDArray[np.float64], noise: float) -
     unlike = min(_unlikeness_at(component[:, None], lag) for component in moving.T for lag in lags)
     if unlike < 1 - UNORDERED / np.sqrt(n):
         return None
-    sentence = (
+    return "frame-order", (
         "neighbouring frames are no more alike than any two: the frames are in no order, or the tissue moves faster than "
         "the frames show"
     )
-    return "frame-order", sentence
 
 
 JOINED_FRAMES, JOINED = 4, 0.5
@@ -384,11 +377,10 @@ def joined_doubt(
     if not found:
         return None
     named = ", ".join(map(str, found[:m])) + (" and others" if len(found) > m else "")
-    sentence = (
+    return "frame-order", (
         f"the tissue is another one from frame {named} on: recordings were joined, frames are missing, or the probe jumped; "
         "filter each part alone"
     )
-    return "frame-order", sentence
 
 
 MOST_ROUNDING = 0.5
@@ -437,11 +429,10 @@ def rounding_doubt(step: float, n_parts: int, noise_power: float) -> tuple[str, 
     power = n_parts * step**2 / 12
     if power <= MOST_ROUNDING * noise_power:
         return None
-    sentence = (
+    return "values", (
         f"the values are multiples of {step:.6g}, and at least {100 * MOST_ROUNDING:.0f} % of the noise are their rounding "
         "errors: blood may be lost in them; store the IQ in smaller steps"
     )
-    return "values", sentence
 
 
 def order_of(
@@ -517,11 +508,10 @@ def periodic_doubt(frames: Numbers) -> tuple[str, str] | None:
     period = next(n for n, value in enumerate(unlike_at, 1) if value <= CLEARLY * min(unlike_at) + TINY)
     if unlike_at[0] <= max(PERIODIC * unlike_at[period - 1], LEAST_UNLIKE):
         return None
-    sentence = (
+    return "frame-order", (
         f"frames repeat with period {period}, as angles that were not compounded do: average every {period} frames, "
         f"or read one of them (frames 0::{period})"
     )
-    return "frame-order", sentence
 
 
 def _unlikeness_at(x: Numbers, lag: int) -> float:

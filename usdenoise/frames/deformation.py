@@ -65,9 +65,8 @@ class Deformation:
         def slope(along: int, over: int) -> float:
             return float(np.mean(np.gradient(field[along], axis=over))) * pitches[along] / pitches[over]
 
-        rotation = [
-            math.degrees(slope(b, a) - slope(a, b)) / 2 for a, b in combinations(range(len(field)), 2)
-        ]
+        pairs = combinations(range(len(field)), 2)
+        rotation = (math.degrees(slope(b, a) - slope(a, b)) / 2 for a, b in pairs)
         return cls(float(np.sqrt(np.sum(field**2, axis=0)).max()), tuple(rotation))
 
 
@@ -97,10 +96,9 @@ def deformation_of(
     if excluded.any():
         x = namespace(x).take(x, to_library(np.flatnonzero(~excluded), x), axis=0)
     image = mean_envelope(x, reference.image.shape)
-    counted = reference.mask & (reference.image > 0)
     if alignment.is_shifted:
         image = shifted(image[None], np.array(alignment.shift))[0]
-    return find_field(image, reference.image, counted & (image > 0))
+    return find_field(image, reference.image, reference.mask & (reference.image > 0) & (image > 0))
 
 
 def find_field(
@@ -132,9 +130,9 @@ def find_field(
     if not counted.any():
         return None
     fixed, zero = _levelled(reference, counted), np.zeros((image.ndim, *image.shape))
-    moving = spline_filter(_levelled(image, counted), mode="mirror")
+    pair = _Pair(spline_filter(_levelled(image, counted), mode="mirror"), fixed)
     # Most blocks are at rest: a step shows it
-    if _size(_local(moving, fixed, counted, zero, 1), counted) < LEAST_FIELD / 2:
+    if _size(pair.local(counted, zero, 1), counted) < LEAST_FIELD / 2:
         return None
     slopes = np.array(np.gradient(fixed))
     length = math.sqrt(image.ndim * np.sum(fixed**2) / max(float(np.sum(slopes**2)), TINY_SINGLE))
@@ -143,18 +141,18 @@ def find_field(
     is_even = places.sum(axis=0) % 2 == 0
     tiles = np.asarray(np.ravel_multi_index(tuple(places), [n // tile + 1 for n in image.shape]))
     field, held = zero, (zero, zero)
-    for fit in (_affine, _local):
+    for fit in (pair.affine, pair.local):
         gains, fitted = np.zeros(int(tiles.max()) + 1), []
         for half, before in zip((counted & is_even, counted & ~is_even), held, strict=True):
-            own = fit(moving, fixed, half, before)
+            own = fit(half, before)
             other = counted & ~half
-            ahead, back = _image_at(moving, own), _image_at(moving, 2 * before - own)
+            ahead, back = pair.moved(own), pair.moved(2 * before - own)
             gain = (fixed - (ahead + back) / 2) ** 2 - (fixed - ahead) ** 2
             gains += np.bincount(tiles[other], gain[other], len(gains))
             fitted.append(own)
         if gains.sum() > FIELD_ERRORS * math.sqrt(np.sum(gains**2)):
             held = fitted[0], fitted[1]
-            field = fit(moving, fixed, counted, (held[0] + held[1]) / 2, 1)
+            field = fit(counted, (held[0] + held[1]) / 2, 1)
     return field if _size(field, counted) >= LEAST_FIELD else None
 
 
@@ -169,81 +167,73 @@ def _levelled(image: NDArray[np.floating], counted: NDArray[np.bool_]) -> NDArra
     return around.everywhere(values / np.maximum(levels, TINY_SINGLE) - 1).reshape(image.shape)
 
 
-def _image_at(moving: NDArray[np.float64], field: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return an image, given by the coefficients of its cubic spline, at the places of a field."""
-    from scipy.ndimage import map_coordinates
+@dataclass(frozen=True)
+class _Pair:
+    """An image, by the coefficients of its cubic spline, and the reference to which a field displaces it."""
 
-    places = np.indices(moving.shape) + field
-    found: NDArray[np.float64] = map_coordinates(moving, places, order=3, mode="mirror", prefilter=False)
-    return found
+    moving: NDArray[np.float64]
+    fixed: NDArray[np.float64]
 
+    def moved(self, field: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the image at the places of a field."""
+        from scipy.ndimage import map_coordinates
 
-def _differences(
-    moving: NDArray[np.float64],
-    fixed: NDArray[np.float64],
-    counted: NDArray[np.bool_],
-    field: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the difference of the images at a field, (n_pixels,), and the mean gradients of both, (n_axes, n_pixels)."""
-    moved = _image_at(moving, field)
-    # With the gradient of one image, its noise would make the field small.
-    slopes = np.stack([np.gradient((fixed + moved) / 2, axis=axis) for axis in range(moving.ndim)]) * counted
-    return ((fixed - moved) * counted).ravel(), slopes.reshape(len(slopes), -1)
+        places = np.indices(field.shape[1:]) + field
+        return np.asarray(map_coordinates(self.moving, places, order=3, mode="mirror", prefilter=False))
 
+    def differences(
+        self, counted: NDArray[np.bool_], field: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the difference of both at a field, (n_pixels,), and their mean gradients, (n_axes, n_pixels)."""
+        fixed, moved = self.fixed, self.moved(field)
+        # With the gradient of one image, its noise would make the field small.
+        slopes = [np.gradient((fixed + moved) / 2, axis=axis) * counted for axis in range(fixed.ndim)]
+        return ((fixed - moved) * counted).ravel(), np.stack(slopes).reshape(len(slopes), -1)
 
-def _affine(
-    moving: NDArray[np.float64],
-    fixed: NDArray[np.float64],
-    counted: NDArray[np.bool_],
-    field: NDArray[np.float64],
-    n_steps: int = AFFINE_STEPS,
-) -> NDArray[np.float64]:
-    """Return a field with an affine one added, fitted to the pixels that count."""
-    axes = np.meshgrid(*(np.linspace(-1, 1, n) for n in moving.shape), indexing="ij")
-    basis = np.stack([np.ones(moving.size), *(axis.ravel() for axis in axes)])
-    for _ in range(n_steps):
-        difference, slopes = _differences(moving, fixed, counted, field)
-        columns = (slopes[:, None] * basis).reshape(-1, moving.size)
-        curvature = columns @ columns.T
-        # Where the image does not change along an axis nothing is known of a displacement along it
-        curvature += max(RIDGE * float(np.mean(np.diag(curvature))), TINY_SINGLE) * np.eye(len(columns))
-        weights = np.linalg.solve(curvature, columns @ difference)
-        field = field + (weights.reshape(len(field), -1) @ basis).reshape(field.shape)
-    return field
+    def affine(
+        self, counted: NDArray[np.bool_], field: NDArray[np.float64], n_steps: int = AFFINE_STEPS
+    ) -> NDArray[np.float64]:
+        """Return a field with an affine one added, fitted to the pixels that count."""
+        axes = np.meshgrid(*(np.linspace(-1, 1, n) for n in self.fixed.shape), indexing="ij")
+        basis = np.stack([np.ones(self.fixed.size), *(axis.ravel() for axis in axes)])
+        for _ in range(n_steps):
+            difference, slopes = self.differences(counted, field)
+            columns = (slopes[:, None] * basis).reshape(-1, self.fixed.size)
+            curvature = columns @ columns.T
+            # Where the image does not change along an axis nothing is known of a displacement along it
+            curvature += max(RIDGE * float(np.mean(np.diag(curvature))), TINY_SINGLE) * np.eye(len(columns))
+            weights = np.linalg.solve(curvature, columns @ difference)
+            field = field + (weights.reshape(len(field), -1) @ basis).reshape(field.shape)
+        return field
 
-
-def _local(
-    moving: NDArray[np.float64],
-    fixed: NDArray[np.float64],
-    counted: NDArray[np.bool_],
-    field: NDArray[np.float64],
-    n_steps: int = LOCAL_STEPS,
-) -> NDArray[np.float64]:
-    """Return a field with one added that is fitted to the pixels that count in the window around each pixel."""
-    n_axes, around = len(field), Neighbourhood.whole(moving.shape)
-    pairs = [*combinations_with_replacement(range(n_axes), 2)]
-    # Linear interpolation between the nodes, at which the windows are
-    nodes = [np.arange(min(NODE_STEP // 2, n - 1), n, NODE_STEP) for n in moving.shape]
-    between = [
-        np.stack([np.interp(np.arange(n), along, one) for one in np.eye(len(along))], axis=1)
-        for n, along in zip(moving.shape, nodes, strict=True)
-    ]
-    for _ in range(n_steps):
-        difference, slopes = _differences(moving, fixed, counted, field)
-        products = [slopes[a] * slopes[b] for a, b in pairs] + [slope * difference for slope in slopes]
-        values = np.stack(products, axis=1)
-        averages, _ = around.average_at_nodes(values.__getitem__, WINDOW_SIGMA, NODE_STEP)
-        curvature = np.empty((len(averages), n_axes, n_axes))
-        for at, (a, b) in enumerate(pairs):
-            curvature[:, a, b] = curvature[:, b, a] = averages[:, at]
-        ridge = RIDGE * np.trace(curvature.mean(axis=0)) / n_axes
-        curvature += max(float(ridge), TINY_SINGLE) * np.eye(n_axes)
-        step = np.linalg.solve(curvature, averages[:, len(pairs) :, None])[:, :, 0].T
-        step = step.reshape(n_axes, *map(len, nodes))
-        for axis, matrix in enumerate(between, 1):
-            step = np.moveaxis(np.tensordot(matrix, step, (1, axis)), 0, axis)
-        field = field + step
-    return field
+    def local(
+        self, counted: NDArray[np.bool_], field: NDArray[np.float64], n_steps: int = LOCAL_STEPS
+    ) -> NDArray[np.float64]:
+        """Return a field with one added that is fitted to the pixels that count in the window around each pixel."""
+        n_axes, around = len(field), Neighbourhood.whole(self.fixed.shape)
+        pairs = [*combinations_with_replacement(range(n_axes), 2)]
+        # Linear interpolation between the nodes, at which the windows are
+        nodes = [np.arange(min(NODE_STEP // 2, n - 1), n, NODE_STEP) for n in self.fixed.shape]
+        between = [
+            np.stack([np.interp(np.arange(n), along, one) for one in np.eye(len(along))], axis=1)
+            for n, along in zip(self.fixed.shape, nodes, strict=True)
+        ]
+        for _ in range(n_steps):
+            difference, slopes = self.differences(counted, field)
+            products = [slopes[a] * slopes[b] for a, b in pairs] + [slope * difference for slope in slopes]
+            values = np.stack(products, axis=1)
+            averages, _ = around.average_at_nodes(values.__getitem__, WINDOW_SIGMA, NODE_STEP)
+            curvature = np.empty((len(averages), n_axes, n_axes))
+            for at, (a, b) in enumerate(pairs):
+                curvature[:, a, b] = curvature[:, b, a] = averages[:, at]
+            ridge = RIDGE * np.trace(curvature.mean(axis=0)) / n_axes
+            curvature += max(float(ridge), TINY_SINGLE) * np.eye(n_axes)
+            step = np.linalg.solve(curvature, averages[:, len(pairs) :, None])[:, :, 0].T
+            step = step.reshape(n_axes, *map(len, nodes))
+            for axis, matrix in enumerate(between, 1):
+                step = np.moveaxis(np.tensordot(matrix, step, (1, axis)), 0, axis)
+            field = field + step
+        return field
 
 
 def at_places(values: NDArray[Inexact], field: NDArray[np.float64]) -> NDArray[Inexact]:

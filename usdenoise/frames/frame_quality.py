@@ -82,11 +82,10 @@ def frame_curves(sample: PixelSample, clutter: Numbers, displacement: NDArray[np
     intensity, steps, bands = (np.concatenate(part, axis=-1) for part in zip(*measured, strict=True))
     medians = np.median(bands, axis=1, keepdims=True)
     relative = np.divide(bands, medians, out=np.zeros_like(bands), where=medians > 0)
+    dvars = np.where(is_observed[1:] & is_observed[:-1], np.sqrt(steps / n_pixels), np.nan)
     return FrameCurves(
         intensity=np.where(is_observed, intensity / n_pixels, np.nan),
-        dvars=np.append(
-            np.nan, np.where(is_observed[1:] & is_observed[:-1], np.sqrt(steps / n_pixels), np.nan)
-        ),
+        dvars=np.append(np.nan, dvars),
         outside=np.where(is_observed, bands.sum(axis=0) / n_pixels, np.nan),
         displacement=np.where(is_observed[:, None], displacement, np.nan),
         carpet=relative.astype(np.float32),

@@ -140,8 +140,7 @@ def line_gains(x: Numbers, left: Numbers, shape: tuple[int, ...], axis: int) -> 
 def divided(x: Numbers, gains: Numbers, shape: tuple[int, ...], axis: int) -> Numbers:
     """Return frames, (n, n_pixels), whose lines are divided by their gains, (n, n_lines), in a new array."""
     lines = gains.reshape(-1, *(n if other == axis else 1 for other, n in enumerate(shape)))
-    calibrated: Numbers = (x.reshape(-1, *shape) / lines).reshape(x.shape)
-    return calibrated
+    return np.asarray((x.reshape(-1, *shape) / lines).reshape(x.shape))
 
 
 def calibrated(x: Numbers, shape: tuple[int, ...], axis: int) -> Numbers:
@@ -275,8 +274,7 @@ def _coefficients(rows: NDArray[np.float64], design: NDArray[np.float64]) -> NDA
     if np.count_nonzero(is_known) <= 2 * design.shape[1]:
         return None
     levels, weights = rows[:, is_known]
-    found: NDArray[np.float64] = np.linalg.lstsq(design[is_known] * weights[:, None], levels * weights)[0]
-    return found
+    return np.asarray(np.linalg.lstsq(design[is_known] * weights[:, None], levels * weights)[0])
 
 
 def _levels_and_weights(levels: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -294,10 +292,6 @@ def _row_scatter(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _row_medians(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the median of the values of each row that are not NaN; NaN without any."""
-    ordered, n, rows = (
-        np.sort(values, axis=1),
-        np.count_nonzero(np.isfinite(values), axis=1),
-        np.arange(len(values)),
-    )
-    medians: NDArray[np.float64] = (ordered[rows, np.maximum(n - 1, 0) // 2] + ordered[rows, n // 2]) / 2
-    return medians
+    ordered, rows = np.sort(values, axis=1), np.arange(len(values))
+    n = np.count_nonzero(np.isfinite(values), axis=1)
+    return np.asarray((ordered[rows, np.maximum(n - 1, 0) // 2] + ordered[rows, n // 2]) / 2)

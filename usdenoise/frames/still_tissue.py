@@ -157,8 +157,7 @@ class Tiles:
         averages = _along(parts, self.blurs[0])
         for matrices in self.blurs[1:]:
             averages += _along(parts, matrices)
-        found: Numbers = averages.view(values.dtype)
-        return found
+        return np.asarray(averages.view(values.dtype))
 
     @cached_property
     def between(self) -> list[NDArray[np.float64]]:
@@ -348,11 +347,6 @@ class TissueMotion:
     steps: Numbers
     followed: NDArray[np.bool_]
 
-    @classmethod
-    def of(cls, tiles: Tiles, products: ChunkProducts, energy: NDArray[np.float64]) -> "TissueMotion":
-        """Return the motion of a block; see :func:`motion_and_strengths`."""
-        return motion_and_strengths(tiles, products, energy)[0]
-
     @property
     def moves(self) -> bool:
         """Whether any tissue is followed."""
@@ -360,9 +354,7 @@ class TissueMotion:
 
     def of_pixels(self, pixels: NDArray[np.intp]) -> Numbers:
         """Return e of some pixels, (n_frames, n_pixels)."""
-        steps: Numbers = self.tiles.at_some_pixels(self.steps, pixels)
-        turns: Numbers = np.cumprod(_unit(steps), axis=0)
-        return turns
+        return np.asarray(np.cumprod(_unit(self.tiles.at_some_pixels(self.steps, pixels)), axis=0))
 
     def cut(self, first: int, stop: int) -> "TissueMotion":
         """Return the motion of the frames [first, stop)."""
@@ -373,27 +365,24 @@ class TissueMotion:
         parts = []
         for rows, pixels in self.row_parts:
             turn = np.ones(pixels.stop - pixels.start, self.steps.dtype) if start is None else start[pixels]
-            for _, turns in self._turns(turn, start, rows, True):
+            for _, turns in self._turns(turn, start, (rows, pixels), True):
                 turn = turns[-1]
             parts.append(turn)
-        last: Numbers = np.concatenate(parts)
-        return last
+        return np.asarray(np.concatenate(parts))
 
     def _turns(
-        self, like: Array, start: Numbers | None, rows: slice, is_back: bool
+        self, like: Array, start: Numbers | None, part: tuple[slice, slice], is_back: bool
     ) -> Iterator[tuple[slice, Array]]:
-        """Yield conj(e), or e to turn back, of frames after each other in rows of pixels, in the library of an array."""
-        xp, row = namespace(like), math.prod(self.tiles.shape[1:])
-        pixels = slice(None) if rows == slice(None) else slice(rows.start * row, rows.stop * row)
-        n_pixels = len(range(*pixels.indices(math.prod(self.tiles.shape))))
-        kind = np.result_type(dtype_of(like), np.complex64)
-        start = np.ones(n_pixels, kind) if start is None else start[pixels].astype(kind)
-        all_steps = self.steps if is_back else self.steps.conj()
-        start = start if is_back else start.conj()
+        """Yield conj(e), or e to turn back, of frames after each other in rows and their pixels, as arrays of a library."""
+        rows, pixels = part
+        xp, kind = namespace(like), np.result_type(dtype_of(like), np.complex64)
+        n_pixels = pixels.stop - pixels.start
+        turn = np.ones(n_pixels, kind) if start is None else start[pixels].astype(kind)
+        all_steps, turn = (self.steps, turn) if is_back else (self.steps.conj(), turn.conj())
         # A quarter of a part: with fewer, calls take longer than products, and with more the cache does not hold them
-        together = list(part_slices(len(self.steps), 4 * n_pixels))
+        together = part_slices(len(self.steps), 4 * n_pixels)
         if not isinstance(like, np.ndarray):
-            turn = to_library(start, like)
+            turn = to_library(turn, like)
             for frames in together:
                 turns = self.tiles.at_pixels(to_library(all_steps[frames].astype(kind), like), rows)
                 turns, each = turns / xp.abs(turns), []
@@ -403,7 +392,6 @@ class TissueMotion:
                 yield frames, xp.stack(each)
             return
         # Interpolated with real and imaginary parts apart, which is several times as fast
-        turn = start
         for frames in together:
             steps = all_steps[frames].astype(kind, copy=False)
             parts = self.tiles.at_pixels(np.concatenate([steps.real, steps.imag]), rows)
@@ -421,12 +409,12 @@ class TissueMotion:
         parts = part_slices(n_rows, len(self.steps) * row // 2)
         return [(rows, slice(rows.start * row, rows.stop * row)) for rows in parts]
 
+    @np.errstate(invalid="ignore")
     def still(
         self,
         x: Array,
         start: Numbers | None = None,
         out: Numbers | None = None,
-        rows: slice = slice(None),
         is_back: bool = False,
         executor: ThreadExecutor | None = None,
     ) -> Array:
@@ -440,46 +428,36 @@ class TissueMotion:
             e in the frame before the first one; by default 1.
         out : (n, n_pixels) array of NumPy, optional
             Gets the result; it may be `x`.
-        rows : slice
-            Rows along z whose pixels `x` and `out` have; by default all.
         is_back : bool
             Whether frames are multiplied by e instead: what was filtered moves as recorded again.
         executor : ThreadExecutor, optional
             Turns rows of pixels side by side; by default one part after the other.
         """
-        xp, parts = namespace(x), list[Array]()
-        if isinstance(x, np.ndarray):
-            out = np.empty_like(x) if out is None else out
-            if rows == slice(None) and len(self.row_parts) > 1:
-                into = out
+        if not isinstance(x, np.ndarray):
+            whole = slice(0, self.tiles.shape[0]), slice(0, math.prod(self.tiles.shape))
+            parts = [x[frames, :] * turns for frames, turns in self._turns(x, start, whole, is_back)]
+            return parts[0] if len(parts) == 1 else namespace(x).concat(parts)
+        into = np.empty_like(x) if out is None else out
 
-                def turn(part: tuple[slice, slice]) -> None:
-                    rows, pixels = part
-                    self.still(x[:, pixels], start, into[:, pixels], rows, is_back)
+        @np.errstate(invalid="ignore")
+        def turn(part: tuple[slice, slice]) -> None:
+            for frames, turns in self._turns(x, start, part, is_back):
+                np.multiply(x[frames, part[1]], turns, out=into[frames, part[1]])
 
-                for _ in (map if executor is None else executor.map)(turn, self.row_parts):
-                    pass
-                return out
-        with np.errstate(invalid="ignore"):
-            for frames, turns in self._turns(x, start, rows, is_back):
-                if out is None:
-                    parts.append(x[frames, :] * turns)
-                else:
-                    np.multiply(x[frames], turns, out=out[frames])
-        if out is not None:
-            return out
-        return parts[0] if len(parts) == 1 else xp.concat(parts)
+        for _ in (map if executor is None else executor.map)(turn, self.row_parts):
+            pass
+        return into
 
+    @np.errstate(invalid="ignore")
     def still_frames(self, x: Numbers, numbers: NDArray[np.intp]) -> Numbers:
         """Return some of the frames, (n, n_pixels) of NumPy, by their numbers, with the tissue held still."""
         out, order = np.empty((len(numbers), x.shape[1]), x.dtype), np.argsort(numbers)
         rising = numbers[order]
-        with np.errstate(invalid="ignore"):
-            for rows, pixels in self.row_parts:
-                for frames, turns in self._turns(x, None, rows, False):
-                    some = slice(*np.searchsorted(rising, (frames.start, frames.stop)).tolist())
-                    at = rising[some]
-                    out[order[some], pixels] = x[at, pixels] * turns[at - frames.start]
+        for part in self.row_parts:
+            for frames, turns in self._turns(x, None, part, False):
+                some = slice(*np.searchsorted(rising, (frames.start, frames.stop)).tolist())
+                at, pixels = rising[some], part[1]
+                out[order[some], pixels] = x[at, pixels] * turns[at - frames.start]
         return out
 
     def displacement(self, used: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -609,31 +587,19 @@ class StillReference:
         phases = _phases(sums, self.tiles.averaged(sums), self.tiles)
         return _unit(self.tiles.at_pixels(np.moveaxis(phases, -1, 0))[0]).astype(mean.dtype)
 
+    @np.errstate(invalid="ignore", over="ignore")
     def hold(self, x: Array, used: NDArray[np.bool_]) -> tuple[Array, StillBlock]:
         """Return the frames of a block, (n, n_pixels), with the tissue held still, and their turn."""
-        x, mean, motion = held_alone(x, self.tiles, used)
-        start = self.turn(mean)
-        with np.errstate(invalid="ignore"):
-            x *= to_library(start.conj(), x)
-        return x, StillBlock(motion, start)
-
-
-def held_alone(
-    x: Array, tiles: Tiles, used: NDArray[np.bool_], counted_pixels: NDArray[np.bool_] | None = None
-) -> tuple[Array, Numbers, TissueMotion]:
-    """Return the frames of a block, (n, n_pixels), with the tissue held still, their mean over used frames, and the motion.
-
-    The motion is found by :func:`motion_of`. The mean has 0 for entries that are not finite.
-    """
-    xp = namespace(x)
-    motion, used = motion_of(x, tiles, used, counted_pixels)
-    still = motion.still(x)
-    with np.errstate(invalid="ignore", over="ignore"):
-        counted = still if used.all() else xp.take(still, to_library(np.flatnonzero(used), x), axis=0)
+        xp = namespace(x)
+        motion, used = motion_of(x, self.tiles, used)
+        x = motion.still(x)
+        counted = x if used.all() else xp.take(x, to_library(np.flatnonzero(used), x), axis=0)
         total = to_host(xp.sum(counted, axis=0))
         if not np.isfinite(total).all():
             total = to_host(xp.sum(_finite(counted), axis=0))
-    return still, np.asarray(total / max(int(np.count_nonzero(used)), 1)), motion
+        start = self.turn(np.asarray(total / max(int(np.count_nonzero(used)), 1)))
+        x *= to_library(start.conj(), x)
+        return x, StillBlock(motion, start)
 
 
 def motion_of(

@@ -56,11 +56,8 @@ def in_full_precision(function: Callable[Arguments, Result]) -> Callable[Argumen
 
 def is_foreign_array(values: object) -> bool:
     """Return whether a value is an array of another library than NumPy and Dask."""
-    return (
-        is_array_api_obj(values)
-        and not isinstance(values, np.ndarray | np.generic)
-        and not is_dask_array(values)
-    )
+    is_known = isinstance(values, np.ndarray | np.generic) or is_dask_array(values)
+    return is_array_api_obj(values) and not is_known
 
 
 def namespace(values: Array) -> ModuleType:

@@ -25,11 +25,9 @@ Parts = list[tuple[int, int, int]]
 def half_parts(n: int, start: int = 0, stop: int | None = None) -> Parts:
     """Return the parts of the columns [start, stop) of n, counted from `start`; by default of all n."""
     stop = n if stop is None else stop
-    edges = [
-        (max(int(first), start) - start, min(int(last), stop) - start)
-        for first, last in pairwise(quarter_edges(n))
-    ]
-    return [(first, last, quarter % 2) for quarter, (first, last) in enumerate(edges) if first < last]
+    edges = np.clip(quarter_edges(n), start, stop) - start
+    quarters = enumerate(pairwise(edges.tolist()))
+    return [(first, last, quarter % 2) for quarter, (first, last) in quarters if first < last]
 
 
 def lag_sums(rows: Numbers, n_lags: int, parts: Parts | None = None, n_halves: int = 2) -> Numbers:
@@ -143,11 +141,9 @@ def _sums_there(values: Array, n_lags: int, parts: Parts, n_halves: int) -> Arra
     xp, n = namespace(values), values.shape[0]
     length = next_fast_len(n + n_lags - 1)
     is_complex = xp.isdtype(values.dtype, "complex floating")
-    x = (
-        values
-        if is_complex
-        else xp.astype(values, xp.complex64 if values.dtype == xp.float32 else xp.complex128)
-    )
+    x = values
+    if not is_complex:
+        x = xp.astype(values, xp.complex64 if values.dtype == xp.float32 else xp.complex128)
     spectrum, sums = xp.fft.fft(x, n=length, axis=0), []
     # The frequencies become lags by a product, (length, n_lags), as the lags are few.
     angles = np.outer(np.arange(length), np.arange(n_lags)) % length * (2j * np.pi / length)

@@ -120,8 +120,7 @@ def marchenko_pastur_quantiles(aspect: float, levels: NDArray[np.float64]) -> ND
     x = 0.5 * (lower + upper) + 0.5 * (upper - lower) * np.cos(theta)
     density = np.sin(theta) ** 2 / np.maximum(x, 1e-300)
     cumulative = np.concatenate([[0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
-    quantiles: NDArray[np.float64] = np.interp(levels, cumulative / cumulative[-1], x)
-    return quantiles
+    return np.asarray(np.interp(levels, cumulative / cumulative[-1], x))
 
 
 def fit_gapped_rows(

@@ -101,8 +101,7 @@ def row_squared_norms(values: Array) -> NDArray[np.float64]:
         return _norms(values, 1)
     real = values.view(values.real.dtype)
     # vecdot would do the same, but it does not let other threads run.
-    norms: NDArray[np.float64] = np.einsum("ij,ij->i", real, real).astype(np.float64)
-    return norms
+    return np.asarray(np.einsum("ij,ij->i", real, real).astype(np.float64))
 
 
 def squared_norms(values: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -175,8 +174,7 @@ def column_squared_norms(values: Array) -> NDArray[np.float64]:
     sums = np.zeros(real.shape[1])
     for rows in slices_of(len(real), _SQUARED_ROWS):
         sums += np.einsum("ij,ij->j", real[rows], real[rows])
-    norms: NDArray[np.float64] = sums.reshape(values.shape[1], -1).sum(axis=1)
-    return norms
+    return np.asarray(sums.reshape(values.shape[1], -1).sum(axis=1))
 
 
 def _norms(values: Array, axis: int) -> NDArray[np.float64]:
@@ -249,7 +247,7 @@ def gram(factor: Numbers) -> Numbers:
     return square + 1j * (total[real, imaginary] - total[imaginary, real])
 
 
-def frame_gram(matrix: Numbers, executor: Executor, dtype: np.dtype[np.inexact]) -> Numbers:
+def frame_gram(matrix: Numbers, executor: Executor) -> Numbers:
     """Return the Gram matrix of the frames, M^H M: the inner product of every frame with every other.
 
     Parameters
@@ -258,8 +256,6 @@ def frame_gram(matrix: Numbers, executor: Executor, dtype: np.dtype[np.inexact])
         The matrix M, finite everywhere.
     executor : Executor
         Maps over the parts of the rows.
-    dtype : dtype
-        Type of the products within a part of the rows. The parts are added up in double precision.
 
     Returns
     -------
@@ -267,10 +263,10 @@ def frame_gram(matrix: Numbers, executor: Executor, dtype: np.dtype[np.inexact])
     """
 
     def product(rows: slice) -> Numbers:
-        part = matrix[rows].astype(dtype, copy=False)
+        part: Numbers = matrix[rows].astype(np.result_type(matrix.dtype, np.float64), copy=False)
         return part.conj().T @ part
 
-    return _sum_in_double(executor.map(product, row_parts(matrix.shape)))
+    return np.asarray(sum(executor.map(product, row_parts(matrix.shape))))
 
 
 def normal_product(
@@ -301,11 +297,9 @@ def normal_product(
         part = read_rows(rows)
         return (part @ right).conj().T @ part
 
-    return _sum_in_double(executor.map(product, parts)).conj().T
-
-
-def _sum_in_double(parts: Iterable[Numbers]) -> Numbers:
-    return np.asarray(sum(part.astype(np.result_type(part.dtype, np.float64)) for part in parts))
+    products = executor.map(product, parts)
+    total = sum(part.astype(np.result_type(part.dtype, np.float64)) for part in products)
+    return np.asarray(total).conj().T
 
 
 _LEAST_SINE = 1e-3
@@ -451,15 +445,13 @@ def eigenvectors(gram: Numbers, **subset: Sequence[float]) -> Numbers:
 
     # SciPy brings a BLAS of its own, which may have been loaded after the executor limited those it found.
     with blas_on_one_thread():
-        vectors: Numbers = eigh(gram, **subset)[1][:, ::-1]
-    return vectors
+        return np.asarray(eigh(gram, **subset)[1][:, ::-1])
 
 
 def covered_shares(powers: NDArray[np.floating]) -> NDArray[np.float64]:
     """Return the part of the pixels that each of some components covers, (sum p)^2 / (n sum p^2) of its powers p, (k, n)."""
     squares = np.maximum((powers**2).sum(axis=1), np.finfo(np.float64).tiny)
-    shares: NDArray[np.float64] = powers.sum(axis=1) ** 2 / squares / powers.shape[1]
-    return shares
+    return np.asarray(powers.sum(axis=1) ** 2 / squares / powers.shape[1])
 
 
 def correlation_of(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:

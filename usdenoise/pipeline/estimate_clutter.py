@@ -41,6 +41,7 @@ from usdenoise.frames.still_tissue import (
     TissueMotion,
     joined_products,
     judged,
+    motion_and_strengths,
     tile_products,
     tiles_of,
 )
@@ -469,7 +470,7 @@ def _motion(checked: CheckedRecording, tiles: Tiles, executor: Executor) -> tupl
     firsts = np.cumsum([0, *(chunk.n_frames for chunk in products[:-1])]).tolist()
     joined = joined_products(products, tiles)
     energy = _used_energy(recording, executor, inspection, checked.excluded) * mask
-    return TissueMotion.of(tiles, joined, energy / max(len(joined.numbers), 1)), firsts
+    return motion_and_strengths(tiles, joined, energy / max(len(joined.numbers), 1))[0], firsts
 
 
 def products_of_chunk(
