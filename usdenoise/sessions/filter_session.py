@@ -5,14 +5,15 @@ combination of their measures.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_IMAGES
+from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.clutter.bad_pixels import MOST_NOISY
 from usdenoise.errors import InputError
 from usdenoise.linalg.array_library import Numbers, to_host
@@ -26,7 +27,7 @@ from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording
-from usdenoise.pipeline.series import Series, signal_image
+from usdenoise.pipeline.series import Series, SeriesModel, signal_image
 from usdenoise.progress import Progress
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.measured_block import (
@@ -37,7 +38,13 @@ from usdenoise.sessions.measured_block import (
     measure_blocks,
     own_options,
 )
-from usdenoise.sessions.result_series import BlockRecord, ResultSeries, frame_records
+from usdenoise.sessions.result_series import (
+    BadFrameRecord,
+    BlockRecord,
+    FramesRecord,
+    ResultSeries,
+    frame_records,
+)
 from usdenoise.sessions.session_estimate import (
     check_bad_frames,
     check_method,
@@ -52,37 +59,6 @@ from usdenoise.system.resources import (
     most_side_by_side,
     release_freed_memory,
 )
-
-
-@dataclass(frozen=True)
-class JudgedBlocks:
-    """The blocks of a session, compared with each other.
-
-    Attributes
-    ----------
-    findings : list of BlockFindings
-        The findings on each.
-    powers : list of arrays or None
-        Their powers, (n_signal,); None without data.
-    why, leftover : list of str, and (n_blocks,) array
-        Why each is bad, and how much more power is left, from :func:`usdenoise.sessions.bad_blocks.find_bad_blocks`.
-    """
-
-    findings: list[BlockFindings]
-    powers: list[NDArray[np.floating] | None]
-    why: list[str]
-    leftover: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, store: BlockStore, n_blocks: int) -> Self:
-        """Compare the blocks of a store."""
-        findings = [store.findings(number) for number in range(n_blocks)]
-        powers = [
-            store.array(number, "power") if found.frames is not None else None
-            for number, found in enumerate(findings)
-        ]
-        levels = [found.level(power) for found, power in zip(findings, powers, strict=True)]
-        return cls(findings, powers, *find_bad_blocks(levels))
 
 
 class FrameSink(Protocol):
@@ -177,9 +153,7 @@ def filter_session(
             # A block that is stored is done: after its frames are written
             store.put(number, block)
             progress.blocks(number + 1, len(recording.blocks))
-        judged = JudgedBlocks.of(store, len(recording.blocks))
-        # The series of the good ones
-        series = filtered_session(recording, session, clutter, fit, store, judged, options, threads)
+        series = filtered_session(recording, session, clutter, fit, store, options, threads)
         return replace(series, n_unusual=n_unusual)
 
 
@@ -213,10 +187,11 @@ def _most_blocks(
             f"and {free / 2**20:.0f} MiB are free",
             remedy="cut the files into shorter blocks with {window}",
         )
-    if options.device == HOST or not holds_blocks:
-        return most, empty
-    on_device = most_blocks(options.device, recording.dtype, entries)
-    return int(min(most_side_by_side(free, of_block, of_block), on_device)), empty
+    if options.device != HOST and holds_blocks:
+        # The sample is not on the device
+        most = most_side_by_side(free, of_block, of_block)
+        most = int(min(most, most_blocks(options.device, recording.dtype, entries)))
+    return most, empty
 
 
 TSNR = "mean over standard deviation of blood_power in the good blocks"
@@ -228,28 +203,74 @@ def filtered_session(
     clutter: Clutter,
     fit: FitResult,
     store: BlockStore,
-    judged: JudgedBlocks,
     options: DenoiseOptions,
     threads: ThreadExecutor,
 ) -> ResultSeries:
-    """Add up the stored measurements of the blocks, and return their series.
-
-    If a single block counts, its map is the map of a scan.
-    """
-    n_blocks = len(recording.blocks)
-    findings, powers, why = judged.findings, judged.powers, judged.why
-    has_data = [found.frames is not None for found in findings]
-    known = np.flatnonzero(has_data).tolist()
+    """Compare the stored measurements of the blocks with each other, add up the good ones, and return their series."""
+    n_blocks, grid, geometry = len(recording.blocks), clutter.grid, recording.geometry
+    findings = [store.findings(number) for number in range(n_blocks)]
+    known = [number for number, found in enumerate(findings) if found.frames is not None]
+    powers = {number: store.array(number, "power") for number in known}
+    levels = [found.level(powers.get(number)) for number, found in enumerate(findings)]
+    why, leftover = find_bad_blocks(levels)
     is_bad = np.array([bool(reason) for reason in why], bool)
     if is_bad.all():
         doubts = "".join(f"; {sentence}" for _, sentence in fit.stack_doubts)
         raise InputError(f"no block of the session is good; the first one: {why[0]}{doubts}")
-    # Sums over the good blocks, the maps of their mean, and the weights of the lags
-    counting, series = np.flatnonzero(_apart(recording.blocks, ~is_bad)).tolist(), Series()
+    model, quality = _model_of(recording, ~is_bad, clutter, store, options, threads)
+    # The images of each block
+    missing, image = np.full(grid.n_pixels, np.nan, np.float32), partial(signal_image, geometry, grid)
+    found_blood = threads.map(lambda number: model.blood_power(store.lags(number)), known)
+    blood = dict.fromkeys(range(n_blocks), (missing, 1.0)) | dict(zip(known, found_blood, strict=True))
+    images = {
+        "power_doppler": [image(powers.get(number, missing)) for number in range(n_blocks)],
+        "blood_power": [image(power) for power, _ in blood.values()],
+        "noise_power": [image(share * model.maps.noise_power) for _, share in blood.values()],
+    }
+    flow = findings[known[0]].flow
+    for name in flow:
+        of_blocks = dict.fromkeys(range(n_blocks), image(missing))
+        images[name] = [*(of_blocks | {number: store.array(number, name) for number in known}).values()]
+    stacked = {name: np.stack(values) for name, values in images.items()}
+    good = np.flatnonzero(~is_bad).tolist()
+    observed = np.stack([image(store.array(number, "observed")) for number in good])
+    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in stacked.items()}
+    means["blood_power"] = image(model.maps.blood_power)
+    means["tsnr"] = _tsnr_map(stacked["blood_power"][good], observed)
+    low = int(fit.options.low_cutoff)
+    records = [
+        _block_record(recording, number, found, why[number], float(leftover[number]), low)
+        for number, found in enumerate(findings)
+    ]
+    return ResultSeries(
+        fit=fit,
+        picture_quality=quality,
+        geometry=geometry,
+        images=stacked,
+        means=means,
+        attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
+        block_records=tuple(records),
+        options=session,
+    )
+
+
+def _model_of(
+    recording: Recording,
+    good: NDArray[np.bool_],
+    clutter: Clutter,
+    store: BlockStore,
+    options: DenoiseOptions,
+    threads: ThreadExecutor,
+) -> tuple[SeriesModel, PictureQuality]:
+    """Return the weights and the maps of the sum of the good blocks, and the quality of these maps.
+
+    If a single block counts, its map is the map of a scan.
+    """
+    counting, series = np.flatnonzero(_apart(recording.blocks, good)).tolist(), Series()
     for number in counting:
         series = series.added(store.lags(number), clutter)
     middle, alone = counting[len(counting) // 2], None
-    deformation = findings[middle].deformation
+    deformation = store.findings(middle).deformation
     if len(counting) == 1 and not (deformation and deformation.pixels):
         # The only block has the maps of a scan, which has its deformation.
         frames, _ = _frames_in_reference(recording, middle, clutter, options)
@@ -264,64 +285,23 @@ def filtered_session(
         if clutter.n_own:
             # Components of its own are no longer known
             held = replace(clutter, reference=None, still=None)
-            frames = replace(
-                frames, values=filter_chunk(frames.read(), held, excluded, is_kept=True).filtered
-            )
+            filtered = filter_chunk(frames.read(), held, excluded, is_kept=True).filtered
+            frames = replace(frames, values=filtered)
         quality = checked_noise(quality, Chunk(0, frames), clutter, excluded, threads)
-    # The blood power of each block
-    blood = dict(
-        zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)
-    )
-    grid, geometry = clutter.grid, recording.geometry
-    missing = np.full(grid.n_pixels, np.nan, np.float32)
-
-    image = partial(signal_image, geometry, grid)
-    images = {
-        "power_doppler": [image(missing if power is None else power) for power in powers],
-        "blood_power": [
-            image(blood[number][0] if number in blood else missing) for number in range(n_blocks)
-        ],
-        "noise_power": [
-            image((blood[number][1] if number in blood else 1.0) * model.maps.noise_power)
-            for number in range(n_blocks)
-        ],
-    }
-    flow = findings[known[0]].flow
-    for name in flow:
-        images[name] = [
-            store.array(number, name) if has_data[number] else image(missing) for number in range(n_blocks)
-        ]
-    stacked = {name: np.stack(values) for name, values in images.items()}
-    good = np.flatnonzero(~is_bad).tolist()
-    observed = np.stack([image(store.array(number, "observed")) for number in good])
-    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in stacked.items()}
-    means["blood_power"] = image(model.maps.blood_power)
-    means["tsnr"] = _tsnr_map(stacked["blood_power"][good], observed)
-    low = int(fit.options.low_cutoff)
-    return ResultSeries(
-        fit=fit,
-        picture_quality=quality,
-        geometry=geometry,
-        images=stacked,
-        means=means,
-        attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
-        block_records=tuple(
-            _block_record(
-                recording, number, findings[number], why[number], float(judged.leftover[number]), low
-            )
-            for number in range(n_blocks)
-        ),
-        options=session,
-    )
+    return model, quality
 
 
 def _block_record(
     recording: Recording, number: int, findings: BlockFindings, why: str, leftover: float, low_cutoff: int
 ) -> BlockRecord:
     """Return the record of a block; `why` it is bad, in words, is empty for a good one, and `leftover` NaN without data."""
-    block, geometry = recording.blocks[number], recording.geometry
-    window, search, aligned = block.window, findings.frames, findings.alignment
-    record = BlockRecord(
+    block, search, aligned = recording.blocks[number], findings.frames, findings.alignment
+    window, deformation, profile = block.window, findings.deformation, aligned and aligned.profile_db
+    frames, bad_frames, kept_share = FramesRecord(), tuple[BadFrameRecord, ...](), 0.0
+    if search is not None:
+        frames, bad_frames = frame_records(search, recording.geometry, window.start, findings.displacement)
+        kept_share = 1 - findings.n_unobserved / (search.n_frames * recording.geometry.n_pixels)
+    return BlockRecord(
         time=block.start_s + (window.n_frames - 1) / 2 * recording.frame_time,
         n_frames=window.n_frames,
         complete=window.complete,
@@ -331,34 +311,20 @@ def _block_record(
         file=block.name,
         first_frame=window.start,
         leftover=None if np.isnan(leftover) else leftover,
+        frames=frames,
+        bad_frames=bad_frames,
         n_unobserved=findings.n_unobserved,
-        kept_share=0.0,
+        kept_share=kept_share,
+        shift_pixels=aligned.shift if aligned else None,
+        gain_db=aligned.gain_db if aligned else None,
+        likeness=aligned.likeness if aligned else None,
+        is_shifted=aligned is not None and aligned.is_shifted,
+        is_scaled=aligned is not None and aligned.is_scaled,
+        is_gain_uneven=aligned is not None and aligned.is_uneven,
+        gain_range_db=(min(profile), max(profile)) if profile else None,
+        deformation_pixels=deformation.pixels if deformation else None,
+        rotation_degrees=deformation.rotation if deformation else (),
     )
-    if search is not None:
-        n_entries = search.n_frames * geometry.n_pixels
-        frames, bad_frames = frame_records(search, geometry, window.start, findings.displacement)
-        record = replace(
-            record, frames=frames, bad_frames=bad_frames, kept_share=1 - findings.n_unobserved / n_entries
-        )
-    if aligned is not None:
-        profile = aligned.profile_db
-        record = replace(
-            record,
-            shift_pixels=aligned.shift,
-            gain_db=aligned.gain_db,
-            likeness=aligned.likeness,
-            is_shifted=aligned.is_shifted,
-            is_scaled=aligned.is_scaled,
-            is_gain_uneven=aligned.is_uneven,
-            gain_range_db=(min(profile), max(profile)) if profile else None,
-        )
-    if findings.deformation is not None:
-        record = replace(
-            record,
-            deformation_pixels=findings.deformation.pixels,
-            rotation_degrees=findings.deformation.rotation,
-        )
-    return record
 
 
 def _frames_in_reference(

@@ -20,7 +20,7 @@ from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.bad_blocks import LOST, interpolated_series
 from usdenoise.sessions.blocks import time_unit
 from usdenoise.sessions.design import Event
-from usdenoise.sessions.poses import proposed_rule
+from usdenoise.sessions.poses import TRIED_BLOCKS, likeness_of, proposed_rule
 from usdenoise.sessions.regions import RegionSeries
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import Geometry, GriddedStack
@@ -496,7 +496,7 @@ def block_doubts(blocks: Sequence[BlockRecord], images: NDArray[np.float32]) -> 
     # The image of the session is then that of none of its blocks; images without a pattern are like no other one.
     likeness = max((block.likeness for block in good if block.likeness is not None), default=1.0)
     # More positions than two leave it like nothing, as noise does, but the blocks like each other.
-    rule = proposed_rule(images) if likeness < LIKE_NONE else ""
+    rule = proposed_rule(likeness_of(images[:TRIED_BLOCKS])) if likeness < LIKE_NONE else ""
     if rule or LIKE_NOTHING < likeness < LIKE_NONE:
         as_rule = f" (poses {rule})" if rule else ""
         sentences.append(
