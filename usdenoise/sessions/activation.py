@@ -179,7 +179,10 @@ class FittedSeries:
 
 
 class _Estimator:
-    """The design of pixels with a column for each of their missing blocks, and its estimators by autocorrelation."""
+    """The design of pixels with a column for each of their missing blocks, and its estimators by autocorrelation.
+
+    `lags` are the lags that the residual is expected to have, and the correlations of neighbouring blocks of its noise.
+    """
 
     def __init__(self, design: Design, missing: NDArray[np.bool_]) -> None:
         self._matrix = np.hstack([design.matrix, np.eye(len(missing))[:, missing]])
@@ -204,7 +207,7 @@ class _Estimator:
         expected = np.polynomial.polynomial.polyval(grid, np.stack([power, product], axis=1))
         lags = np.maximum.accumulate(expected[1] / np.maximum(expected[0], NEGLIGIBLE))
         # Without neighbouring blocks nothing is known of the correlation, which is then taken to be 0.
-        self._lags = grid, np.where(np.ptp(lags) > 1e-6, lags, np.inf)
+        self.lags = np.where(np.ptp(lags) > 1e-6, lags, np.inf), grid
 
     def residual_lag(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return lag 1 over lag 0 of the residuals of some series, (n_blocks, m); NaN without noise."""
@@ -215,12 +218,6 @@ class _Estimator:
         lag: NDArray[np.float64] = np.divide(
             lagged, energies, out=np.full_like(lagged, np.nan), where=is_noise
         )
-        return lag
-
-    def noise_lag(self, residual_lag: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the correlation of neighbouring blocks of the noise whose residual is expected to have a lag."""
-        grid, expected = self._lags
-        lag: NDArray[np.float64] = np.interp(residual_lag, expected, grid)
         return lag
 
     def fit(
@@ -286,7 +283,8 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
     freedom = np.full(n_pixels, np.nan)
     effects, baseline = np.full((n_responses, n_pixels), np.nan), np.full(n_pixels, np.nan)
     for all_pixels, all_values, estimator in _groups(series, design, estimators):
-        steps = np.rint(estimator.noise_lag(lag[all_pixels]) / RHO_STEP).astype(int)
+        # The correlation of the noise whose residual is expected to have this lag
+        steps = np.rint(np.interp(lag[all_pixels], *estimator.lags) / RHO_STEP).astype(int)
         rho[all_pixels] = steps * RHO_STEP
         for step in np.unique(steps).tolist():
             is_of_step = steps == step
@@ -340,20 +338,16 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
         for free responses, too.
     """
     design = all_series[0].design
-    types = {
-        name: joined_events([event for event in events if event.modulation]).get(name, [])
-        for name in design.responses
-    }
-    pauses = [
-        np.diff([event.onset for event in of_type]).min() for of_type in types.values() if len(of_type) > 1
-    ]
+    moving = joined_events([event for event in events if event.modulation])
+    types = [moving.get(name, []) for name in design.responses]
+    pauses = [np.diff([event.onset for event in of_type]).min() for of_type in types if len(of_type) > 1]
     # In a periodic design a rise that is late by more than a quarter of the period is a fall that is early
     step = float(np.median(np.diff(all_series[0].times)))
     number = math.floor(4 * min(LONGEST_DELAY_S, min(pauses, default=0.0) / 4) / step)
     if number < 1 or design.is_free:
         return None
     delays = np.arange(-number, number + 1) * step / 4
-    found = [_delay_gains(series, list(types.values()), delays) for series in all_series]
+    found = [_delay_gains(series, types, delays) for series in all_series]
     gains, n_known = (np.sum(values, axis=0) for values in zip(*found, strict=True))
     # Blocks with pauses between them do not tell some delays apart: none, or else their mean
     gains = np.vstack([gains, gains.sum(axis=0)])
@@ -376,20 +370,18 @@ def _delay_gains(
         left: NDArray[np.float64] = values - others @ (others.T @ values)
         return left
 
-    bases = []
-    for delay in delays.tolist():
-        columns = [
-            response_of(delayed(of_type, delay), series.times, series.durations, design.hrf)
-            for of_type in types
-        ]
-        bases.append(column_basis(own(np.hstack(columns))))
+    def basis_of(delay: float) -> NDArray[np.float64]:
+        late, about = [delayed(of_type, delay) for of_type in types], (series.times, series.durations)
+        return column_basis(own(np.hstack([response_of(of_type, *about, design.hrf) for of_type in late])))
+
+    bases = [basis_of(delay) for delay in delays.tolist()]
     pixels = np.flatnonzero(series.in_vessels)
     halves = (np.indices(series.in_vessels.shape) // DELAY_TILE).sum(axis=0).ravel()[pixels] % 2
     gains, n_known = np.zeros((2, len(delays))), np.zeros(2)
     for of_tile in cached_slices(len(pixels), len(images)):
         powers = np.stack([image.reshape(-1)[pixels[of_tile]] for image in images]).astype(np.float64)
         known = np.isfinite(powers[~design.is_bad]).all(axis=0)
-        left, half = (own(np.where(np.isfinite(powers), powers, 0)[:, known]), halves[of_tile][known])
+        left, half = own(np.where(np.isfinite(powers), powers, 0)[:, known]), halves[of_tile][known]
         energies = np.maximum(np.sum(left**2, axis=0), TINY)
         n_known += np.bincount(half, minlength=2)
         for at, basis in enumerate(bases):
@@ -398,8 +390,8 @@ def _delay_gains(
     return gains, n_known
 
 
-ActivationMaps = tuple[dict[str, ActivationMap], ActivationMap | None]
-"""Type of event -> its map; the map for any type, None for a single one."""
+ActivationMaps = Mapping[str, ActivationMap]
+"""Type of event -> its map, and "" -> the map for any type if there are several."""
 
 
 def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -> list[ActivationMaps]:
@@ -416,9 +408,9 @@ def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -
 
     Returns
     -------
-    list of (dict, ActivationMap or None)
-        For each series: type of event -> its map; the map for any type, None for a single one. A map is NaN for a type that
-        no good block sees, and all are if the noise has fewer than LEAST_FREE degrees of freedom.
+    list of dict
+        For each series: type of event -> its map, and "" -> the map for any type if there are several. A map is NaN for a
+        type that no good block sees, and all are if the noise has fewer than LEAST_FREE degrees of freedom.
 
     References
     ----------
@@ -433,12 +425,10 @@ def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -
     expected = all_series[0].design.expected
     names = [*expected, ""] if len(expected) > 1 else [*expected]
     active = {name: _active_pixels(name, all_series, fits, tested, rule) for name in names}
-    found = list[ActivationMaps]()
-    for number, (series, fitted, in_series) in enumerate(zip(all_series, fits, tested, strict=True)):
-        maps = {name: _map_of(name, series, fitted, in_series, active[name][number], rule) for name in names}
-        overall = maps.pop("", None)
-        found.append((maps, overall))
-    return found
+    return [
+        {name: _map_of(name, *of_series, active[name][number], rule) for name in names}
+        for number, of_series in enumerate(zip(all_series, fits, tested, strict=True))
+    ]
 
 
 def _active_pixels(
@@ -523,16 +513,18 @@ def significant(
     from scipy.special import stdtr
     from scipy.stats import false_discovery_control
 
-    kind, level = rule.split(":")[0], float(rule.split(":")[1])
+    kind, _, level = rule.partition(":")
     if not p.size:
         return np.zeros(0, bool)
     if kind == "fdr":
-        is_significant: NDArray[np.bool_] = false_discovery_control(p) <= level
-        return is_significant
-    if kind == "t" and t is not None:
-        is_significant = np.abs(t) >= level
-        return is_significant
-    return p <= (level / p.size if kind == "bonferroni" else 2 * stdtr(n_free, -level))
+        is_significant = false_discovery_control(p) <= float(level)
+    elif kind == "bonferroni":
+        is_significant = p <= float(level) / p.size
+    elif t is None:
+        is_significant = p <= 2 * stdtr(n_free, -float(level))
+    else:
+        is_significant = np.abs(t) >= float(level)
+    return np.asarray(is_significant, bool)
 
 
 def rule_words(rule: str) -> str:
@@ -568,9 +560,8 @@ def smoothed_series(block_powers: NDArray[np.floating], sigmas: Sequence[float])
     counted = is_known & has_values
     weights = gaussian_filter(counted.astype(float), (0, *sigmas))
     changes = gaussian_filter(np.where(counted, values - mean, 0), (0, *sigmas)) / np.maximum(weights, 1e-12)
-    of_mean = gaussian_filter(mean, sigmas) / np.maximum(
-        gaussian_filter(has_values.astype(float), sigmas), 1e-12
-    )
+    weight = np.maximum(gaussian_filter(has_values.astype(float), sigmas), 1e-12)
+    of_mean = gaussian_filter(mean, sigmas) / weight
     smooth: NDArray[np.float64] = np.where(has_values, of_mean + changes, 0)
     smooth[~is_known] = np.nan
     return smooth

@@ -257,22 +257,18 @@ class Design:
     @property
     def dependence(self) -> tuple[str, str]:
         """Which responses and the constant depend on each other in the good blocks, and a remedy; empty if none."""
-        good, types = ~self.is_bad, list(self.responses)
-        columns = self.matrix[good]
+        good, columns = ~self.is_bad, self.matrix[~self.is_bad]
         by_type = [{name: columns[:, slice_] for name, slice_ in self.responses.items()}]
         if not self.is_free:
             # Blocks outside all events in which a slow response has not yet risen are no baseline.
-            by_type.append(
-                {name: self.shares[name][good, None] for name in types if np.ptp(self.shares[name][good]) > 0}
-            )
+            shares = {name: self.shares[name][good, None] for name in self.responses}
+            by_type.append({name: share for name, share in shares.items() if np.ptp(share) > 0})
         for of_type in by_type:
             if len(of_type) < 2:
                 continue
             own = own_shares(np.hstack([*of_type.values()]), np.ones((len(columns), 1)))
-            of_columns = np.split(own, np.cumsum([one.shape[1] for one in of_type.values()])[:-1])
-            dependent = [
-                name for name, one in zip(of_type, of_columns, strict=True) if one.min() < LEAST_APART
-            ]
+            owners = np.repeat([*of_type], [one.shape[1] for one in of_type.values()])
+            dependent = [name for name in of_type if own[owners == name].min() < LEAST_APART]
             if dependent:
                 named = [name for name in dependent if name.strip().lower() in BASELINES]
                 most = max(dependent, key=lambda name: float(self.shares[name].sum()))
@@ -417,9 +413,8 @@ def check_design(
             f"{len(times)} blocks are too few for an activation model of {design.matrix.shape[1] + n_confounds} columns",
             remedy="take more or shorter blocks, or fewer trial types",
         )
-    problem, remedy = design.problem
-    if problem:
-        raise InputError(problem, remedy=remedy)
+    if design.problem[0]:
+        raise InputError(design.problem[0], remedy=design.problem[1])
 
 
 def design_of(
@@ -464,10 +459,7 @@ def design_of(
     responses = {name: response_of(of_type, times, durations, hrf) for name, of_type in types.items()}
     end = float((times + durations / 2).max())
     inside = [event for event in events if is_within(event, end)]
-    boxcars = responses
-    if hrf != "boxcar":
-        boxcars = {name: response_of(of_type, times, durations, "boxcar") for name, of_type in types.items()}
-    shares = {name: boxcar[:, 0] for name, boxcar in boxcars.items()}
+    shares = {name: response_of(each, times, durations, "boxcar")[:, 0] for name, each in types.items()}
     problems = {
         name: _problem_of_type(name, columns, shares[name], is_bad, hrf)
         for name, columns in responses.items()
@@ -496,15 +488,11 @@ def design_of(
     good = ~is_bad if not is_bad.all() else is_bad
     own |= {name: values - values[good].mean() for name, values in drifts.items()}
     own["constant"] = np.ones(len(times))
-    slices, first = {}, 0
+    slices, named = dict[str, slice](), list[str]()
     for name, columns in seen.items():
-        slices[name] = slice(first, first + columns.shape[1])
-        first = slices[name].stop
-    named = [
-        f"{name}_delay_{delay}" if columns.shape[1] > 1 else name
-        for name, columns in seen.items()
-        for delay in range(columns.shape[1])
-    ]
+        n_delays = columns.shape[1]
+        slices[name] = slice(len(named), len(named) + n_delays)
+        named += [name] if n_delays == 1 else [f"{name}_delay_{delay}" for delay in range(n_delays)]
     # A type of event may have any name.
     for name in own:
         while name in named:
@@ -589,17 +577,13 @@ def _high_pass(events: Sequence[Event], times: NDArray[np.float64], recorded: ND
     in_order = sorted(
         (event for event in events if event.modulation), key=lambda event: (event.trial_type, event.onset)
     )
-    lost = times - recorded
-
-    def lost_before(onset: float) -> float:
-        return float(lost[max(int(np.searchsorted(times, onset, "right")) - 1, 0)])
-
-    pauses = [
-        later.onset - earlier.onset - (lost_before(later.onset) - lost_before(earlier.onset))
-        for earlier, later in pairwise(in_order)
-        if later.trial_type == earlier.trial_type
-    ]
-    return min(SLOWEST_HZ, 1 / (PERIODS * max(max(pauses, default=math.inf), ROUNDING_S)))
+    onsets = np.array([event.onset for event in in_order], float)
+    lost = (times - recorded)[np.maximum(np.searchsorted(times, onsets, "right") - 1, 0)]
+    is_same = [later.trial_type == earlier.trial_type for earlier, later in pairwise(in_order)]
+    pauses = (np.diff(onsets) - np.diff(lost))[np.array(is_same, bool)]
+    return min(
+        SLOWEST_HZ, 1 / (PERIODS * max(pauses.max(initial=0) if pauses.size else math.inf, ROUNDING_S))
+    )
 
 
 def _cosines(times: NDArray[np.float64], below: float) -> list[NDArray[np.float64]]:

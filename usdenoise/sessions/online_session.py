@@ -328,7 +328,6 @@ class OnlineSession:
         ordered = [(part, np.argsort(part.numbers)) for part in parts]
         sample = Sample(
             blocks=[part.block for part in parts],
-            numbers=list(range(len(parts))),
             frames=[part.numbers[order] for part, order in ordered],
             values=np.concatenate([part.values[order] for part, order in ordered]),
             missing=np.concatenate([part.missing[order] for part, order in ordered]),

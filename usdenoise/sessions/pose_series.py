@@ -204,19 +204,11 @@ def joined_poses(
         block_times=block_times,
         bad_blocks=np.asarray(bad, bool),
     )
-    joined = replace(
-        joined,
-        activation={
-            name: _joined_map([series.activation[name] for series in poses], joined)
-            for name in first.activation
-        },
-    )
-    overall = [series.any_activation for series in poses if series.any_activation is not None]
-    return replace(
-        joined,
-        any_activation=_joined_map(overall, joined) if overall else None,
-        region_series=_regions(joined, masks),
-    )
+    activations = {
+        name: _joined_map([series.activations[name] for series in poses], joined)
+        for name in first.activations
+    }
+    return replace(joined, activations=activations, region_series=_regions(joined, masks))
 
 
 def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> Geometry:

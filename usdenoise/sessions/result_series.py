@@ -248,10 +248,9 @@ class ResultSeries:
         The filtered stack; None (the default) for a session.
     flow : mapping
         Name -> flow image of the filtered stack; empty (the default) for a session.
-    activation : mapping
-        Type of event -> its activation map; empty (the default) without events.
-    any_activation : ActivationMap or None
-        F of the responses to all types; None (the default) with fewer than two.
+    activations : mapping
+        Type of event -> its activation map, and "" -> F of the responses to all of several types; empty (the default)
+        without events.
     events : tuple of Event
         The events; overlapping ones of one type are joined. Empty by default.
     delay_s : float
@@ -273,8 +272,7 @@ class ResultSeries:
     options: SessionOptions = field(default_factory=SessionOptions)
     stack: DenoiseResult | None = None
     flow: Mapping[str, FlowImage] = field(default_factory=dict)
-    activation: Mapping[str, ActivationMap] = field(default_factory=dict)
-    any_activation: ActivationMap | None = None
+    activations: Mapping[str, ActivationMap] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     delay_s: float = 0.0
     event_doubts: tuple[Doubt, ...] = ()
@@ -356,10 +354,14 @@ class ResultSeries:
         return (*doubts, *block_doubts(self.block_records, self.images["power_doppler"]), *self.event_doubts)
 
     @property
-    def activations(self) -> dict[str, ActivationMap]:
-        """The activation by each type of event, and ("") by any of several."""
-        overall = {} if self.any_activation is None else {"": self.any_activation}
-        return {**self.activation, **overall}
+    def activation(self) -> dict[str, ActivationMap]:
+        """The activation by each type of event."""
+        return {name: found for name, found in self.activations.items() if name}
+
+    @property
+    def any_activation(self) -> ActivationMap | None:
+        """F of the responses to all types of events; None with fewer than two."""
+        return self.activations.get("")
 
     @property
     def low_cutoff(self) -> int:

@@ -1,7 +1,7 @@
 """The activation by the events of a session: its maps, how the tissue moves with the events, and the doubts about both."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
@@ -197,20 +197,18 @@ def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event])
     types, options = joined_events(events), all_series[0].options
     modelled = [_Modelled.of(series, events) for series in all_series]
     # The linear models: responses with one delay for all pixels, confounds and drift
-    given = options.delay
     common = common_delay([each.at(0.0) for each in modelled], events)
-    delay = (common or 0.0) if isinstance(given, str) else given
+    delay = (common or 0.0) if isinstance(options.delay, str) else options.delay
 
     def maps_at(delay: float, smoothing_mm: float | None = None) -> list[ActivationMaps]:
         return activation_maps([each.at(delay, smoothing_mm) for each in modelled], options.threshold)
 
     # Their maps, and how the tissue moves with the events
     found = maps_at(delay)
-    timing = _delay_doubts(all_series[0], delay, common, found, maps_at)
+    timing = [*_delay_doubts(all_series[0], delay, common, found, maps_at)]
     proposed = _with_proposals(all_series, found, partial(maps_at, delay))
     return [
-        _with_maps(each, delay, types, maps, overall, timing)
-        for each, maps, (_, overall) in zip(modelled, proposed, found, strict=True)
+        _with_maps(each, delay, types, maps, timing) for each, maps in zip(modelled, proposed, strict=True)
     ]
 
 
@@ -218,46 +216,38 @@ def _with_maps(
     modelled: _Modelled,
     delay: float,
     types: Mapping[str, Sequence[Event]],
-    maps: Mapping[str, ActivationMap],
-    overall: ActivationMap | None,
+    maps: ActivationMaps,
     timing: Sequence[Doubt],
 ) -> ResultSeries:
     """Return a series with its maps, the responses of its regions, and the doubts about them."""
-    series, durations, events = replace(modelled.series, delay_s=delay), modelled.durations, modelled.events
-    design = modelled.design(delay)
-    maps, locked = dict(maps), list[Doubt]()
-    for name, found in maps.items():
-        correlations, doubts = _motion_with_events(name, types[name], modelled.motions, series, durations)
-        maps[name] = replace(found, correlations=correlations)
+    series, design = modelled.series, modelled.design(delay)
+    of_types, locked = dict[str, ActivationMap](), list[Doubt]()
+    for name, events in types.items():
+        correlations, doubts = _motion_with_events(name, events, modelled)
+        of_types[name] = replace(maps[name], correlations=correlations)
         locked += doubts
-    end = float((series.time + durations / 2).max())
     return replace(
         series,
-        activation=maps,
-        any_activation=overall,
+        delay_s=delay,
+        activations={**maps, **of_types},
         region_series={
             name: replace(region, responses=region_responses(region.blood_power, design))
             for name, region in series.region_series.items()
         },
-        events=tuple(event for of_type in types.values() for event in of_type),
+        events=tuple(event for events in types.values() for event in events),
         event_doubts=(
             *series.event_doubts,
-            *_event_doubts(series, events, end, design),
+            *_event_doubts(modelled, design),
             *locked,
             *timing,
-            *_activation_doubts(series, maps, design),
+            *_activation_doubts(series, of_types, design),
         ),
     )
 
 
-def _n_active(found: Sequence[ActivationMaps], trial_type: str | None = None) -> int:
-    """Return the number of active pixels of all series, by default of all types."""
-    return sum(
-        int(of_type.active.sum())
-        for maps, _ in found
-        for name, of_type in maps.items()
-        if trial_type in (None, name)
-    )
+def _n_active(found: Sequence[ActivationMaps], names: Iterable[str]) -> int:
+    """Return the number of active pixels of all series by some types of events."""
+    return sum(int(maps[name].active.sum()) for maps in found for name in names)
 
 
 def _delay_doubts(
@@ -266,54 +256,49 @@ def _delay_doubts(
     common: float | None,
     found: Sequence[ActivationMaps],
     maps_at: Callable[[float], list[ActivationMaps]],
-) -> list[Doubt]:
-    """Return the doubt that no delay was found, or that the given one is not that of both halves of the vessels."""
+) -> Iterator[Doubt]:
+    """Yield the doubt that no delay was found, or that the given one is not that of both halves of the vessels."""
     if isinstance(series.options.delay, str):
-        sentence = "no delay within the range that was tried is common to both halves of the vessels: the response has none"
-        return [Doubt("delay", sentence)] if common is None else []
-    step = float(np.median(np.diff(series.time)))
-    if common is None or abs(common - given) <= step / 2:
-        return []
-    as_given, shifted = _n_active(found), _n_active(maps_at(common))
-    if shifted < max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
-        return []
-    sentence = (
-        f"the response is {abs(common - given):.2g} s {'late' if common > given else 'early'}: {as_given} pixels are active "
-        f"as given, {shifted} with a delay of {common:.2g} s"
-    )
-    return [Doubt("delay", sentence)]
+        if common is None:
+            sentence = "no delay within the range that was tried is common to both halves of the vessels"
+            yield Doubt("delay", f"{sentence}: the response has none")
+    elif common is not None and abs(common - given) > float(np.median(np.diff(series.time))) / 2:
+        types = [name for name in found[0] if name]
+        as_given, shifted = _n_active(found, types), _n_active(maps_at(common), types)
+        if shifted >= max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
+            late = f"{abs(common - given):.2g} s {'late' if common > given else 'early'}"
+            shown = f"{as_given} pixels are active as given, {shifted} with a delay of {common:.2g} s"
+            yield Doubt("delay", f"the response is {late}: {shown}")
 
 
 def _smoothed(series: ResultSeries, width_mm: float) -> NDArray[np.floating]:
     """Return the blood power of the blocks, smoothed by a Gaussian of a full width at half maximum in mm; 0 for none."""
-    blood, geometry = series.images["blood_power"], series.geometry
+    blood, spacing = series.images["blood_power"], series.geometry.spacing_mm
     if not width_mm:
         return blood
-    return smoothed_series(
-        blood, [width_mm / (FWHM * geometry.spacing_mm[letter]) for letter in geometry.spatial_axes]
-    )
+    sigmas = [width_mm / (FWHM * spacing[letter]) for letter in series.geometry.spatial_axes]
+    return smoothed_series(blood, sigmas)
 
 
 def _with_proposals(
     all_series: Sequence[ResultSeries],
     found: Sequence[ActivationMaps],
     maps_with: Callable[[float], list[ActivationMaps]],
-) -> list[dict[str, ActivationMap]]:
-    """Return the maps by type with the smoothing that would show far more, if there is none and the pitches are known.
+) -> Sequence[ActivationMaps]:
+    """Return the maps with the smoothing that would show far more, if there is none and the pitches are known.
 
     The function returns the maps with a smoothing in mm.
     """
-    geometry, maps = all_series[0].geometry, [dict(of_series) for of_series, _ in found]
-    spacing = geometry.spacing_mm
-    if all_series[0].options.smoothing_mm or not set(geometry.spatial_axes) <= set(spacing):
-        return maps
-    width = float(f"{PROPOSED_PIXELS * max(spacing[letter] for letter in geometry.spatial_axes):.2g}")
-    with_width = maps_with(width)
-    for name in maps[0]:
-        if _n_active(with_width, name) < max(MORE_ACTIVE * _n_active(found, name), LEAST_ACTIVE):
+    geometry = all_series[0].geometry
+    if all_series[0].options.smoothing_mm or not set(geometry.spatial_axes) <= set(geometry.spacing_mm):
+        return found
+    width = float(f"{PROPOSED_PIXELS * max(map(geometry.spacing_mm.__getitem__, geometry.spatial_axes)):.2g}")
+    maps, smoothed = [dict(of_series) for of_series in found], maps_with(width)
+    for name in filter(None, maps[0]):
+        if _n_active(smoothed, [name]) < max(MORE_ACTIVE * _n_active(found, [name]), LEAST_ACTIVE):
             continue
-        for of_series, (smoothed, _) in zip(maps, with_width, strict=True):
-            n_active = int(smoothed[name].active.sum())
+        for of_series, with_width in zip(maps, smoothed, strict=True):
+            n_active = int(with_width[name].active.sum())
             of_series[name] = replace(of_series[name], smoothing_mm=width, n_active_smoothed=n_active)
     return maps
 
@@ -342,28 +327,23 @@ def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[s
 
 
 def _motion_with_events(
-    name: str,
-    events: Sequence[Event],
-    motions: Mapping[str, NDArray[np.float64]],
-    series: ResultSeries,
-    durations: NDArray[np.float64],
+    name: str, events: Sequence[Event], modelled: _Modelled
 ) -> tuple[dict[str, float], list[Doubt]]:
     """Return how each measure of motion correlates with the events of a type, and the doubt about the strongest."""
-    correlations, strongest = dict[str, float](), (0.0, "")
-    for measure, values in motions.items():
+    correlations, strongest, series = dict[str, float](), (0.0, ""), modelled.series
+    for measure, values in modelled.motions.items():
         at = np.where(series.bad, np.nan, values)
-        correlation, size = locked_correlation(at, series.time, durations, events)
+        correlation, size = locked_correlation(at, series.time, modelled.durations, events)
         correlations[measure] = correlation
         n_known = max(int(np.isfinite(at).sum()), 1)
         if correlation > max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(n_known)) and size > MATERIAL[measure]:
             unit = {"tissue_power": "dB", "motion": "wavelengths"}.get(measure, "pixels")
-            how = f"(correlation {correlation:.2f}, {size:.2g} {unit} rms)"
-            words = f"{measure.replace('_', ' ')} follows the events '{name}' {how}"
-            strongest = max(strongest, (correlation, words))
-    sentence = (
-        f"the {strongest[1]}: the stimulus moves the tissue, which cannot be distinguished from activation"
-    )
-    return correlations, [Doubt("activation", sentence)] if strongest[1] else []
+            sentence = (
+                f"the {measure.replace('_', ' ')} follows the events '{name}' (correlation {correlation:.2f}, {size:.2g} "
+                f"{unit} rms): the stimulus moves the tissue, which cannot be distinguished from activation"
+            )
+            strongest = max(strongest, (correlation, sentence))
+    return correlations, [Doubt("activation", strongest[1])] if strongest[1] else []
 
 
 def motion_measures(
@@ -402,57 +382,51 @@ def motion_measures(
     return measures
 
 
-def _event_doubts(series: ResultSeries, events: Sequence[Event], end: float, design: Design) -> list[Doubt]:
-    """Return the doubts about the times of blocks and events, and about the design."""
-    n_outside = sum(not is_within(event, end) for event in events)
-    doubts = []
+def _event_doubts(modelled: _Modelled, design: Design) -> Iterator[Doubt]:
+    """Yield the doubts about the times of blocks and events, and about the design."""
+    series, events = modelled.series, modelled.events
     if NO_STARTS in series.geometry.assumptions:
-        doubts.append(Doubt("block-times", NO_STARTS))
-    if n_outside:
-        doubts.append(Doubt("design", f"{n_outside} of {len(events)} events are outside the session"))
+        yield Doubt("block-times", NO_STARTS)
+    end = float((series.time + modelled.durations / 2).max())
+    if n_outside := sum(not is_within(event, end) for event in events):
+        yield Doubt("design", f"{n_outside} of {len(events)} events are outside the session")
     # The design was right for all blocks, and may not be for the good ones and their motion.
     if problem := design.problem[0]:
-        doubts.append(Doubt("design", f"in the good blocks, {problem}"))
+        yield Doubt("design", f"in the good blocks, {problem}")
     for name in design.expected:
         if name.strip().lower() in BASELINES:
             sentence = (
                 f"'{name}' is a condition of the model, so other types are compared with the blocks outside all events; "
                 "omit it from the events if it is the baseline"
             )
-            doubts.append(Doubt("design", sentence))
-    return doubts
+            yield Doubt("design", sentence)
 
 
 def _activation_doubts(
     series: ResultSeries, activation: Mapping[str, ActivationMap], design: Design
-) -> list[Doubt]:
-    """Return the doubts about activations: types that no block sees, and active pixels that are no vessels."""
+) -> Iterator[Doubt]:
+    """Yield the doubts about activations: types that no block sees, and active pixels that are no vessels."""
     good, noise = ~series.bad, series.means["noise_power"]
     responses = [found.expected for found in activation.values()]
     is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses], axis=0)
-    doubts = []
     for name, found in activation.items():
         if name in design.problems:
-            doubts.append(Doubt("design", f"{design.problems[name]}: it has no activation map"))
+            yield Doubt("design", f"{design.problems[name]}: it has no activation map")
             continue
         n_active = int(found.active.sum())
+        of_type = f"of {n_active} active pixels of '{name}'"
         if n_active and is_rest.any():
             rest = np.nanmean(series.images["blood_power"][is_rest], axis=0)
             n_outside = int((found.active & ~blood_pixels(rest, noise, NOISE_ERROR)).sum())
             if n_outside > MOST_DOUBTFUL * n_active:
-                sentence = f"{n_outside} of {n_active} active pixels of '{name}' are outside the vessels in blocks at rest"
-                doubts.append(Doubt("activation", sentence))
+                yield Doubt("activation", f"{n_outside} {of_type} are outside the vessels in blocks at rest")
         assert found.change is not None
         # The change is the one of a long event. A short one does not reach it.
         peak = 1.0 if design.is_free else float(np.abs(found.expected[good]).max())
         changes = peak * np.abs(found.change).reshape(-1, *found.active.shape).max(axis=0)[found.active]
         n_large = n_active - int((changes <= MOST_CHANGE).sum())
         if n_large > MOST_DOUBTFUL * n_active:
-            sentence = (
-                f"{n_large} of {n_active} active pixels of '{name}' change by more than {MOST_CHANGE:.0f} %"
-            )
-            doubts.append(Doubt("activation", sentence))
-    return doubts
+            yield Doubt("activation", f"{n_large} {of_type} change by more than {MOST_CHANGE:.0f} %")
 
 
 def framewise_displacement(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -474,16 +448,15 @@ def displacement_columns(
         Axes and scales. The framewise displacement (Power and others, NeuroImage 59, 2012, without rotations) is in mm if
         the pixel pitch is known along all axes, otherwise in pixels. It is 0 for the first block.
     """
-    letters = geometry.pixel_axes
+    letters, spacing = geometry.pixel_axes, geometry.spacing_mm
     columns = {f"shift_{letter}": shifts[:, axis] for axis, letter in enumerate(letters)}
-    pitches = [geometry.spacing_mm.get(letter) for letter in letters]
     columns |= {
-        f"shift_{letter}_mm": shifts[:, axis] * pitch
-        for axis, (letter, pitch) in enumerate(zip(letters, pitches, strict=True))
-        if pitch is not None
+        f"shift_{letter}_mm": shifts[:, axis] * spacing[letter]
+        for axis, letter in enumerate(letters)
+        if letter in spacing
     }
-    is_known = None not in pitches
-    scaled = shifts * np.array([pitch or 1.0 for pitch in pitches]) if is_known else shifts
+    is_known = set(letters) <= set(spacing)
+    scaled = shifts * np.array([spacing[letter] for letter in letters]) if is_known else shifts
     columns["framewise_displacement"] = framewise_displacement(scaled)
     return "mm" if is_known else "pixels", columns
 
