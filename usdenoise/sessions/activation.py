@@ -190,11 +190,9 @@ class _Estimator:
         self.n_free = len(missing) - self._left.shape[1]
         self._of_rho: dict[int, tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]] = {}
         seen, n = design.matrix[~missing & ~design.is_bad], design.n_responses
-        self.is_possible = (
-            self.n_free >= LEAST_FREE
-            and n > 0
-            and bool(own_shares(seen[:, :n], seen[:, n:]).min() > LEAST_FITTED)
-        )
+        self.is_possible = False
+        if self.n_free >= LEAST_FREE and n > 0:
+            self.is_possible = bool(own_shares(seen[:, :n], seen[:, n:]).min() > LEAST_FITTED)
         # Expected lags 0 and 1 of the residual R e, with R = I - Q Q^T, of noise e with the covariance rho^|k|: the sums
         # over k of rho^k times the diagonals k and -k of R and of R D R, where D shifts by one block
         q = self._left
@@ -215,10 +213,8 @@ class _Estimator:
         energies = np.sum(residual**2, axis=0)
         is_noise = energies > NEGLIGIBLE * np.sum(values**2, axis=0)
         lagged = np.sum(residual[1:] * residual[:-1], axis=0)
-        lag: NDArray[np.float64] = np.divide(
-            lagged, energies, out=np.full_like(lagged, np.nan), where=is_noise
-        )
-        return lag
+        unknown = np.full_like(lagged, np.nan)
+        return np.asarray(np.divide(lagged, energies, out=unknown, where=is_noise))
 
     def fit(
         self, values: NDArray[np.float64], step: int
@@ -300,9 +296,8 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
                 else:
                     value = np.sum(tested * (np.linalg.pinv(of_unit) @ tested), axis=0) / n_columns
                     spread = variance
-                statistics[name][pixels] = np.divide(
-                    value, spread, out=np.zeros_like(value), where=spread > 0
-                )
+                zero = np.zeros_like(value)
+                statistics[name][pixels] = np.divide(value, spread, out=zero, where=spread > 0)
     for name, columns in contrasts.items():
         values, n_columns = statistics[name], columns.stop - columns.start
         is_t = name and not design.is_free
@@ -418,10 +413,8 @@ def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -
     1995. Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57, 1995.
     """
     fits = [fit_series(series.images, series.design) for series in all_series]
-    tested = [
-        series.in_vessels & np.isfinite(fitted.baseline)
-        for series, fitted in zip(all_series, fits, strict=True)
-    ]
+    fitted = [np.isfinite(found.baseline) for found in fits]
+    tested = [series.in_vessels & pixels for series, pixels in zip(all_series, fitted, strict=True)]
     expected = all_series[0].design.expected
     names = [*expected, ""] if len(expected) > 1 else [*expected]
     active = {name: _active_pixels(name, all_series, fits, tested, rule) for name in names}

@@ -273,15 +273,12 @@ class Design:
                 named = [name for name in dependent if name.strip().lower() in BASELINES]
                 most = max(dependent, key=lambda name: float(self.shares[name].sum()))
                 baseline, names = (named or [most])[0], "', '".join(dependent)
-                problem = (
-                    f"the responses to '{names}' and the constant depend on each other: nearly every block is within one of "
-                    "them"
-                )
+                remedy = f"omit the type '{baseline}' from the events; it is then the baseline with which others are "
+                remedy += "compared"
                 if self.is_free:
-                    return problem, "give fewer blocks with {hrf} fir:N, so that the responses do not overlap"
-                return problem, (
-                    f"omit the type '{baseline}' from the events; it is then the baseline with which others are compared"
-                )
+                    remedy = "give fewer blocks with {hrf} fir:N, so that the responses do not overlap"
+                problem = f"the responses to '{names}' and the constant depend on each other"
+                return f"{problem}: nearly every block is within one of them", remedy
         return "", ""
 
     @property
@@ -452,19 +449,19 @@ def design_of(
     2021. Verhoef et al., medRxiv 2025.08.19.25332261. Parameters as in nilearn 0.14 and confusius 0.8.
     """
     # A missing block has the duration of a usual one.
-    durations = np.where(
-        durations > 0, durations, np.median(durations[durations > 0]) if durations.any() else 0
-    )
+    usual = np.median(durations[durations > 0]) if durations.any() else 0
+    durations = np.where(durations > 0, durations, usual)
     types = joined_events(events)
     responses = {name: response_of(of_type, times, durations, hrf) for name, of_type in types.items()}
     end = float((times + durations / 2).max())
     inside = [event for event in events if is_within(event, end)]
     shares = {name: response_of(each, times, durations, "boxcar")[:, 0] for name, each in types.items()}
-    problems = {
-        name: _problem_of_type(name, columns, shares[name], is_bad, hrf)
-        for name, columns in responses.items()
-    }
-    seen = {name: columns for name, columns in responses.items() if not problems[name]}
+    problems, seen = dict[str, str](), dict[str, NDArray[np.float64]]()
+    for name, columns in responses.items():
+        if problem := _problem_of_type(name, columns, shares[name], is_bad, hrf):
+            problems[name] = problem
+        else:
+            seen[name] = columns
     # All around their means, so that the constant, the baseline of the change, is the level of the session at rest
     own = {}
     for name, values in (confounds or {}).items():
@@ -481,9 +478,8 @@ def design_of(
         basis = column_basis(np.stack(waves, axis=1))
         line = line - basis @ (basis.T @ line)
     drifts = {"linear_drift": line / max(np.abs(line).max(), ROUNDING_S)}
-    drifts |= {
-        f"part_{number + 1}": (part == number).astype(float) for number in range(1, part.max(initial=0) + 1)
-    }
+    for number in range(1, part.max(initial=0) + 1):
+        drifts[f"part_{number + 1}"] = (part == number).astype(float)
     drifts |= {f"drift_{number}": wave for number, wave in enumerate(waves, 1)}
     good = ~is_bad if not is_bad.all() else is_bad
     own |= {name: values - values[good].mean() for name, values in drifts.items()}
@@ -504,7 +500,7 @@ def design_of(
         responses=slices,
         expected={name: columns.sum(axis=1) for name, columns in responses.items()},
         shares=shares,
-        problems={name: problem for name, problem in problems.items() if problem},
+        problems=problems,
         is_bad=is_bad,
         hrf=hrf,
     )
@@ -574,16 +570,14 @@ def recorded_time(times: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
 
 def _high_pass(events: Sequence[Event], times: NDArray[np.float64], recorded: NDArray[np.float64]) -> float:
     """Return the frequency in Hz below which cosines are drift, by the recorded times between onsets."""
-    in_order = sorted(
-        (event for event in events if event.modulation), key=lambda event: (event.trial_type, event.onset)
-    )
+    moving = [event for event in events if event.modulation]
+    in_order = sorted(moving, key=lambda event: (event.trial_type, event.onset))
     onsets = np.array([event.onset for event in in_order], float)
     lost = (times - recorded)[np.maximum(np.searchsorted(times, onsets, "right") - 1, 0)]
     is_same = [later.trial_type == earlier.trial_type for earlier, later in pairwise(in_order)]
     pauses = (np.diff(onsets) - np.diff(lost))[np.array(is_same, bool)]
-    return min(
-        SLOWEST_HZ, 1 / (PERIODS * max(pauses.max(initial=0) if pauses.size else math.inf, ROUNDING_S))
-    )
+    longest = float(pauses.max()) if pauses.size else math.inf
+    return min(SLOWEST_HZ, 1 / (PERIODS * max(longest, ROUNDING_S)))
 
 
 def _cosines(times: NDArray[np.float64], below: float) -> list[NDArray[np.float64]]:
@@ -591,7 +585,5 @@ def _cosines(times: NDArray[np.float64], below: float) -> list[NDArray[np.float6
     n = len(times)
     step = float(times[-1] - times[0]) / max(n - 1, 1)
     n_waves = min(n - 1, math.floor(2 * n * step * below))
-    return [
-        math.sqrt(2 / n) * np.cos(np.pi / n * (np.arange(n) + 0.5) * number)
-        for number in range(1, n_waves + 1)
-    ]
+    phases = [np.pi / n * (np.arange(n) + 0.5) * number for number in range(1, n_waves + 1)]
+    return [math.sqrt(2 / n) * np.cos(phase) for phase in phases]

@@ -131,9 +131,9 @@ def filter_session(
         # If unusual blocks were left out, the estimate has another one
         del sample
         # On a device overlapping blocks share their frames
-        blocks = (
-            recording if executor is not None else windows_on_device(recording, options.device, n_threads)
-        )
+        blocks = recording
+        if executor is None:
+            blocks = windows_on_device(recording, options.device, n_threads)
         fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
         n_unusual = estimate.n_unusual
         del estimate
@@ -238,10 +238,7 @@ def filtered_session(
     means["blood_power"] = image(model.maps.blood_power)
     means["tsnr"] = _tsnr_map(stacked["blood_power"][good], observed)
     low = int(fit.options.low_cutoff)
-    records = [
-        _block_record(recording, number, found, why[number], float(leftover[number]), low)
-        for number, found in enumerate(findings)
-    ]
+    judged = zip(recording.blocks, findings, why, leftover.tolist(), strict=True)
     return ResultSeries(
         fit=fit,
         picture_quality=quality,
@@ -249,7 +246,7 @@ def filtered_session(
         images=stacked,
         means=means,
         attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
-        block_records=tuple(records),
+        block_records=tuple(_block_record(recording, *each, low) for each in judged),
         options=session,
     )
 
@@ -292,11 +289,11 @@ def _model_of(
 
 
 def _block_record(
-    recording: Recording, number: int, findings: BlockFindings, why: str, leftover: float, low_cutoff: int
+    recording: Recording, block: Block, findings: BlockFindings, why: str, leftover: float, low_cutoff: int
 ) -> BlockRecord:
     """Return the record of a block; `why` it is bad, in words, is empty for a good one, and `leftover` NaN without data."""
-    block, search, aligned = recording.blocks[number], findings.frames, findings.alignment
-    window, deformation, profile = block.window, findings.deformation, aligned and aligned.profile_db
+    window, search, aligned = block.window, findings.frames, findings.alignment
+    deformation, profile = findings.deformation, aligned and aligned.profile_db
     frames, bad_frames, kept_share = FramesRecord(), tuple[BadFrameRecord, ...](), 0.0
     if search is not None:
         frames, bad_frames = frame_records(search, recording.geometry, window.start, findings.displacement)

@@ -293,12 +293,9 @@ class LiveState:
         before = self.clutter or clutter
         if clutter.n_lags != before.n_lags:
             return replace(self, clutter=clutter, series=Series(), models=ScheduledResult(), recent=())
-        known = [
-            reference is not None and reference.profiles is not None
-            for reference in (clutter.reference, before.reference)
-        ]
         # Blocks that are divided by a gain for each depth do not compare with blocks before it was found.
-        recent = self.recent if known[0] == known[1] else ()
+        profiles = [each.reference and each.reference.profiles for each in (clutter, before)]
+        recent = self.recent if (profiles[0] is None) == (profiles[1] is None) else ()
         if np.array_equal(clutter.grid.mask, before.grid.mask):
             return replace(self, clutter=clutter, recent=recent)
         recent = tuple(

@@ -354,8 +354,6 @@ def own_options(options: DenoiseOptions, block: Block) -> DenoiseOptions:
     """Return options for a block, on one thread, whose bad frames are counted from its first frame."""
     if isinstance(options.bad_frames, str):
         return replace(options, threads=1)
-    window = block.window
-    block_frames = tuple(
-        frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop
-    )
+    first, stop = block.window.start, block.window.stop
+    block_frames = tuple(frame - first for frame in options.bad_frames if first <= frame < stop)
     return replace(options, bad_frames=block_frames or "keep", threads=1)

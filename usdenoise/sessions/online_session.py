@@ -204,11 +204,8 @@ class OnlineSession:
 
     def _step(self, state: LiveState, begun: BlockAtWork) -> tuple[LiveState, SessionUpdate]:
         """Return the state after a block, and its update."""
-        state = replace(
-            state,
-            file_times=(*state.file_times, begun.file_time),
-            lengths=(*state.lengths, begun.sample.block.n_frames),
-        )
+        file_times, n_frames = (*state.file_times, begun.file_time), begun.sample.block.n_frames
+        state = replace(state, file_times=file_times, lengths=(*state.lengths, n_frames))
         try:
             block, clutter = begun.filtered.result()
         except UsdenoiseError as error:
@@ -258,10 +255,8 @@ class OnlineSession:
         geometry = begun.geometry
         missing = np.full(geometry.shape_in(geometry.spatial_axes), np.nan, np.float32)
         blood = missing if blood is None else blood
-        regions = {
-            region: (*state.regions.get(region, ()), mean_in_region(blood, mask))
-            for region, mask in self._masks.items()
-        }
+        means = {region: mean_in_region(blood, mask) for region, mask in self._masks.items()}
+        regions = {region: (*state.regions.get(region, ()), mean) for region, mean in means.items()}
         state = replace(state, bad=(*state.bad, bool(why)), regions=regions)
         frame_time = 1 / (geometry.frame_rate_hz or 1.0)
         starts = start_times(state.file_times, frame_time, self._session.block_interval_s)
@@ -289,10 +284,8 @@ class OnlineSession:
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
         if model is not None and clutter is not None:
-            mean, noise = (
-                signal_image(geometry, clutter.grid, values)
-                for values in (model.maps.blood_power, model.maps.noise_power)
-            )
+            mean = signal_image(geometry, clutter.grid, model.maps.blood_power)
+            noise = signal_image(geometry, clutter.grid, model.maps.noise_power)
             fit = state.estimates.at(len(state.lengths)).result().fit
             found = find_doubts(fit, model.maps.quality, geometry.axes)
             doubts = tuple(doubt for doubt in found if doubt.code not in SETTLING)
@@ -338,9 +331,8 @@ class OnlineSession:
             how = (self._options, self._session, executor)
             # It is repeated with other blocks in any case.
             found = estimate_session(sample, geometry, *how, before=reference, n_fits=1)
-            return LiveEstimate(
-                session_clutter(found, self._options, is_new=True), found.fit(self._options, executor)
-            )
+            fit = found.fit(self._options, executor)
+            return LiveEstimate(session_clutter(found, self._options, is_new=True), fit)
 
 
 def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:

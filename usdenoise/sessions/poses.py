@@ -360,9 +360,8 @@ def likeness_of(images: Sequence[NDArray[np.floating] | None] | NDArray[np.float
     known = [image for image in images if image is not None]
     if not known:
         return np.full((len(images), len(images)), np.nan)
-    structures = np.stack(
-        [np.zeros(known[0].shape, np.float32) if image is None else _structure(image) for image in images]
-    )
+    none = np.zeros(known[0].shape, np.float32)
+    structures = np.stack([none if image is None else _structure(image) for image in images])
     # Neighbours within FINE are alike
     sampled = (slice(None), *[slice(None, None, 2)] * (structures.ndim - 1))
     rows = _normed(structures[sampled])

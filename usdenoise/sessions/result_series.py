@@ -390,7 +390,7 @@ class ResultSeries:
         """Return the arrays of the result besides a filtered stack, as files and xarray have them."""
         if self.stack is not None:
             return self.stack.contents(self.flow)
-        spatial, blocks = self.geometry.spatial_axes, self.block_records
+        spatial, blocks, about = self.geometry.spatial_axes, self.block_records, self.attributes
         time = {
             "unit": self.time_unit,
             "volume_acquisition_reference": "center",
@@ -399,39 +399,29 @@ class ResultSeries:
         }
         shorter = {"meaning": "0 if the block is shorter than the window"}
         excluded = {"meaning": "1 if the block is excluded from means and weights"}
-        filled = {"meaning": "1 if blood_power and power_doppler are interpolated between good blocks"}
-        interpolated = (
-            [] if self.interpolated is None else [NamedArray("interpolated", self.bad, "t", filled)]
-        )
-        over_blocks = {"meaning": "over the good blocks"}
-        activation_images: dict[str, dict[str, NDArray[np.float32]]] = {}
-        for name, found in self.activations.items():
-            activation_images[name] = {found.letter.lower(): found.statistic}
-            if found.change is not None and found.t is not None:
-                activation_images[name]["change"] = found.change
-            elif found.change is not None:
-                delays = enumerate(found.change)
-                activation_images[name] |= {f"change_{delay}": image for delay, image in delays}
-        return [
-            *(
-                NamedArray(name, values, f"t{spatial}", self.attributes[name])
-                for name, values in self.images.items()
-            ),
-            *(
-                NamedArray(
-                    f"mean_{name}", self.means[name], spatial, {**self.attributes[name], **over_blocks}
-                )
-                for name in POWER_NAMES
-            ),
-            NamedArray("tsnr", self.means["tsnr"], spatial, self.attributes["tsnr"]),
+        arrays = [
+            NamedArray(name, values, f"t{spatial}", about[name]) for name, values in self.images.items()
+        ]
+        for name in POWER_NAMES:
+            over_blocks = {**about[name], "meaning": "over the good blocks"}
+            arrays.append(NamedArray(f"mean_{name}", self.means[name], spatial, over_blocks))
+        arrays += [
+            NamedArray("tsnr", self.means["tsnr"], spatial, about["tsnr"]),
             NamedArray("time", self.time, "t", time),
             NamedArray("first_frame", np.array([block.first_frame for block in blocks], np.int64), "t"),
             NamedArray("n_frames", np.array([block.n_frames for block in blocks], np.int64), "t"),
             NamedArray("complete", np.array([block.complete for block in blocks], bool), "t", shorter),
             NamedArray("bad", self.bad, "t", excluded),
-            *interpolated,
-            *activation_contents(self.events, spatial, activation_images),
         ]
+        if self.interpolated is not None:
+            filled = {"meaning": "1 if blood_power and power_doppler are interpolated between good blocks"}
+            arrays.append(NamedArray("interpolated", self.bad, "t", filled))
+        maps = dict[str, dict[str, NDArray[np.float32]]]()
+        for name, found in self.activations.items():
+            maps[name] = {found.letter.lower(): found.statistic}
+            if found.change is not None:
+                maps[name]["change"] = found.change
+        return arrays + activation_contents(self.events, spatial, maps)
 
 
 def series_of_stack(
@@ -546,16 +536,18 @@ def activation_contents(
     spatial_axes : str
         Axis letters of the maps.
     maps : mapping
-        Type of event, or "" for any -> kind of image, of ACTIVATION -> its values.
+        Type of event, or "" for any -> kind of image, of ACTIVATION -> its values, with one more axis for free delays.
     """
     groups = activation_names(events, space=" ")
     types, arrays = ", ".join(filter(None, groups)), []
     for name, images in maps.items():
+        more: dict[str, str | int] = {"trial_type": name} if name else {"trial_types": types}
         for kind, values in images.items():
-            kind_name, _, delay = kind.partition("_")
-            more: dict[str, str | int] = {"trial_type": name} if name else {"trial_types": types}
-            if delay:
-                more["delay_blocks"] = int(delay)
-            attributes = {**ACTIVATION[kind_name], **more}
-            arrays.append(NamedArray(f"activation/{groups[name]}/{kind}", values, spatial_axes, attributes))
+            path, attributes = f"activation/{groups[name]}/{kind}", {**ACTIVATION[kind], **more}
+            if values.ndim == len(spatial_axes):
+                arrays.append(NamedArray(path, values, spatial_axes, attributes))
+                continue
+            for delay, image in enumerate(values):
+                of_delay = {**attributes, "delay_blocks": delay}
+                arrays.append(NamedArray(f"{path}_{delay}", image, spatial_axes, of_delay))
     return arrays

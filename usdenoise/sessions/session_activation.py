@@ -1,9 +1,8 @@
 """The activation by the events of a session: its maps, how the tissue moves with the events, and the doubts about both."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -94,9 +93,8 @@ def check_activation(
         return
     geometry = recording.geometry
     if time_unit(geometry) != "s":
-        raise OptionError(
-            "events have times in s, and the frame rate is not known", remedy="give {frame_rate_hz}"
-        )
+        problem = "events have times in s, and the frame rate is not known"
+        raise OptionError(problem, remedy="give {frame_rate_hz}")
     if session.smoothing_mm and not set(geometry.spatial_axes) <= set(geometry.spacing_mm):
         raise OptionError("smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}")
     lengths = np.array([block.n_frames for block in recording.blocks])
@@ -109,11 +107,8 @@ def check_activation(
         late = design_of(delayed(events, session.delay), times, durations, none_is_bad, hrf=session.hrf)
         problems = [*late.problems.values(), late.problem[0]]
         if problem := next(filter(None, problems), ""):
-            raise OptionError(
-                f"{session.delay:g} s does not fit the events: {problem}",
-                option="delay",
-                remedy="give another {delay}",
-            )
+            problem = f"{session.delay:g} s does not fit the events: {problem}"
+            raise OptionError(problem, option="delay", remedy="give another {delay}")
 
 
 @dataclass(frozen=True)
@@ -203,13 +198,35 @@ def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event])
     def maps_at(delay: float, smoothing_mm: float | None = None) -> list[ActivationMaps]:
         return activation_maps([each.at(delay, smoothing_mm) for each in modelled], options.threshold)
 
-    # Their maps, and how the tissue moves with the events
-    found = maps_at(delay)
-    timing = [*_delay_doubts(all_series[0], delay, common, found, maps_at)]
-    proposed = _with_proposals(all_series, found, partial(maps_at, delay))
-    return [
-        _with_maps(each, delay, types, maps, timing) for each, maps in zip(modelled, proposed, strict=True)
-    ]
+    def n_active(found: Sequence[ActivationMaps], names: Iterable[str]) -> int:
+        return sum(int(maps[name].active.sum()) for maps in found for name in names)
+
+    # Their maps, and whether far more pixels would be active with another delay
+    found, timing = maps_at(delay), list[Doubt]()
+    if isinstance(options.delay, str):
+        if common is None:
+            sentence = "no delay within the range that was tried is common to both halves of the vessels"
+            timing.append(Doubt("delay", f"{sentence}: the response has none"))
+    elif common is not None and abs(common - delay) > float(np.median(np.diff(all_series[0].time))) / 2:
+        as_given, shifted = n_active(found, types), n_active(maps_at(common), types)
+        if shifted >= max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
+            late = f"{abs(common - delay):.2g} s {'late' if common > delay else 'early'}"
+            shown = f"{as_given} pixels are active as given, {shifted} with a delay of {common:.2g} s"
+            timing.append(Doubt("delay", f"the response is {late}: {shown}"))
+    # The smoothing that would show far more, if there is none and the pitches are known
+    geometry, proposed = all_series[0].geometry, [dict(maps) for maps in found]
+    if not options.smoothing_mm and set(geometry.spatial_axes) <= set(geometry.spacing_mm):
+        largest = max(geometry.spacing_mm[letter] for letter in geometry.spatial_axes)
+        width = float(f"{PROPOSED_PIXELS * largest:.2g}")
+        smoothed = maps_at(delay, width)
+        for name in types:
+            if n_active(smoothed, [name]) < max(MORE_ACTIVE * n_active(found, [name]), LEAST_ACTIVE):
+                continue
+            for maps, with_width in zip(proposed, smoothed, strict=True):
+                n_smoothed = int(with_width[name].active.sum())
+                maps[name] = replace(maps[name], smoothing_mm=width, n_active_smoothed=n_smoothed)
+    pairs = zip(modelled, proposed, strict=True)
+    return [_with_maps(each, delay, types, maps, timing) for each, maps in pairs]
 
 
 def _with_maps(
@@ -245,32 +262,6 @@ def _with_maps(
     )
 
 
-def _n_active(found: Sequence[ActivationMaps], names: Iterable[str]) -> int:
-    """Return the number of active pixels of all series by some types of events."""
-    return sum(int(maps[name].active.sum()) for maps in found for name in names)
-
-
-def _delay_doubts(
-    series: ResultSeries,
-    given: float,
-    common: float | None,
-    found: Sequence[ActivationMaps],
-    maps_at: Callable[[float], list[ActivationMaps]],
-) -> Iterator[Doubt]:
-    """Yield the doubt that no delay was found, or that the given one is not that of both halves of the vessels."""
-    if isinstance(series.options.delay, str):
-        if common is None:
-            sentence = "no delay within the range that was tried is common to both halves of the vessels"
-            yield Doubt("delay", f"{sentence}: the response has none")
-    elif common is not None and abs(common - given) > float(np.median(np.diff(series.time))) / 2:
-        types = [name for name in found[0] if name]
-        as_given, shifted = _n_active(found, types), _n_active(maps_at(common), types)
-        if shifted >= max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
-            late = f"{abs(common - given):.2g} s {'late' if common > given else 'early'}"
-            shown = f"{as_given} pixels are active as given, {shifted} with a delay of {common:.2g} s"
-            yield Doubt("delay", f"the response is {late}: {shown}")
-
-
 def _smoothed(series: ResultSeries, width_mm: float) -> NDArray[np.floating]:
     """Return the blood power of the blocks, smoothed by a Gaussian of a full width at half maximum in mm; 0 for none."""
     blood, spacing = series.images["blood_power"], series.geometry.spacing_mm
@@ -278,29 +269,6 @@ def _smoothed(series: ResultSeries, width_mm: float) -> NDArray[np.floating]:
         return blood
     sigmas = [width_mm / (FWHM * spacing[letter]) for letter in series.geometry.spatial_axes]
     return smoothed_series(blood, sigmas)
-
-
-def _with_proposals(
-    all_series: Sequence[ResultSeries],
-    found: Sequence[ActivationMaps],
-    maps_with: Callable[[float], list[ActivationMaps]],
-) -> Sequence[ActivationMaps]:
-    """Return the maps with the smoothing that would show far more, if there is none and the pitches are known.
-
-    The function returns the maps with a smoothing in mm.
-    """
-    geometry = all_series[0].geometry
-    if all_series[0].options.smoothing_mm or not set(geometry.spatial_axes) <= set(geometry.spacing_mm):
-        return found
-    width = float(f"{PROPOSED_PIXELS * max(map(geometry.spacing_mm.__getitem__, geometry.spatial_axes)):.2g}")
-    maps, smoothed = [dict(of_series) for of_series in found], maps_with(width)
-    for name in filter(None, maps[0]):
-        if _n_active(smoothed, [name]) < max(MORE_ACTIVE * _n_active(found, [name]), LEAST_ACTIVE):
-            continue
-        for of_series, with_width in zip(maps, smoothed, strict=True):
-            n_active = int(with_width[name].active.sum())
-            of_series[name] = replace(of_series[name], smoothing_mm=width, n_active_smoothed=n_active)
-    return maps
 
 
 def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[str, RegionResponse]:
@@ -450,11 +418,9 @@ def displacement_columns(
     """
     letters, spacing = geometry.pixel_axes, geometry.spacing_mm
     columns = {f"shift_{letter}": shifts[:, axis] for axis, letter in enumerate(letters)}
-    columns |= {
-        f"shift_{letter}_mm": shifts[:, axis] * spacing[letter]
-        for axis, letter in enumerate(letters)
-        if letter in spacing
-    }
+    for axis, letter in enumerate(letters):
+        if letter in spacing:
+            columns[f"shift_{letter}_mm"] = shifts[:, axis] * spacing[letter]
     is_known = set(letters) <= set(spacing)
     scaled = shifts * np.array([spacing[letter] for letter in letters]) if is_known else shifts
     columns["framewise_displacement"] = framewise_displacement(scaled)

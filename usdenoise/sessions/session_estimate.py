@@ -128,9 +128,8 @@ def estimate_session(
         As for :func:`usdenoise.denoise`.
     """
     if not sample.blocks:
-        raise InputError(
-            "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
-        )
+        remedy = "check the frames that {bad_frames} excludes"
+        raise InputError("no block of the session has good frames", remedy=remedy)
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
     tiles = None if sample.scan_findings.is_still is False else tiles_of(geometry, options)
     still = None if tiles is None else still_sample(sample, tiles, executor)
@@ -259,10 +258,8 @@ def check_bad_frames(options: DenoiseOptions, recording: Recording) -> None:
     """
     n_frames = max(block.window.stop for block in recording.blocks)
     if not isinstance(options.bad_frames, str) and any(frame >= n_frames for frame in options.bad_frames):
-        raise OptionError(
-            f"bad frame {max(options.bad_frames)} is not among the frames 0 to {n_frames - 1}",
-            remedy="change {bad_frames}",
-        )
+        problem = f"bad frame {max(options.bad_frames)} is not among the frames 0 to {n_frames - 1}"
+        raise OptionError(problem, remedy="change {bad_frames}")
 
 
 UNUSUAL_SPREADS = 4.0

@@ -140,10 +140,8 @@ def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
     # The map of one block comes from its sample, and so requires neighbouring frames.
     share = 1.0 if len(lengths) == 1 else min(1.0, SAMPLED_FRAMES / sum(lengths))
     rng = RandomStream.SAMPLED_FRAMES.generator(seed)
-    return [
-        np.sort(rng.permutation(length)[: max(1, round(share * length))]).astype(np.intp)
-        for length in lengths
-    ]
+    drawn = [rng.permutation(length)[: max(1, round(share * length))] for length in lengths]
+    return [np.sort(frames).astype(np.intp) for frames in drawn]
 
 
 def draw_sample(
@@ -262,9 +260,8 @@ def look_at_block(
     with suppress(UsdenoiseError):
         found = estimate_clutter(scan, options, executor).scan_findings
         # Its frames are numbered from its own first one.
-        doubts = (
-            (code, f"in one block {why}" if code == "frame-order" else why) for code, why in found.doubts
-        )
+        where = {"frame-order": "in one block "}
+        doubts = [(code, f"{where.get(code, '')}{why}") for code, why in found.doubts]
         return replace(found, doubts=tuple(doubts))
     return ScanFindings.nothing(x.shape[1])
 
