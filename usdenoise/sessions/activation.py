@@ -265,18 +265,16 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
     for pixels, values, estimator in _groups(series, design, estimators):
         lags[pixels] = estimator.residual_lag(values)
     is_known = np.isfinite(lags)
-    weight, lag = (
-        gaussian_filter(values.reshape(shape), NOISE_PIXELS).ravel()
-        for values in (is_known.astype(float), np.where(is_known, lags, 0))
-    )
+    weight = gaussian_filter(is_known.astype(float).reshape(shape), NOISE_PIXELS).ravel()
+    lag = gaussian_filter(np.where(is_known, lags, 0).reshape(shape), NOISE_PIXELS).ravel()
     lag = np.divide(lag, weight, out=np.zeros(n_pixels), where=weight > NEGLIGIBLE)
     rho = np.full(n_pixels, np.nan)
 
     n_responses, contrasts = design.n_responses, dict(design.responses)
     if contrasts and len(design.expected) > 1:
         contrasts[""] = slice(0, n_responses)
-    statistics, p = {name: np.full(n_pixels, np.nan) for name in contrasts}, {}
-    freedom = np.full(n_pixels, np.nan)
+    statistics = {name: np.full(n_pixels, np.nan) for name in contrasts}
+    p = {name: np.ones(n_pixels) for name in contrasts}
     effects, baseline = np.full((n_responses, n_pixels), np.nan), np.full(n_pixels, np.nan)
     for all_pixels, all_values, estimator in _groups(series, design, estimators):
         # The correlation of the noise whose residual is expected to have this lag
@@ -287,25 +285,22 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
             pixels, values = all_pixels[is_of_step], all_values[:, is_of_step]
             found, variance, covariance = estimator.fit(values, step)
             effects[:, pixels], baseline[pixels] = found[:n_responses], found[len(design.names) - 1]
-            freedom[pixels] = estimator.n_free
             for name, columns in contrasts.items():
-                of_unit = covariance[columns, columns]
-                tested, n_columns = found[columns], len(of_unit)
-                if name and not design.is_free:
+                of_unit, tested = covariance[columns, columns], found[columns]
+                n_columns, is_t = len(of_unit), name and not design.is_free
+                if is_t:
                     value, spread = tested[0], np.sqrt(of_unit[0, 0] * variance)
                 else:
                     value = np.sum(tested * (np.linalg.pinv(of_unit) @ tested), axis=0) / n_columns
                     spread = variance
-                zero = np.zeros_like(value)
-                statistics[name][pixels] = np.divide(value, spread, out=zero, where=spread > 0)
-    for name, columns in contrasts.items():
-        values, n_columns = statistics[name], columns.stop - columns.start
-        is_t = name and not design.is_free
-        chance = 2 * stdtr(freedom, -np.abs(values)) if is_t else fdtrc(n_columns, freedom, values)
-        p[name] = np.where(np.isfinite(values), chance, 1.0).reshape(shape)
+                value = np.divide(value, spread, out=np.zeros_like(value), where=spread > 0)
+                n_free, statistics[name][pixels] = estimator.n_free, value
+                p[name][pixels] = (
+                    2 * stdtr(n_free, -np.abs(value)) if is_t else fdtrc(n_columns, n_free, value)
+                )
     return FittedSeries(
         {name: values.reshape(shape) for name, values in statistics.items()},
-        p,
+        {name: values.reshape(shape) for name, values in p.items()},
         effects.reshape(-1, *shape),
         baseline.reshape(shape),
         rho.reshape(shape),

@@ -134,7 +134,7 @@ def filter_session(
         blocks = recording
         if executor is None:
             blocks = windows_on_device(recording, options.device, n_threads)
-        fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
+        fit, clutter = estimate.fit, session_clutter(estimate, options)
         n_unusual = estimate.n_unusual
         del estimate
 

@@ -328,11 +328,10 @@ class OnlineSession:
         )
         reference = None if before is None else before.reference
         with ThreadExecutor(self._options.threads) as executor:
-            how = (self._options, self._session, executor)
+            how = (self._options, self._session, executor, reference)
             # It is repeated with other blocks in any case.
-            found = estimate_session(sample, geometry, *how, before=reference, n_fits=1)
-            fit = found.fit(self._options, executor)
-            return LiveEstimate(session_clutter(found, self._options, is_new=True), fit)
+            found = estimate_session(sample, geometry, *how, n_fits=1)
+            return LiveEstimate(session_clutter(found, self._options, is_new=True), found.fit)
 
 
 def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:

@@ -64,12 +64,11 @@ class PoseSeries(ResultSeries):
         for name, series in self.by_pose.items():
             for doubt in series.doubts:
                 positions.setdefault(doubt, []).append(name)
-        return tuple(
-            doubt
-            if len(names) == len(self.poses)
-            else replace(doubt, sentence=f"pose{'s' * (len(names) > 1)} {', '.join(names)}: {doubt.sentence}")
-            for doubt, names in positions.items()
-        )
+        doubts = []
+        for doubt, names in positions.items():
+            of = f"pose{'s' * (len(names) > 1)} {', '.join(names)}: " * (len(names) < len(self.poses))
+            doubts.append(replace(doubt, sentence=f"{of}{doubt.sentence}"))
+        return tuple(doubts)
 
     @property
     def by_pose(self) -> dict[str, ResultSeries]:

@@ -56,10 +56,10 @@ class SessionEstimate:
     ----------
     sample : Sample
         Sampled frames of the blocks, aligned to the reference, without unusual blocks.
-    scan : Recording
-        The same as a scan.
     found : ClutterEstimate
-        The estimate of the scan, with the cutoff that is reported.
+        The estimate of the sample as a scan, with the cutoff that is reported.
+    fit : FitResult
+        How the components were found, by the sampled frames without them.
     reference : Reference or None
         What the blocks are aligned to; None if they are not.
     still : StillReference or None
@@ -71,21 +71,12 @@ class SessionEstimate:
     """
 
     sample: Sample
-    scan: Recording
     found: ClutterEstimate
+    fit: FitResult
     reference: Reference | None
     still: StillReference | None = None
     n_unusual: int = 0
     is_own: bool = False
-
-    def fit(self, options: DenoiseOptions, executor: Executor) -> FitResult:
-        """Return how the components were found, by the sampled frames without them.
-
-        Numbers of bad frames that were given count in a file, and the sample has none of these frames.
-        """
-        clutter = components_only(self.found, options)
-        measures = filter_chunks(self.scan.chunks, clutter, self.found.excluded, executor)
-        return fit_result(self.found, measures, options)
 
 
 def estimate_session(
@@ -170,7 +161,10 @@ def estimate_session(
         sentence = CutoffReason.BLOCK_ALONE.value.format(alone=cutoff.sentence)
         choice = replace(cutoff, reason=CutoffReason.BLOCK_ALONE, sentence=sentence)
         found = replace(found, band=replace(found.band, low=choice.low), cutoff=choice)
-    return SessionEstimate(sample, scan, found, reference, still, n_blocks - len(sample.blocks), is_own)
+    # Numbers of bad frames that were given count in a file, and the sample has none of these frames.
+    measures = filter_chunks(scan.chunks, components_only(found, options), found.excluded, executor)
+    fit = fit_result(found, measures, options)
+    return SessionEstimate(sample, found, fit, reference, still, n_blocks - len(sample.blocks), is_own)
 
 
 def _own_cutoff(
