@@ -380,6 +380,9 @@ def _delay_gains(
     return gains, n_known
 
 
+TestedSeries = tuple[BlockSeries, FittedSeries, NDArray[np.bool_]]
+"""A series, its model, and the pixels that are tested, (spatial)."""
+
 ActivationMaps = Mapping[str, ActivationMap]
 """Type of event -> its map, and "" -> the map for any type if there are several."""
 
@@ -407,51 +410,40 @@ def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -
     Friston et al., "Statistical parametric maps in functional imaging: a general linear approach", Human Brain Mapping 2,
     1995. Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57, 1995.
     """
-    fits = [fit_series(series.images, series.design) for series in all_series]
-    fitted = [np.isfinite(found.baseline) for found in fits]
-    tested = [series.in_vessels & pixels for series, pixels in zip(all_series, fitted, strict=True)]
+    tested = []
+    for series in all_series:
+        fitted = fit_series(series.images, series.design)
+        tested.append((series, fitted, series.in_vessels & np.isfinite(fitted.baseline)))
     expected = all_series[0].design.expected
     names = [*expected, ""] if len(expected) > 1 else [*expected]
-    active = {name: _active_pixels(name, all_series, fits, tested, rule) for name in names}
+    active = {name: _active_pixels(name, tested, rule) for name in names}
     return [
-        {name: _map_of(name, *of_series, active[name][number], rule) for name in names}
-        for number, of_series in enumerate(zip(all_series, fits, tested, strict=True))
+        {name: _map_of(name, of_series, active[name][number], rule) for name in names}
+        for number, of_series in enumerate(tested)
     ]
 
 
-def _active_pixels(
-    name: str,
-    all_series: Sequence[BlockSeries],
-    fits: Sequence[FittedSeries],
-    tested: Sequence[NDArray[np.bool_]],
-    rule: str,
-) -> list[NDArray[np.bool_]]:
+def _active_pixels(name: str, tested: Sequence[TestedSeries], rule: str) -> list[NDArray[np.bool_]]:
     """Return the pixels of each series whose response to a type of event, or ("") to any type, is significant among all."""
-    active = [np.zeros(pixels.shape, bool) for pixels in tested]
-    numbers = [number for number, fitted in enumerate(fits) if name in fitted.p]
-    if not numbers:
+    active = [np.zeros(pixels.shape, bool) for *_, pixels in tested]
+    known = [number for number, (_, fitted, _) in enumerate(tested) if name in fitted.p]
+    if not known:
         return active
-    p = np.concatenate([fits[number].p[name][tested[number]] for number in numbers])
-    n_tested = [int(tested[number].sum()) for number in numbers]
-    n_free = np.repeat([all_series[number].design.n_free for number in numbers], n_tested)
-    t = None
-    if name and not all_series[0].design.is_free:
-        t = np.concatenate([fits[number].statistics[name][tested[number]] for number in numbers])
+    found = [tested[number] for number in known]
+    p = np.concatenate([fitted.p[name][pixels] for _, fitted, pixels in found])
+    n_tested = [int(pixels.sum()) for *_, pixels in found]
+    n_free, t = np.repeat([series.design.n_free for series, *_ in found], n_tested), None
+    if name and not found[0][0].design.is_free:
+        t = np.concatenate([fitted.statistics[name][pixels] for _, fitted, pixels in found])
     parts = np.split(significant(p, rule, n_free, t), np.cumsum(n_tested)[:-1])
-    for number, part in zip(numbers, parts, strict=True):
-        active[number][tested[number]] = part
+    for number, part in zip(known, parts, strict=True):
+        active[number][tested[number][2]] = part
     return active
 
 
-def _map_of(
-    name: str,
-    series: BlockSeries,
-    fitted: FittedSeries,
-    tested: NDArray[np.bool_],
-    active: NDArray[np.bool_],
-    rule: str,
-) -> ActivationMap:
+def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule: str) -> ActivationMap:
     """Return the map of a type of event, or ("") of any type, from its active pixels."""
+    series, fitted, tested = of_series
     design, missing, change = series.design, np.full(tested.shape, np.nan, np.float32), None
     rho = fitted.autocorrelation[tested]
     if name:

@@ -59,6 +59,9 @@ from usdenoise.system.resources import available_bytes, available_threads, held_
 SETTLING = ("cutoff", "cutoff-unsure", "few-frames", "no-blood", "repeatability", "poor-estimate")
 """Codes of doubts that settle with the blocks, and are no remark on a live session."""
 
+Image = NDArray[np.float32]
+"""An image of a block, (spatial)."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -212,7 +215,7 @@ class OnlineSession:
             block = MeasuredBlock(BlockFindings(error.cause))
         if block.lags is None:
             state = replace(state, motion=(*state.motion, np.nan), strongest=(*state.strongest, np.nan))
-            return self._updated(state, begun, block.findings.problem)
+            return self._updated(state, begun, block.findings.problem, None, None)
         # Its clutter, with which the previous blocks are compared
         state = state.with_clutter(clutter)
         level, moved = block.findings.level(block.power), block.findings.displacement
@@ -244,12 +247,7 @@ class OnlineSession:
         return self._updated(state, begun, why, blood, image(block.power))
 
     def _updated(
-        self,
-        state: LiveState,
-        begun: BlockAtWork,
-        why: str,
-        blood: NDArray[np.float32] | None = None,
-        power: NDArray[np.float32] | None = None,
+        self, state: LiveState, begun: BlockAtWork, why: str, blood: Image | None, power: Image | None
     ) -> tuple[LiveState, SessionUpdate]:
         """Return the state and the update of the last block, with its images if it has any."""
         geometry = begun.geometry
@@ -264,8 +262,7 @@ class OnlineSession:
         times = starts + (offsets + (np.array(state.lengths) - 1) / 2) * frame_time
         bad = np.array(state.bad)
         motion = geometry.displacement_unit[0] * np.array(state.motion)
-        activation: dict[str, NDArray[np.float32]] = {}
-        events, problem = tuple[Event, ...](), ""
+        activation, events, problem = dict[str, Image](), tuple[Event, ...](), ""
         if self._events is not None and geometry.frame_rate_hz is None:
             problem = "events have times in s, and the frame rate is not known"
         elif self._events is not None:
@@ -315,7 +312,7 @@ class OnlineSession:
         parts: Sequence[SampledFrames],
         before: Clutter | None,
         geometry: Geometry,
-        scan_findings: ScanFindings,
+        findings: ScanFindings,
     ) -> LiveEstimate:
         """Estimate the clutter of blocks that are not in the sample."""
         ordered = [(part, np.argsort(part.numbers)) for part in parts]
@@ -324,7 +321,7 @@ class OnlineSession:
             frames=[part.numbers[order] for part, order in ordered],
             values=np.concatenate([part.values[order] for part, order in ordered]),
             missing=np.concatenate([part.missing[order] for part, order in ordered]),
-            scan_findings=scan_findings,
+            scan_findings=findings,
         )
         reference = None if before is None else before.reference
         with ThreadExecutor(self._options.threads) as executor:

@@ -179,7 +179,7 @@ def frame_records(
     geometry: GriddedStack,
     first: int,
     displacement: float | None,
-    rates_hz: tuple[float, ...] = (),
+    rates: tuple[float, ...] = (),
 ) -> tuple[FramesRecord, tuple[BadFrameRecord, ...]]:
     """Return the record of the frames of a block, and the records of its bad frames.
 
@@ -193,8 +193,8 @@ def frame_records(
         Number of their first frame in the file, from which the numbers and times of bad frames are counted.
     displacement : float or None
         Largest displacement of the tissue, in wavelengths; None if it is not known.
-    rates_hz : tuple of float
-        Rates at which it repeats itself; by default none are known.
+    rates : tuple of float
+        Rates at which it repeats itself, in Hz; by default none are known.
     """
     rate, (scale, unit) = geometry.frame_rate_hz, geometry.displacement_unit
     n_left_out = int(search.excluded.sum())
@@ -204,7 +204,7 @@ def frame_records(
         n_entries_left_out=n_left_out * geometry.n_pixels,
         displacement=None if displacement is None else scale * displacement,
         displacement_unit=unit,
-        rates_hz=rates_hz,
+        rates_hz=rates,
         sentence=search.sentence,
     )
     bad_frames = tuple(

@@ -226,18 +226,14 @@ def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event])
                 n_smoothed = int(with_width[name].active.sum())
                 maps[name] = replace(maps[name], smoothing_mm=width, n_active_smoothed=n_smoothed)
     pairs = zip(modelled, proposed, strict=True)
-    return [_with_maps(each, delay, types, maps, timing) for each, maps in pairs]
+    return [_with_maps(each, delay, maps, timing) for each, maps in pairs]
 
 
 def _with_maps(
-    modelled: _Modelled,
-    delay: float,
-    types: Mapping[str, Sequence[Event]],
-    maps: ActivationMaps,
-    timing: Sequence[Doubt],
+    modelled: _Modelled, delay: float, maps: ActivationMaps, timing: Sequence[Doubt]
 ) -> ResultSeries:
     """Return a series with its maps, the responses of its regions, and the doubts about them."""
-    series, design = modelled.series, modelled.design(delay)
+    series, design, types = modelled.series, modelled.design(delay), joined_events(modelled.events)
     of_types, locked = dict[str, ActivationMap](), list[Doubt]()
     for name, events in types.items():
         correlations, doubts = _motion_with_events(name, events, modelled)
