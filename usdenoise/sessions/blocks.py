@@ -254,18 +254,15 @@ def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
         "pixels": tuple(shape_text(each.shape_in(each.spatial_axes)) for each in (stack, usual)),
         "type": tuple("complex" if each.is_complex else "real" for each in (stack, usual)),
     }
-    differing = {name: values for name, values in properties.items() if values[0] != values[1]}
     scales = {"frame rate": (stack.frame_rate_hz, usual.frame_rate_hz)}
     for letter in usual.spatial_axes:
         pitches = stack.spacing_mm.get(letter), usual.spacing_mm.get(letter)
         scales[f"pixel pitch along {letter}"] = pitches
-    for name, (value, other) in scales.items():
-        # Equal to rounding, or both unknown
-        if (value is None) != (other is None) or (value and other and abs(value - other) > NEAR * other):
-            differing[name] = value, other
-    if differing:
-        name, (block_value, session_value) = next(iter(differing.items()))
-        raise InputError(
-            f"{path} differs from the session in its {name}: {block_value or 'unknown'}, not {session_value or 'unknown'}",
-            remedy="exclude it",
-        )
+    for name, (value, other) in {**properties, **scales}.items():
+        # Scales are equal to rounding, or both unknown
+        is_near = name in scales and value and other and abs(value - other) <= NEAR * other
+        if value != other and not is_near:
+            problem = f"{path} differs from the session in its {name}"
+            raise InputError(
+                f"{problem}: {value or 'unknown'}, not {other or 'unknown'}", remedy="exclude it"
+            )

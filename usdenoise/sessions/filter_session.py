@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.clutter.bad_pixels import MOST_NOISY
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.array_library import Numbers, to_host
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
@@ -30,27 +30,9 @@ from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording
 from usdenoise.pipeline.series import Series, SeriesModel, signal_image
 from usdenoise.progress import Progress
 from usdenoise.sessions.bad_blocks import find_bad_blocks
-from usdenoise.sessions.measured_block import (
-    BlockFilter,
-    BlockFindings,
-    BlockStore,
-    Empty,
-    measure_blocks,
-    own_options,
-)
-from usdenoise.sessions.result_series import (
-    BadFrameRecord,
-    BlockRecord,
-    FramesRecord,
-    ResultSeries,
-    frame_records,
-)
-from usdenoise.sessions.session_estimate import (
-    check_bad_frames,
-    check_method,
-    estimate_session,
-    session_clutter,
-)
+from usdenoise.sessions.measured_block import BlockFilter, BlockStore, Empty, measure_blocks, own_options
+from usdenoise.sessions.result_series import ResultSeries, block_record
+from usdenoise.sessions.session_estimate import check_method, estimate_session, session_clutter
 from usdenoise.sessions.session_sample import JOINED_FRAMES, SAMPLED_FRAMES, draw_sample
 from usdenoise.system.resources import (
     available_bytes,
@@ -108,7 +90,7 @@ def filter_session(
         For anything that the user can mend.
     """
     check_method(options)
-    check_bad_frames(options, recording)
+    _check_bad_frames(options, recording)
     progress = progress or Progress()
     how = BlockFilter(
         options=options, geometry=recording.geometry, products=products, keeps_frames=sink is not None
@@ -155,6 +137,20 @@ def filter_session(
             progress.blocks(number + 1, len(recording.blocks))
         series = filtered_session(recording, session, clutter, fit, store, options, threads)
         return replace(series, n_unusual=n_unusual)
+
+
+def _check_bad_frames(options: DenoiseOptions, recording: Recording) -> None:
+    """Check that the given bad frames are frames of the blocks.
+
+    Raises
+    ------
+    OptionError
+        If one is not.
+    """
+    n_frames = max(block.window.stop for block in recording.blocks)
+    if not isinstance(options.bad_frames, str) and any(frame >= n_frames for frame in options.bad_frames):
+        problem = f"bad frame {max(options.bad_frames)} is not among the frames 0 to {n_frames - 1}"
+        raise OptionError(problem, remedy="change {bad_frames}")
 
 
 def _most_blocks(
@@ -211,8 +207,7 @@ def filtered_session(
     findings = [store.findings(number) for number in range(n_blocks)]
     known = [number for number, found in enumerate(findings) if found.frames is not None]
     powers = {number: store.array(number, "power") for number in known}
-    levels = [found.level(powers.get(number)) for number, found in enumerate(findings)]
-    why, leftover = find_bad_blocks(levels)
+    why, leftover = find_bad_blocks([found.level(powers.get(n)) for n, found in enumerate(findings)])
     is_bad = np.array([bool(reason) for reason in why], bool)
     if is_bad.all():
         doubts = "".join(f"; {sentence}" for _, sentence in fit.stack_doubts)
@@ -222,7 +217,7 @@ def filtered_session(
     missing, image = np.full(grid.n_pixels, np.nan, np.float32), partial(signal_image, geometry, grid)
     found_blood = threads.map(lambda number: model.blood_power(store.lags(number)), known)
     blood = dict.fromkeys(range(n_blocks), (missing, 1.0)) | dict(zip(known, found_blood, strict=True))
-    images = {
+    lists = {
         "power_doppler": [image(powers.get(number, missing)) for number in range(n_blocks)],
         "blood_power": [image(power) for power, _ in blood.values()],
         "noise_power": [image(share * model.maps.noise_power) for _, share in blood.values()],
@@ -230,23 +225,23 @@ def filtered_session(
     flow = findings[known[0]].flow
     for name in flow:
         of_blocks = dict.fromkeys(range(n_blocks), image(missing))
-        images[name] = [*(of_blocks | {number: store.array(number, name) for number in known}).values()]
-    stacked = {name: np.stack(values) for name, values in images.items()}
+        lists[name] = [*(of_blocks | {number: store.array(number, name) for number in known}).values()]
+    images = {name: np.stack(values) for name, values in lists.items()}
     good = np.flatnonzero(~is_bad).tolist()
     observed = np.stack([image(store.array(number, "observed")) for number in good])
-    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in stacked.items()}
+    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in images.items()}
     means["blood_power"] = image(model.maps.blood_power)
-    means["tsnr"] = _tsnr_map(stacked["blood_power"][good], observed)
+    means["tsnr"] = _tsnr_map(images["blood_power"][good], observed)
     low = int(fit.options.low_cutoff)
     judged = zip(recording.blocks, findings, why, leftover.tolist(), strict=True)
     return ResultSeries(
         fit=fit,
         picture_quality=quality,
         geometry=geometry,
-        images=stacked,
+        images=images,
         means=means,
         attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
-        block_records=tuple(_block_record(recording, *each, low) for each in judged),
+        block_records=tuple(block_record(recording, *each, low) for each in judged),
         options=session,
     )
 
@@ -286,42 +281,6 @@ def _model_of(
             frames = replace(frames, values=filtered)
         quality = checked_noise(quality, Chunk(0, frames), clutter, excluded, threads)
     return model, quality
-
-
-def _block_record(
-    recording: Recording, block: Block, findings: BlockFindings, why: str, leftover: float, low_cutoff: int
-) -> BlockRecord:
-    """Return the record of a block; `why` it is bad, in words, is empty for a good one, and `leftover` NaN without data."""
-    window, search, aligned = block.window, findings.frames, findings.alignment
-    deformation, profile = findings.deformation, aligned and aligned.profile_db
-    frames, bad_frames, kept_share = FramesRecord(), tuple[BadFrameRecord, ...](), 0.0
-    if search is not None:
-        frames, bad_frames = frame_records(search, recording.geometry, window.start, findings.displacement)
-        kept_share = 1 - findings.n_unobserved / (search.n_frames * recording.geometry.n_pixels)
-    return BlockRecord(
-        time=block.start_s + (window.n_frames - 1) / 2 * recording.frame_time,
-        n_frames=window.n_frames,
-        complete=window.complete,
-        low_cutoff=low_cutoff,
-        is_bad=bool(why),
-        why=why,
-        file=block.name,
-        first_frame=window.start,
-        leftover=None if np.isnan(leftover) else leftover,
-        frames=frames,
-        bad_frames=bad_frames,
-        n_unobserved=findings.n_unobserved,
-        kept_share=kept_share,
-        shift_pixels=aligned.shift if aligned else None,
-        gain_db=aligned.gain_db if aligned else None,
-        likeness=aligned.likeness if aligned else None,
-        is_shifted=aligned is not None and aligned.is_shifted,
-        is_scaled=aligned is not None and aligned.is_scaled,
-        is_gain_uneven=aligned is not None and aligned.is_uneven,
-        gain_range_db=(min(profile), max(profile)) if profile else None,
-        deformation_pixels=deformation.pixels if deformation else None,
-        rotation_degrees=deformation.rotation if deformation else (),
-    )
 
 
 def _frames_in_reference(

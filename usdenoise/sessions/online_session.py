@@ -21,15 +21,7 @@ from usdenoise.options.denoise_options import StackKeywords
 from usdenoise.pipeline.devices import device_memory, most_blocks
 from usdenoise.pipeline.estimate_clutter import ScanFindings
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import (
-    ArrayFrames,
-    Block,
-    Chunk,
-    Recording,
-    Window,
-    map_chunks,
-    working_type,
-)
+from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, Window, working_type
 from usdenoise.pipeline.result import Doubt, find_doubts
 from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.bad_blocks import find_bad_blocks
@@ -194,8 +186,8 @@ class OnlineSession:
         def filtered() -> tuple[MeasuredBlock, Clutter]:
             clutter = estimates.at(number).result().clutter
             how = BlockFilter(options=self._options, geometry=geometry, usual_power=usual, by_halves=True)
-            with ThreadExecutor(1) as executor, device_memory(self._options.device):
-                return next(map_chunks(measure_block, [block], executor, clutter, how)), clutter
+            with ThreadExecutor(1), device_memory(self._options.device):
+                return measure_block(block, clutter, how), clutter
 
         return at_work(self._pool.submit(filtered), estimates, findings)
 

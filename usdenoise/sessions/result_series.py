@@ -15,11 +15,13 @@ from usdenoise.frames.still_tissue import largest_displacement
 from usdenoise.linalg.array_library import on_host
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.fit_result import FitResult
+from usdenoise.pipeline.recording import Block, Recording
 from usdenoise.pipeline.result import DenoiseResult, Doubt, find_doubts
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.bad_blocks import LOST, interpolated_series
 from usdenoise.sessions.blocks import time_unit
 from usdenoise.sessions.design import Event
+from usdenoise.sessions.measured_block import BlockFindings
 from usdenoise.sessions.poses import TRIED_BLOCKS, likeness_of, proposed_rule
 from usdenoise.sessions.regions import RegionSeries
 from usdenoise.stack.arrays import NamedArray
@@ -175,7 +177,7 @@ class BlockRecord:
 
 
 def frame_records(
-    search: FrameSearch,
+    search: FrameSearch | None,
     geometry: GriddedStack,
     first: int,
     displacement: float | None,
@@ -185,8 +187,8 @@ def frame_records(
 
     Parameters
     ----------
-    search : FrameSearch
-        The frames.
+    search : FrameSearch or None
+        The frames; None for a block without data.
     geometry : GriddedStack
         Axes and scales.
     first : int
@@ -196,6 +198,8 @@ def frame_records(
     rates : tuple of float
         Rates at which it repeats itself, in Hz; by default none are known.
     """
+    if search is None:
+        return FramesRecord(), ()
     rate, (scale, unit) = geometry.frame_rate_hz, geometry.displacement_unit
     n_left_out = int(search.excluded.sum())
     frames = FramesRecord(
@@ -217,6 +221,53 @@ def frame_records(
         for bad in search.bad
     )
     return frames, bad_frames
+
+
+def block_record(
+    recording: Recording, block: Block, findings: BlockFindings, why: str, leftover: float, low_cutoff: int
+) -> BlockRecord:
+    """Return the record of a block of a session.
+
+    Parameters
+    ----------
+    recording, block : Recording, Block
+        The session, and the block.
+    findings : BlockFindings
+        The findings on it.
+    why, leftover : str, float
+        Why it is bad, in words, empty for a good one, and how much more power is left than usual, NaN without data, from
+        :func:`usdenoise.sessions.bad_blocks.find_bad_blocks`.
+    low_cutoff : int
+        Number of components that were removed.
+    """
+    window, search, aligned = block.window, findings.frames, findings.alignment
+    deformation, profile = findings.deformation, aligned and aligned.profile_db
+    frames, bad_frames = frame_records(search, recording.geometry, window.start, findings.displacement)
+    n_entries = 0 if search is None else search.n_frames * recording.geometry.n_pixels
+    return BlockRecord(
+        time=block.start_s + (window.n_frames - 1) / 2 * recording.frame_time,
+        n_frames=window.n_frames,
+        complete=window.complete,
+        low_cutoff=low_cutoff,
+        is_bad=bool(why),
+        why=why,
+        file=block.name,
+        first_frame=window.start,
+        leftover=None if np.isnan(leftover) else leftover,
+        frames=frames,
+        bad_frames=bad_frames,
+        n_unobserved=findings.n_unobserved,
+        kept_share=1 - findings.n_unobserved / n_entries if n_entries else 0.0,
+        shift_pixels=aligned.shift if aligned else None,
+        gain_db=aligned.gain_db if aligned else None,
+        likeness=aligned.likeness if aligned else None,
+        is_shifted=aligned is not None and aligned.is_shifted,
+        is_scaled=aligned is not None and aligned.is_scaled,
+        is_gain_uneven=aligned is not None and aligned.is_uneven,
+        gain_range_db=(min(profile), max(profile)) if profile else None,
+        deformation_pixels=deformation.pixels if deformation else None,
+        rotation_degrees=deformation.rotation if deformation else (),
+    )
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -143,12 +143,8 @@ class _Modelled:
         """Return the series with the confounds that its options ask for."""
         blocks, shifts = series.block_records, series.shifts
         moves = np.array([block.frames.displacement for block in blocks], np.float64)
-        motions = motion_measures(
-            moves / series.geometry.displacement_unit[0],
-            shifts,
-            np.array([np.nan if block.gain_db is None else block.gain_db for block in blocks]),
-            ~series.bad,
-        )
+        gains = np.array([block.gain_db for block in blocks], np.float64)
+        motions = motion_measures(moves / series.geometry.displacement_unit[0], shifts, gains, ~series.bad)
         confounds = {}
         if series.options.confounds != "none":
             confounds["motion"] = moves

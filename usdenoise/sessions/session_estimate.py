@@ -242,20 +242,6 @@ def check_method(options: DenoiseOptions) -> None:
         )
 
 
-def check_bad_frames(options: DenoiseOptions, recording: Recording) -> None:
-    """Check that the given bad frames are frames of the blocks.
-
-    Raises
-    ------
-    OptionError
-        If one is not.
-    """
-    n_frames = max(block.window.stop for block in recording.blocks)
-    if not isinstance(options.bad_frames, str) and any(frame >= n_frames for frame in options.bad_frames):
-        problem = f"bad frame {max(options.bad_frames)} is not among the frames 0 to {n_frames - 1}"
-        raise OptionError(problem, remedy="change {bad_frames}")
-
-
 UNUSUAL_SPREADS = 4.0
 """Robust standard deviations of the logarithm of the power outside the clutter from which a block is not used for the
 estimate. On two simulated sessions blocks in which the image moved by a pixel had 4.6 to 12, others 3 at most; with them
