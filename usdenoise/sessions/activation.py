@@ -8,17 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.tall_matrices import NEGLIGIBLE, TINY, cached_slices
-from usdenoise.sessions.design import (
-    LEAST_FITTED,
-    LEAST_FREE,
-    Design,
-    Event,
-    column_basis,
-    delayed,
-    joined_events,
-    own_shares,
-    response_of,
-)
+from usdenoise.sessions.design import Design, Event, column_basis, delayed, joined_events, response_of
 from usdenoise.sessions.regions import mean_course
 
 NOISE_PIXELS = 1.5
@@ -189,10 +179,7 @@ class _Estimator:
         self._left = column_basis(self._matrix)
         self.n_free = len(missing) - self._left.shape[1]
         self._of_rho: dict[int, tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]] = {}
-        seen, n = design.matrix[~missing & ~design.is_bad], design.n_responses
-        self.is_possible = False
-        if self.n_free >= LEAST_FREE and n > 0:
-            self.is_possible = bool(own_shares(seen[:, :n], seen[:, n:]).min() > LEAST_FITTED)
+        self.is_possible = design.is_fitted(~missing & ~design.is_bad, self.n_free)
         # Expected lags 0 and 1 of the residual R e, with R = I - Q Q^T, of noise e with the covariance rho^|k|: the sums
         # over k of rho^k times the diagonals k and -k of R and of R D R, where D shifts by one block
         q = self._left
@@ -357,8 +344,7 @@ def _delay_gains(
     others = column_basis(design.matrix[:, design.n_responses :])
 
     def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        left: NDArray[np.float64] = values - others @ (others.T @ values)
-        return left
+        return np.asarray(values - others @ (others.T @ values))
 
     def basis_of(delay: float) -> NDArray[np.float64]:
         late, about = [delayed(of_type, delay) for of_type in types], (series.times, series.durations)
@@ -582,8 +568,7 @@ def _diagonals(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.flo
     n = len(a)
     spectra = (np.fft.rfft(one, 2 * n, axis=0) for one in (a, b))
     sums = np.fft.irfft(np.sum(next(spectra).conj() * next(spectra), axis=1), 2 * n)
-    both: NDArray[np.float64] = sums[:n] + np.concatenate([[0.0], sums[:n:-1]])
-    return both
+    return np.asarray(sums[:n] + np.concatenate([[0.0], sums[:n:-1]]))
 
 
 def _whitened(values: NDArray[np.float64], rho: float) -> NDArray[np.float64]:

@@ -188,8 +188,7 @@ def _integral(hrf: str, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     else:
         shape, scale = INVERSE_GAMMA
         total = gammaincc(shape, scale / np.maximum(within, 1e-9))
-    integral: NDArray[np.float64] = (total[:-1] / total[-1]).reshape(seconds.shape)
-    return integral
+    return np.asarray((total[:-1] / total[-1]).reshape(seconds.shape))
 
 
 @dataclass(frozen=True)
@@ -292,8 +291,7 @@ class Design:
             )
         if (dependence := self.dependence)[0]:
             return dependence
-        columns, n = self.matrix[~self.is_bad], self.n_responses
-        own = own_shares(columns[:, :n], columns[:, n:])
+        own = self._own_shares(~self.is_bad)
         for name, slice_ in self.responses.items():
             if own[slice_].min() < LEAST_OWN:
                 fewer = ", or fewer blocks with {hrf} fir:N" if self.is_free else ""
@@ -302,6 +300,15 @@ class Design:
                     f"give more events with pauses between them{fewer}",
                 )
         return "", ""
+
+    def is_fitted(self, seen: NDArray[np.bool_], n_free: int) -> bool:
+        """Return whether the responses can be fitted to some of the blocks, with some degrees of freedom of the noise."""
+        is_possible = n_free >= LEAST_FREE and self.n_responses > 0
+        return is_possible and bool(self._own_shares(seen).min() > LEAST_FITTED)
+
+    def _own_shares(self, seen: NDArray[np.bool_]) -> NDArray[np.float64]:
+        columns, n = self.matrix[seen], self.n_responses
+        return own_shares(columns[:, :n], columns[:, n:])
 
 
 def _problem_of_type(
@@ -343,8 +350,7 @@ def column_basis(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return orthonormal columns that span the columns of a matrix, as many as its rank."""
     left, values, _ = np.linalg.svd(matrix, full_matrices=False)
     tolerance = max(matrix.shape) * np.finfo(float).eps * (values[0] if values.size else 0)
-    basis: NDArray[np.float64] = left[:, values > tolerance]
-    return basis
+    return np.asarray(left[:, values > tolerance])
 
 
 def check_design(
@@ -410,8 +416,9 @@ def check_design(
             f"{len(times)} blocks are too few for an activation model of {design.matrix.shape[1] + n_confounds} columns",
             remedy="take more or shorter blocks, or fewer trial types",
         )
-    if design.problem[0]:
-        raise InputError(design.problem[0], remedy=design.problem[1])
+    problem, remedy = design.problem
+    if problem:
+        raise InputError(problem, remedy=remedy)
 
 
 def design_of(

@@ -297,8 +297,7 @@ def _mean(images: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArra
     """Return the mean of a series over time, weighted by the frames in which a pixel was observed; 0 without any."""
     total = observed.sum(axis=0, dtype=np.float64)
     weighted = np.where(observed > 0, images, 0) * observed
-    mean: NDArray[np.float64] = weighted.sum(axis=0, dtype=np.float64) / np.maximum(total, 1)
-    return mean
+    return np.asarray(weighted.sum(axis=0, dtype=np.float64) / np.maximum(total, 1))
 
 
 def _tsnr_map(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -308,8 +307,7 @@ def _tsnr_map(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDA
     # Rounding errors of single precision do not count as a change.
     changes = spread > np.finfo(np.float32).eps * np.abs(mean)
     ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=changes)
-    tsnr: NDArray[np.float32] = ratio.astype(np.float32)
-    return tsnr
+    return np.asarray(ratio.astype(np.float32))
 
 
 def _apart(blocks: Sequence[Block], good: NDArray[np.bool_]) -> NDArray[np.bool_]:

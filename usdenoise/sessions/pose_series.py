@@ -99,14 +99,12 @@ class PoseSeries(ResultSeries):
     def block_starts(self) -> NDArray[np.float64]:
         """Time of the first frame of each block, in `time_unit`, as `block_times`."""
         frame_time = 1 / (self.geometry.frame_rate_hz or 1.0)
-        starts: NDArray[np.float64] = self.block_times - (self.window - 1) / 2 * frame_time
-        return starts
+        return np.asarray(self.block_times - (self.window - 1) / 2 * frame_time)
 
     @property
     def starts(self) -> NDArray[np.float64]:
         """Time of the first frame of each sweep, in `time_unit`."""
-        starts: NDArray[np.float64] = self.block_starts.min(axis=1)
-        return starts
+        return np.asarray(self.block_starts.min(axis=1))
 
     def contents(self) -> list[NamedArray]:
         """Return the arrays of the result, as files and xarray have them."""
@@ -215,8 +213,7 @@ def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> 
         places = tuple(step_mm * np.arange(n_poses))
     if places is not None:
         coordinates[POSE_AXIS] = Coordinate(np.array(places), unit="mm")
-        step = pitch(places, 1.0)
-        if step is not None:
+        if (step := pitch(places, 1.0)) is not None:
             spacing[POSE_AXIS] = step
     # Where the input places its voxels, it does so for one plane.
     placed = ("voxel_to_world", "voxel_to_world_units")

@@ -74,8 +74,7 @@ class PosePlan:
 
     def blocks_of(self, pose: int) -> list[int]:
         """Return the numbers of the blocks of a position, in the order of time."""
-        numbers: list[int] = np.flatnonzero(self.poses == pose).tolist()
-        return numbers
+        return [number for number, shown in enumerate(self.poses.tolist()) if shown == pose]
 
     def recording_of(self, recording: Recording, pose: int) -> Recording:
         """Return the recording of the blocks of a position."""
@@ -176,8 +175,7 @@ def _times_at(
     """Return times between those of known places, and with the usual step before the first and behind the last one."""
     step = float(np.median(np.diff(starts) / np.diff(known))) if len(known) > 1 else 0.0
     beyond = np.maximum(places - known[-1], 0) - np.maximum(known[0] - places, 0)
-    times: NDArray[np.float64] = np.interp(places, known, starts) + step * beyond
-    return times
+    return np.asarray(np.interp(places, known, starts) + step * beyond)
 
 
 def plan_of_paths(blocks: Sequence[Block], counts: Sequence[int]) -> PosePlan:
@@ -376,8 +374,7 @@ def _normed(images: NDArray[np.float32]) -> NDArray[np.float32]:
     rows = images.reshape(len(images), -1)
     rows = rows - rows.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    normed: NDArray[np.float32] = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
-    return normed
+    return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0))
 
 
 def _structure(image: NDArray[np.floating]) -> NDArray[np.float32]:

@@ -353,8 +353,7 @@ class ResultSeries:
     def starts(self) -> NDArray[np.float64]:
         """Time of the first frame of each block, in `time_unit`."""
         halves = [(block.n_frames - 1) / 2 for block in self.block_records]
-        starts: NDArray[np.float64] = self.time - np.array(halves) / (self.geometry.frame_rate_hz or 1.0)
-        return starts
+        return np.asarray(self.time - np.array(halves) / (self.geometry.frame_rate_hz or 1.0))
 
     @property
     def time_unit(self) -> str:

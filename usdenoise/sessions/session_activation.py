@@ -391,8 +391,7 @@ def _activation_doubts(
 
 def framewise_displacement(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the sum over the axes of the absolute changes of shifts, (n_blocks, n_axes); 0 for the first block."""
-    changes: NDArray[np.float64] = np.abs(np.diff(shifts, axis=0, prepend=shifts[:1])).sum(axis=1)
-    return changes
+    return np.asarray(np.abs(np.diff(shifts, axis=0, prepend=shifts[:1])).sum(axis=1))
 
 
 def displacement_columns(

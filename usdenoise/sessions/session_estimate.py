@@ -334,8 +334,7 @@ def _explained(found: ClutterEstimate, sample: Sample, usual: NDArray[np.bool_])
         leading = courses / np.sqrt(np.maximum(strengths, TINY))
         explained = row_squared_norms(values @ (fitted.conj().T @ leading.astype(fitted.dtype)))
         left = np.log(np.maximum(energies - explained, TINY))
-        means: NDArray[np.float64] = np.bincount(block[used], left[used], len(usual)) / counts
-        return means
+        return np.asarray(np.bincount(block[used], left[used], len(usual)) / counts)
 
     every = np.ones(len(usual), bool)
     if not is_held.any() or not (used & (usual & ~is_held)[block]).any():
