@@ -291,7 +291,7 @@ class Design:
             )
         if (dependence := self.dependence)[0]:
             return dependence
-        own = self._own_shares(~self.is_bad)
+        own = self._own_in(~self.is_bad)
         for name, slice_ in self.responses.items():
             if own[slice_].min() < LEAST_OWN:
                 fewer = ", or fewer blocks with {hrf} fir:N" if self.is_free else ""
@@ -304,9 +304,10 @@ class Design:
     def is_fitted(self, seen: NDArray[np.bool_], n_free: int) -> bool:
         """Return whether the responses can be fitted to some of the blocks, with some degrees of freedom of the noise."""
         is_possible = n_free >= LEAST_FREE and self.n_responses > 0
-        return is_possible and bool(self._own_shares(seen).min() > LEAST_FITTED)
+        return is_possible and bool(self._own_in(seen).min() > LEAST_FITTED)
 
-    def _own_shares(self, seen: NDArray[np.bool_]) -> NDArray[np.float64]:
+    def _own_in(self, seen: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return what no other column explains of each response in some of the blocks."""
         columns, n = self.matrix[seen], self.n_responses
         return own_shares(columns[:, :n], columns[:, n:])
 

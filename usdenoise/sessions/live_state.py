@@ -307,11 +307,28 @@ class LiveState:
         series = self.series.moved(clutter, before)
         return replace(self, clutter=clutter, series=series, models=ScheduledResult(), recent=recent)
 
-    def with_sample(self, sample: SampledFrames) -> "LiveState":
-        """Return the state with frames of one more block in the sample, and fewer frames of the others."""
+    @property
+    def most_at_work(self) -> int:
+        """Largest number of blocks that may be filtered side by side: one until there is a clutter."""
+        return delay_blocks(len(self.lengths)) if self.estimates.known else 1
+
+    def n_sampled(self, n_frames: int) -> int:
+        """Return the number of frames of a new block of some frames that are sampled, one at least."""
+        return max(1, round(LIVE_FRAMES / (sum(self.lengths) + n_frames) * n_frames))
+
+    def with_block(
+        self, sample: SampledFrames, level: BlockLevel, motion: float | None, strongest: float
+    ) -> "LiveState":
+        """Return the state with a block with data, and with frames of it in the sample and fewer frames of the others."""
         share = LIVE_FRAMES / sum(self.lengths)
         parts = tuple(part.share(share) for part in (*self.sample, sample))
-        return replace(self, sample=parts[::2] if len(parts) > LIVE_FRAMES else parts)
+        return replace(
+            self,
+            sample=parts[::2] if len(parts) > LIVE_FRAMES else parts,
+            recent=(*self.recent[1 - REMEMBERED :], level),
+            motion=(*self.motion, np.nan if motion is None else motion),
+            strongest=(*self.strongest, strongest),
+        )
 
     def usual_strongest(self, number: int) -> float:
         """Return the usual power of the strongest component for a block; infinite if there are too few blocks before it.

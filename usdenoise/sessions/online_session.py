@@ -27,16 +27,7 @@ from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit
 from usdenoise.sessions.design import Event, delayed
-from usdenoise.sessions.live_state import (
-    LIVE_FRAMES,
-    REMEMBERED,
-    BlockAtWork,
-    LiveEstimate,
-    LiveState,
-    SampledFrames,
-    SessionUpdate,
-    delay_blocks,
-)
+from usdenoise.sessions.live_state import BlockAtWork, LiveEstimate, LiveState, SampledFrames, SessionUpdate
 from usdenoise.sessions.measured_block import BlockFilter, BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
 from usdenoise.sessions.session_activation import running_activation
@@ -98,8 +89,7 @@ class OnlineSession:
     @property
     def most_at_work(self) -> int:
         """Largest number of blocks that are filtered side by side: one until there is a clutter."""
-        n_blocks = len(self._state.lengths)
-        return min(self._most_in_memory, delay_blocks(n_blocks)) if self._state.estimates.known else 1
+        return min(self._most_in_memory, self._state.most_at_work)
 
     def add(self, block: Acquisition | Numbers, name: str = "") -> SessionUpdate:
         """Filter a block, and return the update after it.
@@ -164,8 +154,7 @@ class OnlineSession:
         known_bad = self._options.bad_frames
         if not isinstance(known_bad, str):
             numbers = numbers[~np.isin(numbers, known_bad)]
-        share = LIVE_FRAMES / (sum(state.lengths) + stack.n_frames)
-        numbers = numbers[: max(1, round(share * stack.n_frames))]
+        numbers = numbers[: state.n_sampled(stack.n_frames)]
         tiles = None if findings.is_still is False else tiles_of(geometry, self._options)
         picked = pick_completed(block, numbers, tiles, ~findings.bad_pixels)
         sample = SampledFrames(replace(block, chunks=[]), numbers, picked.values, picked.missing)
@@ -212,12 +201,8 @@ class OnlineSession:
         state = state.with_clutter(clutter)
         level, moved = block.findings.level(block.power), block.findings.displacement
         why = find_bad_blocks([*state.recent, level])[0][-1]
-        state = replace(
-            state,
-            motion=(*state.motion, np.nan if moved is None else moved),
-            strongest=(*state.strongest, block.findings.own.strongest_left),
-            recent=(*state.recent[1 - REMEMBERED :], replace(level, problem=why)),
-        ).with_sample(begun.sample)
+        strongest = block.findings.own.strongest_left
+        state = state.with_block(begun.sample, replace(level, problem=why), moved, strongest)
         # The clutter of the blocks so far, for blocks that have not begun
         estimates = state.estimates if state.estimates.known else begun.estimates
         find = partial(self._estimate, state.sample, clutter, begun.geometry, begun.scan_findings)

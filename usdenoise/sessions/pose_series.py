@@ -112,9 +112,8 @@ class PoseSeries(ResultSeries):
         arrays = {array.name: array for array in super().contents() if array.name not in of_sweeps}
         names, of_block = {"poses": ", ".join(self.names)}, dict(arrays["time"].attributes)
         of_sweep = {**of_block, "volume_acquisition_duration": self.sweep_duration}
-        of_sweep["meaning"] = (
-            "middle of each sweep over the positions, from the first frame of the first file"
-        )
+        meaning = "middle of each sweep over the positions, from the first frame of the first file"
+        of_sweep["meaning"] = meaning
         of_block["meaning"] = "middle of the block of each position in each sweep"
         arrays["time"] = replace(arrays["time"], attributes=of_sweep)
         bad = {"meaning": "1 if the block is bad or missing, and excluded", **names}

@@ -152,9 +152,8 @@ def _plan_of_rule(blocks: Sequence[Block], rule: str, slots: NDArray[np.intp]) -
     cycle = np.array(cycle_of(rule))
     n_poses = int(cycle.max()) + 1
     if len(blocks) < 2 * n_poses:
-        raise InputError(
-            f"{len(blocks)} blocks are fewer than two sweeps over {n_poses} positions", remedy="lower {poses}"
-        )
+        problem = f"{len(blocks)} blocks are fewer than two sweeps over {n_poses} positions"
+        raise InputError(problem, remedy="lower {poses}")
     # The time of each place, also of blocks that are not there
     places = np.arange((int(slots[-1]) // n_poses + 1) * n_poses)
     cells = np.empty((len(places) // n_poses, n_poses))

@@ -449,9 +449,8 @@ class ResultSeries:
         }
         shorter = {"meaning": "0 if the block is shorter than the window"}
         excluded = {"meaning": "1 if the block is excluded from means and weights"}
-        arrays = [
-            NamedArray(name, values, f"t{spatial}", about[name]) for name, values in self.images.items()
-        ]
+        images = self.images.items()
+        arrays = [NamedArray(name, values, f"t{spatial}", about[name]) for name, values in images]
         for name in POWER_NAMES:
             over_blocks = {**about[name], "meaning": "over the good blocks"}
             arrays.append(NamedArray(f"mean_{name}", self.means[name], spatial, over_blocks))
