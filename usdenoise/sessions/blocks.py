@@ -256,8 +256,7 @@ def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
     }
     scales = {"frame rate": (stack.frame_rate_hz, usual.frame_rate_hz)}
     for letter in usual.spatial_axes:
-        pitches = stack.spacing_mm.get(letter), usual.spacing_mm.get(letter)
-        scales[f"pixel pitch along {letter}"] = pitches
+        scales[f"pixel pitch along {letter}"] = stack.spacing_mm.get(letter), usual.spacing_mm.get(letter)
     for name, (value, other) in {**properties, **scales}.items():
         # Scales are equal to rounding, or both unknown
         is_near = name in scales and value and other and abs(value - other) <= NEAR * other

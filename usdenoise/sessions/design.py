@@ -385,11 +385,10 @@ def check_design(
     """
     end = float((times + durations / 2).max())
     for event in () if is_planned else events:
-        what = f"the event '{event.trial_type}' at {event.onset:g} s"
         if event.onset > end or event.duration > end:
             problem = "begins after" if event.onset > end else f"lasts {event.duration:g} s, longer than"
             raise InputError(
-                f"{what} {problem} the session of {end:.4g} s",
+                f"the event '{event.trial_type}' at {event.onset:g} s {problem} the session of {end:.4g} s",
                 remedy="give times in s from the first frame (are these in ms?), give {block_interval_s} if there were "
                 "pauses between blocks of which the files say nothing, and omit events after the last block",
             )

@@ -306,8 +306,7 @@ def _tsnr_map(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDA
     spread = np.sqrt(_mean((images - mean) ** 2, observed))
     # Rounding errors of single precision do not count as a change.
     changes = spread > np.finfo(np.float32).eps * np.abs(mean)
-    ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=changes)
-    return np.asarray(ratio.astype(np.float32))
+    return np.asarray(np.divide(mean, spread, out=np.zeros_like(mean), where=changes), np.float32)
 
 
 def _apart(blocks: Sequence[Block], good: NDArray[np.bool_]) -> NDArray[np.bool_]:

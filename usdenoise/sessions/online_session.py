@@ -316,10 +316,9 @@ def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:
     OptionError
         If the first block and the estimate do not fit into the free memory: no other block would.
     """
-    free = available_bytes()
     dtype, entries = working_type(stack, options.precision), math.prod(stack.shape)
     of_block = entries * dtype.itemsize
-    needed = held_bytes(live_block=of_block)
+    free, needed = available_bytes(), held_bytes(live_block=of_block)
     most = most_side_by_side(free, needed, held_bytes(block=of_block))
     if not most:
         raise OptionError(

@@ -264,10 +264,9 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
         course = 100 * course / np.nanmean(course[~joined.bad])
     n_smoothed = [found.n_active_smoothed for found in maps if found.n_active_smoothed is not None]
     thresholds = [found.threshold for found in maps if found.threshold is not None]
-    correlations: Mapping[str, float] = {
-        measure: max((found.correlations.get(measure, 0.0) for found in maps), key=abs)
-        for measure in first.correlations
-    }
+    correlations = dict[str, float]()
+    for measure in first.correlations:
+        correlations[measure] = max((found.correlations.get(measure, 0.0) for found in maps), key=abs)
     return replace(
         first,
         t=stacked("t"),

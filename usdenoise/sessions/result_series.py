@@ -47,6 +47,9 @@ ANY_TYPE = "any type"
 POWER_NAMES = ("power_doppler", "blood_power")
 """Images whose means over the blocks of a session are stored."""
 
+ROTATIONS = {2: ("rotation",), 3: ("rotation_zx", "rotation_zy", "rotation_xy")}
+"""Names of the rotations of an image and of a volume."""
+
 ACTIVATION: Mapping[str, Mapping[str, str]] = {
     "t": {"unit": "1", "meaning": "t of the response to the events in a general linear model"},
     "f": {"unit": "1", "meaning": "F of the responses to the events in a general linear model"},
@@ -388,9 +391,7 @@ class ResultSeries:
     @property
     def rotations(self) -> dict[str, NDArray[np.float64]]:
         """Rotation of each block that was compensated, in degrees, NaN without data: "rotation", or one for each plane."""
-        names = {2: ["rotation"], 3: ["rotation_zx", "rotation_zy", "rotation_xy"]}.get(
-            len(self.geometry.spatial_axes), []
-        )
+        names = ROTATIONS.get(len(self.geometry.spatial_axes), ())
         rotations = [
             block.rotation_degrees or (0.0 if block.deformation_pixels == 0 else np.nan,) * len(names)
             for block in self.block_records
@@ -569,8 +570,7 @@ def activation_names(events: Iterable[Event], space: str = "-") -> dict[str, str
     """
     types = list(dict.fromkeys(event.trial_type for event in events))
     names = [*types, ""] if len(types) > 1 else types
-    found = distinct_names(names, lambda name: plain_name(name or ANY_TYPE, space))
-    return {name: found[name] for name in names}
+    return distinct_names(names, lambda name: plain_name(name or ANY_TYPE, space))
 
 
 def activation_contents(

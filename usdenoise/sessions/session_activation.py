@@ -460,5 +460,5 @@ def running_activation(
     if problem or not design.responses:
         return {}, problem
     fitted = fit_series(images, design).statistics
-    activation = {name: fitted[name].astype(np.float32) for name in design.responses}
-    return {name: t for name, t in activation.items() if np.isfinite(t).any()}, ""
+    known = [name for name in design.responses if np.isfinite(fitted[name]).any()]
+    return {name: fitted[name].astype(np.float32) for name in known}, ""
