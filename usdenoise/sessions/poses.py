@@ -115,9 +115,9 @@ def plan_of(
         plan = _plan_of_table(blocks, rule, table)
     else:
         # In order, or with places for blocks that are missing, where the images agree better
-        all_slots = np.arange(len(blocks)), _slots_of_times(blocks)
-        plans = [_plan_of_rule(blocks, rule, slots) for slots in all_slots]
-        plan = max(plans, key=lambda plan: Leads.of(plan.poses, likeness).mean)
+        in_order = _plan_of_rule(blocks, rule, np.arange(len(blocks)))
+        by_times = _plan_of_rule(blocks, rule, _slots_of_times(blocks))
+        plan = max(in_order, by_times, key=lambda plan: Leads.of(plan.poses, likeness).mean)
     leads = Leads.of(plan.poses, likeness)
     if not leads.tell_apart() and not table and (proposed := proposed_rule(likeness)):
         raise InputError(
