@@ -136,7 +136,7 @@ def measure(found: Mapping[str, Any]) -> dict[str, Any]:
         confounds = {one: motions[one] for one in ("motion", "framewise_displacement") if name == "motion"}
         design = design_of(events, times, durations, is_bad, confounds)
         series = BlockSeries(found["blood"], in_vessels, design, times, durations)
-        one = activation_maps([series])[0][0]["on"]
+        one = activation_maps([series])[0]["on"]
         assert one.t is not None
         t = one.t[in_vessels & np.isfinite(one.t)]
         measures[name] = {

@@ -66,7 +66,8 @@ def design(bad: NDArray[np.bool_] = NONE_BAD, events: Any = EVENTS, **more: Any)
 
 
 def found_in(series: NDArray[np.float64], rule: str = "fdr:0.05", **more: Any) -> ActivationMap:
-    return maps_of(series, np.ones(series.shape[1:], bool), design(**more), rule)[0]["on"]
+    everywhere = np.ones(series.shape[1:], bool)
+    return maps_of(series, everywhere, design(**more), rule)["on"]
 
 
 def maps_of(
@@ -249,7 +250,7 @@ def test_pixels_outside_the_vessels_have_no_change_and_those_without_a_series_no
     series[:, 0] = 3.0
     vessels = np.ones(series.shape[1:], bool)
     vessels[8:] = False
-    found = maps_of(series, vessels, design())[0]["on"]
+    found = maps_of(series, vessels, design())["on"]
     assert np.isnan(found.t[0]).all()
     assert np.isfinite(found.t[1:]).all()
     assert np.isnan(found.change[[0, *range(8, 16)]]).all()
@@ -313,14 +314,15 @@ def test_the_f_of_several_types_finds_responses_of_any() -> None:
     series = noise(22)
     series[:, :4] += 0.2 * of_type["a"][:, None, None]
     series[:, 4:8] -= 0.2 * of_type["b"][:, None, None]
-    maps, overall = maps_of(series, np.ones((16, 12), bool), design(events=types))
+    maps = maps_of(series, np.ones((16, 12), bool), design(events=types))
+    overall = maps[""]
     assert (overall.t, overall.change, overall.letter) == (None, None, "F")
     assert overall.active[:8].mean() > 0.8
     assert overall.active[8:].mean() < 0.05
     assert maps["a"].active[:4].mean() > 0.8
     assert maps["a"].active[4:].mean() < 0.05
     assert maps["b"].change[4:8].mean() == pytest.approx(-20, abs=3)
-    assert maps_of(series, np.ones((16, 12), bool), design())[1] is None
+    assert [*maps_of(series, np.ones((16, 12), bool), design())] == ["on"]
 
 
 def test_a_free_response_reads_each_delay() -> None:
@@ -329,7 +331,7 @@ def test_a_free_response_reads_each_delay() -> None:
     for event in EVENTS:
         first = round(event.onset / 0.6)
         series[first : first + 4, :, :6] += response[:, None, None]
-    found = maps_of(series, np.ones((16, 12), bool), design(hrf="fir:4"))[0]["on"]
+    found = maps_of(series, np.ones((16, 12), bool), design(hrf="fir:4"))["on"]
     assert found.t is None
     np.testing.assert_allclose(found.change[:, :, :6].mean(axis=(1, 2)), 100 * response, atol=2)
     assert found.active[:, :6].mean() > 0.95

@@ -230,13 +230,12 @@ def test_a_baseline_whose_blocks_are_bad_is_none() -> None:
     for confounds in ({}, {"motion": np.random.default_rng(1).random(N)}):
         design = design_of(events, TIMES, DURATIONS, outside, confounds)
         assert "depend on each other" in design.problem[0]
-        maps, overall = maps_of(series, everywhere, design)
-        for one in (*maps.values(), overall):
+        for one in maps_of(series, everywhere, design).values():
             assert not one.active.any()
             assert np.isnan(one.statistic).all()
     design = design_of(events, TIMES, DURATIONS, outside & (np.arange(N) > 20))
     assert design.problem == ("", "")
-    assert maps_of(series, everywhere, design)[0]["left"].active.mean() < 0.01
+    assert maps_of(series, everywhere, design)["left"].active.mean() < 0.01
 
 
 @pytest.mark.parametrize("hrf", ["boxcar", "glover"])
@@ -252,16 +251,17 @@ def test_a_type_that_only_bad_blocks_show_has_no_map_and_leaves_f_to_the_other(h
     design = design_of(events, TIMES, DURATIONS, bad, hrf=hrf)
     assert list(design.problems) == [lost]
     series = 100 + np.random.default_rng(0).standard_normal((N, 9, 9))
-    maps, overall = maps_of(series, np.ones((9, 9), bool), design)
+    maps = maps_of(series, np.ones((9, 9), bool), design)
     other = next(name for name in maps if name != lost)
     assert np.isnan(maps[lost].t).all()
-    np.testing.assert_allclose(overall.f, maps[other].t ** 2, rtol=1e-4)
+    np.testing.assert_allclose(maps[""].f, maps[other].t ** 2, rtol=1e-4)
 
 
 def test_measures_and_designs_without_good_blocks_are_no_error() -> None:
     assert locked_correlation(np.full(N, np.nan), TIMES, DURATIONS, ON) == (0.0, 0.0)
     design = design_of(ON, TIMES, DURATIONS, ~NONE_BAD)
-    assert np.isnan(maps_of(np.ones((N, 4, 4)), np.ones((4, 4), bool), design)[0]["on"].t).all()
+    found = maps_of(np.ones((N, 4, 4)), np.ones((4, 4), bool), design)["on"]
+    assert np.isnan(found.t).all()
     events = [*ON, *every(2, 10, 1, "constant"), *every(0, 10, 1, "constant_")]
     names = design_of(events, TIMES, DURATIONS, NONE_BAD).names
     assert len(set(names)) == len(names)
@@ -272,7 +272,7 @@ def test_a_delay_that_no_good_block_has_is_named() -> None:
     assert "no good block is at one of the delays" in design.problems["on"]
     assert design_of(ON, TIMES, DURATIONS, NONE_BAD, hrf="fir:3").problems == {}
     series = 100 + np.random.default_rng(0).standard_normal((N, 4, 4))
-    found = maps_of(series, np.ones((4, 4), bool), design)[0]["on"]
+    found = maps_of(series, np.ones((4, 4), bool), design)["on"]
     assert np.isnan(found.f).all()
     assert found.change.shape == (3, 4, 4)
 

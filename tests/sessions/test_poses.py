@@ -20,15 +20,7 @@ from usdenoise.errors import InputError, OptionError, UsdenoiseError
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import SessionOptions
 from usdenoise.sessions.blocks import stack_session
-from usdenoise.sessions.poses import (
-    PosePlan,
-    contradictions,
-    cycle_of,
-    likeness_of,
-    plan_of,
-    proposed_rule,
-    tells_apart,
-)
+from usdenoise.sessions.poses import Leads, PosePlan, cycle_of, likeness_of, plan_of, proposed_rule
 
 N_POSES, N_SWEEPS = 3, 12
 ACTIVE = 1
@@ -208,7 +200,7 @@ def test_images_that_do_not_tell_positions_apart_are_taken_as_given_with_a_note(
         np.testing.assert_array_equal(found.poses, np.arange(len(blocks)) % 2)
         assert "do not confirm the positions" in found.notes[-1]
     # Nor is a rule proposed.
-    assert proposed_rule(np.abs(noise).mean(axis=1)) == ""
+    assert proposed_rule(likeness_of(np.abs(noise).mean(axis=1))) == ""
 
 
 def test_a_table_names_the_positions_and_their_places(in_turn: Any) -> None:
@@ -275,12 +267,13 @@ def test_neighbouring_planes_that_are_alike_and_move(n_poses: int, alike: float,
         likeness = likeness_of(drifting(seed, n_poses, alike, drift))
         n_blocks = len(likeness)
         shown = np.arange(n_blocks) % n_poses
-        assert tells_apart(shown, likeness)
-        assert not contradictions(shown, likeness)
+        leads = Leads.of(shown, likeness)
+        assert leads.tell_apart()
+        assert not leads.contradictions()
         # A block is lost: the one behind it is of the next position, and so on.
         lost = n_blocks // 2 + seed % 3
         kept = np.delete(np.arange(n_blocks), lost)
-        (number, likest), *_ = contradictions(shown[:-1], likeness[np.ix_(kept, kept)])
+        (number, likest), *_ = Leads.of(shown[:-1], likeness[np.ix_(kept, kept)]).contradictions()
         assert lost <= number < lost + n_poses
         assert likest == (shown[number] + 1) % n_poses
 
@@ -288,7 +281,7 @@ def test_neighbouring_planes_that_are_alike_and_move(n_poses: int, alike: float,
 def test_one_plane_is_not_several() -> None:
     for seed in (10, 11, 12):
         likeness = likeness_of(drifting(seed, 1, 1.0, 0.0) * 3)
-        assert not tells_apart(np.arange(len(likeness)) % 3, likeness)
+        assert not Leads.of(np.arange(len(likeness)) % 3, likeness).tell_apart()
 
 
 def test_a_session_without_the_option_names_it(in_turn: Any) -> None:

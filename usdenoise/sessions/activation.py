@@ -8,17 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.linalg.tall_matrices import NEGLIGIBLE, TINY, cached_slices
-from usdenoise.sessions.design import (
-    LEAST_FITTED,
-    LEAST_FREE,
-    Design,
-    Event,
-    column_basis,
-    delayed,
-    joined_events,
-    own_shares,
-    response_of,
-)
+from usdenoise.sessions.design import Design, Event, column_basis, delayed, joined_events, response_of
 from usdenoise.sessions.regions import mean_course
 
 NOISE_PIXELS = 1.5
@@ -179,19 +169,17 @@ class FittedSeries:
 
 
 class _Estimator:
-    """The design of pixels with a column for each of their missing blocks, and its estimators by autocorrelation."""
+    """The design of pixels with a column for each of their missing blocks, and its estimators by autocorrelation.
+
+    `lags` are the lags that the residual is expected to have, and the correlations of neighbouring blocks of its noise.
+    """
 
     def __init__(self, design: Design, missing: NDArray[np.bool_]) -> None:
         self._matrix = np.hstack([design.matrix, np.eye(len(missing))[:, missing]])
         self._left = column_basis(self._matrix)
         self.n_free = len(missing) - self._left.shape[1]
         self._of_rho: dict[int, tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]] = {}
-        seen, n = design.matrix[~missing & ~design.is_bad], design.n_responses
-        self.is_possible = (
-            self.n_free >= LEAST_FREE
-            and n > 0
-            and bool(own_shares(seen[:, :n], seen[:, n:]).min() > LEAST_FITTED)
-        )
+        self.is_possible = design.is_fitted(~missing & ~design.is_bad, self.n_free)
         # Expected lags 0 and 1 of the residual R e, with R = I - Q Q^T, of noise e with the covariance rho^|k|: the sums
         # over k of rho^k times the diagonals k and -k of R and of R D R, where D shifts by one block
         q = self._left
@@ -204,7 +192,7 @@ class _Estimator:
         expected = np.polynomial.polynomial.polyval(grid, np.stack([power, product], axis=1))
         lags = np.maximum.accumulate(expected[1] / np.maximum(expected[0], NEGLIGIBLE))
         # Without neighbouring blocks nothing is known of the correlation, which is then taken to be 0.
-        self._lags = grid, np.where(np.ptp(lags) > 1e-6, lags, np.inf)
+        self.lags = np.where(np.ptp(lags) > 1e-6, lags, np.inf), grid
 
     def residual_lag(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return lag 1 over lag 0 of the residuals of some series, (n_blocks, m); NaN without noise."""
@@ -212,16 +200,8 @@ class _Estimator:
         energies = np.sum(residual**2, axis=0)
         is_noise = energies > NEGLIGIBLE * np.sum(values**2, axis=0)
         lagged = np.sum(residual[1:] * residual[:-1], axis=0)
-        lag: NDArray[np.float64] = np.divide(
-            lagged, energies, out=np.full_like(lagged, np.nan), where=is_noise
-        )
-        return lag
-
-    def noise_lag(self, residual_lag: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the correlation of neighbouring blocks of the noise whose residual is expected to have a lag."""
-        grid, expected = self._lags
-        lag: NDArray[np.float64] = np.interp(residual_lag, expected, grid)
-        return lag
+        unknown = np.full_like(lagged, np.nan)
+        return np.asarray(np.divide(lagged, energies, out=unknown, where=is_noise))
 
     def fit(
         self, values: NDArray[np.float64], step: int
@@ -272,47 +252,42 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
     for pixels, values, estimator in _groups(series, design, estimators):
         lags[pixels] = estimator.residual_lag(values)
     is_known = np.isfinite(lags)
-    weight, lag = (
-        gaussian_filter(values.reshape(shape), NOISE_PIXELS).ravel()
-        for values in (is_known.astype(float), np.where(is_known, lags, 0))
-    )
+    weight = gaussian_filter(is_known.astype(float).reshape(shape), NOISE_PIXELS).ravel()
+    lag = gaussian_filter(np.where(is_known, lags, 0).reshape(shape), NOISE_PIXELS).ravel()
     lag = np.divide(lag, weight, out=np.zeros(n_pixels), where=weight > NEGLIGIBLE)
     rho = np.full(n_pixels, np.nan)
 
     n_responses, contrasts = design.n_responses, dict(design.responses)
     if contrasts and len(design.expected) > 1:
         contrasts[""] = slice(0, n_responses)
-    statistics, p = {name: np.full(n_pixels, np.nan) for name in contrasts}, {}
-    freedom = np.full(n_pixels, np.nan)
+    statistics = {name: np.full(n_pixels, np.nan) for name in contrasts}
+    p = {name: np.ones(n_pixels) for name in contrasts}
     effects, baseline = np.full((n_responses, n_pixels), np.nan), np.full(n_pixels, np.nan)
     for all_pixels, all_values, estimator in _groups(series, design, estimators):
-        steps = np.rint(estimator.noise_lag(lag[all_pixels]) / RHO_STEP).astype(int)
+        # The correlation of the noise whose residual is expected to have this lag
+        steps = np.rint(np.interp(lag[all_pixels], *estimator.lags) / RHO_STEP).astype(int)
         rho[all_pixels] = steps * RHO_STEP
         for step in np.unique(steps).tolist():
             is_of_step = steps == step
             pixels, values = all_pixels[is_of_step], all_values[:, is_of_step]
             found, variance, covariance = estimator.fit(values, step)
             effects[:, pixels], baseline[pixels] = found[:n_responses], found[len(design.names) - 1]
-            freedom[pixels] = estimator.n_free
             for name, columns in contrasts.items():
-                of_unit = covariance[columns, columns]
-                tested, n_columns = found[columns], len(of_unit)
-                if name and not design.is_free:
+                of_unit, tested = covariance[columns, columns], found[columns]
+                n_columns, is_t = len(of_unit), name and not design.is_free
+                if is_t:
                     value, spread = tested[0], np.sqrt(of_unit[0, 0] * variance)
                 else:
                     value = np.sum(tested * (np.linalg.pinv(of_unit) @ tested), axis=0) / n_columns
                     spread = variance
-                statistics[name][pixels] = np.divide(
-                    value, spread, out=np.zeros_like(value), where=spread > 0
+                value = np.divide(value, spread, out=np.zeros_like(value), where=spread > 0)
+                n_free, statistics[name][pixels] = estimator.n_free, value
+                p[name][pixels] = (
+                    2 * stdtr(n_free, -np.abs(value)) if is_t else fdtrc(n_columns, n_free, value)
                 )
-    for name, columns in contrasts.items():
-        values, n_columns = statistics[name], columns.stop - columns.start
-        is_t = name and not design.is_free
-        chance = 2 * stdtr(freedom, -np.abs(values)) if is_t else fdtrc(n_columns, freedom, values)
-        p[name] = np.where(np.isfinite(values), chance, 1.0).reshape(shape)
     return FittedSeries(
         {name: values.reshape(shape) for name, values in statistics.items()},
-        p,
+        {name: values.reshape(shape) for name, values in p.items()},
         effects.reshape(-1, *shape),
         baseline.reshape(shape),
         rho.reshape(shape),
@@ -340,20 +315,16 @@ def common_delay(all_series: Sequence[BlockSeries], events: Sequence[Event]) -> 
         for free responses, too.
     """
     design = all_series[0].design
-    types = {
-        name: joined_events([event for event in events if event.modulation]).get(name, [])
-        for name in design.responses
-    }
-    pauses = [
-        np.diff([event.onset for event in of_type]).min() for of_type in types.values() if len(of_type) > 1
-    ]
+    moving = joined_events([event for event in events if event.modulation])
+    types = [moving.get(name, []) for name in design.responses]
+    pauses = [np.diff([event.onset for event in of_type]).min() for of_type in types if len(of_type) > 1]
     # In a periodic design a rise that is late by more than a quarter of the period is a fall that is early
     step = float(np.median(np.diff(all_series[0].times)))
     number = math.floor(4 * min(LONGEST_DELAY_S, min(pauses, default=0.0) / 4) / step)
     if number < 1 or design.is_free:
         return None
     delays = np.arange(-number, number + 1) * step / 4
-    found = [_delay_gains(series, list(types.values()), delays) for series in all_series]
+    found = [_delay_gains(series, types, delays) for series in all_series]
     gains, n_known = (np.sum(values, axis=0) for values in zip(*found, strict=True))
     # Blocks with pauses between them do not tell some delays apart: none, or else their mean
     gains = np.vstack([gains, gains.sum(axis=0)])
@@ -373,23 +344,20 @@ def _delay_gains(
     others = column_basis(design.matrix[:, design.n_responses :])
 
     def own(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        left: NDArray[np.float64] = values - others @ (others.T @ values)
-        return left
+        return np.asarray(values - others @ (others.T @ values))
 
-    bases = []
-    for delay in delays.tolist():
-        columns = [
-            response_of(delayed(of_type, delay), series.times, series.durations, design.hrf)
-            for of_type in types
-        ]
-        bases.append(column_basis(own(np.hstack(columns))))
+    def basis_of(delay: float) -> NDArray[np.float64]:
+        late, about = [delayed(of_type, delay) for of_type in types], (series.times, series.durations)
+        return column_basis(own(np.hstack([response_of(of_type, *about, design.hrf) for of_type in late])))
+
+    bases = [basis_of(delay) for delay in delays.tolist()]
     pixels = np.flatnonzero(series.in_vessels)
     halves = (np.indices(series.in_vessels.shape) // DELAY_TILE).sum(axis=0).ravel()[pixels] % 2
     gains, n_known = np.zeros((2, len(delays))), np.zeros(2)
     for of_tile in cached_slices(len(pixels), len(images)):
         powers = np.stack([image.reshape(-1)[pixels[of_tile]] for image in images]).astype(np.float64)
         known = np.isfinite(powers[~design.is_bad]).all(axis=0)
-        left, half = (own(np.where(np.isfinite(powers), powers, 0)[:, known]), halves[of_tile][known])
+        left, half = own(np.where(np.isfinite(powers), powers, 0)[:, known]), halves[of_tile][known]
         energies = np.maximum(np.sum(left**2, axis=0), TINY)
         n_known += np.bincount(half, minlength=2)
         for at, basis in enumerate(bases):
@@ -398,8 +366,11 @@ def _delay_gains(
     return gains, n_known
 
 
-ActivationMaps = tuple[dict[str, ActivationMap], ActivationMap | None]
-"""Type of event -> its map; the map for any type, None for a single one."""
+TestedSeries = tuple[BlockSeries, FittedSeries, NDArray[np.bool_]]
+"""A series, its model, and the pixels that are tested, (spatial)."""
+
+ActivationMaps = Mapping[str, ActivationMap]
+"""Type of event -> its map, and "" -> the map for any type if there are several."""
 
 
 def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -> list[ActivationMaps]:
@@ -416,64 +387,49 @@ def activation_maps(all_series: Sequence[BlockSeries], rule: str = "fdr:0.05") -
 
     Returns
     -------
-    list of (dict, ActivationMap or None)
-        For each series: type of event -> its map; the map for any type, None for a single one. A map is NaN for a type that
-        no good block sees, and all are if the noise has fewer than LEAST_FREE degrees of freedom.
+    list of dict
+        For each series: type of event -> its map, and "" -> the map for any type if there are several. A map is NaN for a
+        type that no good block sees, and all are if the noise has fewer than LEAST_FREE degrees of freedom.
 
     References
     ----------
     Friston et al., "Statistical parametric maps in functional imaging: a general linear approach", Human Brain Mapping 2,
     1995. Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57, 1995.
     """
-    fits = [fit_series(series.images, series.design) for series in all_series]
-    tested = [
-        series.in_vessels & np.isfinite(fitted.baseline)
-        for series, fitted in zip(all_series, fits, strict=True)
-    ]
+    tested = []
+    for series in all_series:
+        fitted = fit_series(series.images, series.design)
+        tested.append((series, fitted, series.in_vessels & np.isfinite(fitted.baseline)))
     expected = all_series[0].design.expected
     names = [*expected, ""] if len(expected) > 1 else [*expected]
-    active = {name: _active_pixels(name, all_series, fits, tested, rule) for name in names}
-    found = list[ActivationMaps]()
-    for number, (series, fitted, in_series) in enumerate(zip(all_series, fits, tested, strict=True)):
-        maps = {name: _map_of(name, series, fitted, in_series, active[name][number], rule) for name in names}
-        overall = maps.pop("", None)
-        found.append((maps, overall))
-    return found
+    active = {name: _active_pixels(name, tested, rule) for name in names}
+    return [
+        {name: _map_of(name, of_series, active[name][number], rule) for name in names}
+        for number, of_series in enumerate(tested)
+    ]
 
 
-def _active_pixels(
-    name: str,
-    all_series: Sequence[BlockSeries],
-    fits: Sequence[FittedSeries],
-    tested: Sequence[NDArray[np.bool_]],
-    rule: str,
-) -> list[NDArray[np.bool_]]:
+def _active_pixels(name: str, tested: Sequence[TestedSeries], rule: str) -> list[NDArray[np.bool_]]:
     """Return the pixels of each series whose response to a type of event, or ("") to any type, is significant among all."""
-    active = [np.zeros(pixels.shape, bool) for pixels in tested]
-    numbers = [number for number, fitted in enumerate(fits) if name in fitted.p]
-    if not numbers:
+    active = [np.zeros(pixels.shape, bool) for *_, pixels in tested]
+    known = [number for number, (_, fitted, _) in enumerate(tested) if name in fitted.p]
+    if not known:
         return active
-    p = np.concatenate([fits[number].p[name][tested[number]] for number in numbers])
-    n_tested = [int(tested[number].sum()) for number in numbers]
-    n_free = np.repeat([all_series[number].design.n_free for number in numbers], n_tested)
-    t = None
-    if name and not all_series[0].design.is_free:
-        t = np.concatenate([fits[number].statistics[name][tested[number]] for number in numbers])
+    found = [tested[number] for number in known]
+    p = np.concatenate([fitted.p[name][pixels] for _, fitted, pixels in found])
+    n_tested = [int(pixels.sum()) for *_, pixels in found]
+    n_free, t = np.repeat([series.design.n_free for series, *_ in found], n_tested), None
+    if name and not found[0][0].design.is_free:
+        t = np.concatenate([fitted.statistics[name][pixels] for _, fitted, pixels in found])
     parts = np.split(significant(p, rule, n_free, t), np.cumsum(n_tested)[:-1])
-    for number, part in zip(numbers, parts, strict=True):
-        active[number][tested[number]] = part
+    for number, part in zip(known, parts, strict=True):
+        active[number][tested[number][2]] = part
     return active
 
 
-def _map_of(
-    name: str,
-    series: BlockSeries,
-    fitted: FittedSeries,
-    tested: NDArray[np.bool_],
-    active: NDArray[np.bool_],
-    rule: str,
-) -> ActivationMap:
+def _map_of(name: str, of_series: TestedSeries, active: NDArray[np.bool_], rule: str) -> ActivationMap:
     """Return the map of a type of event, or ("") of any type, from its active pixels."""
+    series, fitted, tested = of_series
     design, missing, change = series.design, np.full(tested.shape, np.nan, np.float32), None
     rho = fitted.autocorrelation[tested]
     if name:
@@ -523,16 +479,18 @@ def significant(
     from scipy.special import stdtr
     from scipy.stats import false_discovery_control
 
-    kind, level = rule.split(":")[0], float(rule.split(":")[1])
+    kind, _, level = rule.partition(":")
     if not p.size:
         return np.zeros(0, bool)
     if kind == "fdr":
-        is_significant: NDArray[np.bool_] = false_discovery_control(p) <= level
-        return is_significant
-    if kind == "t" and t is not None:
-        is_significant = np.abs(t) >= level
-        return is_significant
-    return p <= (level / p.size if kind == "bonferroni" else 2 * stdtr(n_free, -level))
+        is_significant = false_discovery_control(p) <= float(level)
+    elif kind == "bonferroni":
+        is_significant = p <= float(level) / p.size
+    elif t is None:
+        is_significant = p <= 2 * stdtr(n_free, -float(level))
+    else:
+        is_significant = np.abs(t) >= float(level)
+    return np.asarray(is_significant, bool)
 
 
 def rule_words(rule: str) -> str:
@@ -568,9 +526,8 @@ def smoothed_series(block_powers: NDArray[np.floating], sigmas: Sequence[float])
     counted = is_known & has_values
     weights = gaussian_filter(counted.astype(float), (0, *sigmas))
     changes = gaussian_filter(np.where(counted, values - mean, 0), (0, *sigmas)) / np.maximum(weights, 1e-12)
-    of_mean = gaussian_filter(mean, sigmas) / np.maximum(
-        gaussian_filter(has_values.astype(float), sigmas), 1e-12
-    )
+    weight = np.maximum(gaussian_filter(has_values.astype(float), sigmas), 1e-12)
+    of_mean = gaussian_filter(mean, sigmas) / weight
     smooth: NDArray[np.float64] = np.where(has_values, of_mean + changes, 0)
     smooth[~is_known] = np.nan
     return smooth
@@ -611,8 +568,7 @@ def _diagonals(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.flo
     n = len(a)
     spectra = (np.fft.rfft(one, 2 * n, axis=0) for one in (a, b))
     sums = np.fft.irfft(np.sum(next(spectra).conj() * next(spectra), axis=1), 2 * n)
-    both: NDArray[np.float64] = sums[:n] + np.concatenate([[0.0], sums[:n:-1]])
-    return both
+    return np.asarray(sums[:n] + np.concatenate([[0.0], sums[:n:-1]]))
 
 
 def _whitened(values: NDArray[np.float64], rho: float) -> NDArray[np.float64]:

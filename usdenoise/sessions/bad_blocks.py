@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.frames.alignment import LEAST_LIKENESS, MOST_GAIN_DB, Alignment
-from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
+from usdenoise.frames.alignment import MOST_GAIN_DB
 from usdenoise.linalg.tall_matrices import TINY
 
 FEWEST_BLOCKS = 5
@@ -80,23 +78,6 @@ class BlockLevel:
     gain_db: float = 0.0
     n_frames: int = 0
     is_alike: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        power: NDArray[np.floating] | None,
-        frames: FrameSearch | None,
-        alignment: Alignment | None,
-        problem: str = "",
-    ) -> Self:
-        """Return the level of a block from its bad frames, None without data, and its alignment."""
-        if frames is None:
-            return cls(power, problem)
-        too_many = MOSTLY_BAD if frames.treatment is FrameTreatment.TOO_MANY else ""
-        gain_db = 0.0 if alignment is None else alignment.gain_db
-        n_frames = frames.n_frames - int(np.count_nonzero(frames.excluded))
-        is_alike = alignment is None or alignment.likeness >= LEAST_LIKENESS
-        return cls(power, problem or too_many, gain_db, n_frames, is_alike)
 
 
 def find_bad_blocks(blocks: Sequence[BlockLevel]) -> tuple[list[str], NDArray[np.float64]]:

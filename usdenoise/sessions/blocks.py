@@ -72,17 +72,14 @@ def check_interval(interval_s: float | None, frame_rate_hz: float | None, n_fram
     """
     if interval_s is None:
         return
+    option = "block_interval_s"
     if frame_rate_hz is None:
-        raise OptionError(
-            "is in s, and the frame rate is not known", option="block_interval_s", remedy="give {frame_rate}"
-        )
+        problem = "is in s, and the frame rate is not known"
+        raise OptionError(problem, option=option, remedy="give {frame_rate}")
     seconds = n_frames / frame_rate_hz
     if interval_s < (1 - NEAR) * seconds:
-        raise OptionError(
-            f"{interval_s:g} s is shorter than blocks of {seconds:g} s",
-            option="block_interval_s",
-            remedy="raise {block_interval_s}",
-        )
+        problem = f"{interval_s:g} s is shorter than blocks of {seconds:g} s"
+        raise OptionError(problem, option=option, remedy="raise {block_interval_s}")
 
 
 def stack_session(stack: Acquisition, options: SessionOptions, precision: str) -> Recording:
@@ -98,11 +95,8 @@ def stack_session(stack: Acquisition, options: SessionOptions, precision: str) -
         "single" or "double".
     """
     if options.window is None:
-        raise OptionError(
-            "is required for a stack in memory",
-            option="window",
-            remedy="give the number of frames of a block",
-        )
+        remedy = "give the number of frames of a block"
+        raise OptionError("is required for a stack in memory", option="window", remedy=remedy)
     interval = options.block_interval_s
     check_interval(interval, stack.frame_rate_hz, options.stride or options.window)
     frame_time, dtype = 1 / (stack.frame_rate_hz or 1.0), working_type(stack, precision)
@@ -133,9 +127,8 @@ def chosen_blocks(blocks: Sequence[Block], options: SessionOptions) -> list[Bloc
         return [*blocks]
     chosen = [*blocks][options.blocks or slice(None)]
     if not chosen:
-        raise OptionError(
-            f"selects none of the {len(blocks)} blocks", option="blocks", remedy="change {blocks}"
-        )
+        problem = f"selects none of the {len(blocks)} blocks"
+        raise OptionError(problem, option="blocks", remedy="change {blocks}")
     return chosen
 
 
@@ -178,21 +171,17 @@ def start_times(
     usual = np.median([file.duration for file in files if file is not None])
     lengths = np.array([usual if file is None else file.duration for file in files])
     without_gaps: NDArray[np.float64] = (np.cumsum(lengths) - lengths) * frame_time
-    known_starts = {
-        n: file.start_s for n, file in enumerate(files) if file is not None and file.start_s is not None
-    }
-    known, times = np.array(list(known_starts), int), np.array(list(known_starts.values()))
+    all_times = np.array([np.nan if file is None or file.start_s is None else file.start_s for file in files])
+    known = np.flatnonzero(np.isfinite(all_times))
+    times = all_times[known]
     # A time that is the same in all files counts from the beginning of each.
     if len(np.unique(times)) < 2:
         return without_gaps
     later = times - without_gaps[known]
     slope = (later[-1] - later[0]) / (known[-1] - known[0])
-    starts: NDArray[np.float64] = (
-        without_gaps + slope * numbers + np.interp(numbers, known, later - slope * known)
-    )
+    starts = without_gaps + slope * numbers + np.interp(numbers, known, later - slope * known)
     starts[known] = times
-    starts -= starts[0]
-    return starts
+    return np.asarray(starts - starts[0])
 
 
 def is_against_times(written: Sequence[float]) -> bool:
@@ -253,7 +242,7 @@ def time_notes(files: Sequence[FileTime], first: Geometry) -> tuple[str, ...]:
         return (NO_STARTS,)
     if len(set(starts)) == 1:
         return ("all files have the same start time, so blocks follow each other without pauses",)
-    if starts and n_without:
+    if n_without:
         return (f"{n_without} of {len(files)} files have no valid start time; it is interpolated",)
     return ()
 
@@ -265,19 +254,14 @@ def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
         "pixels": tuple(shape_text(each.shape_in(each.spatial_axes)) for each in (stack, usual)),
         "type": tuple("complex" if each.is_complex else "real" for each in (stack, usual)),
     }
-    differing = {name: values for name, values in properties.items() if values[0] != values[1]}
     scales = {"frame rate": (stack.frame_rate_hz, usual.frame_rate_hz)}
-    scales |= {
-        f"pixel pitch along {letter}": (stack.spacing_mm.get(letter), usual.spacing_mm.get(letter))
-        for letter in usual.spatial_axes
-    }
-    for name, (value, other) in scales.items():
-        # Equal to rounding, or both unknown
-        if (value is None) != (other is None) or (value and other and abs(value - other) > NEAR * other):
-            differing[name] = value, other
-    if differing:
-        name, (block_value, session_value) = next(iter(differing.items()))
-        raise InputError(
-            f"{path} differs from the session in its {name}: {block_value or 'unknown'}, not {session_value or 'unknown'}",
-            remedy="exclude it",
-        )
+    for letter in usual.spatial_axes:
+        scales[f"pixel pitch along {letter}"] = stack.spacing_mm.get(letter), usual.spacing_mm.get(letter)
+    for name, (value, other) in {**properties, **scales}.items():
+        # Scales are equal to rounding, or both unknown
+        is_near = name in scales and value and other and abs(value - other) <= NEAR * other
+        if value != other and not is_near:
+            problem = f"{path} differs from the session in its {name}"
+            raise InputError(
+                f"{problem}: {value or 'unknown'}, not {other or 'unknown'}", remedy="exclude it"
+            )

@@ -188,8 +188,7 @@ def _integral(hrf: str, seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     else:
         shape, scale = INVERSE_GAMMA
         total = gammaincc(shape, scale / np.maximum(within, 1e-9))
-    integral: NDArray[np.float64] = (total[:-1] / total[-1]).reshape(seconds.shape)
-    return integral
+    return np.asarray((total[:-1] / total[-1]).reshape(seconds.shape))
 
 
 @dataclass(frozen=True)
@@ -257,35 +256,28 @@ class Design:
     @property
     def dependence(self) -> tuple[str, str]:
         """Which responses and the constant depend on each other in the good blocks, and a remedy; empty if none."""
-        good, types = ~self.is_bad, list(self.responses)
-        columns = self.matrix[good]
+        good, columns = ~self.is_bad, self.matrix[~self.is_bad]
         by_type = [{name: columns[:, slice_] for name, slice_ in self.responses.items()}]
         if not self.is_free:
             # Blocks outside all events in which a slow response has not yet risen are no baseline.
-            by_type.append(
-                {name: self.shares[name][good, None] for name in types if np.ptp(self.shares[name][good]) > 0}
-            )
+            shares = {name: self.shares[name][good, None] for name in self.responses}
+            by_type.append({name: share for name, share in shares.items() if np.ptp(share) > 0})
         for of_type in by_type:
             if len(of_type) < 2:
                 continue
             own = own_shares(np.hstack([*of_type.values()]), np.ones((len(columns), 1)))
-            of_columns = np.split(own, np.cumsum([one.shape[1] for one in of_type.values()])[:-1])
-            dependent = [
-                name for name, one in zip(of_type, of_columns, strict=True) if one.min() < LEAST_APART
-            ]
+            owners = np.repeat([*of_type], [one.shape[1] for one in of_type.values()])
+            dependent = [name for name in of_type if own[owners == name].min() < LEAST_APART]
             if dependent:
                 named = [name for name in dependent if name.strip().lower() in BASELINES]
                 most = max(dependent, key=lambda name: float(self.shares[name].sum()))
                 baseline, names = (named or [most])[0], "', '".join(dependent)
-                problem = (
-                    f"the responses to '{names}' and the constant depend on each other: nearly every block is within one of "
-                    "them"
-                )
+                remedy = f"omit the type '{baseline}' from the events; it is then the baseline with which others are "
+                remedy += "compared"
                 if self.is_free:
-                    return problem, "give fewer blocks with {hrf} fir:N, so that the responses do not overlap"
-                return problem, (
-                    f"omit the type '{baseline}' from the events; it is then the baseline with which others are compared"
-                )
+                    remedy = "give fewer blocks with {hrf} fir:N, so that the responses do not overlap"
+                problem = f"the responses to '{names}' and the constant depend on each other"
+                return f"{problem}: nearly every block is within one of them", remedy
         return "", ""
 
     @property
@@ -299,8 +291,7 @@ class Design:
             )
         if (dependence := self.dependence)[0]:
             return dependence
-        columns, n = self.matrix[~self.is_bad], self.n_responses
-        own = own_shares(columns[:, :n], columns[:, n:])
+        own = self._own_in(~self.is_bad)
         for name, slice_ in self.responses.items():
             if own[slice_].min() < LEAST_OWN:
                 fewer = ", or fewer blocks with {hrf} fir:N" if self.is_free else ""
@@ -309,6 +300,16 @@ class Design:
                     f"give more events with pauses between them{fewer}",
                 )
         return "", ""
+
+    def is_fitted(self, seen: NDArray[np.bool_], n_free: int) -> bool:
+        """Return whether the responses can be fitted to some of the blocks, with some degrees of freedom of the noise."""
+        is_possible = n_free >= LEAST_FREE and self.n_responses > 0
+        return is_possible and bool(self._own_in(seen).min() > LEAST_FITTED)
+
+    def _own_in(self, seen: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return what no other column explains of each response in some of the blocks."""
+        columns, n = self.matrix[seen], self.n_responses
+        return own_shares(columns[:, :n], columns[:, n:])
 
 
 def _problem_of_type(
@@ -350,8 +351,7 @@ def column_basis(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return orthonormal columns that span the columns of a matrix, as many as its rank."""
     left, values, _ = np.linalg.svd(matrix, full_matrices=False)
     tolerance = max(matrix.shape) * np.finfo(float).eps * (values[0] if values.size else 0)
-    basis: NDArray[np.float64] = left[:, values > tolerance]
-    return basis
+    return np.asarray(left[:, values > tolerance])
 
 
 def check_design(
@@ -385,11 +385,10 @@ def check_design(
     """
     end = float((times + durations / 2).max())
     for event in () if is_planned else events:
-        what = f"the event '{event.trial_type}' at {event.onset:g} s"
         if event.onset > end or event.duration > end:
             problem = "begins after" if event.onset > end else f"lasts {event.duration:g} s, longer than"
             raise InputError(
-                f"{what} {problem} the session of {end:.4g} s",
+                f"the event '{event.trial_type}' at {event.onset:g} s {problem} the session of {end:.4g} s",
                 remedy="give times in s from the first frame (are these in ms?), give {block_interval_s} if there were "
                 "pauses between blocks of which the files say nothing, and omit events after the last block",
             )
@@ -457,22 +456,19 @@ def design_of(
     2021. Verhoef et al., medRxiv 2025.08.19.25332261. Parameters as in nilearn 0.14 and confusius 0.8.
     """
     # A missing block has the duration of a usual one.
-    durations = np.where(
-        durations > 0, durations, np.median(durations[durations > 0]) if durations.any() else 0
-    )
+    usual = np.median(durations[durations > 0]) if durations.any() else 0
+    durations = np.where(durations > 0, durations, usual)
     types = joined_events(events)
     responses = {name: response_of(of_type, times, durations, hrf) for name, of_type in types.items()}
     end = float((times + durations / 2).max())
     inside = [event for event in events if is_within(event, end)]
-    boxcars = responses
-    if hrf != "boxcar":
-        boxcars = {name: response_of(of_type, times, durations, "boxcar") for name, of_type in types.items()}
-    shares = {name: boxcar[:, 0] for name, boxcar in boxcars.items()}
-    problems = {
-        name: _problem_of_type(name, columns, shares[name], is_bad, hrf)
-        for name, columns in responses.items()
-    }
-    seen = {name: columns for name, columns in responses.items() if not problems[name]}
+    shares = {name: response_of(each, times, durations, "boxcar")[:, 0] for name, each in types.items()}
+    problems, seen = dict[str, str](), dict[str, NDArray[np.float64]]()
+    for name, columns in responses.items():
+        if problem := _problem_of_type(name, columns, shares[name], is_bad, hrf):
+            problems[name] = problem
+        else:
+            seen[name] = columns
     # All around their means, so that the constant, the baseline of the change, is the level of the session at rest
     own = {}
     for name, values in (confounds or {}).items():
@@ -489,22 +485,17 @@ def design_of(
         basis = column_basis(np.stack(waves, axis=1))
         line = line - basis @ (basis.T @ line)
     drifts = {"linear_drift": line / max(np.abs(line).max(), ROUNDING_S)}
-    drifts |= {
-        f"part_{number + 1}": (part == number).astype(float) for number in range(1, part.max(initial=0) + 1)
-    }
+    for number in range(1, part.max(initial=0) + 1):
+        drifts[f"part_{number + 1}"] = (part == number).astype(float)
     drifts |= {f"drift_{number}": wave for number, wave in enumerate(waves, 1)}
     good = ~is_bad if not is_bad.all() else is_bad
     own |= {name: values - values[good].mean() for name, values in drifts.items()}
     own["constant"] = np.ones(len(times))
-    slices, first = {}, 0
+    slices, named = dict[str, slice](), list[str]()
     for name, columns in seen.items():
-        slices[name] = slice(first, first + columns.shape[1])
-        first = slices[name].stop
-    named = [
-        f"{name}_delay_{delay}" if columns.shape[1] > 1 else name
-        for name, columns in seen.items()
-        for delay in range(columns.shape[1])
-    ]
+        n_delays = columns.shape[1]
+        slices[name] = slice(len(named), len(named) + n_delays)
+        named += [name] if n_delays == 1 else [f"{name}_delay_{delay}" for delay in range(n_delays)]
     # A type of event may have any name.
     for name in own:
         while name in named:
@@ -516,7 +507,7 @@ def design_of(
         responses=slices,
         expected={name: columns.sum(axis=1) for name, columns in responses.items()},
         shares=shares,
-        problems={name: problem for name, problem in problems.items() if problem},
+        problems=problems,
         is_bad=is_bad,
         hrf=hrf,
     )
@@ -586,20 +577,14 @@ def recorded_time(times: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
 
 def _high_pass(events: Sequence[Event], times: NDArray[np.float64], recorded: NDArray[np.float64]) -> float:
     """Return the frequency in Hz below which cosines are drift, by the recorded times between onsets."""
-    in_order = sorted(
-        (event for event in events if event.modulation), key=lambda event: (event.trial_type, event.onset)
-    )
-    lost = times - recorded
-
-    def lost_before(onset: float) -> float:
-        return float(lost[max(int(np.searchsorted(times, onset, "right")) - 1, 0)])
-
-    pauses = [
-        later.onset - earlier.onset - (lost_before(later.onset) - lost_before(earlier.onset))
-        for earlier, later in pairwise(in_order)
-        if later.trial_type == earlier.trial_type
-    ]
-    return min(SLOWEST_HZ, 1 / (PERIODS * max(max(pauses, default=math.inf), ROUNDING_S)))
+    moving = [event for event in events if event.modulation]
+    in_order = sorted(moving, key=lambda event: (event.trial_type, event.onset))
+    onsets = np.array([event.onset for event in in_order], float)
+    lost = (times - recorded)[np.maximum(np.searchsorted(times, onsets, "right") - 1, 0)]
+    is_same = [later.trial_type == earlier.trial_type for earlier, later in pairwise(in_order)]
+    pauses = (np.diff(onsets) - np.diff(lost))[np.array(is_same, bool)]
+    longest = float(pauses.max()) if pauses.size else math.inf
+    return min(SLOWEST_HZ, 1 / (PERIODS * max(longest, ROUNDING_S)))
 
 
 def _cosines(times: NDArray[np.float64], below: float) -> list[NDArray[np.float64]]:
@@ -607,7 +592,5 @@ def _cosines(times: NDArray[np.float64], below: float) -> list[NDArray[np.float6
     n = len(times)
     step = float(times[-1] - times[0]) / max(n - 1, 1)
     n_waves = min(n - 1, math.floor(2 * n * step * below))
-    return [
-        math.sqrt(2 / n) * np.cos(np.pi / n * (np.arange(n) + 0.5) * number)
-        for number in range(1, n_waves + 1)
-    ]
+    phases = [np.pi / n * (np.arange(n) + 0.5) * number for number in range(1, n_waves + 1)]
+    return [math.sqrt(2 / n) * np.cos(phase) for phase in phases]

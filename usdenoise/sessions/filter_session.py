@@ -5,16 +5,17 @@ combination of their measures.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_IMAGES
+from usdenoise.blood.picture_quality import PictureQuality
 from usdenoise.clutter.bad_pixels import MOST_NOISY
-from usdenoise.errors import InputError
+from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.array_library import Numbers, to_host
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
@@ -26,24 +27,12 @@ from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording
-from usdenoise.pipeline.series import Series, signal_image
+from usdenoise.pipeline.series import Series, SeriesModel, signal_image
 from usdenoise.progress import Progress
 from usdenoise.sessions.bad_blocks import find_bad_blocks
-from usdenoise.sessions.measured_block import (
-    BlockFilter,
-    BlockFindings,
-    BlockStore,
-    Empty,
-    measure_blocks,
-    own_options,
-)
-from usdenoise.sessions.result_series import BlockRecord, ResultSeries, frame_records
-from usdenoise.sessions.session_estimate import (
-    check_bad_frames,
-    check_method,
-    estimate_session,
-    session_clutter,
-)
+from usdenoise.sessions.measured_block import BlockFilter, BlockStore, Empty, measure_blocks, own_options
+from usdenoise.sessions.result_series import ResultSeries, block_record
+from usdenoise.sessions.session_estimate import check_method, estimate_session, session_clutter
 from usdenoise.sessions.session_sample import JOINED_FRAMES, SAMPLED_FRAMES, draw_sample
 from usdenoise.system.resources import (
     available_bytes,
@@ -52,37 +41,6 @@ from usdenoise.system.resources import (
     most_side_by_side,
     release_freed_memory,
 )
-
-
-@dataclass(frozen=True)
-class JudgedBlocks:
-    """The blocks of a session, compared with each other.
-
-    Attributes
-    ----------
-    findings : list of BlockFindings
-        The findings on each.
-    powers : list of arrays or None
-        Their powers, (n_signal,); None without data.
-    why, leftover : list of str, and (n_blocks,) array
-        Why each is bad, and how much more power is left, from :func:`usdenoise.sessions.bad_blocks.find_bad_blocks`.
-    """
-
-    findings: list[BlockFindings]
-    powers: list[NDArray[np.floating] | None]
-    why: list[str]
-    leftover: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, store: BlockStore, n_blocks: int) -> Self:
-        """Compare the blocks of a store."""
-        findings = [store.findings(number) for number in range(n_blocks)]
-        powers = [
-            store.array(number, "power") if found.frames is not None else None
-            for number, found in enumerate(findings)
-        ]
-        levels = [found.level(power) for found, power in zip(findings, powers, strict=True)]
-        return cls(findings, powers, *find_bad_blocks(levels))
 
 
 class FrameSink(Protocol):
@@ -132,7 +90,7 @@ def filter_session(
         For anything that the user can mend.
     """
     check_method(options)
-    check_bad_frames(options, recording)
+    _check_bad_frames(options, recording)
     progress = progress or Progress()
     how = BlockFilter(
         options=options, geometry=recording.geometry, products=products, keeps_frames=sink is not None
@@ -155,10 +113,10 @@ def filter_session(
         # If unusual blocks were left out, the estimate has another one
         del sample
         # On a device overlapping blocks share their frames
-        blocks = (
-            recording if executor is not None else windows_on_device(recording, options.device, n_threads)
-        )
-        fit, clutter = estimate.fit(options, threads), session_clutter(estimate, options)
+        blocks = recording
+        if executor is None:
+            blocks = windows_on_device(recording, options.device, n_threads)
+        fit, clutter = estimate.fit, session_clutter(estimate, options)
         n_unusual = estimate.n_unusual
         del estimate
 
@@ -177,10 +135,22 @@ def filter_session(
             # A block that is stored is done: after its frames are written
             store.put(number, block)
             progress.blocks(number + 1, len(recording.blocks))
-        judged = JudgedBlocks.of(store, len(recording.blocks))
-        # The series of the good ones
-        series = filtered_session(recording, session, clutter, fit, store, judged, options, threads)
+        series = filtered_session(recording, session, clutter, fit, store, options, threads)
         return replace(series, n_unusual=n_unusual)
+
+
+def _check_bad_frames(options: DenoiseOptions, recording: Recording) -> None:
+    """Check that the given bad frames are frames of the blocks.
+
+    Raises
+    ------
+    OptionError
+        If one is not.
+    """
+    n_frames = max(block.window.stop for block in recording.blocks)
+    if not isinstance(options.bad_frames, str) and any(frame >= n_frames for frame in options.bad_frames):
+        problem = f"bad frame {max(options.bad_frames)} is not among the frames 0 to {n_frames - 1}"
+        raise OptionError(problem, remedy="change {bad_frames}")
 
 
 def _most_blocks(
@@ -213,10 +183,11 @@ def _most_blocks(
             f"and {free / 2**20:.0f} MiB are free",
             remedy="cut the files into shorter blocks with {window}",
         )
-    if options.device == HOST or not holds_blocks:
-        return most, empty
-    on_device = most_blocks(options.device, recording.dtype, entries)
-    return int(min(most_side_by_side(free, of_block, of_block), on_device)), empty
+    if options.device != HOST and holds_blocks:
+        # The sample is not on the device
+        most = most_side_by_side(free, of_block, of_block)
+        most = int(min(most, most_blocks(options.device, recording.dtype, entries)))
+    return most, empty
 
 
 TSNR = "mean over standard deviation of blood_power in the good blocks"
@@ -228,28 +199,70 @@ def filtered_session(
     clutter: Clutter,
     fit: FitResult,
     store: BlockStore,
-    judged: JudgedBlocks,
     options: DenoiseOptions,
     threads: ThreadExecutor,
 ) -> ResultSeries:
-    """Add up the stored measurements of the blocks, and return their series.
-
-    If a single block counts, its map is the map of a scan.
-    """
-    n_blocks = len(recording.blocks)
-    findings, powers, why = judged.findings, judged.powers, judged.why
-    has_data = [found.frames is not None for found in findings]
-    known = np.flatnonzero(has_data).tolist()
+    """Compare the stored measurements of the blocks with each other, add up the good ones, and return their series."""
+    n_blocks, grid, geometry = len(recording.blocks), clutter.grid, recording.geometry
+    findings = [store.findings(number) for number in range(n_blocks)]
+    known = [number for number, found in enumerate(findings) if found.frames is not None]
+    powers = {number: store.array(number, "power") for number in known}
+    why, leftover = find_bad_blocks([found.level(powers.get(n)) for n, found in enumerate(findings)])
     is_bad = np.array([bool(reason) for reason in why], bool)
     if is_bad.all():
         doubts = "".join(f"; {sentence}" for _, sentence in fit.stack_doubts)
         raise InputError(f"no block of the session is good; the first one: {why[0]}{doubts}")
-    # Sums over the good blocks, the maps of their mean, and the weights of the lags
-    counting, series = np.flatnonzero(_apart(recording.blocks, ~is_bad)).tolist(), Series()
+    model, quality = _model_of(recording, ~is_bad, clutter, store, options, threads)
+    # The images of each block
+    missing, image = np.full(grid.n_pixels, np.nan, np.float32), partial(signal_image, geometry, grid)
+    found_blood = threads.map(lambda number: model.blood_power(store.lags(number)), known)
+    blood = dict.fromkeys(range(n_blocks), (missing, 1.0)) | dict(zip(known, found_blood, strict=True))
+    lists = {
+        "power_doppler": [image(powers.get(number, missing)) for number in range(n_blocks)],
+        "blood_power": [image(power) for power, _ in blood.values()],
+        "noise_power": [image(share * model.maps.noise_power) for _, share in blood.values()],
+    }
+    flow = findings[known[0]].flow
+    for name in flow:
+        of_blocks = dict.fromkeys(range(n_blocks), image(missing))
+        lists[name] = [*(of_blocks | {number: store.array(number, name) for number in known}).values()]
+    images = {name: np.stack(values) for name, values in lists.items()}
+    good = np.flatnonzero(~is_bad).tolist()
+    observed = np.stack([image(store.array(number, "observed")) for number in good])
+    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in images.items()}
+    means["blood_power"] = image(model.maps.blood_power)
+    means["tsnr"] = _tsnr_map(images["blood_power"][good], observed)
+    low = int(fit.options.low_cutoff)
+    judged = zip(recording.blocks, findings, why, leftover.tolist(), strict=True)
+    return ResultSeries(
+        fit=fit,
+        picture_quality=quality,
+        geometry=geometry,
+        images=images,
+        means=means,
+        attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
+        block_records=tuple(block_record(recording, *each, low) for each in judged),
+        options=session,
+    )
+
+
+def _model_of(
+    recording: Recording,
+    good: NDArray[np.bool_],
+    clutter: Clutter,
+    store: BlockStore,
+    options: DenoiseOptions,
+    threads: ThreadExecutor,
+) -> tuple[SeriesModel, PictureQuality]:
+    """Return the weights and the maps of the sum of the good blocks, and the quality of these maps.
+
+    If a single block counts, its map is the map of a scan.
+    """
+    counting, series = np.flatnonzero(_apart(recording.blocks, good)).tolist(), Series()
     for number in counting:
         series = series.added(store.lags(number), clutter)
     middle, alone = counting[len(counting) // 2], None
-    deformation = findings[middle].deformation
+    deformation = store.findings(middle).deformation
     if len(counting) == 1 and not (deformation and deformation.pixels):
         # The only block has the maps of a scan, which has its deformation.
         frames, _ = _frames_in_reference(recording, middle, clutter, options)
@@ -264,101 +277,10 @@ def filtered_session(
         if clutter.n_own:
             # Components of its own are no longer known
             held = replace(clutter, reference=None, still=None)
-            frames = replace(
-                frames, values=filter_chunk(frames.read(), held, excluded, is_kept=True).filtered
-            )
+            filtered = filter_chunk(frames.read(), held, excluded, is_kept=True).filtered
+            frames = replace(frames, values=filtered)
         quality = checked_noise(quality, Chunk(0, frames), clutter, excluded, threads)
-    # The blood power of each block
-    blood = dict(
-        zip(known, threads.map(lambda number: model.blood_power(store.lags(number)), known), strict=True)
-    )
-    grid, geometry = clutter.grid, recording.geometry
-    missing = np.full(grid.n_pixels, np.nan, np.float32)
-
-    image = partial(signal_image, geometry, grid)
-    images = {
-        "power_doppler": [image(missing if power is None else power) for power in powers],
-        "blood_power": [
-            image(blood[number][0] if number in blood else missing) for number in range(n_blocks)
-        ],
-        "noise_power": [
-            image((blood[number][1] if number in blood else 1.0) * model.maps.noise_power)
-            for number in range(n_blocks)
-        ],
-    }
-    flow = findings[known[0]].flow
-    for name in flow:
-        images[name] = [
-            store.array(number, name) if has_data[number] else image(missing) for number in range(n_blocks)
-        ]
-    stacked = {name: np.stack(values) for name, values in images.items()}
-    good = np.flatnonzero(~is_bad).tolist()
-    observed = np.stack([image(store.array(number, "observed")) for number in good])
-    means = {name: _mean(values[good], observed).astype(np.float32) for name, values in stacked.items()}
-    means["blood_power"] = image(model.maps.blood_power)
-    means["tsnr"] = _tsnr_map(stacked["blood_power"][good], observed)
-    low = int(fit.options.low_cutoff)
-    return ResultSeries(
-        fit=fit,
-        picture_quality=quality,
-        geometry=geometry,
-        images=stacked,
-        means=means,
-        attributes={**POWER_IMAGES, **flow, "tsnr": {"unit": "1", "formula": TSNR}},
-        block_records=tuple(
-            _block_record(
-                recording, number, findings[number], why[number], float(judged.leftover[number]), low
-            )
-            for number in range(n_blocks)
-        ),
-        options=session,
-    )
-
-
-def _block_record(
-    recording: Recording, number: int, findings: BlockFindings, why: str, leftover: float, low_cutoff: int
-) -> BlockRecord:
-    """Return the record of a block; `why` it is bad, in words, is empty for a good one, and `leftover` NaN without data."""
-    block, geometry = recording.blocks[number], recording.geometry
-    window, search, aligned = block.window, findings.frames, findings.alignment
-    record = BlockRecord(
-        time=block.start_s + (window.n_frames - 1) / 2 * recording.frame_time,
-        n_frames=window.n_frames,
-        complete=window.complete,
-        low_cutoff=low_cutoff,
-        is_bad=bool(why),
-        why=why,
-        file=block.name,
-        first_frame=window.start,
-        leftover=None if np.isnan(leftover) else leftover,
-        n_unobserved=findings.n_unobserved,
-        kept_share=0.0,
-    )
-    if search is not None:
-        n_entries = search.n_frames * geometry.n_pixels
-        frames, bad_frames = frame_records(search, geometry, window.start, findings.displacement)
-        record = replace(
-            record, frames=frames, bad_frames=bad_frames, kept_share=1 - findings.n_unobserved / n_entries
-        )
-    if aligned is not None:
-        profile = aligned.profile_db
-        record = replace(
-            record,
-            shift_pixels=aligned.shift,
-            gain_db=aligned.gain_db,
-            likeness=aligned.likeness,
-            is_shifted=aligned.is_shifted,
-            is_scaled=aligned.is_scaled,
-            is_gain_uneven=aligned.is_uneven,
-            gain_range_db=(min(profile), max(profile)) if profile else None,
-        )
-    if findings.deformation is not None:
-        record = replace(
-            record,
-            deformation_pixels=findings.deformation.pixels,
-            rotation_degrees=findings.deformation.rotation,
-        )
-    return record
+    return model, quality
 
 
 def _frames_in_reference(
@@ -375,8 +297,7 @@ def _mean(images: NDArray[np.floating], observed: NDArray[np.float32]) -> NDArra
     """Return the mean of a series over time, weighted by the frames in which a pixel was observed; 0 without any."""
     total = observed.sum(axis=0, dtype=np.float64)
     weighted = np.where(observed > 0, images, 0) * observed
-    mean: NDArray[np.float64] = weighted.sum(axis=0, dtype=np.float64) / np.maximum(total, 1)
-    return mean
+    return np.asarray(weighted.sum(axis=0, dtype=np.float64) / np.maximum(total, 1))
 
 
 def _tsnr_map(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -385,9 +306,7 @@ def _tsnr_map(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDA
     spread = np.sqrt(_mean((images - mean) ** 2, observed))
     # Rounding errors of single precision do not count as a change.
     changes = spread > np.finfo(np.float32).eps * np.abs(mean)
-    ratio = np.divide(mean, spread, out=np.zeros_like(mean), where=changes)
-    tsnr: NDArray[np.float32] = ratio.astype(np.float32)
-    return tsnr
+    return np.asarray(np.divide(mean, spread, out=np.zeros_like(mean), where=changes), np.float32)
 
 
 def _apart(blocks: Sequence[Block], good: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -293,12 +293,9 @@ class LiveState:
         before = self.clutter or clutter
         if clutter.n_lags != before.n_lags:
             return replace(self, clutter=clutter, series=Series(), models=ScheduledResult(), recent=())
-        known = [
-            reference is not None and reference.profiles is not None
-            for reference in (clutter.reference, before.reference)
-        ]
         # Blocks that are divided by a gain for each depth do not compare with blocks before it was found.
-        recent = self.recent if known[0] == known[1] else ()
+        profiles = [each.reference and each.reference.profiles for each in (clutter, before)]
+        recent = self.recent if (profiles[0] is None) == (profiles[1] is None) else ()
         if np.array_equal(clutter.grid.mask, before.grid.mask):
             return replace(self, clutter=clutter, recent=recent)
         recent = tuple(
@@ -310,11 +307,28 @@ class LiveState:
         series = self.series.moved(clutter, before)
         return replace(self, clutter=clutter, series=series, models=ScheduledResult(), recent=recent)
 
-    def with_sample(self, sample: SampledFrames) -> "LiveState":
-        """Return the state with frames of one more block in the sample, and fewer frames of the others."""
+    @property
+    def most_at_work(self) -> int:
+        """Largest number of blocks that may be filtered side by side: one until there is a clutter."""
+        return delay_blocks(len(self.lengths)) if self.estimates.known else 1
+
+    def n_sampled(self, n_frames: int) -> int:
+        """Return the number of frames of a new block of some frames that are sampled, one at least."""
+        return max(1, round(LIVE_FRAMES / (sum(self.lengths) + n_frames) * n_frames))
+
+    def with_block(
+        self, sample: SampledFrames, level: BlockLevel, motion: float | None, strongest: float
+    ) -> "LiveState":
+        """Return the state with a block with data, and with frames of it in the sample and fewer frames of the others."""
         share = LIVE_FRAMES / sum(self.lengths)
         parts = tuple(part.share(share) for part in (*self.sample, sample))
-        return replace(self, sample=parts[::2] if len(parts) > LIVE_FRAMES else parts)
+        return replace(
+            self,
+            sample=parts[::2] if len(parts) > LIVE_FRAMES else parts,
+            recent=(*self.recent[1 - REMEMBERED :], level),
+            motion=(*self.motion, np.nan if motion is None else motion),
+            strongest=(*self.strongest, strongest),
+        )
 
     def usual_strongest(self, number: int) -> float:
         """Return the usual power of the strongest component for a block; infinite if there are too few blocks before it.

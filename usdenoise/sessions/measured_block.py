@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import FLOW_PRODUCTS, flow_images
 from usdenoise.errors import InputError, OptionError
-from usdenoise.frames.alignment import Alignment
-from usdenoise.frames.bad_frames import FrameSearch
+from usdenoise.frames.alignment import LEAST_LIKENESS, Alignment
+from usdenoise.frames.bad_frames import FrameSearch, FrameTreatment
 from usdenoise.frames.deformation import AtRest, Deformation, deformation_of
 from usdenoise.frames.still_tissue import largest_displacement, motion_of, tiles_of
 from usdenoise.linalg.array_library import Numbers, to_host
@@ -24,7 +24,7 @@ from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter, OwnComponents
 from usdenoise.pipeline.recording import Block, Recording, map_chunks
 from usdenoise.pipeline.series import BlockLags
-from usdenoise.sessions.bad_blocks import BlockLevel
+from usdenoise.sessions.bad_blocks import MOSTLY_BAD, BlockLevel
 from usdenoise.sessions.blocks import why_missing
 from usdenoise.stack.geometry import Geometry
 
@@ -75,7 +75,17 @@ class BlockFindings:
 
     def level(self, power: NDArray[np.floating] | None) -> BlockLevel:
         """Return the quantities of the block that are compared with other blocks."""
-        return BlockLevel.of(power, self.frames, self.alignment, self.problem)
+        frames, aligned = self.frames, self.alignment
+        if frames is None:
+            return BlockLevel(power, self.problem)
+        too_many = MOSTLY_BAD if frames.treatment is FrameTreatment.TOO_MANY else ""
+        return BlockLevel(
+            power,
+            problem=self.problem or too_many,
+            gain_db=0.0 if aligned is None else aligned.gain_db,
+            n_frames=frames.n_frames - int(np.count_nonzero(frames.excluded)),
+            is_alike=aligned is None or aligned.likeness >= LEAST_LIKENESS,
+        )
 
 
 @dataclass(frozen=True)
@@ -351,8 +361,6 @@ def own_options(options: DenoiseOptions, block: Block) -> DenoiseOptions:
     """Return options for a block, on one thread, whose bad frames are counted from its first frame."""
     if isinstance(options.bad_frames, str):
         return replace(options, threads=1)
-    window = block.window
-    block_frames = tuple(
-        frame - window.start for frame in options.bad_frames if window.start <= frame < window.stop
-    )
+    first, stop = block.window.start, block.window.stop
+    block_frames = tuple(frame - first for frame in options.bad_frames if first <= frame < stop)
     return replace(options, bad_frames=block_frames or "keep", threads=1)

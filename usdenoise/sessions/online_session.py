@@ -21,30 +21,13 @@ from usdenoise.options.denoise_options import StackKeywords
 from usdenoise.pipeline.devices import device_memory, most_blocks
 from usdenoise.pipeline.estimate_clutter import ScanFindings
 from usdenoise.pipeline.measures import Clutter
-from usdenoise.pipeline.recording import (
-    ArrayFrames,
-    Block,
-    Chunk,
-    Recording,
-    Window,
-    map_chunks,
-    working_type,
-)
+from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, Window, working_type
 from usdenoise.pipeline.result import Doubt, find_doubts
 from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit
 from usdenoise.sessions.design import Event, delayed
-from usdenoise.sessions.live_state import (
-    LIVE_FRAMES,
-    REMEMBERED,
-    BlockAtWork,
-    LiveEstimate,
-    LiveState,
-    SampledFrames,
-    SessionUpdate,
-    delay_blocks,
-)
+from usdenoise.sessions.live_state import BlockAtWork, LiveEstimate, LiveState, SampledFrames, SessionUpdate
 from usdenoise.sessions.measured_block import BlockFilter, BlockFindings, MeasuredBlock, measure_block
 from usdenoise.sessions.regions import Region, mean_in_region, region_masks
 from usdenoise.sessions.session_activation import running_activation
@@ -58,6 +41,9 @@ from usdenoise.system.resources import available_bytes, available_threads, held_
 
 SETTLING = ("cutoff", "cutoff-unsure", "few-frames", "no-blood", "repeatability", "poor-estimate")
 """Codes of doubts that settle with the blocks, and are no remark on a live session."""
+
+Image = NDArray[np.float32]
+"""An image of a block, (spatial)."""
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +89,7 @@ class OnlineSession:
     @property
     def most_at_work(self) -> int:
         """Largest number of blocks that are filtered side by side: one until there is a clutter."""
-        n_blocks = len(self._state.lengths)
-        return min(self._most_in_memory, delay_blocks(n_blocks)) if self._state.estimates.known else 1
+        return min(self._most_in_memory, self._state.most_at_work)
 
     def add(self, block: Acquisition | Numbers, name: str = "") -> SessionUpdate:
         """Filter a block, and return the update after it.
@@ -169,8 +154,7 @@ class OnlineSession:
         known_bad = self._options.bad_frames
         if not isinstance(known_bad, str):
             numbers = numbers[~np.isin(numbers, known_bad)]
-        share = LIVE_FRAMES / (sum(state.lengths) + stack.n_frames)
-        numbers = numbers[: max(1, round(share * stack.n_frames))]
+        numbers = numbers[: state.n_sampled(stack.n_frames)]
         tiles = None if findings.is_still is False else tiles_of(geometry, self._options)
         picked = pick_completed(block, numbers, tiles, ~findings.bad_pixels)
         sample = SampledFrames(replace(block, chunks=[]), numbers, picked.values, picked.missing)
@@ -191,8 +175,8 @@ class OnlineSession:
         def filtered() -> tuple[MeasuredBlock, Clutter]:
             clutter = estimates.at(number).result().clutter
             how = BlockFilter(options=self._options, geometry=geometry, usual_power=usual, by_halves=True)
-            with ThreadExecutor(1) as executor, device_memory(self._options.device):
-                return next(map_chunks(measure_block, [block], executor, clutter, how)), clutter
+            with ThreadExecutor(1), device_memory(self._options.device):
+                return measure_block(block, clutter, how), clutter
 
         return at_work(self._pool.submit(filtered), estimates, findings)
 
@@ -204,28 +188,21 @@ class OnlineSession:
 
     def _step(self, state: LiveState, begun: BlockAtWork) -> tuple[LiveState, SessionUpdate]:
         """Return the state after a block, and its update."""
-        state = replace(
-            state,
-            file_times=(*state.file_times, begun.file_time),
-            lengths=(*state.lengths, begun.sample.block.n_frames),
-        )
+        file_times, n_frames = (*state.file_times, begun.file_time), begun.sample.block.n_frames
+        state = replace(state, file_times=file_times, lengths=(*state.lengths, n_frames))
         try:
             block, clutter = begun.filtered.result()
         except UsdenoiseError as error:
             block = MeasuredBlock(BlockFindings(error.cause))
         if block.lags is None:
             state = replace(state, motion=(*state.motion, np.nan), strongest=(*state.strongest, np.nan))
-            return self._updated(state, begun, block.findings.problem)
+            return self._updated(state, begun, block.findings.problem, None, None)
         # Its clutter, with which the previous blocks are compared
         state = state.with_clutter(clutter)
         level, moved = block.findings.level(block.power), block.findings.displacement
         why = find_bad_blocks([*state.recent, level])[0][-1]
-        state = replace(
-            state,
-            motion=(*state.motion, np.nan if moved is None else moved),
-            strongest=(*state.strongest, block.findings.own.strongest_left),
-            recent=(*state.recent[1 - REMEMBERED :], replace(level, problem=why)),
-        ).with_sample(begun.sample)
+        strongest = block.findings.own.strongest_left
+        state = state.with_block(begun.sample, replace(level, problem=why), moved, strongest)
         # The clutter of the blocks so far, for blocks that have not begun
         estimates = state.estimates if state.estimates.known else begun.estimates
         find = partial(self._estimate, state.sample, clutter, begun.geometry, begun.scan_findings)
@@ -247,21 +224,14 @@ class OnlineSession:
         return self._updated(state, begun, why, blood, image(block.power))
 
     def _updated(
-        self,
-        state: LiveState,
-        begun: BlockAtWork,
-        why: str,
-        blood: NDArray[np.float32] | None = None,
-        power: NDArray[np.float32] | None = None,
+        self, state: LiveState, begun: BlockAtWork, why: str, blood: Image | None, power: Image | None
     ) -> tuple[LiveState, SessionUpdate]:
         """Return the state and the update of the last block, with its images if it has any."""
         geometry = begun.geometry
         missing = np.full(geometry.shape_in(geometry.spatial_axes), np.nan, np.float32)
         blood = missing if blood is None else blood
-        regions = {
-            region: (*state.regions.get(region, ()), mean_in_region(blood, mask))
-            for region, mask in self._masks.items()
-        }
+        means = {region: mean_in_region(blood, mask) for region, mask in self._masks.items()}
+        regions = {region: (*state.regions.get(region, ()), mean) for region, mean in means.items()}
         state = replace(state, bad=(*state.bad, bool(why)), regions=regions)
         frame_time = 1 / (geometry.frame_rate_hz or 1.0)
         starts = start_times(state.file_times, frame_time, self._session.block_interval_s)
@@ -269,8 +239,7 @@ class OnlineSession:
         times = starts + (offsets + (np.array(state.lengths) - 1) / 2) * frame_time
         bad = np.array(state.bad)
         motion = geometry.displacement_unit[0] * np.array(state.motion)
-        activation: dict[str, NDArray[np.float32]] = {}
-        events, problem = tuple[Event, ...](), ""
+        activation, events, problem = dict[str, Image](), tuple[Event, ...](), ""
         if self._events is not None and geometry.frame_rate_hz is None:
             problem = "events have times in s, and the frame rate is not known"
         elif self._events is not None:
@@ -289,10 +258,8 @@ class OnlineSession:
         model = state.models.at(n_good).result() if n_good else None
         mean, noise = missing, missing
         if model is not None and clutter is not None:
-            mean, noise = (
-                signal_image(geometry, clutter.grid, values)
-                for values in (model.maps.blood_power, model.maps.noise_power)
-            )
+            mean = signal_image(geometry, clutter.grid, model.maps.blood_power)
+            noise = signal_image(geometry, clutter.grid, model.maps.noise_power)
             fit = state.estimates.at(len(state.lengths)).result().fit
             found = find_doubts(fit, model.maps.quality, geometry.axes)
             doubts = tuple(doubt for doubt in found if doubt.code not in SETTLING)
@@ -322,26 +289,23 @@ class OnlineSession:
         parts: Sequence[SampledFrames],
         before: Clutter | None,
         geometry: Geometry,
-        scan_findings: ScanFindings,
+        findings: ScanFindings,
     ) -> LiveEstimate:
         """Estimate the clutter of blocks that are not in the sample."""
         ordered = [(part, np.argsort(part.numbers)) for part in parts]
         sample = Sample(
             blocks=[part.block for part in parts],
-            numbers=list(range(len(parts))),
             frames=[part.numbers[order] for part, order in ordered],
             values=np.concatenate([part.values[order] for part, order in ordered]),
             missing=np.concatenate([part.missing[order] for part, order in ordered]),
-            scan_findings=scan_findings,
+            scan_findings=findings,
         )
         reference = None if before is None else before.reference
         with ThreadExecutor(self._options.threads) as executor:
-            how = (self._options, self._session, executor)
+            how = (self._options, self._session, executor, reference)
             # It is repeated with other blocks in any case.
-            found = estimate_session(sample, geometry, *how, before=reference, n_fits=1)
-            return LiveEstimate(
-                session_clutter(found, self._options, is_new=True), found.fit(self._options, executor)
-            )
+            found = estimate_session(sample, geometry, *how, n_fits=1)
+            return LiveEstimate(session_clutter(found, self._options, is_new=True), found.fit)
 
 
 def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:
@@ -352,10 +316,9 @@ def _most_in_memory(stack: Acquisition, options: DenoiseOptions) -> int:
     OptionError
         If the first block and the estimate do not fit into the free memory: no other block would.
     """
-    free = available_bytes()
     dtype, entries = working_type(stack, options.precision), math.prod(stack.shape)
     of_block = entries * dtype.itemsize
-    needed = held_bytes(live_block=of_block)
+    free, needed = available_bytes(), held_bytes(live_block=of_block)
     most = most_side_by_side(free, needed, held_bytes(block=of_block))
     if not most:
         raise OptionError(

@@ -54,24 +54,20 @@ class PoseSeries(ResultSeries):
         places = self.geometry.coordinates.get(POSE_AXIS)
         if places is None or places.unit != "mm":
             return tuple(f"pose {name}" for name in self.names)
-        return tuple(
-            f"pose {name}, {place:g} mm" for name, place in zip(self.names, places.values, strict=True)
-        )
+        named = zip(self.names, places.values, strict=True)
+        return tuple(f"pose {name}, {place:g} mm" for name, place in named)
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """The doubts about each position, those that are common to several once."""
         positions = dict[Doubt, list[str]]()
-        for name, series in zip(self.names, self.poses, strict=True):
+        for name, series in self.by_pose.items():
             for doubt in series.doubts:
                 positions.setdefault(doubt, []).append(name)
         doubts = []
         for doubt, names in positions.items():
-            if len(names) == len(self.poses):
-                doubts.append(doubt)
-            else:
-                of = f"pose{'s' * (len(names) > 1)} {', '.join(names)}"
-                doubts.append(replace(doubt, sentence=f"{of}: {doubt.sentence}"))
+            of = f"pose{'s' * (len(names) > 1)} {', '.join(names)}: " * (len(names) < len(self.poses))
+            doubts.append(replace(doubt, sentence=f"{of}{doubt.sentence}"))
         return tuple(doubts)
 
     @property
@@ -85,11 +81,9 @@ class PoseSeries(ResultSeries):
         blood = self.images["blood_power"]
         if self.interpolated is not None:
             return blood
-        spatial = (1,) * (blood.ndim - 2)
-        counting: NDArray[np.float32] = np.where(
-            self.bad_blocks.reshape(*self.bad_blocks.shape, *spatial), np.nan, blood
-        )
-        return counting.astype(np.float32)
+        counting: NDArray[np.float32] = blood.copy()
+        counting[self.bad_blocks] = np.nan
+        return counting
 
     @property
     def sweep_duration(self) -> float:
@@ -105,43 +99,32 @@ class PoseSeries(ResultSeries):
     def block_starts(self) -> NDArray[np.float64]:
         """Time of the first frame of each block, in `time_unit`, as `block_times`."""
         frame_time = 1 / (self.geometry.frame_rate_hz or 1.0)
-        starts: NDArray[np.float64] = self.block_times - (self.window - 1) / 2 * frame_time
-        return starts
+        return np.asarray(self.block_times - (self.window - 1) / 2 * frame_time)
 
     @property
     def starts(self) -> NDArray[np.float64]:
         """Time of the first frame of each sweep, in `time_unit`."""
-        starts: NDArray[np.float64] = self.block_starts.min(axis=1)
-        return starts
+        return np.asarray(self.block_starts.min(axis=1))
 
     def contents(self) -> list[NamedArray]:
         """Return the arrays of the result, as files and xarray have them."""
         of_sweeps = {"first_frame", "n_frames", "complete", "bad", "interpolated"}
-        arrays = [array for array in super().contents() if array.name not in of_sweeps]
-        (time,) = (array for array in arrays if array.name == "time")
-        of_time = {
-            **time.attributes,
-            "volume_acquisition_duration": self.sweep_duration,
-            "meaning": "middle of each sweep over the positions, from the first frame of the first file",
-        }
-        of_block = {
-            **time.attributes,
-            "volume_acquisition_duration": self.block_duration,
-            "meaning": "middle of the block of each position in each sweep",
-        }
-        both, names = f"t{POSE_AXIS}", {"poses": ", ".join(self.names)}
+        arrays = {array.name: array for array in super().contents() if array.name not in of_sweeps}
+        names, of_block = {"poses": ", ".join(self.names)}, dict(arrays["time"].attributes)
+        of_sweep = {**of_block, "volume_acquisition_duration": self.sweep_duration}
+        meaning = "middle of each sweep over the positions, from the first frame of the first file"
+        of_sweep["meaning"] = meaning
+        of_block["meaning"] = "middle of the block of each position in each sweep"
+        arrays["time"] = replace(arrays["time"], attributes=of_sweep)
         bad = {"meaning": "1 if the block is bad or missing, and excluded", **names}
-        filled = {"meaning": "1 if the powers of the block are interpolated between good blocks", **names}
-        return [
-            *(replace(array, attributes=of_time) if array.name == "time" else array for array in arrays),
-            NamedArray(SLICE_TIME, self.block_times, both, {**of_block, **names}),
-            NamedArray("bad", self.bad_blocks, both, bad),
-            *(
-                []
-                if self.interpolated is None
-                else [NamedArray("interpolated", self.bad_blocks, both, filled)]
-            ),
+        of_blocks = [
+            NamedArray(SLICE_TIME, self.block_times, f"t{POSE_AXIS}", {**of_block, **names}),
+            NamedArray("bad", self.bad_blocks, f"t{POSE_AXIS}", bad),
         ]
+        if self.interpolated is not None:
+            filled = {"meaning": "1 if the powers of the block are interpolated between good blocks", **names}
+            of_blocks.append(NamedArray("interpolated", self.bad_blocks, f"t{POSE_AXIS}", filled))
+        return [*arrays.values(), *of_blocks]
 
 
 def joined_poses(
@@ -204,19 +187,9 @@ def joined_poses(
         block_times=block_times,
         bad_blocks=np.asarray(bad, bool),
     )
-    joined = replace(
-        joined,
-        activation={
-            name: _joined_map([series.activation[name] for series in poses], joined)
-            for name in first.activation
-        },
-    )
-    overall = [series.any_activation for series in poses if series.any_activation is not None]
-    return replace(
-        joined,
-        any_activation=_joined_map(overall, joined) if overall else None,
-        region_series=_regions(joined, masks),
-    )
+    maps = {name: [series.activations[name] for series in poses] for name in first.activations}
+    activations = {name: _joined_map(of_poses, joined) for name, of_poses in maps.items()}
+    return replace(joined, activations=activations, region_series=_regions(joined, masks))
 
 
 def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> Geometry:
@@ -239,8 +212,7 @@ def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> 
         places = tuple(step_mm * np.arange(n_poses))
     if places is not None:
         coordinates[POSE_AXIS] = Coordinate(np.array(places), unit="mm")
-        step = pitch(places, 1.0)
-        if step is not None:
+        if (step := pitch(places, 1.0)) is not None:
             spacing[POSE_AXIS] = step
     # Where the input places its voxels, it does so for one plane.
     placed = ("voxel_to_world", "voxel_to_world_units")
@@ -292,10 +264,9 @@ def _joined_map(maps: Sequence[ActivationMap], joined: PoseSeries) -> Activation
         course = 100 * course / np.nanmean(course[~joined.bad])
     n_smoothed = [found.n_active_smoothed for found in maps if found.n_active_smoothed is not None]
     thresholds = [found.threshold for found in maps if found.threshold is not None]
-    correlations: Mapping[str, float] = {
-        measure: max((found.correlations.get(measure, 0.0) for found in maps), key=abs)
-        for measure in first.correlations
-    }
+    correlations = dict[str, float]()
+    for measure in first.correlations:
+        correlations[measure] = max((found.correlations.get(measure, 0.0) for found in maps), key=abs)
     return replace(
         first,
         t=stacked("t"),

@@ -44,8 +44,6 @@ class PosePlan:
         Number of the position and of the sweep, from 0; -1 for a block that is not used.
     names : tuple of str
         Name of each position.
-    start_s : (n_blocks,) float64 array
-        Time of the first frame of each block.
     cell_starts : (n_sweeps, n_poses) float64 array
         Time of the first frame of the block of each position in each sweep; of one that is missing, when it would have been.
     positions_mm : tuple of float or None
@@ -57,17 +55,9 @@ class PosePlan:
     poses: NDArray[np.intp]
     sweeps: NDArray[np.intp]
     names: tuple[str, ...]
-    start_s: NDArray[np.float64]
     cell_starts: NDArray[np.float64]
     positions_mm: tuple[float, ...] | None = None
     notes: tuple[str, ...] = ()
-
-    def checked(self, likeness: NDArray[np.float64]) -> Self:
-        """Return the plan with a note if the images of the blocks do not tell the positions apart."""
-        if tells_apart(self.poses, likeness):
-            return self
-        note = "the images of the blocks do not confirm the positions: which block shows which is as given"
-        return replace(self, notes=(*self.notes, note))
 
     def only(self, chosen: NDArray[np.bool_]) -> Self:
         """Return the plan of some blocks; the first sweep is the first one with a block of these."""
@@ -84,15 +74,11 @@ class PosePlan:
 
     def blocks_of(self, pose: int) -> list[int]:
         """Return the numbers of the blocks of a position, in the order of time."""
-        numbers: list[int] = np.flatnonzero(self.poses == pose).tolist()
-        return numbers
+        return [number for number, shown in enumerate(self.poses.tolist()) if shown == pose]
 
     def recording_of(self, recording: Recording, pose: int) -> Recording:
         """Return the recording of the blocks of a position."""
-        blocks = [
-            replace(recording.blocks[number], start_s=float(self.start_s[number]))
-            for number in self.blocks_of(pose)
-        ]
+        blocks = [recording.blocks[number] for number in self.blocks_of(pose)]
         return replace(recording, blocks=blocks, positions=())
 
 
@@ -123,110 +109,90 @@ def plan_of(
         If the table does not name each block.
     """
     blocks = recording.blocks
-    likeness = likeness_of(
-        list(executor.local.map(partial(image_of, shape=recording.geometry.pixel_shape), blocks))
-    )
-    starts = np.array([block.start_s for block in blocks])
+    images = executor.local.map(partial(image_of, shape=recording.geometry.pixel_shape), blocks)
+    likeness = likeness_of(list(images))
     if table:
-        return _plan_of_table(blocks, rule, table, starts, likeness).checked(likeness)
-    cycle = np.array(cycle_of(rule))
-    n_poses = int(cycle.max()) + 1
-    if len(blocks) < 2 * n_poses:
-        raise InputError(
-            f"{len(blocks)} blocks are fewer than two sweeps over {n_poses} positions", remedy="lower {poses}"
-        )
-    # In order, or with places for blocks that are missing, where the images agree better
-    slots = max(
-        [np.arange(len(blocks)), _slots_of_times(starts)],
-        key=lambda slots: Leads.of(cycle[slots % len(cycle)], likeness).mean,
-    )
-    shown = cycle[slots % len(cycle)]
-    if not tells_apart(shown, likeness) and (proposed := _rule_of(likeness)):
+        plan = _plan_of_table(blocks, rule, table)
+    else:
+        # In order, or with places for blocks that are missing, where the images agree better
+        in_order = _plan_of_rule(blocks, rule, np.arange(len(blocks)))
+        by_times = _plan_of_rule(blocks, rule, _slots_of_times(blocks))
+        plan = max(in_order, by_times, key=lambda plan: Leads.of(plan.poses, likeness).mean)
+    leads = Leads.of(plan.poses, likeness)
+    if not leads.tell_apart() and not table and (proposed := proposed_rule(likeness)):
         raise InputError(
             f"the images do not show the positions in this order; they do with poses {proposed}",
             remedy="give {poses} another number, or a table with the pose of each block",
         )
-    _check_images(shown, likeness, blocks, rule, [*map(str, range(n_poses))])
+    if against := leads.contradictions():
+        number, likest = against[0]
+        raise InputError(
+            f"block {_name(number, blocks[number])} is of pose {plan.names[plan.poses[number]]} by {rule}, and its image is "
+            f"like those of pose {plan.names[likest]}; {len(against)} blocks are like those of another pose",
+            remedy="give {poses} a table with the pose of each block, where one is missing, there twice or elsewhere: pose "
+            "n/a if it is not to be used",
+        )
+    if leads.tell_apart():
+        return plan
+    note = "the images of the blocks do not confirm the positions: which block shows which is as given"
+    return replace(plan, notes=(*plan.notes, note))
+
+
+def _slots_of_times(blocks: Sequence[Block]) -> NDArray[np.intp]:
+    """Return the places of blocks by their times, if these are multiples of an interval; in order, if not."""
+    steps = np.diff([block.start_s for block in blocks])
+    ratios = steps / max(float(np.median(steps)), 1e-9)
+    if (ratios < 1 - UNEVEN).any() or (np.abs(ratios - np.rint(ratios)) > UNEVEN).any():
+        return np.arange(len(blocks))
+    return np.concatenate([[0], np.cumsum(np.rint(ratios))]).astype(np.intp)
+
+
+def _plan_of_rule(blocks: Sequence[Block], rule: str, slots: NDArray[np.intp]) -> PosePlan:
+    """Return the plan of a rule by which positions follow each other, and in which blocks have some of the places."""
+    cycle = np.array(cycle_of(rule))
+    n_poses = int(cycle.max()) + 1
+    if len(blocks) < 2 * n_poses:
+        problem = f"{len(blocks)} blocks are fewer than two sweeps over {n_poses} positions"
+        raise InputError(problem, remedy="lower {poses}")
+    # The time of each place, also of blocks that are not there
+    places = np.arange((int(slots[-1]) // n_poses + 1) * n_poses)
+    cells = np.empty((len(places) // n_poses, n_poses))
+    starts = np.array([block.start_s for block in blocks])
+    cells[places // n_poses, cycle[places % len(cycle)]] = _times_at(places, slots, starts)
     notes = tuple(
         f"{step - 1} missing before block {_name(number, blocks[number])}, by the times"
         for number, step in enumerate(np.diff(slots).tolist(), start=1)
         if step > 1
     )
-    # The time of each place, also of blocks that are not there
-    places = np.arange((int(slots[-1]) // n_poses + 1) * n_poses)
-    cells = np.empty((len(places) // n_poses, n_poses))
-    cells[places // n_poses, cycle[places % len(cycle)]] = _extrapolated(places, slots, starts)
-    return PosePlan(
-        poses=shown,
-        sweeps=slots // n_poses,
-        names=tuple(map(str, range(n_poses))),
-        start_s=starts,
-        cell_starts=cells,
-        notes=notes,
-    ).checked(likeness)
+    names = tuple(map(str, range(n_poses)))
+    return PosePlan(cycle[slots % len(cycle)], slots // n_poses, names, cells, notes=notes)
 
 
-def _slots_of_times(starts: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the places of blocks by their times, if these are multiples of an interval; in order, if not."""
-    steps = np.diff(starts)
-    ratios = steps / max(float(np.median(steps)), 1e-9)
-    if (ratios < 1 - UNEVEN).any() or (np.abs(ratios - np.rint(ratios)) > UNEVEN).any():
-        return np.arange(len(starts))
-    return np.concatenate([[0], np.cumsum(np.rint(ratios))]).astype(np.intp)
-
-
-def _check_images(
-    poses: NDArray[np.intp],
-    likeness: NDArray[np.float64],
-    blocks: Sequence[Block],
-    rule: str,
-    names: Sequence[str],
-) -> None:
-    """Check that no image is like those of another position than its rule or table says."""
-    against = contradictions(poses, likeness)
-    if against:
-        number, likest = against[0]
-        raise InputError(
-            f"block {_name(number, blocks[number])} is of pose {names[poses[number]]} by {rule}, and its image is like "
-            f"those of pose {names[likest]}; {len(against)} blocks are like those of another pose",
-            remedy="give {poses} a table with the pose of each block, where one is missing, there twice or elsewhere: pose "
-            "n/a if it is not to be used",
-        )
-
-
-def _extrapolated(
-    places: NDArray[np.intp], slots: NDArray[np.intp], starts: NDArray[np.float64]
+def _times_at(
+    places: NDArray[np.intp], known: NDArray[np.intp], starts: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return times between those of known places, and with the usual step behind the last one."""
-    step = float(np.median(np.diff(starts) / np.maximum(np.diff(slots), 1)))
-    times: NDArray[np.float64] = np.interp(places, slots, starts)
-    times += step * np.maximum(places - slots[-1], 0)
-    return times
+    """Return times between those of known places, and with the usual step before the first and behind the last one."""
+    step = float(np.median(np.diff(starts) / np.diff(known))) if len(known) > 1 else 0.0
+    beyond = np.maximum(places - known[-1], 0) - np.maximum(known[0] - places, 0)
+    return np.asarray(np.interp(places, known, starts) + step * beyond)
 
 
 def plan_of_paths(blocks: Sequence[Block], counts: Sequence[int]) -> PosePlan:
     """Return the plan of blocks of which each position has its own, a number of them, one position after the other."""
     poses = np.repeat(np.arange(len(counts)), counts)
     sweeps = np.concatenate([np.arange(count) for count in counts])
-    starts = np.array([block.start_s for block in blocks])
     names = tuple(map(str, range(len(counts))))
-    return PosePlan(poses, sweeps, names, starts, _cells(poses, sweeps, starts))
+    return PosePlan(poses, sweeps, names, _cells(poses, sweeps, blocks))
 
 
-def _cells(
-    poses: NDArray[np.intp], sweeps: NDArray[np.intp], starts: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _cells(poses: NDArray[np.intp], sweeps: NDArray[np.intp], blocks: Sequence[Block]) -> NDArray[np.float64]:
     """Return the times of blocks by sweep and position, (n_sweeps, n_poses); of missing ones by those of other sweeps."""
-    is_used = poses >= 0
-    cells = np.full((int(sweeps.max()) + 1, int(poses.max()) + 1), np.nan)
-    cells[sweeps[is_used], poses[is_used]] = starts[is_used]
-    numbers = np.arange(len(cells))
-    for column in cells.T:
-        known = np.flatnonzero(np.isfinite(column))
-        step = float(np.median(np.diff(column[known]) / np.diff(known))) if len(known) > 1 else 0.0
-        column[:] = np.interp(numbers, known, column[known]) + step * (
-            np.maximum(numbers - known[-1], 0) - np.maximum(known[0] - numbers, 0)
-        )
+    starts = np.array([block.start_s for block in blocks])
+    cells = np.empty((int(sweeps.max()) + 1, int(poses.max()) + 1))
+    for pose, column in enumerate(cells.T):
+        # In the order of the sweeps
+        of_pose = np.flatnonzero(poses == pose)
+        column[:] = _times_at(np.arange(len(cells)), sweeps[of_pose], starts[of_pose])
     return cells
 
 
@@ -248,19 +214,8 @@ def is_table(rule: str) -> bool:
     return rule != PATHS and not (rule.isdecimal() or rule.startswith(f"{BACK_AND_FORTH}:"))
 
 
-def proposed_rule(images: NDArray[np.floating]) -> str:
-    """Return the rule by which the blocks of a session show several positions in turn; empty if there is none.
-
-    Parameters
-    ----------
-    images : (n_blocks, spatial) array
-        An image of each block; NaN without data.
-    """
-    return _rule_of(likeness_of(images[:TRIED_BLOCKS]))
-
-
-def _rule_of(likeness: NDArray[np.float64]) -> str:
-    """Return the rule by which the likeness of blocks is that of several positions; empty if there is none."""
+def proposed_rule(likeness: NDArray[np.float64]) -> str:
+    """Return the rule by which blocks show several positions in turn, by their likeness; empty if there is none."""
     likeness = likeness[:TRIED_BLOCKS, :TRIED_BLOCKS]
     best, found, n_blocks = 0.0, "", len(likeness) if np.isfinite(likeness).any() else 0
     for n_poses in range(2, n_blocks // RECENT + 1):
@@ -268,18 +223,12 @@ def _rule_of(likeness: NDArray[np.float64]) -> str:
             poses = np.resize(cycle_of(rule), n_blocks)
             same = poses[:, None] == poses
             within, beside = (np.nanmean(np.where(pairs, likeness, np.nan)) for pairs in (same, ~same))
-            if within - beside > best and tells_apart(poses, likeness):
+            if within - beside > best and Leads.of(poses, likeness).tell_apart():
                 best, found = float(within - beside), rule
     return found
 
 
-def _plan_of_table(
-    blocks: Sequence[Block],
-    path: str,
-    table: Sequence[Mapping[str, str]],
-    starts: NDArray[np.float64],
-    likeness: NDArray[np.float64],
-) -> PosePlan:
+def _plan_of_table(blocks: Sequence[Block], path: str, table: Sequence[Mapping[str, str]]) -> PosePlan:
     """Return the plan of a table, which names each block by its number or its file."""
     named = dict[str, Mapping[str, str]]()
     for line, entry in enumerate(table, start=2):
@@ -289,22 +238,21 @@ def _plan_of_table(
         if key in named and named[key] != entry:
             raise InputError(f"{path}: line {line} contradicts an earlier line on block {key}")
         named[key] = entry
-    rows = [named.get(str(number), named.get(block.name)) for number, block in enumerate(blocks)]
-    for number, (block, row) in enumerate(zip(blocks, rows, strict=True)):
+    rows = list[Mapping[str, str]]()
+    for number, block in enumerate(blocks):
+        row = named.get(str(number), named.get(block.name))
         if row is None:
             raise OptionError(
                 f"{path} has no row for block {_name(number, block)}",
                 option="poses",
                 remedy="add it, with the pose n/a if the block is not to be used",
             )
-    labels = [row["pose"] for row in rows if row is not None]
-    names, positions = _positions([row for row in rows if row is not None], path)
-    poses = np.array([names.index(label) if label in names else -1 for label in labels])
-    _check_images(poses, likeness, blocks, path, names)
-    sweeps = _sweeps(poses)
-    n_unused = int(np.count_nonzero(poses < 0))
+        rows.append(row)
+    names, positions = _positions(rows, path)
+    poses = np.array([names.index(row["pose"]) if row["pose"] in names else -1 for row in rows])
+    sweeps, n_unused = _sweeps(poses), int(np.count_nonzero(poses < 0))
     notes = (f"{n_unused} blocks are of no pose by {path}, and are not used",) if n_unused else ()
-    return PosePlan(poses, sweeps, tuple(names), starts, _cells(poses, sweeps, starts), positions, notes)
+    return PosePlan(poses, sweeps, tuple(names), _cells(poses, sweeps, blocks), positions, notes)
 
 
 def _block_key(entry: Mapping[str, str]) -> str:
@@ -405,9 +353,8 @@ def likeness_of(images: Sequence[NDArray[np.floating] | None] | NDArray[np.float
     known = [image for image in images if image is not None]
     if not known:
         return np.full((len(images), len(images)), np.nan)
-    structures = np.stack(
-        [np.zeros(known[0].shape, np.float32) if image is None else _structure(image) for image in images]
-    )
+    none = np.zeros(known[0].shape, np.float32)
+    structures = np.stack([none if image is None else _structure(image) for image in images])
     # Neighbours within FINE are alike
     sampled = (slice(None), *[slice(None, None, 2)] * (structures.ndim - 1))
     rows = _normed(structures[sampled])
@@ -426,8 +373,7 @@ def _normed(images: NDArray[np.float32]) -> NDArray[np.float32]:
     rows = images.reshape(len(images), -1)
     rows = rows - rows.mean(axis=1, keepdims=True)
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    normed: NDArray[np.float32] = np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
-    return normed
+    return np.asarray(np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0))
 
 
 def _structure(image: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -446,6 +392,10 @@ class Leads:
 
     Attributes
     ----------
+    poses : (n_blocks,) array of int
+        Position of each block; -1 if it does not count.
+    likeness : (n_blocks, n_blocks) array
+        How alike the blocks are, from :func:`likeness_of`.
     values : (n_blocks,) float64 array
         Likeness to its own position minus that to the likest other one; NaN where either has no block before it.
     likest : (n_blocks,) array of int
@@ -454,18 +404,17 @@ class Leads:
         Robust standard deviation of the likeness of two blocks of one position, among the blocks up to each.
     """
 
+    poses: NDArray[np.intp]
+    likeness: NDArray[np.float64]
     values: NDArray[np.float64]
     likest: NDArray[np.intp]
     spreads: NDArray[np.float64]
 
     @classmethod
-    def of(cls, poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> "Leads":
-        """Return the leads of blocks, whose position is -1 if they do not count, by their likeness, (n_blocks, n_blocks)."""
-        latest, known, pairs = (
-            dict[int, list[int]](),
-            np.asarray(np.isfinite(likeness).any(axis=1)),
-            np.zeros(0),
-        )
+    def of(cls, poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> Self:
+        """Return the leads of blocks by their positions and their likeness."""
+        latest, pairs = dict[int, list[int]](), np.zeros(0)
+        known = np.asarray(np.isfinite(likeness).any(axis=1))
         values, likest, spreads = np.full(len(poses), np.nan), np.full(len(poses), -1), np.zeros(len(poses))
         for number, pose in enumerate(poses.tolist()):
             if pose >= 0 and known[number]:
@@ -478,7 +427,7 @@ class Leads:
                 latest[pose] = [*latest.get(pose, []), number][-RECENT:]
             if len(pairs):
                 spreads[number] = 1.4826 * float(np.median(np.abs(pairs - np.median(pairs))))
-        return cls(values, likest, spreads)
+        return cls(poses, likeness, values, likest, spreads)
 
     @property
     def mean(self) -> float:
@@ -486,27 +435,22 @@ class Leads:
         known = self.values[np.isfinite(self.values)]
         return float(known.mean()) if len(known) else 0.0
 
-    def tell_apart(self, stop: int) -> bool:
-        """Return whether images tell positions apart, and show them as given, by the blocks before one."""
+    def tell_apart(self, stop: int | None = None) -> bool:
+        """Return whether images tell positions apart, and show them as given, by the blocks before one, by default all."""
         known = self.values[:stop][np.isfinite(self.values[:stop])]
-        return bool(len(known) and np.median(known) > APART_SIGMA * self.spreads[stop - 1])
+        return bool(len(known) and np.median(known) > APART_SIGMA * self.spreads[:stop][-1])
 
-
-def tells_apart(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> bool:
-    """Return whether images tell positions apart, (n_blocks,), and show them as given; -1 for blocks that do not count."""
-    return Leads.of(poses, likeness).tell_apart(len(poses))
-
-
-def contradictions(poses: NDArray[np.intp], likeness: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Return the blocks whose image is like those of another position, and that position; none if that is not known."""
-    leads, found = Leads.of(poses, likeness), list[tuple[int, int]]()
-    # A block that moved is like no block as usual ones are.
-    nearest = np.nan_to_num(likeness).max(axis=1, initial=0)
-    for number in np.flatnonzero(leads.values < 0).tolist():
+    def contradictions(self) -> list[tuple[int, int]]:
+        """Return the blocks whose image is like those of another position, and that position; none if that is not known."""
+        found = list[tuple[int, int]]()
+        # A block that moved is like no block as usual ones are.
+        nearest = np.nan_to_num(self.likeness).max(axis=1, initial=0)
         # Of a few blocks the spread is not known.
-        margin = OTHER_SIGMA * leads.spreads[max(number, min(RECENT * (poses.max() + 1), len(poses))) - 1]
-        is_usual = nearest[number] > np.median(nearest[: number + 1]) - margin
-        # Where the images before it tell nothing, a block may be like any other one.
-        if leads.values[number] < -margin and is_usual and (found or leads.tell_apart(number)):
-            found.append((number, int(leads.likest[number])))
-    return found
+        n_first = min(RECENT * (int(self.poses.max()) + 1), len(self.poses))
+        for number in np.flatnonzero(self.values < 0).tolist():
+            margin = OTHER_SIGMA * self.spreads[max(number, n_first) - 1]
+            is_usual = nearest[number] > np.median(nearest[: number + 1]) - margin
+            # Where the images before it tell nothing, a block may be like any other one.
+            if self.values[number] < -margin and is_usual and (found or self.tell_apart(number)):
+                found.append((number, int(self.likest[number])))
+        return found

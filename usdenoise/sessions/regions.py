@@ -97,9 +97,8 @@ def region_masks(regions: Mapping[str, Region], geometry: Geometry) -> dict[str,
         # NaN in a mask is no pixel of it: xarray puts it where a condition is false.
         mask = np.nan_to_num(region(geometry) if callable(region) else region).astype(bool)
         if mask.shape != shape:
-            raise OptionError(
-                f"region '{name}' has {shape_text(mask.shape)} pixels, and the image {shape_text(shape)}"
-            )
+            pixels = f"{shape_text(mask.shape)} pixels, and the image {shape_text(shape)}"
+            raise OptionError(f"region '{name}' has {pixels}")
         if not mask.any():
             raise OptionError(f"region '{name}' has no pixel")
         masks[name] = mask

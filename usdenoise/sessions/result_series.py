@@ -15,12 +15,14 @@ from usdenoise.frames.still_tissue import largest_displacement
 from usdenoise.linalg.array_library import on_host
 from usdenoise.options.job_options import SessionOptions
 from usdenoise.pipeline.fit_result import FitResult
+from usdenoise.pipeline.recording import Block, Recording
 from usdenoise.pipeline.result import DenoiseResult, Doubt, find_doubts
 from usdenoise.sessions.activation import ActivationMap
 from usdenoise.sessions.bad_blocks import LOST, interpolated_series
 from usdenoise.sessions.blocks import time_unit
 from usdenoise.sessions.design import Event
-from usdenoise.sessions.poses import proposed_rule
+from usdenoise.sessions.measured_block import BlockFindings
+from usdenoise.sessions.poses import TRIED_BLOCKS, likeness_of, proposed_rule
 from usdenoise.sessions.regions import RegionSeries
 from usdenoise.stack.arrays import NamedArray
 from usdenoise.stack.geometry import Geometry, GriddedStack
@@ -44,6 +46,9 @@ ANY_TYPE = "any type"
 
 POWER_NAMES = ("power_doppler", "blood_power")
 """Images whose means over the blocks of a session are stored."""
+
+ROTATIONS = {2: ("rotation",), 3: ("rotation_zx", "rotation_zy", "rotation_xy")}
+"""Names of the rotations of an image and of a volume."""
 
 ACTIVATION: Mapping[str, Mapping[str, str]] = {
     "t": {"unit": "1", "meaning": "t of the response to the events in a general linear model"},
@@ -175,27 +180,29 @@ class BlockRecord:
 
 
 def frame_records(
-    search: FrameSearch,
+    search: FrameSearch | None,
     geometry: GriddedStack,
     first: int,
     displacement: float | None,
-    rates_hz: tuple[float, ...] = (),
+    rates: tuple[float, ...] = (),
 ) -> tuple[FramesRecord, tuple[BadFrameRecord, ...]]:
     """Return the record of the frames of a block, and the records of its bad frames.
 
     Parameters
     ----------
-    search : FrameSearch
-        The frames.
+    search : FrameSearch or None
+        The frames; None for a block without data.
     geometry : GriddedStack
         Axes and scales.
     first : int
         Number of their first frame in the file, from which the numbers and times of bad frames are counted.
     displacement : float or None
         Largest displacement of the tissue, in wavelengths; None if it is not known.
-    rates_hz : tuple of float
-        Rates at which it repeats itself; by default none are known.
+    rates : tuple of float
+        Rates at which it repeats itself, in Hz; by default none are known.
     """
+    if search is None:
+        return FramesRecord(), ()
     rate, (scale, unit) = geometry.frame_rate_hz, geometry.displacement_unit
     n_left_out = int(search.excluded.sum())
     frames = FramesRecord(
@@ -204,7 +211,7 @@ def frame_records(
         n_entries_left_out=n_left_out * geometry.n_pixels,
         displacement=None if displacement is None else scale * displacement,
         displacement_unit=unit,
-        rates_hz=rates_hz,
+        rates_hz=rates,
         sentence=search.sentence,
     )
     bad_frames = tuple(
@@ -217,6 +224,53 @@ def frame_records(
         for bad in search.bad
     )
     return frames, bad_frames
+
+
+def block_record(
+    recording: Recording, block: Block, findings: BlockFindings, why: str, leftover: float, low_cutoff: int
+) -> BlockRecord:
+    """Return the record of a block of a session.
+
+    Parameters
+    ----------
+    recording, block : Recording, Block
+        The session, and the block.
+    findings : BlockFindings
+        The findings on it.
+    why, leftover : str, float
+        Why it is bad, in words, empty for a good one, and how much more power is left than usual, NaN without data, from
+        :func:`usdenoise.sessions.bad_blocks.find_bad_blocks`.
+    low_cutoff : int
+        Number of components that were removed.
+    """
+    window, search, aligned = block.window, findings.frames, findings.alignment
+    deformation, profile = findings.deformation, aligned and aligned.profile_db
+    frames, bad_frames = frame_records(search, recording.geometry, window.start, findings.displacement)
+    n_entries = 0 if search is None else search.n_frames * recording.geometry.n_pixels
+    return BlockRecord(
+        time=block.start_s + (window.n_frames - 1) / 2 * recording.frame_time,
+        n_frames=window.n_frames,
+        complete=window.complete,
+        low_cutoff=low_cutoff,
+        is_bad=bool(why),
+        why=why,
+        file=block.name,
+        first_frame=window.start,
+        leftover=None if np.isnan(leftover) else leftover,
+        frames=frames,
+        bad_frames=bad_frames,
+        n_unobserved=findings.n_unobserved,
+        kept_share=1 - findings.n_unobserved / n_entries if n_entries else 0.0,
+        shift_pixels=aligned.shift if aligned else None,
+        gain_db=aligned.gain_db if aligned else None,
+        likeness=aligned.likeness if aligned else None,
+        is_shifted=aligned is not None and aligned.is_shifted,
+        is_scaled=aligned is not None and aligned.is_scaled,
+        is_gain_uneven=aligned is not None and aligned.is_uneven,
+        gain_range_db=(min(profile), max(profile)) if profile else None,
+        deformation_pixels=deformation.pixels if deformation else None,
+        rotation_degrees=deformation.rotation if deformation else (),
+    )
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -248,10 +302,9 @@ class ResultSeries:
         The filtered stack; None (the default) for a session.
     flow : mapping
         Name -> flow image of the filtered stack; empty (the default) for a session.
-    activation : mapping
-        Type of event -> its activation map; empty (the default) without events.
-    any_activation : ActivationMap or None
-        F of the responses to all types; None (the default) with fewer than two.
+    activations : mapping
+        Type of event -> its activation map, and "" -> F of the responses to all of several types; empty (the default)
+        without events.
     events : tuple of Event
         The events; overlapping ones of one type are joined. Empty by default.
     delay_s : float
@@ -273,8 +326,7 @@ class ResultSeries:
     options: SessionOptions = field(default_factory=SessionOptions)
     stack: DenoiseResult | None = None
     flow: Mapping[str, FlowImage] = field(default_factory=dict)
-    activation: Mapping[str, ActivationMap] = field(default_factory=dict)
-    any_activation: ActivationMap | None = None
+    activations: Mapping[str, ActivationMap] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     delay_s: float = 0.0
     event_doubts: tuple[Doubt, ...] = ()
@@ -304,8 +356,7 @@ class ResultSeries:
     def starts(self) -> NDArray[np.float64]:
         """Time of the first frame of each block, in `time_unit`."""
         halves = [(block.n_frames - 1) / 2 for block in self.block_records]
-        starts: NDArray[np.float64] = self.time - np.array(halves) / (self.geometry.frame_rate_hz or 1.0)
-        return starts
+        return np.asarray(self.time - np.array(halves) / (self.geometry.frame_rate_hz or 1.0))
 
     @property
     def time_unit(self) -> str:
@@ -340,9 +391,7 @@ class ResultSeries:
     @property
     def rotations(self) -> dict[str, NDArray[np.float64]]:
         """Rotation of each block that was compensated, in degrees, NaN without data: "rotation", or one for each plane."""
-        names = {2: ["rotation"], 3: ["rotation_zx", "rotation_zy", "rotation_xy"]}.get(
-            len(self.geometry.spatial_axes), []
-        )
+        names = ROTATIONS.get(len(self.geometry.spatial_axes), ())
         rotations = [
             block.rotation_degrees or (0.0 if block.deformation_pixels == 0 else np.nan,) * len(names)
             for block in self.block_records
@@ -356,10 +405,14 @@ class ResultSeries:
         return (*doubts, *block_doubts(self.block_records, self.images["power_doppler"]), *self.event_doubts)
 
     @property
-    def activations(self) -> dict[str, ActivationMap]:
-        """The activation by each type of event, and ("") by any of several."""
-        overall = {} if self.any_activation is None else {"": self.any_activation}
-        return {**self.activation, **overall}
+    def activation(self) -> dict[str, ActivationMap]:
+        """The activation by each type of event."""
+        return {name: found for name, found in self.activations.items() if name}
+
+    @property
+    def any_activation(self) -> ActivationMap | None:
+        """F of the responses to all types of events; None with fewer than two."""
+        return self.activations.get("")
 
     @property
     def low_cutoff(self) -> int:
@@ -388,7 +441,7 @@ class ResultSeries:
         """Return the arrays of the result besides a filtered stack, as files and xarray have them."""
         if self.stack is not None:
             return self.stack.contents(self.flow)
-        spatial, blocks = self.geometry.spatial_axes, self.block_records
+        spatial, blocks, about = self.geometry.spatial_axes, self.block_records, self.attributes
         time = {
             "unit": self.time_unit,
             "volume_acquisition_reference": "center",
@@ -397,39 +450,28 @@ class ResultSeries:
         }
         shorter = {"meaning": "0 if the block is shorter than the window"}
         excluded = {"meaning": "1 if the block is excluded from means and weights"}
-        filled = {"meaning": "1 if blood_power and power_doppler are interpolated between good blocks"}
-        interpolated = (
-            [] if self.interpolated is None else [NamedArray("interpolated", self.bad, "t", filled)]
-        )
-        over_blocks = {"meaning": "over the good blocks"}
-        activation_images: dict[str, dict[str, NDArray[np.float32]]] = {}
-        for name, found in self.activations.items():
-            activation_images[name] = {found.letter.lower(): found.statistic}
-            if found.change is not None and found.t is not None:
-                activation_images[name]["change"] = found.change
-            elif found.change is not None:
-                delays = enumerate(found.change)
-                activation_images[name] |= {f"change_{delay}": image for delay, image in delays}
-        return [
-            *(
-                NamedArray(name, values, f"t{spatial}", self.attributes[name])
-                for name, values in self.images.items()
-            ),
-            *(
-                NamedArray(
-                    f"mean_{name}", self.means[name], spatial, {**self.attributes[name], **over_blocks}
-                )
-                for name in POWER_NAMES
-            ),
-            NamedArray("tsnr", self.means["tsnr"], spatial, self.attributes["tsnr"]),
+        images = self.images.items()
+        arrays = [NamedArray(name, values, f"t{spatial}", about[name]) for name, values in images]
+        for name in POWER_NAMES:
+            over_blocks = {**about[name], "meaning": "over the good blocks"}
+            arrays.append(NamedArray(f"mean_{name}", self.means[name], spatial, over_blocks))
+        arrays += [
+            NamedArray("tsnr", self.means["tsnr"], spatial, about["tsnr"]),
             NamedArray("time", self.time, "t", time),
             NamedArray("first_frame", np.array([block.first_frame for block in blocks], np.int64), "t"),
             NamedArray("n_frames", np.array([block.n_frames for block in blocks], np.int64), "t"),
             NamedArray("complete", np.array([block.complete for block in blocks], bool), "t", shorter),
             NamedArray("bad", self.bad, "t", excluded),
-            *interpolated,
-            *activation_contents(self.events, spatial, activation_images),
         ]
+        if self.interpolated is not None:
+            filled = {"meaning": "1 if blood_power and power_doppler are interpolated between good blocks"}
+            arrays.append(NamedArray("interpolated", self.bad, "t", filled))
+        maps = dict[str, dict[str, NDArray[np.float32]]]()
+        for name, found in self.activations.items():
+            maps[name] = {found.letter.lower(): found.statistic}
+            if found.change is not None:
+                maps[name]["change"] = found.change
+        return arrays + activation_contents(self.events, spatial, maps)
 
 
 def series_of_stack(
@@ -496,7 +538,7 @@ def block_doubts(blocks: Sequence[BlockRecord], images: NDArray[np.float32]) -> 
     # The image of the session is then that of none of its blocks; images without a pattern are like no other one.
     likeness = max((block.likeness for block in good if block.likeness is not None), default=1.0)
     # More positions than two leave it like nothing, as noise does, but the blocks like each other.
-    rule = proposed_rule(images) if likeness < LIKE_NONE else ""
+    rule = proposed_rule(likeness_of(images[:TRIED_BLOCKS])) if likeness < LIKE_NONE else ""
     if rule or LIKE_NOTHING < likeness < LIKE_NONE:
         as_rule = f" (poses {rule})" if rule else ""
         sentences.append(
@@ -528,8 +570,7 @@ def activation_names(events: Iterable[Event], space: str = "-") -> dict[str, str
     """
     types = list(dict.fromkeys(event.trial_type for event in events))
     names = [*types, ""] if len(types) > 1 else types
-    found = distinct_names(names, lambda name: plain_name(name or ANY_TYPE, space))
-    return {name: found[name] for name in names}
+    return distinct_names(names, lambda name: plain_name(name or ANY_TYPE, space))
 
 
 def activation_contents(
@@ -544,16 +585,18 @@ def activation_contents(
     spatial_axes : str
         Axis letters of the maps.
     maps : mapping
-        Type of event, or "" for any -> kind of image, of ACTIVATION -> its values.
+        Type of event, or "" for any -> kind of image, of ACTIVATION -> its values, with one more axis for free delays.
     """
     groups = activation_names(events, space=" ")
     types, arrays = ", ".join(filter(None, groups)), []
     for name, images in maps.items():
+        more: dict[str, str | int] = {"trial_type": name} if name else {"trial_types": types}
         for kind, values in images.items():
-            kind_name, _, delay = kind.partition("_")
-            more: dict[str, str | int] = {"trial_type": name} if name else {"trial_types": types}
-            if delay:
-                more["delay_blocks"] = int(delay)
-            attributes = {**ACTIVATION[kind_name], **more}
-            arrays.append(NamedArray(f"activation/{groups[name]}/{kind}", values, spatial_axes, attributes))
+            path, attributes = f"activation/{groups[name]}/{kind}", {**ACTIVATION[kind], **more}
+            if values.ndim == len(spatial_axes):
+                arrays.append(NamedArray(path, values, spatial_axes, attributes))
+                continue
+            for delay, image in enumerate(values):
+                of_delay = {**attributes, "delay_blocks": delay}
+                arrays.append(NamedArray(f"{path}_{delay}", image, spatial_axes, of_delay))
     return arrays

@@ -1,9 +1,8 @@
 """The activation by the events of a session: its maps, how the tissue moves with the events, and the doubts about both."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -94,9 +93,8 @@ def check_activation(
         return
     geometry = recording.geometry
     if time_unit(geometry) != "s":
-        raise OptionError(
-            "events have times in s, and the frame rate is not known", remedy="give {frame_rate_hz}"
-        )
+        problem = "events have times in s, and the frame rate is not known"
+        raise OptionError(problem, remedy="give {frame_rate_hz}")
     if session.smoothing_mm and not set(geometry.spatial_axes) <= set(geometry.spacing_mm):
         raise OptionError("smoothing is in mm, and the pixel pitch is not known", remedy="give {spacing_mm}")
     lengths = np.array([block.n_frames for block in recording.blocks])
@@ -109,11 +107,8 @@ def check_activation(
         late = design_of(delayed(events, session.delay), times, durations, none_is_bad, hrf=session.hrf)
         problems = [*late.problems.values(), late.problem[0]]
         if problem := next(filter(None, problems), ""):
-            raise OptionError(
-                f"{session.delay:g} s does not fit the events: {problem}",
-                option="delay",
-                remedy="give another {delay}",
-            )
+            problem = f"{session.delay:g} s does not fit the events: {problem}"
+            raise OptionError(problem, option="delay", remedy="give another {delay}")
 
 
 @dataclass(frozen=True)
@@ -148,12 +143,8 @@ class _Modelled:
         """Return the series with the confounds that its options ask for."""
         blocks, shifts = series.block_records, series.shifts
         moves = np.array([block.frames.displacement for block in blocks], np.float64)
-        motions = motion_measures(
-            moves / series.geometry.displacement_unit[0],
-            shifts,
-            np.array([np.nan if block.gain_db is None else block.gain_db for block in blocks]),
-            ~series.bad,
-        )
+        gains = np.array([block.gain_db for block in blocks], np.float64)
+        motions = motion_measures(moves / series.geometry.displacement_unit[0], shifts, gains, ~series.bad)
         confounds = {}
         if series.options.confounds != "none":
             confounds["motion"] = moves
@@ -197,125 +188,79 @@ def with_activation(all_series: Sequence[ResultSeries], events: Sequence[Event])
     types, options = joined_events(events), all_series[0].options
     modelled = [_Modelled.of(series, events) for series in all_series]
     # The linear models: responses with one delay for all pixels, confounds and drift
-    given = options.delay
     common = common_delay([each.at(0.0) for each in modelled], events)
-    delay = (common or 0.0) if isinstance(given, str) else given
+    delay = (common or 0.0) if isinstance(options.delay, str) else options.delay
 
     def maps_at(delay: float, smoothing_mm: float | None = None) -> list[ActivationMaps]:
         return activation_maps([each.at(delay, smoothing_mm) for each in modelled], options.threshold)
 
-    # Their maps, and how the tissue moves with the events
-    found = maps_at(delay)
-    timing = _delay_doubts(all_series[0], delay, common, found, maps_at)
-    proposed = _with_proposals(all_series, found, partial(maps_at, delay))
-    return [
-        _with_maps(each, delay, types, maps, overall, timing)
-        for each, maps, (_, overall) in zip(modelled, proposed, found, strict=True)
-    ]
+    def n_active(found: Sequence[ActivationMaps], names: Iterable[str]) -> int:
+        return sum(int(maps[name].active.sum()) for maps in found for name in names)
+
+    # Their maps, and whether far more pixels would be active with another delay
+    found, timing = maps_at(delay), list[Doubt]()
+    if isinstance(options.delay, str):
+        if common is None:
+            sentence = "no delay within the range that was tried is common to both halves of the vessels"
+            timing.append(Doubt("delay", f"{sentence}: the response has none"))
+    elif common is not None and abs(common - delay) > float(np.median(np.diff(all_series[0].time))) / 2:
+        as_given, shifted = n_active(found, types), n_active(maps_at(common), types)
+        if shifted >= max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
+            late = f"{abs(common - delay):.2g} s {'late' if common > delay else 'early'}"
+            shown = f"{as_given} pixels are active as given, {shifted} with a delay of {common:.2g} s"
+            timing.append(Doubt("delay", f"the response is {late}: {shown}"))
+    # The smoothing that would show far more, if there is none and the pitches are known
+    geometry, proposed = all_series[0].geometry, [dict(maps) for maps in found]
+    if not options.smoothing_mm and set(geometry.spatial_axes) <= set(geometry.spacing_mm):
+        largest = max(geometry.spacing_mm[letter] for letter in geometry.spatial_axes)
+        width = float(f"{PROPOSED_PIXELS * largest:.2g}")
+        smoothed = maps_at(delay, width)
+        for name in types:
+            if n_active(smoothed, [name]) < max(MORE_ACTIVE * n_active(found, [name]), LEAST_ACTIVE):
+                continue
+            for maps, with_width in zip(proposed, smoothed, strict=True):
+                n_smoothed = int(with_width[name].active.sum())
+                maps[name] = replace(maps[name], smoothing_mm=width, n_active_smoothed=n_smoothed)
+    pairs = zip(modelled, proposed, strict=True)
+    return [_with_maps(each, delay, maps, timing) for each, maps in pairs]
 
 
 def _with_maps(
-    modelled: _Modelled,
-    delay: float,
-    types: Mapping[str, Sequence[Event]],
-    maps: Mapping[str, ActivationMap],
-    overall: ActivationMap | None,
-    timing: Sequence[Doubt],
+    modelled: _Modelled, delay: float, maps: ActivationMaps, timing: Sequence[Doubt]
 ) -> ResultSeries:
     """Return a series with its maps, the responses of its regions, and the doubts about them."""
-    series, durations, events = replace(modelled.series, delay_s=delay), modelled.durations, modelled.events
-    design = modelled.design(delay)
-    maps, locked = dict(maps), list[Doubt]()
-    for name, found in maps.items():
-        correlations, doubts = _motion_with_events(name, types[name], modelled.motions, series, durations)
-        maps[name] = replace(found, correlations=correlations)
+    series, design, types = modelled.series, modelled.design(delay), joined_events(modelled.events)
+    of_types, locked = dict[str, ActivationMap](), list[Doubt]()
+    for name, events in types.items():
+        correlations, doubts = _motion_with_events(name, events, modelled)
+        of_types[name] = replace(maps[name], correlations=correlations)
         locked += doubts
-    end = float((series.time + durations / 2).max())
     return replace(
         series,
-        activation=maps,
-        any_activation=overall,
+        delay_s=delay,
+        activations={**maps, **of_types},
         region_series={
             name: replace(region, responses=region_responses(region.blood_power, design))
             for name, region in series.region_series.items()
         },
-        events=tuple(event for of_type in types.values() for event in of_type),
+        events=tuple(event for events in types.values() for event in events),
         event_doubts=(
             *series.event_doubts,
-            *_event_doubts(series, events, end, design),
+            *_event_doubts(modelled, design),
             *locked,
             *timing,
-            *_activation_doubts(series, maps, design),
+            *_activation_doubts(series, of_types, design),
         ),
     )
 
 
-def _n_active(found: Sequence[ActivationMaps], trial_type: str | None = None) -> int:
-    """Return the number of active pixels of all series, by default of all types."""
-    return sum(
-        int(of_type.active.sum())
-        for maps, _ in found
-        for name, of_type in maps.items()
-        if trial_type in (None, name)
-    )
-
-
-def _delay_doubts(
-    series: ResultSeries,
-    given: float,
-    common: float | None,
-    found: Sequence[ActivationMaps],
-    maps_at: Callable[[float], list[ActivationMaps]],
-) -> list[Doubt]:
-    """Return the doubt that no delay was found, or that the given one is not that of both halves of the vessels."""
-    if isinstance(series.options.delay, str):
-        sentence = "no delay within the range that was tried is common to both halves of the vessels: the response has none"
-        return [Doubt("delay", sentence)] if common is None else []
-    step = float(np.median(np.diff(series.time)))
-    if common is None or abs(common - given) <= step / 2:
-        return []
-    as_given, shifted = _n_active(found), _n_active(maps_at(common))
-    if shifted < max(MORE_SHIFTED * as_given, LEAST_ACTIVE):
-        return []
-    sentence = (
-        f"the response is {abs(common - given):.2g} s {'late' if common > given else 'early'}: {as_given} pixels are active "
-        f"as given, {shifted} with a delay of {common:.2g} s"
-    )
-    return [Doubt("delay", sentence)]
-
-
 def _smoothed(series: ResultSeries, width_mm: float) -> NDArray[np.floating]:
     """Return the blood power of the blocks, smoothed by a Gaussian of a full width at half maximum in mm; 0 for none."""
-    blood, geometry = series.images["blood_power"], series.geometry
+    blood, spacing = series.images["blood_power"], series.geometry.spacing_mm
     if not width_mm:
         return blood
-    return smoothed_series(
-        blood, [width_mm / (FWHM * geometry.spacing_mm[letter]) for letter in geometry.spatial_axes]
-    )
-
-
-def _with_proposals(
-    all_series: Sequence[ResultSeries],
-    found: Sequence[ActivationMaps],
-    maps_with: Callable[[float], list[ActivationMaps]],
-) -> list[dict[str, ActivationMap]]:
-    """Return the maps by type with the smoothing that would show far more, if there is none and the pitches are known.
-
-    The function returns the maps with a smoothing in mm.
-    """
-    geometry, maps = all_series[0].geometry, [dict(of_series) for of_series, _ in found]
-    spacing = geometry.spacing_mm
-    if all_series[0].options.smoothing_mm or not set(geometry.spatial_axes) <= set(spacing):
-        return maps
-    width = float(f"{PROPOSED_PIXELS * max(spacing[letter] for letter in geometry.spatial_axes):.2g}")
-    with_width = maps_with(width)
-    for name in maps[0]:
-        if _n_active(with_width, name) < max(MORE_ACTIVE * _n_active(found, name), LEAST_ACTIVE):
-            continue
-        for of_series, (smoothed, _) in zip(maps, with_width, strict=True):
-            n_active = int(smoothed[name].active.sum())
-            of_series[name] = replace(of_series[name], smoothing_mm=width, n_active_smoothed=n_active)
-    return maps
+    sigmas = [width_mm / (FWHM * spacing[letter]) for letter in series.geometry.spatial_axes]
+    return smoothed_series(blood, sigmas)
 
 
 def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[str, RegionResponse]:
@@ -342,28 +287,23 @@ def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[s
 
 
 def _motion_with_events(
-    name: str,
-    events: Sequence[Event],
-    motions: Mapping[str, NDArray[np.float64]],
-    series: ResultSeries,
-    durations: NDArray[np.float64],
+    name: str, events: Sequence[Event], modelled: _Modelled
 ) -> tuple[dict[str, float], list[Doubt]]:
     """Return how each measure of motion correlates with the events of a type, and the doubt about the strongest."""
-    correlations, strongest = dict[str, float](), (0.0, "")
-    for measure, values in motions.items():
+    correlations, strongest, series = dict[str, float](), (0.0, ""), modelled.series
+    for measure, values in modelled.motions.items():
         at = np.where(series.bad, np.nan, values)
-        correlation, size = locked_correlation(at, series.time, durations, events)
+        correlation, size = locked_correlation(at, series.time, modelled.durations, events)
         correlations[measure] = correlation
         n_known = max(int(np.isfinite(at).sum()), 1)
         if correlation > max(MOST_LOCKED, LOCKED_ERRORS / np.sqrt(n_known)) and size > MATERIAL[measure]:
             unit = {"tissue_power": "dB", "motion": "wavelengths"}.get(measure, "pixels")
-            how = f"(correlation {correlation:.2f}, {size:.2g} {unit} rms)"
-            words = f"{measure.replace('_', ' ')} follows the events '{name}' {how}"
-            strongest = max(strongest, (correlation, words))
-    sentence = (
-        f"the {strongest[1]}: the stimulus moves the tissue, which cannot be distinguished from activation"
-    )
-    return correlations, [Doubt("activation", sentence)] if strongest[1] else []
+            sentence = (
+                f"the {measure.replace('_', ' ')} follows the events '{name}' (correlation {correlation:.2f}, {size:.2g} "
+                f"{unit} rms): the stimulus moves the tissue, which cannot be distinguished from activation"
+            )
+            strongest = max(strongest, (correlation, sentence))
+    return correlations, [Doubt("activation", strongest[1])] if strongest[1] else []
 
 
 def motion_measures(
@@ -402,63 +342,56 @@ def motion_measures(
     return measures
 
 
-def _event_doubts(series: ResultSeries, events: Sequence[Event], end: float, design: Design) -> list[Doubt]:
-    """Return the doubts about the times of blocks and events, and about the design."""
-    n_outside = sum(not is_within(event, end) for event in events)
-    doubts = []
+def _event_doubts(modelled: _Modelled, design: Design) -> Iterator[Doubt]:
+    """Yield the doubts about the times of blocks and events, and about the design."""
+    series, events = modelled.series, modelled.events
     if NO_STARTS in series.geometry.assumptions:
-        doubts.append(Doubt("block-times", NO_STARTS))
-    if n_outside:
-        doubts.append(Doubt("design", f"{n_outside} of {len(events)} events are outside the session"))
+        yield Doubt("block-times", NO_STARTS)
+    end = float((series.time + modelled.durations / 2).max())
+    if n_outside := sum(not is_within(event, end) for event in events):
+        yield Doubt("design", f"{n_outside} of {len(events)} events are outside the session")
     # The design was right for all blocks, and may not be for the good ones and their motion.
     if problem := design.problem[0]:
-        doubts.append(Doubt("design", f"in the good blocks, {problem}"))
+        yield Doubt("design", f"in the good blocks, {problem}")
     for name in design.expected:
         if name.strip().lower() in BASELINES:
             sentence = (
                 f"'{name}' is a condition of the model, so other types are compared with the blocks outside all events; "
                 "omit it from the events if it is the baseline"
             )
-            doubts.append(Doubt("design", sentence))
-    return doubts
+            yield Doubt("design", sentence)
 
 
 def _activation_doubts(
     series: ResultSeries, activation: Mapping[str, ActivationMap], design: Design
-) -> list[Doubt]:
-    """Return the doubts about activations: types that no block sees, and active pixels that are no vessels."""
+) -> Iterator[Doubt]:
+    """Yield the doubts about activations: types that no block sees, and active pixels that are no vessels."""
     good, noise = ~series.bad, series.means["noise_power"]
     responses = [found.expected for found in activation.values()]
     is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses], axis=0)
-    doubts = []
     for name, found in activation.items():
         if name in design.problems:
-            doubts.append(Doubt("design", f"{design.problems[name]}: it has no activation map"))
+            yield Doubt("design", f"{design.problems[name]}: it has no activation map")
             continue
         n_active = int(found.active.sum())
+        of_type = f"of {n_active} active pixels of '{name}'"
         if n_active and is_rest.any():
             rest = np.nanmean(series.images["blood_power"][is_rest], axis=0)
             n_outside = int((found.active & ~blood_pixels(rest, noise, NOISE_ERROR)).sum())
             if n_outside > MOST_DOUBTFUL * n_active:
-                sentence = f"{n_outside} of {n_active} active pixels of '{name}' are outside the vessels in blocks at rest"
-                doubts.append(Doubt("activation", sentence))
+                yield Doubt("activation", f"{n_outside} {of_type} are outside the vessels in blocks at rest")
         assert found.change is not None
         # The change is the one of a long event. A short one does not reach it.
         peak = 1.0 if design.is_free else float(np.abs(found.expected[good]).max())
         changes = peak * np.abs(found.change).reshape(-1, *found.active.shape).max(axis=0)[found.active]
         n_large = n_active - int((changes <= MOST_CHANGE).sum())
         if n_large > MOST_DOUBTFUL * n_active:
-            sentence = (
-                f"{n_large} of {n_active} active pixels of '{name}' change by more than {MOST_CHANGE:.0f} %"
-            )
-            doubts.append(Doubt("activation", sentence))
-    return doubts
+            yield Doubt("activation", f"{n_large} {of_type} change by more than {MOST_CHANGE:.0f} %")
 
 
 def framewise_displacement(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the sum over the axes of the absolute changes of shifts, (n_blocks, n_axes); 0 for the first block."""
-    changes: NDArray[np.float64] = np.abs(np.diff(shifts, axis=0, prepend=shifts[:1])).sum(axis=1)
-    return changes
+    return np.asarray(np.abs(np.diff(shifts, axis=0, prepend=shifts[:1])).sum(axis=1))
 
 
 def displacement_columns(
@@ -474,16 +407,13 @@ def displacement_columns(
         Axes and scales. The framewise displacement (Power and others, NeuroImage 59, 2012, without rotations) is in mm if
         the pixel pitch is known along all axes, otherwise in pixels. It is 0 for the first block.
     """
-    letters = geometry.pixel_axes
+    letters, spacing = geometry.pixel_axes, geometry.spacing_mm
     columns = {f"shift_{letter}": shifts[:, axis] for axis, letter in enumerate(letters)}
-    pitches = [geometry.spacing_mm.get(letter) for letter in letters]
-    columns |= {
-        f"shift_{letter}_mm": shifts[:, axis] * pitch
-        for axis, (letter, pitch) in enumerate(zip(letters, pitches, strict=True))
-        if pitch is not None
-    }
-    is_known = None not in pitches
-    scaled = shifts * np.array([pitch or 1.0 for pitch in pitches]) if is_known else shifts
+    for axis, letter in enumerate(letters):
+        if letter in spacing:
+            columns[f"shift_{letter}_mm"] = shifts[:, axis] * spacing[letter]
+    is_known = set(letters) <= set(spacing)
+    scaled = shifts * np.array([spacing[letter] for letter in letters]) if is_known else shifts
     columns["framewise_displacement"] = framewise_displacement(scaled)
     return "mm" if is_known else "pixels", columns
 
@@ -530,5 +460,5 @@ def running_activation(
     if problem or not design.responses:
         return {}, problem
     fitted = fit_series(images, design).statistics
-    activation = {name: fitted[name].astype(np.float32) for name in design.responses}
-    return {name: t for name, t in activation.items() if np.isfinite(t).any()}, ""
+    known = [name for name in design.responses if np.isfinite(fitted[name]).any()]
+    return {name: fitted[name].astype(np.float32) for name in known}, ""

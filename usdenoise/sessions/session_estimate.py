@@ -1,10 +1,9 @@
 """The estimate of a session: the clutter that its blocks have in common, from a sample without unusual blocks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -57,10 +56,10 @@ class SessionEstimate:
     ----------
     sample : Sample
         Sampled frames of the blocks, aligned to the reference, without unusual blocks.
-    scan : Recording
-        The same as a scan.
     found : ClutterEstimate
-        The estimate of the scan, with the cutoff that is reported.
+        The estimate of the sample as a scan, with the cutoff that is reported.
+    fit : FitResult
+        How the components were found, by the sampled frames without them.
     reference : Reference or None
         What the blocks are aligned to; None if they are not.
     still : StillReference or None
@@ -72,21 +71,12 @@ class SessionEstimate:
     """
 
     sample: Sample
-    scan: Recording
     found: ClutterEstimate
+    fit: FitResult
     reference: Reference | None
     still: StillReference | None = None
     n_unusual: int = 0
     is_own: bool = False
-
-    def fit(self, options: DenoiseOptions, executor: Executor) -> FitResult:
-        """Return how the components were found, by the sampled frames without them.
-
-        Numbers of bad frames that were given count in a file, and the sample has none of these frames.
-        """
-        clutter = components_only(self.found, options)
-        measures = filter_chunks(self.scan.chunks, clutter, self.found.excluded, executor)
-        return fit_result(self.found, measures, options)
 
 
 def estimate_session(
@@ -129,15 +119,27 @@ def estimate_session(
         As for :func:`usdenoise.denoise`.
     """
     if not sample.blocks:
-        raise InputError(
-            "no block of the session has good frames", remedy="check the frames that {bad_frames} excludes"
-        )
+        remedy = "check the frames that {bad_frames} excludes"
+        raise InputError("no block of the session has good frames", remedy=remedy)
     sample, reference = aligned_sample(sample, geometry, executor, session, before)
     tiles = None if sample.scan_findings.is_still is False else tiles_of(geometry, options)
     still = None if tiles is None else still_sample(sample, tiles, executor)
-    fit = partial(_fit, options=options, executor=executor, on_iteration=on_iteration)
-    scan = sample.recording(geometry)
-    found, alone, n_blocks = fit(scan, sample), sample.scan_findings, len(sample.blocks)
+    # Bad frames that were given by their number are not in the sample
+    bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
+    of_sample = replace(options, bad_frames=bad_frames)
+
+    def fitted(sample: Sample) -> tuple[Recording, ClutterEstimate]:
+        scan = sample.recording(geometry)
+        estimated = partial(estimate_clutter, scan, executor=executor, on_iteration=on_iteration)
+        found = estimated(of_sample, scan_findings=sample.scan_findings)
+        if found.cutoff.reason is CutoffReason.BEYOND_RANK and options.rank == "auto":
+            # The tissue reaches its last component: twice as many, if the sample determines these
+            more = replace(of_sample, rank=2 * len(found.singular_values))
+            with suppress(OptionError):
+                found = estimated(more, scan_findings=sample.scan_findings)
+        return scan, found
+
+    (scan, found), alone, n_blocks = fitted(sample), sample.scan_findings, len(sample.blocks)
     # Where the tissue changes, blocks are unusual for that, and each has components of its own
     may_be_own = isinstance(options.low_cutoff, str) and found.band.keeps_residual
     may_be_own = may_be_own and alone.cutoff is not None and alone.cutoff.low > 0
@@ -153,14 +155,16 @@ def estimate_session(
         if usual.all() or usual.mean() < 1 - MOST_UNUSUAL:
             break
         sample = sample.only(usual)
-        scan = sample.recording(geometry)
-        found = fit(scan, sample)
+        scan, found = fitted(sample)
     if is_own:
         cutoff = _own_cutoff(sample, geometry, options, executor, n_others=4 if n_fits > 1 else 0)
         sentence = CutoffReason.BLOCK_ALONE.value.format(alone=cutoff.sentence)
         choice = replace(cutoff, reason=CutoffReason.BLOCK_ALONE, sentence=sentence)
         found = replace(found, band=replace(found.band, low=choice.low), cutoff=choice)
-    return SessionEstimate(sample, scan, found, reference, still, n_blocks - len(sample.blocks), is_own)
+    # Numbers of bad frames that were given count in a file, and the sample has none of these frames.
+    measures = filter_chunks(scan.chunks, components_only(found, options), found.excluded, executor)
+    fit = fit_result(found, measures, options)
+    return SessionEstimate(sample, found, fit, reference, still, n_blocks - len(sample.blocks), is_own)
 
 
 def _own_cutoff(
@@ -174,33 +178,6 @@ def _own_cutoff(
             choices.append(look_at_block(block, geometry, options, executor.local).cutoff)
     known = sorted((each for each in choices if each is not None), key=lambda each: each.low)
     return known[len(known) // 2]
-
-
-def _fit(
-    scan: Recording,
-    sample: Sample,
-    options: DenoiseOptions,
-    executor: Executor,
-    on_iteration: Callable[[Iteration], None] | None,
-) -> ClutterEstimate:
-    """Return the estimate of the sample; bad frames that were given by their number are not in it.
-
-    If the tissue reaches its last component, it has twice as many components, if the sample determines these.
-    """
-    bad_frames = options.bad_frames if isinstance(options.bad_frames, str) else "auto"
-    options = replace(options, bad_frames=bad_frames)
-    estimated = partial(
-        estimate_clutter,
-        scan,
-        executor=executor,
-        on_iteration=on_iteration,
-        scan_findings=sample.scan_findings,
-    )
-    found = estimated(options)
-    if found.cutoff.reason is CutoffReason.BEYOND_RANK and options.rank == "auto":
-        with suppress(OptionError):
-            found = estimated(replace(options, rank=2 * len(found.singular_values)))
-    return found
 
 
 def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: bool = False) -> Clutter:
@@ -265,22 +242,6 @@ def check_method(options: DenoiseOptions) -> None:
         )
 
 
-def check_bad_frames(options: DenoiseOptions, recording: Recording) -> None:
-    """Check that the given bad frames are frames of the blocks.
-
-    Raises
-    ------
-    OptionError
-        If one is not.
-    """
-    n_frames = max(block.window.stop for block in recording.blocks)
-    if not isinstance(options.bad_frames, str) and any(frame >= n_frames for frame in options.bad_frames):
-        raise OptionError(
-            f"bad frame {max(options.bad_frames)} is not among the frames 0 to {n_frames - 1}",
-            remedy="change {bad_frames}",
-        )
-
-
 UNUSUAL_SPREADS = 4.0
 """Robust standard deviations of the logarithm of the power outside the clutter from which a block is not used for the
 estimate. On two simulated sessions blocks in which the image moved by a pixel had 4.6 to 12, others 3 at most; with them
@@ -301,42 +262,44 @@ deformed or left the image plane, and 1 dB less to 5 dB more in 23 others, still
 instead a session with a step of 2 degrees had a mean map of .26 instead of .97, without the blocks of one side."""
 
 
-def _block_levels(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the median power outside the clutter in the sampled frames of each block; NaN without any."""
-    left = found.frames.curves.outside
-    # Frames without data have 0 or NaN.
-    parts = [left[first:stop][left[first:stop] > 0] for first, stop in pairwise(edges)]
-    return np.array([np.median(part) if len(part) else np.nan for part in parts])
-
-
-def _powers_of_weak_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the mean power in each block of the weaker half of the clutter, and of the noise."""
-    model, used = found.model, ~found.excluded
-    weak = slice(found.band.low // 2, found.band.low)
-    powers = (np.abs(model.right[:, weak]) ** 2) @ model.singular_values[weak] ** 2 / found.grid.n_pixels
-    parts = [powers[first:stop][used[first:stop]] for first, stop in pairwise(edges)]
-    return np.array([part.mean() if len(part) else np.nan for part in parts]) + found.estimate.noise_rms**2
+def _of_blocks(
+    middle: Callable[..., Any], values: NDArray[Any], used: NDArray[np.bool_], sample: Sample
+) -> NDArray[Any]:
+    """Return the mean or the median over the frames of each block that are used, (n_blocks, ...); NaN without any."""
+    none = np.full(values.shape[1:], np.nan)
+    parts = zip(sample.parts_of(values), sample.parts_of(used), strict=True)
+    return np.array([middle(part[of_part], axis=0) if of_part.any() else none for part, of_part in parts])
 
 
 def usual_blocks(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
-    """Return the blocks without unusual power outside the clutter or an artefact, and outside of groups of such blocks."""
-    edges = sample.edges
+    """Return the blocks without unusual power outside the clutter or an artefact, and outside of groups of such blocks.
+
+    There are five kinds, tried one at a time: an artefact spoils the fit, by which other blocks are judged.
+    """
+    left, model, used = found.frames.curves.outside, found.model, ~found.excluded
+    # The median power outside the clutter; frames without data have 0 or NaN
     with np.errstate(divide="ignore"):
-        levels = np.log(_block_levels(found, edges))
+        levels = np.log(_of_blocks(np.median, left, left > 0, sample))
     if len(levels) < FEWEST_BLOCKS or not np.isfinite(levels).any():
         return np.ones(len(levels), bool)
     above = levels - np.nanmedian(levels)
     spread = 1.4826 * np.nanmedian(np.abs(above)) + SPREAD_FLOOR
-    local = _local_components(found, edges)
-    # Many unusual blocks widen the spread, and are found as a group. One kind at a time: an artefact spoils the fit, by
-    # which other blocks are judged.
+    # The components in few pixels; all of them, as an artefact disturbs the cutoff, too
+    areas = covered_shares(np.abs(model.left.T) ** 2)
+    local = np.abs(model.right[:, areas < LOCAL_AREA]).astype(np.float64) ** 2
+    local = np.stack([part.mean(axis=0) for part in sample.parts_of(local)])
+    # The weaker half of the clutter, and the noise
+    weak = slice(found.band.low // 2, found.band.low)
+    powers = (np.abs(model.right[:, weak]) ** 2) @ model.singular_values[weak] ** 2 / found.grid.n_pixels
+    of_weak = _of_blocks(np.mean, powers, used, sample) + found.estimate.noise_rms**2
+    # Many unusual blocks widen the spread, and are found as a group.
 
     def kinds() -> Iterator[Any]:
         yield above > UNUSUAL_SPREADS * spread
         yield (local > LOCAL_RATIO * np.median(local, axis=0)).any(axis=1)
-        yield _have_artefacts(found, sample.parts)
+        yield _have_artefacts(found, sample)
         yield upper_group(levels)
-        yield upper_group(np.log(_powers_of_weak_components(found, edges)))
+        yield upper_group(np.log(of_weak))
 
     for unusual in kinds():
         if not 0 < np.count_nonzero(unusual) <= MOST_UNUSUAL * len(unusual):
@@ -355,13 +318,11 @@ def _explained(found: ClutterEstimate, sample: Sample, usual: NDArray[np.bool_])
     """
     from scipy.linalg import eigh
 
-    values, used = _in_some_pixels(found, sample.parts)
+    values, used = _in_some_pixels(found, sample)
     values = np.ascontiguousarray(values)
     block, low = np.repeat(np.arange(len(usual)), np.diff(sample.edges)), max(found.band.low, 1)
-    energies, counts = (
-        row_squared_norms(values),
-        np.maximum(np.bincount(block[used], minlength=len(usual)), 1),
-    )
+    energies = row_squared_norms(values)
+    counts = np.maximum(np.bincount(block[used], minlength=len(usual)), 1)
     is_held = np.zeros(len(usual), bool)
     is_held[np.flatnonzero(usual)[HELD_OUT // 2 :: HELD_OUT]] = True
 
@@ -373,8 +334,7 @@ def _explained(found: ClutterEstimate, sample: Sample, usual: NDArray[np.bool_])
         leading = courses / np.sqrt(np.maximum(strengths, TINY))
         explained = row_squared_norms(values @ (fitted.conj().T @ leading.astype(fitted.dtype)))
         left = np.log(np.maximum(energies - explained, TINY))
-        means: NDArray[np.float64] = np.bincount(block[used], left[used], len(usual)) / counts
-        return means
+        return np.asarray(np.bincount(block[used], left[used], len(usual)) / counts)
 
     every = np.ones(len(usual), bool)
     if not is_held.any() or not (used & (usual & ~is_held)[block]).any():
@@ -390,47 +350,31 @@ def _explained(found: ClutterEstimate, sample: Sample, usual: NDArray[np.bool_])
     return usual
 
 
-def _have_artefacts(found: ClutterEstimate, parts: Sequence[Numbers]) -> NDArray[np.bool_]:
-    """Return the blocks whose sampled frames have unusual power that is in no component."""
-    powers = _powers_beyond_rank(found, parts)
-    if not powers.shape[1]:
-        return np.zeros(len(parts), bool)
+def _have_artefacts(found: ClutterEstimate, sample: Sample) -> NDArray[np.bool_]:
+    """Return the blocks whose sampled frames have unusual power that is in no component.
+
+    Tissue is in the components. What an artefact adds to its blocks is beyond them, too.
+    """
+    right, (values, used) = found.estimate.model.right, _in_some_pixels(found, sample)
+    if not values.shape[1]:
+        return np.zeros(len(sample.blocks), bool)
+    squares = np.abs(values - right.conj() @ (right.T @ values)) ** 2
+    powers = _of_blocks(np.mean, squares, used, sample).astype(np.float64)
     blocks = [BlockLevel(None if np.isnan(power).all() else power) for power in powers]
     return np.array([bool(why) for why in find_bad_blocks(blocks)[0]], bool)
 
 
-def _powers_beyond_rank(found: ClutterEstimate, parts: Sequence[Numbers]) -> NDArray[np.float64]:
-    """Return the power in the frames of each block that no component has, (n_blocks, n), in some of the pixels.
+def _in_some_pixels(found: ClutterEstimate, sample: Sample) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return the sampled frames in some of the signal pixels, 0 in frames that do not count, and which frames count.
 
-    Blocks without frames have NaN, and pixels with a missing entry in a frame that counts are excluded.
-
-    Tissue is in the components. What an artefact adds to its blocks is beyond them, too.
+    Pixels with a missing entry in a frame that counts are excluded: it would be filled from the other blocks.
     """
-    right, (values, used) = found.estimate.model.right, _in_some_pixels(found, parts)
-    squares = np.abs(values - right.conj() @ (right.T @ values)) ** 2
-    edges = np.cumsum([0, *map(len, parts)])
-    blocks = [squares[first:stop][used[first:stop]] for first, stop in pairwise(edges)]
-    none = np.full(values.shape[1], np.nan)
-    return np.array([block.mean(axis=0) if len(block) else none for block in blocks], np.float64)
-
-
-def _in_some_pixels(found: ClutterEstimate, parts: Sequence[Numbers]) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Return the sampled frames in some of the signal pixels, 0 in frames that do not count, and which frames count."""
     signal_pixels = np.flatnonzero(found.grid.mask)
     pixels = signal_pixels[spread_rows(len(signal_pixels), 2 * MANY_PIXELS)]
-    values = np.concatenate([part[:, pixels] for part in parts])
+    values = np.concatenate([part[:, pixels] for part in sample.parts])
     used = ~found.excluded & np.isfinite(values).any(axis=1)
     values[~used] = 0
-    # Missing entries would be filled from the other blocks.
     return values[:, np.isfinite(values).all(axis=0)], used
-
-
-def _local_components(found: ClutterEstimate, edges: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Return the mean power in each block, (n_blocks, k), of the components in few pixels."""
-    # All components: an artefact disturbs the cutoff, too.
-    areas = covered_shares(np.abs(found.model.left.T) ** 2)
-    right = np.abs(found.model.right[:, areas < LOCAL_AREA]).astype(np.float64) ** 2
-    return np.stack([right[first:stop].mean(axis=0) for first, stop in pairwise(edges)])
 
 
 def tissue_changes(found: ClutterEstimate, sample: Sample) -> bool:

@@ -52,8 +52,6 @@ class Sample:
     ----------
     blocks : list of Block
         The blocks.
-    numbers : list of int
-        Their numbers in the session.
     frames : list of arrays
         Numbers of the frames in each block.
     values : (n, n_pixels) array
@@ -67,7 +65,6 @@ class Sample:
     """
 
     blocks: list[Block]
-    numbers: list[int]
     frames: list[NDArray[np.intp]]
     values: Numbers
     missing: NDArray[np.bool_]
@@ -99,7 +96,6 @@ class Sample:
         return replace(
             self,
             blocks=[self.blocks[k] for k in kept],
-            numbers=[self.numbers[k] for k in kept],
             frames=[self.frames[k] for k in kept],
             values=values,
             missing=self.missing[frames],
@@ -144,10 +140,8 @@ def sampled_frames(lengths: Sequence[int], seed: int) -> list[NDArray[np.intp]]:
     # The map of one block comes from its sample, and so requires neighbouring frames.
     share = 1.0 if len(lengths) == 1 else min(1.0, SAMPLED_FRAMES / sum(lengths))
     rng = RandomStream.SAMPLED_FRAMES.generator(seed)
-    return [
-        np.sort(rng.permutation(length)[: max(1, round(share * length))]).astype(np.intp)
-        for length in lengths
-    ]
+    drawn = [rng.permutation(length)[: max(1, round(share * length))] for length in lengths]
+    return [np.sort(frames).astype(np.intp) for frames in drawn]
 
 
 def draw_sample(
@@ -190,8 +184,9 @@ def draw_sample(
     chosen = dict[int, NDArray[np.intp]]()
     for number, frames in zip(numbers, drawn, strict=True):
         bad = own_options(options, blocks[number]).bad_frames
-        chosen[number] = frames if isinstance(bad, str) else np.setdiff1d(frames, bad)
-    chosen = {number: frames for number, frames in chosen.items() if len(frames)}
+        frames = frames if isinstance(bad, str) else np.setdiff1d(frames, bad)
+        if len(frames):
+            chosen[number] = frames
     # All in one array: a frame is in memory once
     values = empty((sum(map(len, chosen.values())), recording.geometry.n_pixels), recording.dtype)
     missing, tiles = np.zeros(values.shape, bool), tiles_of(recording.geometry, options)
@@ -215,7 +210,6 @@ def draw_sample(
     findings = replace(findings, is_still=tiles is not None)
     sample = Sample(
         blocks=[blocks[number] for number in chosen],
-        numbers=[*chosen],
         frames=[*chosen.values()],
         values=values[:n_read],
         missing=missing[:n_read],
@@ -266,9 +260,8 @@ def look_at_block(
     with suppress(UsdenoiseError):
         found = estimate_clutter(scan, options, executor).scan_findings
         # Its frames are numbered from its own first one.
-        doubts = (
-            (code, f"in one block {why}" if code == "frame-order" else why) for code, why in found.doubts
-        )
+        where = {"frame-order": "in one block "}
+        doubts = [(code, f"{where.get(code, '')}{why}") for code, why in found.doubts]
         return replace(found, doubts=tuple(doubts))
     return ScanFindings.nothing(x.shape[1])
 
@@ -380,14 +373,11 @@ def aligned_sample(
         bad, nearest = nearest_good(sample.scan_findings.bad_pixels.reshape(geometry.pixel_shape))
         sample.values[:, bad], sample.missing[:, bad] = sample.values[:, nearest], sample.missing[:, nearest]
     dead = np.stack([dead_pixels(part) for part in sample.parts])
-    has_data = np.array([not pixels.all() for pixels in dead], bool)
+    has_data = np.asarray(~dead.all(axis=1))
     if has_data.any():
         sample, dead = sample.only(has_data), dead[has_data]
-        dead &= ~dead.all(axis=0)
-    else:
-        dead[:] = False
-    for part, pixels in zip(sample.parts_of(sample.missing), dead, strict=True):
-        part[:, pixels] = True
+        for part, pixels in zip(sample.parts_of(sample.missing), dead & ~dead.all(axis=0), strict=True):
+            part[:, pixels] = True
     while True:
         images = [mean_envelope(_with_tissue(part), geometry.pixel_shape) for part in sample.parts]
         found = reference_of(images, executor.local, session.registration, session.gain_correction, before)
@@ -400,13 +390,10 @@ def aligned_sample(
             break
         # The median of all blocks is weaker than those with tissue.
         sample = sample.only(has_tissue)
-    items, outside = (
-        zip(sample.parts, alignments, sample.parts_of(sample.missing), strict=True),
-        ~reference.mask.ravel(),
-    )
+    items = zip(sample.parts, alignments, sample.parts_of(sample.missing), strict=True)
     for part, aligned in executor.local.map(lambda item: (item[0], reference.apply(*item)), items):
         part[:] = aligned
-        part[:, outside] = 0
+        part[:, ~reference.mask.ravel()] = 0
     return sample, reference
 
 
@@ -422,7 +409,13 @@ def still_sample(sample: Sample, tiles: Tiles, executor: Executor) -> StillRefer
     executor : Executor
         Maps over the blocks.
     """
-    means = np.stack(list(executor.local.map(_mean_frame, sample.parts)))
+
+    def mean_of(part: Numbers) -> Numbers:
+        """Return the mean of frames, (n_pixels,), with 0 for entries that are not finite."""
+        mean: Numbers = np.where(np.isfinite(part), part, np.zeros((), part.dtype)).mean(axis=0)
+        return mean
+
+    means = np.stack(list(executor.local.map(mean_of, sample.parts)))
     reference = StillReference.of(tiles, means)
 
     def turned(item: tuple[Numbers, Numbers]) -> None:
@@ -432,12 +425,6 @@ def still_sample(sample: Sample, tiles: Tiles, executor: Executor) -> StillRefer
     for _ in executor.local.map(turned, zip(sample.parts, means, strict=True)):
         pass
     return reference
-
-
-def _mean_frame(frames: Numbers) -> Numbers:
-    """Return the mean of frames, (n_pixels,), with 0 for entries that are not finite."""
-    mean: Numbers = np.where(np.isfinite(frames), frames, np.zeros((), frames.dtype)).mean(axis=0)
-    return mean
 
 
 def _with_tissue(frames: Numbers) -> Numbers:
