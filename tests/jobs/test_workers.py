@@ -29,8 +29,6 @@ from usdenoise.phantom import PhantomSettings
 from usdenoise.pipeline import recording
 from usdenoise.progress import Progress
 
-pytestmark = pytest.mark.usefixtures("no_pictures")
-
 N_SCANS = 2
 NO_PAGE = {"output": usdenoise.Output()}
 
