@@ -78,6 +78,7 @@ SETTINGS |= {"text.usetex": True, "font.size": 30.0}
 """What a matplotlibrc or a style may hold."""
 
 
+@pytest.mark.slow
 def test_pictures_do_not_depend_on_the_settings_of_matplotlib(stack: Path, tmp_path: Path) -> None:
     flags = ("--low-cutoff=1", "--window=16", "--movie=gif", "--region=a=rect:0,0,2,2", "--overwrite")
 

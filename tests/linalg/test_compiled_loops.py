@@ -32,6 +32,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lag_of_ones() == 3
 
 
+@pytest.mark.slow
 def test_with_a_full_disk_and_with_code_that_was_cut_off(tmp_path, monkeypatch):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     with files_of_at_most(16):

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.programs import python
 from usdenoise.report.charts import Chart
 
@@ -51,6 +53,7 @@ print(charts.Chart("a", "x", "y", [0, 1], [2.0, 3.0]).svg)
 """
 
 
+@pytest.mark.slow
 def test_compiled_templates_lie_beside_compiled_modules(tmp_path: Path) -> None:
     first = python(CACHED, tmp_path, False).stdout
     assert "<polyline" in first

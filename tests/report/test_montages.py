@@ -76,6 +76,7 @@ def test_errors_off_the_scale_are_drawn_at_its_edge():
     assert has_color(image, (128, 128, 128))
 
 
+@pytest.mark.slow
 def test_montages_and_curves_do_not_depend_on_the_settings_of_matplotlib():
     def drawn():
         levels = np.linspace(-20.0, 0.0, 24).reshape(6, 4)

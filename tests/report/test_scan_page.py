@@ -7,6 +7,7 @@ from typing import Any
 
 import imageio.v3 as iio
 import numpy as np
+import pytest
 
 from tests.report.reports import EVIL, Page, hostile_page, live_page, report
 from usdenoise.report.charts import Chart
@@ -180,6 +181,7 @@ def test_the_page_of_a_live_session_begins_with_the_last_block() -> None:
     assert places == sorted(places)
 
 
+@pytest.mark.slow
 def test_large_pictures_are_made_smaller_so_that_the_page_is_below_3_mb() -> None:
     noise = np.random.default_rng(0).integers(0, 255, (640, 640, 3)).astype(np.uint8)
     large = replace(PICTURE, png=iio.imwrite("<bytes>", noise, extension=".png"))
