@@ -45,7 +45,15 @@ from usdenoise.frames.still_tissue import (
     tile_products,
     tiles_of,
 )
-from usdenoise.linalg.array_library import Numbers, columns, in_full_precision, namespace, to_host, to_library
+from usdenoise.linalg.array_library import (
+    Numbers,
+    columns,
+    finite_or_zero,
+    in_full_precision,
+    namespace,
+    to_host,
+    to_library,
+)
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, compared_contents, unobserved_normal
 from usdenoise.linalg.tall_matrices import row_squared_norms, squared_norms
@@ -617,7 +625,7 @@ def energy_of_frames(chunk: Chunk, frames: NDArray[np.bool_]) -> NDArray[np.floa
         # A chunk without any is not read.
         return 0.0
     x = columns(chunk.read().T, np.flatnonzero(picked)).T
-    return squared_norms(np.where(np.isfinite(x), x, np.zeros((), x.dtype)))[1]
+    return squared_norms(finite_or_zero(x))[1]
 
 
 def noisy_groups(
@@ -761,14 +769,14 @@ def fit_all_pixels(
 @in_full_precision
 def projected(chunk: Chunk, right: Numbers) -> Numbers:
     """Return M V over the frames of a chunk, (n_pixels, r), with 0 for unobserved entries."""
-    x, v = chunk.read(), right[chunk.first : chunk.stop]
-    xp, v = namespace(x), to_library(v, x)
+    x = chunk.read()
+    v = to_library(right[chunk.first : chunk.stop], x)
     with np.errstate(invalid="ignore", over="ignore"):
         # NumPy's products are faster where rows of the right factor are contiguous
         by_frame = isinstance(x, np.ndarray) and x.strides[1] == x.itemsize
         product = (v.T @ x).T if by_frame else to_host(x.T @ v)
     if not np.isfinite(product).all():
-        product = to_host(xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1])).T @ v)
+        product = to_host(finite_or_zero(x).T @ v)
     return product
 
 

@@ -23,6 +23,7 @@ from usdenoise.linalg.array_library import (
     namespace,
     to_host,
     to_library,
+    zero_outside,
 )
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.lag_sums import Parts, column_lag_sums, half_parts
@@ -147,7 +148,7 @@ def filter_chunk(
     if filtered is not None and is_on_host:
         filtered[:, ~mask] = 0
     elif filtered is not None:
-        filtered = xp.where(to_library(mask, x), filtered, xp.zeros_like(x[:1, :1]))
+        filtered = zero_outside(filtered, to_library(mask, x))
     if still is not None and filtered is not None:
         # What leaves moves as recorded
         filtered = still.moving(filtered)
@@ -242,7 +243,7 @@ def filtered_tiles(
     within : slice, optional
         The pixels; by default all.
     """
-    xp, zero = namespace(x), namespace(x).zeros_like(x[:1, :1])
+    xp = namespace(x)
     v_h, both = xp.conj(v).T, xp.concat([a, v], axis=1)
     v_h_a = v_h @ a
     # On the processor a tile is a copy, which stays in the cache with its rows together.
@@ -260,7 +261,7 @@ def filtered_tiles(
             removed = both @ xp.concat([tile_u, v_h @ y - v_h_a @ tile_u])
             y = np.subtract(y, removed, out=y) if is_copied else y - removed
         else:
-            y = xp.where(observed[:, pixels], y - a @ tile_u, zero)
+            y = zero_outside(y - a @ tile_u, observed[:, pixels])
             y -= v @ (v_h @ y)
         # What is measured and what is kept are the same, as long as nothing is filled
         yield FilteredTile(pixels, y, y)
@@ -280,7 +281,7 @@ def _filled_tiles(
         kept = model = a[:, band] @ left[tile.pixels, band].T
         if clutter.keeps_residual:
             kept = xp.where(counted, y, model)
-        yield FilteredTile(tile.pixels, xp.where(counted, y, xp.zeros_like(y[:1, :1])), kept, counted)
+        yield FilteredTile(tile.pixels, zero_outside(y, counted), kept, counted)
 
 
 @dataclass(frozen=True)
@@ -333,7 +334,7 @@ class _PixelMeasures:
         n, n_ends, (n_halves, _, n_lags) = y.shape[0], self.ends.shape[2], self.sums.shape
         self.sums[:, at] = to_host(column_lag_sums(y, n_lags, self.parts, n_halves, self.is_compiled))
         if self.filled is not None:
-            self.filled[at] = column_squared_norms(xp.where(used, tile.kept, xp.zeros_like(y[:1, :1])))
+            self.filled[at] = column_squared_norms(zero_outside(tile.kept, used))
         if self.first is not None:
             self.first[at] = column_squared_norms(y[: n // 2, :])
         self.ends[:, at] = to_host(y[:n_ends, :]).T, to_host(y[n - n_ends :, :]).T
@@ -494,8 +495,8 @@ def _coefficients(
                 parts = part_slices(*x.shape)
                 a = np.concatenate(list(threads.map(lambda part: x[part] @ u.conjugate, parts)))
     if not (np.isfinite(a).all() if shows else xp.all(xp.isfinite(x))):
-        finite, zero = xp.isfinite(x), xp.zeros_like(x[:1, :1])
-        x, finite = xp.where(finite, x, zero), to_host(finite)
+        finite = xp.isfinite(x)
+        x, finite = zero_outside(x, finite), to_host(finite)
         bits, is_observed = pack(finite), finite | ~mask
         if is_observed[~excluded].all():
             a = to_host(x @ u.conjugate) if shows else a
@@ -503,7 +504,7 @@ def _coefficients(
             observed = is_observed
         if shows and observed is not None:
             start = np.zeros((len(finite), u.left.shape[1]), clutter.left.dtype) if guess is None else guess
-            rest = x - xp.where(to_library(observed, x), to_library(start, x) @ u.left.T, zero)
+            rest = x - zero_outside(to_library(start, x) @ u.left.T, to_library(observed, x))
             a = start + fit_gapped_rows(
                 to_host(rest @ u.conjugate), observed, clutter.components(a).conjugate, None
             )
