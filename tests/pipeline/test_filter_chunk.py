@@ -257,7 +257,9 @@ def test_a_block_of_a_session_is_filtered_as_it_is_in_the_reference(case, order)
     assert alignment.gain_db == pytest.approx(2, abs=1e-3)
     found, wanted = (np.empty(x.shape, x.dtype) for _ in range(2))
     ours = filter_chunk(x, replace(clutter, reference=reference), excluded, PartOfBlock(0, N), out=found)
-    expected = filter_chunk(np.where(inside.ravel(), aligned, 0), clutter, excluded, PartOfBlock(0, N), out=wanted)
+    expected = filter_chunk(
+        np.where(inside.ravel(), aligned, 0), clutter, excluded, PartOfBlock(0, N), out=wanted
+    )
     np.testing.assert_allclose(found, wanted, atol=1e-4)
     np.testing.assert_allclose(ours.sums, expected.sums, atol=1e-2)
     np.testing.assert_array_equal(x, before)
