@@ -306,7 +306,7 @@ def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptio
         solution=estimate.solution,
         cutoff=found.cutoff,
         is_cutoff_given=not isinstance(options.low_cutoff, str),
-        time_letter=found.time_letter,
+        time_letter=found.inspection.time_letter,
         stack_doubts=found.scan_findings.doubts,
         flickers=found.scan_findings.flickers,
         fit_quality=_judge(found, measures, singular_values, gained_energy, options),
