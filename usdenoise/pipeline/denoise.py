@@ -132,14 +132,13 @@ def denoise(
         start = start[0], start[1]
     if is_dask_array(stack.iq):
         check_options_of_lazy(chosen, stack.name)
-        recording = lazy_recording(stack, chosen.precision)
-        result = denoise_frames(
-            recording, chosen, start, None, on_iteration, on_progress, DaskExecutor(chosen.threads), stack
-        )
+        recording, target = lazy_recording(stack, chosen.precision), None
+        executor = DaskExecutor(chosen.threads)
     else:
         recording, target = array_recording(stack, chosen.precision, in_place)
-        own = stack if target is None else None
-        result = denoise_frames(recording, chosen, start, target, on_iteration, on_progress, None, own)
+        executor = None
+    own = stack if target is None else None
+    result = denoise_frames(recording, chosen, start, target, on_iteration, on_progress, executor, own)
     if stack.labels is not None:
         result = LabelledResult.from_result(result)
     logger.info("%r: cutoff %s; %s", stack.name, result.options.low_cutoff, result.verdict)
