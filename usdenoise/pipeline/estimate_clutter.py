@@ -547,7 +547,7 @@ def _estimated(
     )
     singular_values = np.append(model.singular_values, np.minimum(remaining, model.singular_values[-1]))
     if only_clutter and not is_sample:
-        model = model.truncated(needed_components(band.low, model.rank))
+        model = model.truncated(min(band.low + COMPONENTS_BEYOND_CUTOFF, model.rank))
     bad, signal, saturated = (
         pixels.reshape(grid.shape)
         for pixels in (checked.has_signal & known.bad_pixels, checked.has_signal, known.saturated)
@@ -705,11 +705,6 @@ def nonzero_counts(chunk: Chunk) -> NDArray[np.intp]:
     """Return the number of frames of a chunk in which each pixel is not 0."""
     x = chunk.read()
     return to_host(namespace(x).count_nonzero(x, axis=0))
-
-
-def needed_components(low: int, rank: int) -> int:
-    """Return how many components a filter needs that keeps the residual."""
-    return min(low + COMPONENTS_BEYOND_CUTOFF, rank)
 
 
 def _fit_all_pixels(checked: CheckedRecording, estimate: Estimate, executor: Executor) -> LowRank:
