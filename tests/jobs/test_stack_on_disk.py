@@ -35,17 +35,18 @@ from usdenoise.jobs.run_job import run
 from usdenoise.options import DenoiseOptions, JobOptions, Output
 from usdenoise.pipeline import inspection, recording
 from usdenoise.sessions import filter_session
+from usdenoise.system import resources
 
 pytestmark = pytest.mark.usefixtures("no_pictures", "small_process")
 
 
-LEAST_BYTES = job.LEAST_BYTES
+LEAST_BYTES = resources.LEAST_BYTES
 
 
 @pytest.fixture
 def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that takes no memory, so that small stacks do not fit."""
-    monkeypatch.setattr(job, "LEAST_BYTES", 0)
+    monkeypatch.setattr(resources, "LEAST_BYTES", 0)
 
 
 @pytest.mark.slow
@@ -65,7 +66,7 @@ def test_pages_of_the_temporary_file_do_not_count_and_the_limit_is_recorded(tmp_
 
 @pytest.mark.parametrize("memory", ["1M", "200M"])
 def test_less_memory_than_the_process_takes_is_refused(memory, phantom_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "LEAST_BYTES", LEAST_BYTES)
+    monkeypatch.setattr(resources, "LEAST_BYTES", LEAST_BYTES)
     done = cli("run", phantom_file, "-o", tmp_path / "out", "--memory", memory)
     assert done.exit_code == 1
     assert (
@@ -164,7 +165,7 @@ def test_sampled_frames_of_a_session_go_into_a_file_where_memory_has_no_room(tmp
 
 
 def test_memory_that_the_maps_of_a_volume_do_not_fit_into_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "LEAST_BYTES", LEAST_BYTES)
+    monkeypatch.setattr(resources, "LEAST_BYTES", LEAST_BYTES)
     path = write_stack(tmp_path / "volume.h5", np.ones((4, 60, 50, 40), np.complex64), axes="tzxy")
     with pytest.raises(OptionError, match="the process and a part of the stack take 399 MiB"):
         run(path, tmp_path / "out", memory=310 << 20, options=DenoiseOptions(threads=2))
@@ -304,7 +305,7 @@ def test_a_file_in_chunks_that_do_not_fit_is_refused(tmp_path: Path, monkeypatch
     for name, n_frames in (("large", 1024), ("small", 256)):
         with h5py.File(tmp_path / f"{name}.h5", "w") as file:
             file.create_dataset("iq", data=noise, chunks=(n_frames, 32, 32))
-    monkeypatch.setattr(job, "PROCESS_BYTES", 1 << 16)
+    monkeypatch.setattr(resources, "PROCESS_BYTES", 1 << 16)
     says = "large.h5 does not fit into 12 MiB of memory, and 4 of its chunks of 8 MiB are held at a time; save it in"
     with pytest.raises(InputError, match=says):
         run(tmp_path / "large.h5", tmp_path / "out", memory=12 << 20)

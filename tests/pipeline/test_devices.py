@@ -21,7 +21,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.linalg.array_library import to_host
 from usdenoise.pipeline import devices
 from usdenoise.pipeline import filter_chunk as filters
-from usdenoise.pipeline.filter_chunk import filter_chunk
+from usdenoise.pipeline.filter_chunk import PartOfBlock, filter_chunk
 
 IMAGES = ("blood_power", "power_doppler", "noise_power")
 
@@ -95,7 +95,7 @@ def test_chunks_of_another_library_are_filtered_as_those_of_numpy(dtype, case):
     out, there, total = np.empty_like(x), array_api_strict.asarray(x), None
     for first, stop in pairwise(UNEVEN["short"]):
         frames = slice(first, stop)
-        place = (first, len(x))
+        place = PartOfBlock(first, len(x))
         part = filter_chunk(there[frames, :], clutter, excluded[frames], place, out=out[frames], is_kept=True)
         np.testing.assert_array_equal(to_host(part.filtered), out[frames])
         if total is None:

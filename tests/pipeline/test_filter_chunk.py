@@ -14,7 +14,7 @@ from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.blood.noise import clutter_projection
 from usdenoise.frames.alignment import Reference, mean_envelope
 from usdenoise.linalg.lag_sums import quarter_edges
-from usdenoise.pipeline.filter_chunk import filter_chunk, filter_chunks
+from usdenoise.pipeline.filter_chunk import PartOfBlock, filter_chunk, filter_chunks
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Chunk
 from usdenoise.stack.arrays import unpack
@@ -193,7 +193,7 @@ def test_chunks_of_any_lengths_equal_a_textbook_loop_over_the_block(dtype, case,
     before, out, total = x.copy(), np.empty_like(x), None
     for first, stop in pairwise(edges):
         frames = slice(first, stop)
-        part = filter_chunk(x[frames], clutter, excluded[frames], (first, N), out=out[frames])
+        part = filter_chunk(x[frames], clutter, excluded[frames], PartOfBlock(first, N), out=out[frames])
         if total is None:
             total = part
         else:
@@ -211,7 +211,7 @@ def test_a_block_without_temporal_components_equals_a_textbook_loop(dtype, case,
     x, clutter, excluded, wanted = example(dtype, case, n_temporal=3)
     x = np.asarray(x, order=order)
     out = np.empty_like(x)
-    measures = filter_chunk(x, clutter, excluded, (0, N), out=out)
+    measures = filter_chunk(x, clutter, excluded, PartOfBlock(0, N), out=out)
     check_equal(measures, out, x, clutter, excluded, wanted)
     near = 1e-9 if x.real.dtype == np.float64 else 2e-4
     assert measures.temporal.shape == wanted.temporal.shape == (N, 2)
@@ -225,7 +225,7 @@ def test_a_block_loses_the_leading_components_of_its_own_frames(dtype, case):
     x, clutter, excluded, _ = example(dtype, case)
     clutter = replace(clutter, low=0, n_own=3)
     out = np.empty_like(x)
-    measures = filter_chunk(x, clutter, excluded, (0, N), out=out)
+    measures = filter_chunk(x, clutter, excluded, PartOfBlock(0, N), out=out)
     # Unobserved entries have the values of the components of all blocks
     mask, finite = clutter.grid.mask.ravel(), np.isfinite(x)
     model = measures.coefficients.astype(np.complex128) @ clutter.left.T
@@ -256,8 +256,10 @@ def test_a_block_of_a_session_is_filtered_as_it_is_in_the_reference(case, order)
     assert alignment.is_scaled
     assert alignment.gain_db == pytest.approx(2, abs=1e-3)
     found, wanted = (np.empty(x.shape, x.dtype) for _ in range(2))
-    ours = filter_chunk(x, replace(clutter, reference=reference), excluded, (0, N), out=found)
-    expected = filter_chunk(np.where(inside.ravel(), aligned, 0), clutter, excluded, (0, N), out=wanted)
+    ours = filter_chunk(x, replace(clutter, reference=reference), excluded, PartOfBlock(0, N), out=found)
+    expected = filter_chunk(
+        np.where(inside.ravel(), aligned, 0), clutter, excluded, PartOfBlock(0, N), out=wanted
+    )
     np.testing.assert_allclose(found, wanted, atol=1e-4)
     np.testing.assert_allclose(ours.sums, expected.sums, atol=1e-2)
     np.testing.assert_array_equal(x, before)
@@ -271,7 +273,7 @@ def test_excluded_frames_have_no_part_in_the_gain_of_a_block():
     reference = Reference(mean_envelope(x[~excluded], SHAPE), np.ones(SHAPE, bool))
     clutter = replace(clutter, reference=reference)
     dark = np.where(excluded[:, None], 1e-3 * x, x).astype(x.dtype)
-    found, wanted = (filter_chunk(values, clutter, excluded, (0, N)) for values in (dark, x))
+    found, wanted = (filter_chunk(values, clutter, excluded, PartOfBlock(0, N)) for values in (dark, x))
     assert found.alignment == wanted.alignment
     assert abs(found.alignment.gain_db) < 1e-3
     np.testing.assert_allclose(found.sums, wanted.sums, rtol=1e-4, atol=1e-4)
@@ -281,8 +283,8 @@ def test_excluded_frames_have_no_part_in_the_gain_of_a_block():
 def test_the_filtered_frames_may_take_the_place_of_the_chunk(case, order):
     x, clutter, excluded, _ = example(np.complex64, case, n_temporal=3)
     x, out = np.array(x, order=order), np.empty_like(x, order=order)
-    wanted = filter_chunk(x, clutter, excluded, (0, N), out=out)
-    found = filter_chunk(x, clutter, excluded, (0, N), out=x)
+    wanted = filter_chunk(x, clutter, excluded, PartOfBlock(0, N), out=out)
+    found = filter_chunk(x, clutter, excluded, PartOfBlock(0, N), out=x)
     np.testing.assert_array_equal(x, out)
     np.testing.assert_array_equal(found.sums, wanted.sums)
     np.testing.assert_array_equal(found.kept_power, wanted.kept_power)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
-from usdenoise.linalg.array_library import Array, Numbers, columns, namespace, to_host
+from usdenoise.linalg.array_library import Array, Numbers, columns, finite_or_zero, namespace, to_host
 from usdenoise.linalg.tall_matrices import (
     CACHED_COLUMNS,
     TINY,
@@ -124,7 +124,7 @@ def part_extremes(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             pairs = zip(extremes, found, strict=True)
             found = [extreme(values[::2], values[1::2]) for extreme, values in pairs]
     else:
-        finite = xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1]))
+        finite = finite_or_zero(x)
         is_complex = xp.isdtype(x.dtype, "complex floating")
         real_parts = [xp.real(finite), xp.imag(finite)] if is_complex else [finite]
         of_parts = [xp.stack([extreme(part, axis=0) for part in real_parts]) for extreme in (xp.max, xp.min)]
@@ -249,7 +249,7 @@ def power_after(x: Numbers, left: Numbers, used: NDArray[np.bool_]) -> tuple[Fil
     with np.errstate(invalid="ignore", over="ignore"):
         coefficients = x @ left.conj()
     if not np.isfinite(coefficients).all():
-        x = np.where(np.isfinite(x), x, np.zeros((), x.dtype))
+        x = finite_or_zero(x)
         coefficients = x @ left.conj()
 
     def filtered(pixels: slice | NDArray[np.intp]) -> Numbers:

@@ -23,6 +23,7 @@ from usdenoise.linalg.array_library import (
     namespace,
     to_host,
     to_library,
+    used_frames,
 )
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import fit_gapped_rows
@@ -281,8 +282,7 @@ class Reference:
 
         Excluded frames, (n,), do not count in the alignment: those without tissue have no gain and no place.
         """
-        used = np.flatnonzero(~excluded)
-        counted = x if len(used) in (0, len(excluded)) else namespace(x).take(x, to_library(used, x), axis=0)
+        counted = x if excluded.all() else used_frames(x, ~excluded)
         alignment = self.alignment(mean_envelope(counted, self.image.shape))
         return self.apply(x, alignment), alignment
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.neighbourhood import Neighbourhood
 from usdenoise.frames.alignment import TINY_SINGLE, Alignment, Reference, mean_envelope, nearest_good, shifted
-from usdenoise.linalg.array_library import Array, Inexact, namespace, to_library
+from usdenoise.linalg.array_library import Array, Inexact, used_frames
 
 AFFINE_STEPS, LOCAL_STEPS = 3, 2
 """Gauss-Newton steps of the affine field, and of the local one that follows."""
@@ -93,9 +93,7 @@ def deformation_of(
     """
     if not reference.registers or not np.isfinite(alignment.shift).all():
         return None
-    if excluded.any():
-        x = namespace(x).take(x, to_library(np.flatnonzero(~excluded), x), axis=0)
-    image = mean_envelope(x, reference.image.shape)
+    image = mean_envelope(used_frames(x, ~excluded), reference.image.shape)
     if alignment.is_shifted:
         image = shifted(image[None], np.array(alignment.shift))[0]
     return find_field(image, reference.image, reference.mask & (reference.image > 0) & (image > 0))

@@ -33,10 +33,13 @@ from usdenoise.linalg.array_library import (
     Array,
     Numbers,
     dtype_of,
+    finite_or_zero,
     in_full_precision,
     namespace,
     to_host,
     to_library,
+    used_frames,
+    zero_outside,
 )
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.linalg.tall_matrices import TINY, part_slices, squared_norms
@@ -256,12 +259,12 @@ def tile_products(
     if not len(numbers):
         nothing = np.zeros((0, *tiles.counts), kind)
         return ChunkProducts(nothing, numbers, np.zeros((2, x.shape[1]), kind), len(used))
-    zero, found = xp.zeros_like(x[:1, :1]), []
+    found = []
     counts = None if counted is None or counted.all() else to_library(counted, x)
     is_on_host = isinstance(x, np.ndarray)
 
     def of(frames: Array) -> Array:
-        return frames if counts is None else xp.where(counts, frames, zero)
+        return frames if counts is None else zero_outside(frames, counts)
 
     with np.errstate(invalid="ignore", over="ignore"):
         for part in part_slices(len(numbers) - 1, x.shape[1] if is_on_host else 1):
@@ -271,7 +274,7 @@ def tile_products(
             frames = of(np.ascontiguousarray(frames) if is_on_host else frames)
             sums = to_host(tiles.summed(frames[1:, :] * xp.conj(frames[:-1, :])))
             if not np.isfinite(sums).all():
-                frames = _finite(frames)
+                frames = finite_or_zero(frames)
                 sums = to_host(tiles.summed(frames[1:, :] * xp.conj(frames[:-1, :])))
             found.append(sums)
         ends = np.stack([to_host(of(x[number : number + 1, :]))[0] for number in (numbers[0], numbers[-1])])
@@ -279,16 +282,10 @@ def tile_products(
     return ChunkProducts(products, numbers, np.where(np.isfinite(ends), ends, 0), len(used))
 
 
-def _finite(values: Array) -> Array:
-    """Return values, (n, m), with 0 for those that are not finite."""
-    xp = namespace(values)
-    return xp.where(xp.isfinite(values), values, xp.zeros_like(values[:1, :1]))
-
-
 def _energies(x: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the energy of each frame and of each pixel, with 0 for values that are not finite."""
     found = squared_norms(x)
-    return found if np.isfinite(found[0]).all() else squared_norms(_finite(x))
+    return found if np.isfinite(found[0]).all() else squared_norms(finite_or_zero(x))
 
 
 def joined_products(chunks: Sequence[ChunkProducts], tiles: Tiles) -> ChunkProducts:
@@ -593,10 +590,10 @@ class StillReference:
         xp = namespace(x)
         motion, used = motion_of(x, self.tiles, used)
         x = motion.still(x)
-        counted = x if used.all() else xp.take(x, to_library(np.flatnonzero(used), x), axis=0)
+        counted = used_frames(x, used)
         total = to_host(xp.sum(counted, axis=0))
         if not np.isfinite(total).all():
-            total = to_host(xp.sum(_finite(counted), axis=0))
+            total = to_host(xp.sum(finite_or_zero(counted), axis=0))
         start = self.turn(np.asarray(total / max(int(np.count_nonzero(used)), 1)))
         x *= to_library(start.conj(), x)
         return x, StillBlock(motion, start)
@@ -619,8 +616,7 @@ def motion_of(
         for _ in range(2):
             products = tile_products(x, tiles, used, counted_pixels)
             if seen is not x or not used.all():
-                frames = x if used.all() else xp.take(x, to_library(np.flatnonzero(used), x), axis=0)
-                of_pixels = _energies(frames)[1]
+                of_pixels = _energies(used_frames(x, used))[1]
             energy = of_pixels if counted_pixels is None else of_pixels * counted_pixels
             motion, strengths = motion_and_strengths(
                 tiles, products, energy / max(int(np.count_nonzero(used)), 1)

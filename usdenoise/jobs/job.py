@@ -25,13 +25,7 @@ from usdenoise.jobs.session_inputs import EventSource
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.report.record import Report
-from usdenoise.system.resources import (
-    HELD_CHUNKS,
-    PROCESS_BYTES,
-    available_bytes,
-    available_threads,
-    held_bytes,
-)
+from usdenoise.system.resources import HELD_CHUNKS, ScanMemory, available_bytes, available_threads
 from usdenoise.system.text import distinct_names, plain_name, short_stem, to_json
 
 
@@ -220,7 +214,7 @@ def expected_bytes(path: Path, reading: Mapping[str, Any], precision: str) -> in
             stack = _array_bytes(chosen.shape, np.dtype(chosen.dtype), precision)
             if "t" in (axes := str(file.metadata.values.get("axes", ""))):
                 pixels = math.prod(chosen.shape) // max(chosen.shape[axes.index("t")], 1)
-    return int(PROCESS_BYTES + held_bytes(stack=stack, pixels=pixels))
+    return int(ScanMemory(stack=stack, pixels=pixels).whole)
 
 
 def _array_bytes(shape: Sequence[int], stored: np.dtype[np.generic], precision: str) -> int:
@@ -228,9 +222,16 @@ def _array_bytes(shape: Sequence[int], stored: np.dtype[np.generic], precision: 
     return math.prod(shape) * max(working.itemsize, stored.itemsize)
 
 
-LEAST_BYTES = 300 << 20
-"""Least memory of a job besides the storage chunks of its file. With 0.6 GiB in a temporary file, three jobs with 270 to 500
-MiB took 296 to 301."""
+def _memory(source: Input, job: Job) -> tuple[ScanMemory, float]:
+    """Return the memory of a job on an open acquisition, and the bytes that it may use."""
+    stored, precision = source.stack.array, job.options.precision
+    memory = ScanMemory(
+        stack=_array_bytes(stored.shape, stored.dtype, precision),
+        pixels=source.geometry.n_pixels,
+        chunk=_array_bytes(stored.chunks, stored.dtype, precision) if stored.chunks else 0,
+        threads=job.options.threads or available_threads(),
+    )
+    return memory, available_bytes() if job.memory is None else job.memory
 
 
 def scratch_folder(source: Input, job: Job) -> Path | None:
@@ -250,10 +251,8 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
     OptionError
         If it does not fit and the method needs all of it in memory.
     """
-    most, pixels = _most_bytes(job), source.geometry.n_pixels
-    stored, precision = source.stack.array, job.options.precision
-    stack = _array_bytes(stored.shape, stored.dtype, precision)
-    if PROCESS_BYTES + held_bytes(stack=stack, pixels=pixels) <= most:
+    memory, most = _memory(source, job)
+    if memory.whole <= most:
         return None
     too_large = f"{source.path} does not fit into {most / 2**20:.0f} MiB"
     if source.is_read_whole:
@@ -261,17 +260,17 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
             f"{too_large} of memory, and {source.container} files cannot be read in blocks",
             remedy="save it as HDF5, MATLAB 7.3 or Zarr, or raise {memory}",
         )
-    chunk = _array_bytes(stored.chunks, stored.dtype, precision) if stored.chunks else 0
-    needed = LEAST_BYTES + held_bytes(chunk=chunk, pixels=pixels, threads=_threads(job))
-    if job.dask is None and job.memory is not None and held_bytes(chunk=chunk) <= most < needed:
+    if job.dask is None and job.memory is not None and memory.chunks <= most < memory.in_parts:
         raise OptionError(
-            f"of {most / 2**20:.0f} MiB is too small: the process and a part of the stack take {needed / 2**20:.0f} MiB",
+            f"of {most / 2**20:.0f} MiB is too small: the process and a part of the stack take "
+            f"{memory.in_parts / 2**20:.0f} MiB",
             option="memory",
             remedy="raise {memory}",
         )
-    if job.dask is None and held_bytes(chunk=chunk) > max(most, PROCESS_BYTES):
+    if job.dask is None and not memory.reads_chunks(most):
         raise InputError(
-            f"{too_large} of memory, and {HELD_CHUNKS} of its chunks of {chunk / 2**20:.0f} MiB are held at a time",
+            f"{too_large} of memory, and {HELD_CHUNKS} of its chunks of {memory.chunk / 2**20:.0f} MiB are held at a "
+            "time",
             remedy="save it in smaller chunks, or raise {memory}",
         )
     if job.options.method == "svd":
@@ -281,14 +280,6 @@ def scratch_folder(source: Input, job: Job) -> Path | None:
             remedy="choose another method, or raise {memory}",
         )
     return job.folder
-
-
-def _most_bytes(job: Job) -> float:
-    return available_bytes() if job.memory is None else job.memory
-
-
-def _threads(job: Job) -> int:
-    return job.options.threads or available_threads()
 
 
 def chunk_entries(source: Input, job: Job) -> float:
@@ -301,10 +292,8 @@ def chunk_entries(source: Input, job: Job) -> float:
     """
     if job.dask is not None:
         return 0
-    threads = _threads(job)
-    free = _most_bytes(job) - LEAST_BYTES - held_bytes(pixels=source.geometry.n_pixels, threads=threads)
-    # A chunk for each thread, and its results, which wait for others
-    return max(free, 0.0) / (max(HELD_CHUNKS, 2 * threads) * source.dtype.itemsize)
+    memory, most = _memory(source, job)
+    return memory.most_a_part(most) / source.dtype.itemsize
 
 
 REPORT, PAGE = "report", "report_html"

@@ -105,6 +105,22 @@ def columns(values: Array, numbers: NDArray[np.intp]) -> HostArray:
     return to_host(namespace(values).take(values, to_library(numbers, values), axis=1))
 
 
+def used_frames(x: Array, used: NDArray[np.bool_]) -> Array:
+    """Return the frames of a chunk, (n, n_pixels), that count, in its library; the chunk itself if all do."""
+    return x if used.all() else namespace(x).take(x, to_library(np.flatnonzero(used), x), axis=0)
+
+
+def zero_outside(values: Array, counted: Array) -> Array:
+    """Return the values of a matrix, in its library and type, with 0 where a mask of this library is false."""
+    xp = namespace(values)
+    return xp.where(counted, values, xp.zeros_like(values[:1, :1]))
+
+
+def finite_or_zero(values: Array) -> Array:
+    """Return the values of a matrix, in its library and type, with 0 for those that are not finite."""
+    return zero_outside(values, namespace(values).isfinite(values))
+
+
 def squared_magnitudes(values: Array) -> Array:
     """Return |x|^2 of the entries of an array, in its library and precision."""
     xp = namespace(values)

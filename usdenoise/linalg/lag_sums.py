@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from usdenoise.linalg.array_library import Array, Numbers, dtype_of, namespace, to_library
+from usdenoise.linalg.array_library import Array, Numbers, dtype_of, namespace, to_library, zero_outside
 from usdenoise.linalg.tall_matrices import row_parts
 
 QUARTERS = 4
@@ -154,7 +154,7 @@ def _sums_there(values: Array, n_lags: int, parts: Parts, n_halves: int) -> Arra
             own[first:last] = True
         of_half = spectrum
         if not own.all():
-            of_half = xp.fft.fft(xp.where(to_library(own, x), x, xp.zeros_like(x[:1, :1])), n=length, axis=0)
+            of_half = xp.fft.fft(zero_outside(x, to_library(own, x)), n=length, axis=0)
         sums.append((xp.conj(of_half) * spectrum).T @ to_lags)
     result = xp.stack(sums)
     return result if is_complex else xp.real(result)

@@ -28,9 +28,10 @@ from usdenoise.pipeline.dask_executor import (
     lazy_stack,
 )
 from usdenoise.pipeline.devices import device_memory, on_device
-from usdenoise.pipeline.estimate_clutter import checked_noise, estimate_clutter
+from usdenoise.pipeline.estimate_clutter import ClutterEstimate, checked_noise, estimate_clutter
 from usdenoise.pipeline.filter_chunk import filter_chunks, filtered_frames
 from usdenoise.pipeline.fit_result import fit_result, scan_clutter
+from usdenoise.pipeline.measures import Clutter, Measures
 from usdenoise.pipeline.recording import Recording, StillFrames, array_recording, map_chunks
 from usdenoise.pipeline.result import DenoiseResult, LabelledResult
 from usdenoise.pipeline.series import BlockLags, Series, SeriesMaps, signal_image
@@ -131,14 +132,13 @@ def denoise(
         start = start[0], start[1]
     if is_dask_array(stack.iq):
         check_options_of_lazy(chosen, stack.name)
-        recording = lazy_recording(stack, chosen.precision)
-        result = denoise_frames(
-            recording, chosen, start, None, on_iteration, on_progress, DaskExecutor(chosen.threads), stack
-        )
+        recording, target = lazy_recording(stack, chosen.precision), None
+        executor = DaskExecutor(chosen.threads)
     else:
         recording, target = array_recording(stack, chosen.precision, in_place)
-        own = stack if target is None else None
-        result = denoise_frames(recording, chosen, start, target, on_iteration, on_progress, None, own)
+        executor = None
+    own = stack if target is None else None
+    result = denoise_frames(recording, chosen, start, target, on_iteration, on_progress, executor, own)
     if stack.labels is not None:
         result = LabelledResult.from_result(result)
     logger.info("%r: cutoff %s; %s", stack.name, result.options.low_cutoff, result.verdict)
@@ -205,12 +205,10 @@ def denoise_frames(
         clutter = scan_clutter(found, options)
         solved = time.perf_counter()
         report_step("filter", n_steps - 1)
-        # All frames without the clutter, their power and autocorrelation. Frames of another library have no target
-        is_kept = stack is not None and not is_lazy
-        measures = filter_chunks(found.chunks, clutter, found.excluded, mapper, target, is_kept)
-        # Blood and noise without the leaked tissue. Where much of it looks like noise, the middle chunk tells noise from
-        # flow that is faster than the frames, of which neighbouring pixels are correlated.
-        maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, threads)
+        # Frames of another library have no target
+        measures, maps = _filtered(found, clutter, mapper, target, stack is not None and not is_lazy)
+        # Where much of the blood looks like noise, the middle chunk tells noise from flow that is faster than the frames, of
+        # which neighbouring pixels are correlated.
         middle = recording.chunks[len(recording.chunks) // 2]
         if isinstance(middle.frames, StillFrames):
             # If the still frames were in the target, filtered ones are there now, as recorded: they are turned when read
@@ -244,14 +242,24 @@ def denoise_frames(
     )
 
 
+def _filtered(
+    found: ClutterEstimate,
+    clutter: Clutter,
+    executor: Executor,
+    target: Numbers | None = None,
+    is_kept: bool = False,
+) -> tuple[Measures, SeriesMaps]:
+    """Return the measures of all frames without the clutter, and the maps of blood and noise without the leaked tissue."""
+    measures = filter_chunks(found.chunks, clutter, found.excluded, executor, target, is_kept)
+    return measures, Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, executor.local)
+
+
 def map_scan(
     recording: Recording, options: DenoiseOptions, executor: Executor, grid: Neighbourhood
 ) -> SeriesMaps:
     """Return the maps of a scan, a recording of one block, in the signal pixels of a grid; no frames are kept."""
     found = estimate_clutter(recording, options, executor)
-    clutter = scan_clutter(found, options)
-    measures = filter_chunks(found.chunks, clutter, found.excluded, executor)
-    maps = Series().added(BlockLags.of(measures, clutter), clutter).maps(clutter, executor.local)
+    _, maps = _filtered(found, scan_clutter(found, options), executor)
     return replace(
         maps,
         blood_power=grid.at_signal(found.grid.everywhere(maps.blood_power)),

@@ -23,13 +23,10 @@ from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import Array, Numbers, is_foreign_array, namespace
 from usdenoise.linalg.tall_matrices import HELD_ENTRIES, slices_of
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Frames, Recording
+from usdenoise.system.resources import held_bytes, most_side_by_side
 
 HOST = "cpu"
 """The device of arrays of NumPy."""
-
-HELD_COPIES = 10
-"""Copies of a chunk in the memory of a device while it is filtered, at most: the chunk, the filtered frames with and without
-excluded ones, their spectra, and the terms of these."""
 
 HELD_SHARE = 0.5
 """Part of the free memory of a device up to which a whole scan is held there."""
@@ -98,12 +95,12 @@ def to_device(x: Array, device: str) -> Array:
     return there
 
 
-def free_entries(device: str, dtype: np.dtype[np.inexact]) -> int:
-    """Return the number of entries that fit into the free memory of a GPU."""
+def free_bytes(device: str) -> int:
+    """Return the free memory of a GPU."""
     cupy = cupy_on(device)
     cupy.get_default_memory_pool().free_all_blocks()
     free, _ = cupy.cuda.Device().mem_info
-    return int(free) // dtype.itemsize
+    return int(free)
 
 
 def most_blocks(device: str, dtype: np.dtype[np.inexact], entries: int) -> float:
@@ -111,7 +108,10 @@ def most_blocks(device: str, dtype: np.dtype[np.inexact], entries: int) -> float
 
     One block is filtered in any case, and fails if it does not fit.
     """
-    return math.inf if device == HOST else max(1, free_entries(device, dtype) // (HELD_COPIES * entries))
+    if device == HOST:
+        return math.inf
+    of_block = held_bytes(device_chunk=entries * dtype.itemsize)
+    return max(1, most_side_by_side(free_bytes(device), of_block, of_block))
 
 
 @contextmanager
@@ -240,12 +240,12 @@ def on_device(recording: Recording, device: str, n_threads: int | None) -> Recor
     if device == HOST or _is_there(recording.chunks[0]):
         return recording
     geometry, held = recording.geometry, None
-    length = geometry.n_frames
+    length, of_frame = geometry.n_frames, geometry.n_pixels * recording.dtype.itemsize
     if n_threads is not None:
-        free, n_entries = free_entries(device, recording.dtype), length * geometry.n_pixels
-        if n_entries <= HELD_SHARE * free:
-            held, free = HeldFrames(device, geometry.n_frames), free - n_entries
-        length = free // (HELD_COPIES * n_threads * geometry.n_pixels)
+        free = free_bytes(device)
+        if length * of_frame <= HELD_SHARE * free:
+            held, free = HeldFrames(device, length), free - length * of_frame
+        length = int(free // held_bytes(device_chunk=n_threads * of_frame))
     if not length:
         raise _too_small(device)
     chunks = []
@@ -280,8 +280,8 @@ def windows_on_device(recording: Recording, device: str, n_threads: int) -> Reco
     longest = max(block.n_frames for block in whole)
     # All blocks side by side, and the next one
     most = longest + (n_threads + 1) * max(steps)
-    entries = (most + HELD_COPIES * n_threads * longest) * recording.geometry.n_pixels
-    if entries > free_entries(device, recording.dtype):
+    of_frame = recording.geometry.n_pixels * recording.dtype.itemsize
+    if most * of_frame + held_bytes(device_chunk=n_threads * longest * of_frame) > free_bytes(device):
         return recording
     held, ends = HeldFrames(device, most), dict[int, set[int]]()
     for block in whole:

@@ -45,7 +45,15 @@ from usdenoise.frames.still_tissue import (
     tile_products,
     tiles_of,
 )
-from usdenoise.linalg.array_library import Numbers, columns, in_full_precision, namespace, to_host, to_library
+from usdenoise.linalg.array_library import (
+    Numbers,
+    columns,
+    finite_or_zero,
+    in_full_precision,
+    namespace,
+    to_host,
+    to_library,
+)
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import LowRank, compared_contents, unobserved_normal
 from usdenoise.linalg.tall_matrices import row_squared_norms, squared_norms
@@ -136,12 +144,8 @@ class ClutterEstimate:
         Whether the sample has all signal pixels, so that the model is the sample's.
     is_complete : bool
         Whether all entries of the sample are observed.
-    time_letter : str or None
-        Letter of the axis that is time by the data; None if that is not clear.
     bad_pixels : BadPixels
         Pixels that are excluded for their noise, or because they are saturated.
-    is_static : bool
-        Whether the mean frame has as much energy as in white noise, or more.
     scan_findings : ScanFindings
         What consecutive frames show.
     recording : Recording
@@ -159,9 +163,7 @@ class ClutterEstimate:
     inspection: Inspection
     is_sample: bool
     is_complete: bool
-    time_letter: str | None
     bad_pixels: BadPixels
-    is_static: bool
     scan_findings: ScanFindings
     recording: Recording
 
@@ -256,81 +258,64 @@ def estimate_clutter(
     """
     is_scan = scan_findings is None
     known = scan_findings or ScanFindings.nothing(recording.geometry.n_pixels)
-
-    def has_enough(bad: NDArray[np.bool_]) -> bool:
-        # As many pixels as the components that the pixel subset has
-        left = np.count_nonzero(checked.grid.mask.ravel() & ~bad)
-        return int(left) >= min(checked.frames.subset.most_components, recording.geometry.n_frames)
-
     # Damage is looked for in the frames as recorded
     checked = _checked(recording, options, executor, known, is_scan)
     step = checked.inspection.step
-    # Clipped pixels
-    if is_scan and (bad := _saturated_pixels(recording, executor, checked)).any() and has_enough(bad):
-        known = known.with_saturated(bad)
-        checked = _checked(recording, options, executor, known, is_scan)
-    # Lines or depths that flicker
-    for _ in range(ROUNDS if is_scan else 0):
-        if checked.flicker is None:
-            break
-        calibrated = _without_flicker(checked, executor)
-        if calibrated is checked.recording:
-            break
-        known = replace(known, flickers=(*known.flickers, checked.flicker))
-        checked = _checked(calibrated, options, executor, known, is_scan)
+    if is_scan:
+        # Without clipped pixels, and lines or depths that flicker
+        if checked.can_lose(clipped := _saturated_pixels(checked, executor)):
+            checked = _checked(recording, options, executor, known.with_saturated(clipped), is_scan)
+        for _ in range(ROUNDS):
+            calibrated = _without_flicker(checked, executor)
+            if calibrated is checked:
+                break
+            checked = _checked(calibrated.recording, options, executor, calibrated.known, is_scan)
     on_checked()
-    found = _estimated(checked, options, executor, start, on_iteration, known, target)
-    # Noisy pixels and lines
+    found = _estimated(checked, options, executor, start, on_iteration, target)
     for _ in range(ROUNDS if is_scan else 0):
-        bad = _noisy_pixels(found.recording, executor, found)
-        if not bad.any() or not has_enough(bad):
+        # Without noisy pixels and lines
+        if not checked.can_lose(noisy := _noisy_pixels(found, executor)):
             break
-        known = replace(found.scan_findings, bad_pixels=known.bad_pixels | bad)
-        checked = checked.without(bad, options)
+        checked = replace(checked, known=found.scan_findings).without(noisy, options)
         still = found.recording
         if target is not None and still.in_memory is not None and still.motion is not None:
             # The frames as recorded may have been there
             StillFrames(still.in_memory, still.motion).moving(target, target, executor.local)
-        found = _estimated(checked, options, executor, start, on_iteration, known, target)
-    known = found.scan_findings
+        found = _estimated(checked, options, executor, start, on_iteration, target)
+    known = replace(found.scan_findings, doubts=_doubts(found, checked, step))
     if is_scan:
-        n_parts = 2 if recording.dtype.kind == "c" else 1
-        rounded = rounding_doubt(step, n_parts, found.estimate.noise_rms**2)
-        doubts = (*found.inspection.doubts, *known.doubts, *_order(found), *_flickering(checked))
-        doubts = doubts if rounded is None else (*doubts, rounded)
-        known = replace(known, doubts=doubts, cutoff=found.cutoff, left_share=found.left_share)
-    noise = noise_energy(found.estimate.noise_rms, (found.grid.n_pixels, found.n_used_frames))
-    if (
-        not found.is_static
-        and found.n_used_frames >= ENOUGH_FRAMES
-        and dominance(found.singular_values, noise) <= DOMINANT
-    ):
-        sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
-        known = replace(known, doubts=(*known.doubts, ("filtered-before", sentence)))
+        known = replace(known, cutoff=found.cutoff, left_share=found.left_share)
     return replace(found, scan_findings=known, inspection=replace(found.inspection, products=()))
 
 
-def _order(found: ClutterEstimate) -> list[tuple[str, str]]:
-    """Return the doubts that consecutive frames are in no order, or are of two recordings, if there is reason to."""
-    low, used = found.cutoff.low, ~found.excluded
-    if not low:
-        return []
-    right, energy = found.model.right[used, :low], found.model.singular_values[:low].astype(np.float64) ** 2
-    noise = found.estimate.noise_rms**2 * found.grid.n_pixels * found.n_used_frames
-    doubts = unordered_doubt(right, energy, noise), joined_doubt(right, energy, np.flatnonzero(used))
-    return [doubt for doubt in doubts if doubt is not None]
-
-
-def _flickering(checked: "CheckedRecording") -> list[tuple[str, str]]:
-    """Return the doubt that lines or depths flicker that could not be divided out, if they do."""
-    if checked.flicker is None:
-        return []
-    letter = checked.recording.geometry.pixel_axes[checked.flicker.axis]
-    sentence = (
-        f"the gain of each position along {letter} flickers from frame to frame, by {100 * checked.flicker.spread:.2g} %: "
-        "tissue leaks through the filter"
-    )
-    return [("flicker", sentence)]
+def _doubts(found: ClutterEstimate, checked: "CheckedRecording", step: float) -> tuple[tuple[str, str], ...]:
+    """Return the reasons why a recording whose values are multiples of a step may not be what it is read as."""
+    noise_rms, low, used = found.estimate.noise_rms, found.cutoff.low, ~found.excluded
+    doubts: list[tuple[str, str] | None] = [*found.scan_findings.doubts]
+    if checked.is_consecutive:
+        doubts = [*found.inspection.doubts, *doubts]
+        if low:
+            # Frames in no order, or of two recordings
+            right = found.model.right[used, :low]
+            energy = found.model.singular_values[:low].astype(np.float64) ** 2
+            noise = noise_rms**2 * found.grid.n_pixels * found.n_used_frames
+            doubts.append(unordered_doubt(right, energy, noise))
+            doubts.append(joined_doubt(right, energy, np.flatnonzero(used)))
+        if checked.flicker is not None:
+            letter = checked.recording.geometry.pixel_axes[checked.flicker.axis]
+            sentence = (
+                f"the gain of each position along {letter} flickers from frame to frame, by "
+                f"{100 * checked.flicker.spread:.2g} %: tissue leaks through the filter"
+            )
+            doubts.append(("flicker", sentence))
+        n_parts = 2 if found.recording.dtype.kind == "c" else 1
+        doubts.append(rounding_doubt(step, n_parts, noise_rms**2))
+    noise = noise_energy(noise_rms, (found.grid.n_pixels, found.n_used_frames))
+    is_long = found.n_used_frames >= ENOUGH_FRAMES
+    if not checked.is_static and is_long and dominance(found.singular_values, noise) <= DOMINANT:
+        sentence = "nothing is static, and there is no tissue: the stack looks filtered already; give the unfiltered one"
+        doubts.append(("filtered-before", sentence))
+    return tuple(doubt for doubt in doubts if doubt is not None)
 
 
 @dataclass(frozen=True)
@@ -355,6 +340,8 @@ class CheckedRecording:
         Whether the mean frame has as much energy as in white noise, or more.
     is_consecutive : bool
         Whether its frames are consecutive, and as recorded.
+    known : ScanFindings
+        What is known of consecutive frames: the bad pixels that it is without, among others.
     """
 
     recording: Recording
@@ -365,6 +352,7 @@ class CheckedRecording:
     flicker: Flicker | None
     is_static: bool
     is_consecutive: bool
+    known: ScanFindings
 
     @property
     def excluded(self) -> NDArray[np.bool_]:
@@ -372,17 +360,31 @@ class CheckedRecording:
         return self.frames.search.excluded
 
     @property
+    def has_gaps(self) -> bool:
+        """Whether entries of signal pixels are unobserved in frames that are not excluded."""
+        return has_gaps(self.inspection, self.grid, self.excluded)
+
+    @property
     def pixels(self) -> NDArray[np.intp]:
         """Numbers of the sampled pixels in the image."""
         return np.flatnonzero(self.grid.mask)[self.frames.sample.numbers]
 
+    def can_lose(self, bad: NDArray[np.bool_]) -> bool:
+        """Return whether there are bad pixels, (n_pixels,), and enough others."""
+        # As many pixels as the components that the pixel subset has
+        left = np.count_nonzero(self.grid.mask.ravel() & ~bad)
+        least = min(self.frames.subset.most_components, self.recording.geometry.n_frames)
+        return bool(bad.any()) and int(left) >= least
+
     def without(self, bad: NDArray[np.bool_], options: DenoiseOptions) -> "CheckedRecording":
         """Return the same without some more pixels, (n_pixels,), by which its frames are checked again."""
         mask = self.grid.mask.ravel() & ~bad
-        sample = self.frames.all_frames.take(np.flatnonzero(mask[self.pixels]))
-        sample = replace(sample, numbers=(np.cumsum(mask) - 1)[self.pixels[mask[self.pixels]]])
-        frames = check_frames(sample, options)
-        return replace(self, grid=Neighbourhood(mask.reshape(self.grid.shape)), frames=frames)
+        return replace(
+            self,
+            grid=Neighbourhood(mask.reshape(self.grid.shape)),
+            frames=check_frames(_sample_in(mask, self.frames.all_frames, self.pixels), options),
+            known=replace(self.known, bad_pixels=self.known.bad_pixels | bad),
+        )
 
     def is_simpler(self, motion: TissueMotion) -> bool:
         """Return whether frames are simpler with their tissue held still, by some of the sampled pixels."""
@@ -424,8 +426,7 @@ def _checked(
     mask = has_signal & ~known.bad_pixels
     grid = Neighbourhood(mask.reshape(geometry.pixel_shape))
     if not grid.is_whole:
-        sample = sample.take(np.flatnonzero(mask[sample.numbers]))
-        sample = replace(sample, numbers=(np.cumsum(mask) - 1)[sample.numbers])
+        sample = _sample_in(mask, sample, sample.numbers)
     # Bad frames
     frames, flicker = check_frames(sample, options), None
     if is_consecutive:
@@ -444,19 +445,31 @@ def _checked(
         flicker=flicker,
         is_static=is_static,
         is_consecutive=is_consecutive,
+        known=known,
     )
 
 
-def _without_flicker(checked: CheckedRecording, executor: Executor) -> Recording:
-    """Return the recording without the flicker of its lines; itself if that cannot be divided out."""
+def _sample_in(mask: NDArray[np.bool_], sample: PixelSample, pixels: NDArray[np.intp]) -> PixelSample:
+    """Return the sampled pixels, of which the numbers in the image are given, that are in a mask, numbered within it."""
+    inside = sample.take(np.flatnonzero(mask[pixels]))
+    return replace(inside, numbers=(np.cumsum(mask) - 1)[pixels[mask[pixels]]])
+
+
+def _without_flicker(checked: CheckedRecording, executor: Executor) -> CheckedRecording:
+    """Return a recording without the flicker of its lines, not yet checked; itself if there is none to divide out."""
     flicker, grid, recording = checked.flicker, checked.grid, checked.recording
-    assert flicker is not None
+    if flicker is None:
+        return checked
     # The tissue in all pixels
     right = checked.frames.subset.right[:, :TISSUE_COMPONENTS]
     tissue = grid.at_signal(reduce(np.add, map_chunks(projected, recording.chunks, executor, right)))
     left = grid.everywhere(np.linalg.qr(tissue)[0])
     parts = map_chunks(gains_of_chunk, recording.chunks, executor, left, grid.shape, flicker.axis)
-    return recording.calibrated(flicker.axis, np.concatenate(list(parts)))
+    calibrated = recording.calibrated(flicker.axis, np.concatenate(list(parts)))
+    if calibrated is recording:
+        return checked
+    known = replace(checked.known, flickers=(*checked.known.flickers, flicker))
+    return replace(checked, recording=calibrated, known=known)
 
 
 def _motion(checked: CheckedRecording, tiles: Tiles, executor: Executor) -> tuple[TissueMotion, list[int]]:
@@ -469,7 +482,7 @@ def _motion(checked: CheckedRecording, tiles: Tiles, executor: Executor) -> tupl
         products = tuple(map_chunks(products_of_chunk, recording.chunks, executor, tiles, used, mask))
     firsts = np.cumsum([0, *(chunk.n_frames for chunk in products[:-1])]).tolist()
     joined = joined_products(products, tiles)
-    energy = _used_energy(recording, executor, inspection, checked.excluded) * mask
+    energy = _used_energy(checked, executor) * mask
     return motion_and_strengths(tiles, joined, energy / max(len(joined.numbers), 1))[0], firsts
 
 
@@ -480,13 +493,11 @@ def products_of_chunk(
     return tile_products(chunk.read(), tiles, used[chunk.first : chunk.stop], counted)
 
 
-def _used_energy(
-    recording: Recording, executor: Executor, inspection: Inspection, excluded: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _used_energy(found: CheckedRecording | ClutterEstimate, executor: Executor) -> NDArray[np.float64]:
     """Return the energy of each pixel without excluded frames."""
-    energy: NDArray[np.float64] = inspection.energy
-    if excluded.any():
-        energy = energy - sum(map_chunks(energy_of_frames, recording.chunks, executor, excluded))
+    energy: NDArray[np.float64] = found.inspection.energy
+    if found.excluded.any():
+        energy = energy - sum(map_chunks(energy_of_frames, found.recording.chunks, executor, found.excluded))
     return energy
 
 
@@ -496,10 +507,10 @@ def _estimated(
     executor: Executor,
     start: Factors | None,
     on_iteration: Callable[[Iteration], None] | None,
-    known: ScanFindings,
     target: Numbers | None,
 ) -> ClutterEstimate:
     """Return the estimate of a recording whose frames were checked, with its tissue held still if they are simpler then."""
+    known = checked.known
     tiles = tiles_of(checked.recording.geometry, options) if checked.is_consecutive else None
     displacement = np.full((checked.recording.geometry.n_frames, 2), np.nan)
     if tiles is not None:
@@ -515,7 +526,7 @@ def _estimated(
         repeats = periodic_doubt(values[spread_rows(len(values), FEW_PIXELS)].T)
         known = replace(known, doubts=() if repeats is None else (repeats,))
     recording, inspection, grid, frames = checked.recording, checked.inspection, checked.grid, checked.frames
-    sample, excluded = frames.sample, frames.search.excluded
+    sample = frames.sample
     is_sample = sample.n_pixels == grid.n_pixels
     # The components of the sample. If the residual is kept, those above the low cutoff do not change the result, unless they
     # fill unobserved entries.
@@ -523,13 +534,12 @@ def _estimated(
         left, right = start
         left = grid.at_signal(left) if len(left) == recording.geometry.n_pixels else left
         start = (left[sample.numbers] if len(left) == grid.n_pixels else left), right
-    only_clutter = options.refit == "all" and options.high_cutoff == "none"
-    only_clutter = only_clutter and not has_gaps(inspection, grid, excluded)
+    only_clutter = options.refit == "all" and options.high_cutoff == "none" and not checked.has_gaps
     estimate = estimate_components(sample, frames.subset, options, only_clutter, start, on_iteration)
     # All pixels, the cutoff and the band that is kept
     model = estimate.model
     if not is_sample:
-        model = fit_all_pixels(recording, executor, inspection, grid, excluded, estimate, model.rank)
+        model = _fit_all_pixels(checked, estimate, executor)
     band, choice = _choose_band(model, estimate, options, grid)
     # Those that the model does not have are estimated from the sample
     remaining = estimate.model.singular_values[model.rank :] * np.sqrt(
@@ -537,7 +547,11 @@ def _estimated(
     )
     singular_values = np.append(model.singular_values, np.minimum(remaining, model.singular_values[-1]))
     if only_clutter and not is_sample:
-        model = model.truncated(needed_components(band.low, model.rank))
+        model = model.truncated(min(band.low + COMPONENTS_BEYOND_CUTOFF, model.rank))
+    bad, signal, saturated = (
+        pixels.reshape(grid.shape)
+        for pixels in (checked.has_signal & known.bad_pixels, checked.has_signal, known.saturated)
+    )
     return ClutterEstimate(
         model=model,
         singular_values=singular_values,
@@ -549,14 +563,7 @@ def _estimated(
         inspection=inspection,
         is_sample=is_sample,
         is_complete=sample.is_complete,
-        time_letter=inspection.time_letter,
-        bad_pixels=BadPixels.of(
-            *(
-                pixels.reshape(grid.shape)
-                for pixels in (checked.has_signal & known.bad_pixels, checked.has_signal, known.saturated)
-            )
-        ),
-        is_static=checked.is_static,
+        bad_pixels=BadPixels.of(bad, signal, saturated),
         scan_findings=known,
         recording=recording,
     )
@@ -567,12 +574,12 @@ def gains_of_chunk(chunk: Chunk, left: Numbers, shape: tuple[int, ...], axis: in
     return line_gains(to_host(chunk.read()), left, shape, axis)
 
 
-def _saturated_pixels(recording: Recording, executor: Executor, found: CheckedRecording) -> NDArray[np.bool_]:
+def _saturated_pixels(checked: CheckedRecording, executor: Executor) -> NDArray[np.bool_]:
     """Return the pixels, (n_pixels,), that are clipped in frames that are not excluded."""
-    saturated = saturated_pixels(found.inspection.highest, found.inspection.lowest)
-    if saturated.any() and found.excluded.any():
+    saturated = saturated_pixels(checked.inspection.highest, checked.inspection.lowest)
+    if saturated.any() and checked.excluded.any():
         # A frame that is clipped as a whole is excluded, and its pixels are not.
-        parts = list(map_chunks(extremes_of_frames, recording.chunks, executor, ~found.excluded))
+        parts = list(map_chunks(extremes_of_frames, checked.recording.chunks, executor, ~checked.excluded))
         highest, lowest = (np.stack(values) for values in zip(*parts, strict=True))
         saturated = saturated_pixels(highest.max(axis=0), lowest.min(axis=0))
     return saturated
@@ -586,10 +593,9 @@ def extremes_of_frames(
     return part_extremes(x[picked]) if picked.any() else (np.zeros(x.shape[1]), np.zeros(x.shape[1]))
 
 
-def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstimate) -> NDArray[np.bool_]:
+def _noisy_pixels(found: ClutterEstimate, executor: Executor) -> NDArray[np.bool_]:
     """Return the pixels, (n_pixels,), whose residual power stands out from their neighbours and shows no flow."""
-    low = found.band.low
-    energy = _used_energy(recording, executor, found.inspection, found.excluded)
+    low, energy = found.band.low, _used_energy(found, executor)
     left = found.grid.everywhere(found.model.left[:, :low]).copy()
     squares = np.abs(left) ** 2
     # Noise that has components for itself is judged with them.
@@ -602,7 +608,7 @@ def _noisy_pixels(recording: Recording, executor: Executor, found: ClutterEstima
     bad = np.zeros(energy.shape, bool)
     if any(True for _ in standing_out(residual, signal)):
         # Where tissue is 60 dB above the residual, this difference has rounding errors, and consecutive frames do not.
-        middle = recording.chunks[len(recording.chunks) // 2 :][:1]
+        middle = found.recording.chunks[len(found.recording.chunks) // 2 :][:1]
         ((noisy, levels),) = map_chunks(noisy_groups, middle, executor, left, signal, energy, found.excluded)
         # Beside very noisy pixels the components are wrong, and others may stand out for that: weaker ones come later.
         for group, level in zip(noisy, levels, strict=True):
@@ -617,7 +623,7 @@ def energy_of_frames(chunk: Chunk, frames: NDArray[np.bool_]) -> NDArray[np.floa
         # A chunk without any is not read.
         return 0.0
     x = columns(chunk.read().T, np.flatnonzero(picked)).T
-    return squared_norms(np.where(np.isfinite(x), x, np.zeros((), x.dtype)))[1]
+    return squared_norms(finite_or_zero(x))[1]
 
 
 def noisy_groups(
@@ -701,58 +707,30 @@ def nonzero_counts(chunk: Chunk) -> NDArray[np.intp]:
     return to_host(namespace(x).count_nonzero(x, axis=0))
 
 
-def needed_components(low: int, rank: int) -> int:
-    """Return how many components a filter needs that keeps the residual."""
-    return min(low + COMPONENTS_BEYOND_CUTOFF, rank)
-
-
-def fit_all_pixels(
-    recording: Recording,
-    executor: Executor,
-    inspection: Inspection,
-    grid: Neighbourhood,
-    excluded: NDArray[np.bool_],
-    estimate: Estimate,
-    count: int,
-) -> LowRank:
-    """Return the leading components of a sample, fitted to all signal pixels.
+def _fit_all_pixels(checked: CheckedRecording, estimate: Estimate, executor: Executor) -> LowRank:
+    """Return the components of the sample, fitted to all signal pixels.
 
     A pixel with unobserved entries is fitted by least squares. Its normal matrix is I minus the part of its unobserved
     frames.
-
-    Parameters
-    ----------
-    recording : Recording
-        The chunks.
-    executor : Executor
-        Maps over them.
-    inspection : Inspection
-        What the first look at them found.
-    grid : Neighbourhood
-        Shape of the image, and the signal pixels.
-    excluded : (n_frames,) boolean array
-        Frames that do not count.
-    estimate : Estimate
-        The components of the sample.
-    count : int
-        How many of them are fitted.
     """
-    right = estimate.model.right[:, :count]
+    recording, right, count = checked.recording, estimate.model.right, estimate.model.rank
     # M V, (n_pixels, count), with 0 for unobserved entries. Chunks of all frames need no sums
     if recording.in_memory is None:
         projection = reduce(np.add, map_chunks(projected, recording.chunks, executor, right))
     else:
         projection = np.concatenate(list(map_chunks(projected, recording.by_pixels(), executor, right)))
-    left = grid.at_signal(projection)
-    if has_gaps(inspection, grid, excluded):
-        signal = np.flatnonzero(grid.mask)
-        gapped = np.flatnonzero(inspection.missing[signal])
+    left = checked.grid.at_signal(projection)
+    if checked.has_gaps:
+        signal = np.flatnonzero(checked.grid.mask)
+        gapped = np.flatnonzero(checked.inspection.missing[signal])
         ridge = np.zeros(count) if estimate.prior is None else estimate.prior.ridge[:count]
         weights = np.maximum(ridge, count * np.finfo(right.real.dtype).eps)
         at_once = max(1, FITTED_ENTRIES // count**2)
         for start in range(0, len(gapped), at_once):
             group = gapped[start : start + at_once]
-            parts = map_chunks(unobserved_part, recording.chunks, executor, right, signal[group], ~excluded)
+            parts = map_chunks(
+                unobserved_part, recording.chunks, executor, right, signal[group], ~checked.excluded
+            )
             normal = np.diag(1 + weights) - reduce(np.add, parts)
             left[group] = np.linalg.solve(normal, left[group][..., None])[..., 0]
     return LowRank.from_factors(left, right)
@@ -761,14 +739,14 @@ def fit_all_pixels(
 @in_full_precision
 def projected(chunk: Chunk, right: Numbers) -> Numbers:
     """Return M V over the frames of a chunk, (n_pixels, r), with 0 for unobserved entries."""
-    x, v = chunk.read(), right[chunk.first : chunk.stop]
-    xp, v = namespace(x), to_library(v, x)
+    x = chunk.read()
+    v = to_library(right[chunk.first : chunk.stop], x)
     with np.errstate(invalid="ignore", over="ignore"):
         # NumPy's products are faster where rows of the right factor are contiguous
         by_frame = isinstance(x, np.ndarray) and x.strides[1] == x.itemsize
         product = (v.T @ x).T if by_frame else to_host(x.T @ v)
     if not np.isfinite(product).all():
-        product = to_host(xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1])).T @ v)
+        product = to_host(finite_or_zero(x).T @ v)
     return product
 
 

@@ -23,6 +23,7 @@ from usdenoise.linalg.array_library import (
     namespace,
     to_host,
     to_library,
+    zero_outside,
 )
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.lag_sums import Parts, column_lag_sums, half_parts
@@ -53,12 +54,32 @@ blocks old, on a phantom whose tissue drifts, 2 to 22 times the usual power was 
 this bound 0.94 to 1.03 times, and with a bound of 3 1.04 to 1.14 times."""
 
 
+@dataclass(frozen=True)
+class PartOfBlock:
+    """The frames of a block that a chunk is.
+
+    Attributes
+    ----------
+    first : int
+        Number of its first frame in the block.
+    n_frames : int
+        Number of frames of the block.
+    by_halves : bool
+        Whether the lags are summed over each half of the frames of the block (the default). Otherwise they are summed over
+        all of its frames, and the chunk is the whole block.
+    """
+
+    first: int
+    n_frames: int
+    by_halves: bool = True
+
+
 @in_full_precision
 def filter_chunk(
     x: Array,
     clutter: Clutter,
     excluded: NDArray[np.bool_],
-    in_block: tuple[int, int] | None = None,
+    part: PartOfBlock | None = None,
     usual_power: float | None = None,
     out: Numbers | None = None,
     is_kept: bool = False,
@@ -79,9 +100,8 @@ def filter_chunk(
         The clutter.
     excluded : (n,) boolean array
         Frames that are excluded from all measures.
-    in_block : (int, int), optional
-        Number of its first frame in the block, and number of frames of the block: the lags are summed over each half of
-        these. By default the chunk is a block of its own, and the lags are summed over all of its frames.
+    part : PartOfBlock, optional
+        Which part of its block the chunk is. By default it is a whole block, whose lags are summed over all frames.
     usual_power : float, optional
         Usual power of the strongest component of a filtered block. A block may have tissue where no block of the estimate
         had it: components more than twice as strong are removed as further temporal components of this block. By default
@@ -102,10 +122,9 @@ def filter_chunk(
     # others fill entries; V, (n, q)
     x, mask, alignment, still = in_reference(x, clutter, excluded)
     (n, n_pixels), xp, is_on_host = x.shape, namespace(x), isinstance(x, np.ndarray)
-    first, n_frames = in_block or (0, n)
-    x, coefficients, bits, observed = _coefficients(
-        x, clutter, excluded, slice(first, first + n), mask, threads
-    )
+    part = part or PartOfBlock(0, n, by_halves=False)
+    frames = slice(part.first, part.first + n)
+    x, coefficients, bits, observed = _coefficients(x, clutter, excluded, frames, mask, threads)
     gaps = observed
     if clutter.n_own and observed is not None:
         # Components of its own come from filled frames, which have no gaps for the filter
@@ -116,10 +135,7 @@ def filter_chunk(
     is_observed = None if observed is None else to_library(observed, x)
 
     # Filter and measure, by tiles: what is measured has 0 for entries that do not count, and what is kept is filled there
-    parts = [(0, n, 0)] if in_block is None else half_parts(n_frames, first, first + n)
-    measured = _PixelMeasures.empty(
-        clutter, x, parts, None if in_block is None else n_frames, observed is not None
-    )
+    measured = _PixelMeasures.empty(clutter, x, part, observed is not None)
     wants_frames = is_kept or out is not None
     kept = _Columns((np.empty_like(x) if out is None and is_kept else out) if is_on_host else None)
     seen_by_filter = None if gaps is None else is_observed
@@ -147,7 +163,7 @@ def filter_chunk(
     if filtered is not None and is_on_host:
         filtered[:, ~mask] = 0
     elif filtered is not None:
-        filtered = xp.where(to_library(mask, x), filtered, xp.zeros_like(x[:1, :1]))
+        filtered = zero_outside(filtered, to_library(mask, x))
     if still is not None and filtered is not None:
         # What leaves moves as recorded
         filtered = still.moving(filtered)
@@ -242,7 +258,7 @@ def filtered_tiles(
     within : slice, optional
         The pixels; by default all.
     """
-    xp, zero = namespace(x), namespace(x).zeros_like(x[:1, :1])
+    xp = namespace(x)
     v_h, both = xp.conj(v).T, xp.concat([a, v], axis=1)
     v_h_a = v_h @ a
     # On the processor a tile is a copy, which stays in the cache with its rows together.
@@ -260,7 +276,7 @@ def filtered_tiles(
             removed = both @ xp.concat([tile_u, v_h @ y - v_h_a @ tile_u])
             y = np.subtract(y, removed, out=y) if is_copied else y - removed
         else:
-            y = xp.where(observed[:, pixels], y - a @ tile_u, zero)
+            y = zero_outside(y - a @ tile_u, observed[:, pixels])
             y -= v @ (v_h @ y)
         # What is measured and what is kept are the same, as long as nothing is filled
         yield FilteredTile(pixels, y, y)
@@ -280,7 +296,7 @@ def _filled_tiles(
         kept = model = a[:, band] @ left[tile.pixels, band].T
         if clutter.keeps_residual:
             kept = xp.where(counted, y, model)
-        yield FilteredTile(tile.pixels, xp.where(counted, y, xp.zeros_like(y[:1, :1])), kept, counted)
+        yield FilteredTile(tile.pixels, zero_outside(y, counted), kept, counted)
 
 
 @dataclass(frozen=True)
@@ -309,22 +325,21 @@ class _PixelMeasures:
     first: NDArray[np.float64] | None
 
     @classmethod
-    def empty(cls, clutter: Clutter, x: Array, parts: Parts, n_frames: int | None, is_filled: bool) -> Self:
-        """Return the measures of a chunk before all tiles, of a block of `n_frames` frames; None for a block of its own."""
-        (n, n_pixels), n_lags = x.shape, max(clutter.n_lags, 1)
-        lags = (1 if n_frames is None else 2, n_pixels, n_lags)
+    def empty(cls, clutter: Clutter, x: Array, part: PartOfBlock, is_filled: bool) -> Self:
+        """Return the measures of a chunk before all tiles."""
+        (n, n_pixels), n_lags, is_whole = x.shape, max(clutter.n_lags, 1), x.shape[0] == part.n_frames
+        lags = (2 if part.by_halves else 1, n_pixels, n_lags)
         # The sums of several chunks are added up in double precision, and have products across two chunks.
-        is_part = n_frames is not None and n < n_frames
-        n_ends = min(n_lags - 1, n) if is_part else 0
+        n_ends = 0 if is_whole else min(n_lags - 1, n)
         return cls(
-            parts=parts,
+            parts=half_parts(part.n_frames, part.first, part.first + n) if part.by_halves else [(0, n, 0)],
             is_compiled=clutter.is_compiled,
             sums=np.empty(lags, np.result_type(dtype_of(x), np.float64)),
             counts=np.empty(lags) if clutter.has_gaps or is_filled else None,
             ends=np.zeros((2, n_pixels, n_ends), dtype_of(x)),
             seen=np.zeros((2, n_pixels, n_ends), np.float32),
             filled=np.empty(n_pixels) if is_filled or not clutter.keeps_residual else None,
-            first=np.empty(n_pixels) if n_frames == n else None,
+            first=np.empty(n_pixels) if part.by_halves and is_whole else None,
         )
 
     def put(self, tile: FilteredTile, used: Array) -> None:
@@ -333,7 +348,7 @@ class _PixelMeasures:
         n, n_ends, (n_halves, _, n_lags) = y.shape[0], self.ends.shape[2], self.sums.shape
         self.sums[:, at] = to_host(column_lag_sums(y, n_lags, self.parts, n_halves, self.is_compiled))
         if self.filled is not None:
-            self.filled[at] = column_squared_norms(xp.where(used, tile.kept, xp.zeros_like(y[:1, :1])))
+            self.filled[at] = column_squared_norms(zero_outside(tile.kept, used))
         if self.first is not None:
             self.first[at] = column_squared_norms(y[: n // 2, :])
         self.ends[:, at] = to_host(y[:n_ends, :]).T, to_host(y[n - n_ends :, :]).T
@@ -398,9 +413,10 @@ def filter_frames(
         As for :func:`filter_chunk`.
     """
     x, frames = chunk.read(), slice(chunk.first, chunk.stop)
-    in_block, out = (chunk.first, len(excluded)), None if target.value is None else target.value[frames]
+    part = PartOfBlock(chunk.first, len(excluded))
+    out = None if target.value is None else target.value[frames]
     is_kept &= out is None
-    measures = filter_chunk(x, clutter, excluded[frames], in_block, out=out, is_kept=is_kept, threads=threads)
+    measures = filter_chunk(x, clutter, excluded[frames], part, out=out, is_kept=is_kept, threads=threads)
     # What leaves moves as recorded
     if isinstance(chunk.frames, StillFrames) and out is not None:
         chunk.frames.moving(out, out, threads)
@@ -494,8 +510,8 @@ def _coefficients(
                 parts = part_slices(*x.shape)
                 a = np.concatenate(list(threads.map(lambda part: x[part] @ u.conjugate, parts)))
     if not (np.isfinite(a).all() if shows else xp.all(xp.isfinite(x))):
-        finite, zero = xp.isfinite(x), xp.zeros_like(x[:1, :1])
-        x, finite = xp.where(finite, x, zero), to_host(finite)
+        finite = xp.isfinite(x)
+        x, finite = zero_outside(x, finite), to_host(finite)
         bits, is_observed = pack(finite), finite | ~mask
         if is_observed[~excluded].all():
             a = to_host(x @ u.conjugate) if shows else a
@@ -503,7 +519,7 @@ def _coefficients(
             observed = is_observed
         if shows and observed is not None:
             start = np.zeros((len(finite), u.left.shape[1]), clutter.left.dtype) if guess is None else guess
-            rest = x - xp.where(to_library(observed, x), to_library(start, x) @ u.left.T, zero)
+            rest = x - zero_outside(to_library(start, x) @ u.left.T, to_library(observed, x))
             a = start + fit_gapped_rows(
                 to_host(rest @ u.conjugate), observed, clutter.components(a).conjugate, None
             )

@@ -306,7 +306,7 @@ def fit_result(found: ClutterEstimate, measures: Measures, options: DenoiseOptio
         solution=estimate.solution,
         cutoff=found.cutoff,
         is_cutoff_given=not isinstance(options.low_cutoff, str),
-        time_letter=found.time_letter,
+        time_letter=found.inspection.time_letter,
         stack_doubts=found.scan_findings.doubts,
         flickers=found.scan_findings.flickers,
         fit_quality=_judge(found, measures, singular_values, gained_energy, options),
@@ -380,13 +380,12 @@ def _judge(
 
 def scan_clutter(found: ClutterEstimate, options: DenoiseOptions) -> Clutter:
     """Return the clutter of a scan by its estimate, with the effect of its filter on the autocorrelation."""
-    model, low = found.model, found.band.low
-    left = found.grid.everywhere(model.left)
+    model, low, clutter = found.model, found.band.low, components_only(found, options)
     return replace(
-        components_only(found, options),
+        clutter,
         projection=clutter_projection(model.right[:, :low], ~found.excluded),
-        speckle=weak_speckle(left, low),
-        tissue=removed_energy(left, model.singular_values, low),
+        speckle=weak_speckle(clutter.left, low),
+        tissue=removed_energy(clutter.left, model.singular_values, low),
         power=found.power,
     )
 

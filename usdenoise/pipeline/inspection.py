@@ -13,7 +13,17 @@ from usdenoise.errors import InputError
 from usdenoise.frames.bad_frames import FrameSearch, find_bad_frames
 from usdenoise.frames.data_checks import magnitude_doubt, order_of, value_doubts, value_step
 from usdenoise.frames.still_tissue import ChunkProducts, Tiles, tile_products
-from usdenoise.linalg.array_library import Array, Numbers, columns, dtype_of, namespace, to_host, to_library
+from usdenoise.linalg.array_library import (
+    Array,
+    Numbers,
+    columns,
+    dtype_of,
+    finite_or_zero,
+    namespace,
+    to_host,
+    to_library,
+    zero_outside,
+)
 from usdenoise.linalg.executor import Executor, ThreadExecutor
 from usdenoise.linalg.tall_matrices import (
     HELD_ENTRIES,
@@ -192,7 +202,7 @@ def inspect_chunk(
     # NaN and infinities show in the sums, so a finite chunk is read only once.
     if not np.isfinite(frame_energy).all() and not xp.all(finite := xp.isfinite(x)):
         missing, frame_missing = (to_host(xp.count_nonzero(~finite, axis=axis)) for axis in (0, 1))
-        frame_energy, energy = squared_norms(xp.where(finite, x, xp.zeros_like(x[:1, :1])))
+        frame_energy, energy = squared_norms(zero_outside(x, finite))
     doubts, step, time_letter = list[tuple[str, str]](), 0.0, None
     if 0 <= middle < n:
         here, place = to_host(x), (gathering.axes, gathering.shape)
@@ -273,7 +283,7 @@ def inspect_block(
         energy = squared_norms(x)[0] if by_frame else row_squared_norms(x)
         # NaN and infinities show in the sums.
         if not np.isfinite(energy).all():
-            energy = squared_norms(xp.where(xp.isfinite(x), x, xp.zeros_like(x[:1, :1])))[0]
+            energy = squared_norms(finite_or_zero(x))[0]
     check_scale(float(energy.max()), x.shape[1], name, lambda: largest_part(to_host(x)))
     values = np.ascontiguousarray(columns(x, signal[numbers[numbers < len(signal)]]).T)
     with ThreadExecutor(1) as executor:
@@ -312,9 +322,8 @@ def fast_power(recording: Recording, executor: Executor) -> NDArray[np.float64]:
 def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], Numbers, Numbers]:
     """Return the sum of the squared third differences of each pixel in a chunk, and its first and last three frames."""
     x = to_host(chunk.read())
-    finite = np.isfinite(x)
-    if not finite.all():
-        x = np.where(finite, x, np.zeros((), x.dtype))
+    if not np.isfinite(x).all():
+        x = finite_or_zero(x)
     return third_difference_norms(np.ascontiguousarray(x.T)), x[:3].copy(), x[-3:].copy()
 
 

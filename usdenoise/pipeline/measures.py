@@ -257,7 +257,7 @@ class Measures:
             np.add(self.sums, sums, out=self.sums)
         if self.counts is not None and chunk.counts is not None:
             self.counts += chunk.counts
-            self.counts += boundary_products(self.ends_seen[1], chunk.ends_seen[0], n_lags, parts).real.real
+            self.counts += boundary_products(self.ends_seen[1], chunk.ends_seen[0], n_lags, parts).real
             self.ends_seen = (
                 self.ends_seen[0],
                 _last_frames(self.ends_seen[1], chunk.ends_seen[1], n_lags - 1),

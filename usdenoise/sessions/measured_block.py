@@ -19,7 +19,7 @@ from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.lag_sums import LagSums
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.devices import to_device
-from usdenoise.pipeline.filter_chunk import filter_chunk
+from usdenoise.pipeline.filter_chunk import PartOfBlock, filter_chunk
 from usdenoise.pipeline.inspection import inspect_block
 from usdenoise.pipeline.measures import Clutter, OwnComponents
 from usdenoise.pipeline.recording import Block, Recording, map_chunks
@@ -281,8 +281,8 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     except (InputError, OptionError) as error:
         return MeasuredBlock(BlockFindings(error.cause))
     is_kept = how.keeps_frames or not FLOW_PRODUCTS.isdisjoint(how.products)
-    in_block = (0, x.shape[0]) if how.by_halves else None
-    measures = filter_chunk(x, clutter, search.excluded, in_block, how.usual_power, is_kept=is_kept)
+    part = PartOfBlock(0, x.shape[0], by_halves=how.by_halves)
+    measures = filter_chunk(x, clutter, search.excluded, part, how.usual_power, is_kept=is_kept)
     displacement = measures.displacement
     if clutter.still is None and (tiles := tiles_of(geometry, options)) is not None:
         # The tissue was not held still: how far it moves is found in the block as it was read

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -107,6 +108,10 @@ PROCESS_BYTES = 256 << 20
 """Memory of a process with its libraries, without arrays. On stacks of 128 MB the peak of every method was 120 to 180 MB
 above twice the stack; a Dask worker without chunks takes 250 MiB."""
 
+LEAST_BYTES = 300 << 20
+"""Least memory of a job besides the storage chunks of its file. With 0.6 GiB in a temporary file, three jobs with 270 to 500
+MiB took 296 to 301."""
+
 HELD_STACK = 2.0
 """Bytes in memory for each byte of a stack that is filtered in memory."""
 
@@ -130,6 +135,10 @@ HELD_LIVE = 18.0
 """Bytes in memory for each byte of a block of a live session while one is filtered and the clutter is estimated from a
 sample, which is in memory too. With blocks of 128 x 128 x 300 sessions in control groups of 600 and 700 MiB were killed, and
 none of four in 800 to 1000 MiB."""
+
+HELD_ON_DEVICE = 10
+"""Copies of a chunk in the memory of a device while it is filtered, at most: the chunk, the filtered frames with and without
+excluded ones, their spectra, and the terms of these."""
 
 _ONE_HEAP = {-8: 1, -3: 32 << 20, -1: 256 << 20}
 """Settings of glibc's mallopt: one heap (M_ARENA_MAX), the bytes from which an array has pages of its own (M_MMAP_THRESHOLD,
@@ -161,37 +170,68 @@ def available_bytes(root: Path = Path("/")) -> float:
     return min(system, _group_bytes(root))
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScanMemory:
+    """The memory of a job on a scan, by the arrays that it holds, each in the type in which it is filtered.
+
+    Attributes
+    ----------
+    stack : int
+        Bytes of the stack; 0 (the default) if it is not known.
+    pixels : int
+        Its pixels; 0 (the default) if they are not known.
+    chunk : int
+        Bytes of a storage chunk of its file; 0 (the default) if the file has none.
+    threads : int
+        Threads that filter a chunk each; 1 by default.
+    """
+
+    stack: int = 0
+    pixels: int = 0
+    chunk: int = 0
+    threads: int = 1
+
+    @property
+    def whole(self) -> float:
+        """Bytes of the job with the stack in memory."""
+        return PROCESS_BYTES + max(HELD_STACK * self.stack, self.stack + self._of_pixels(0))
+
+    @property
+    def in_parts(self) -> float:
+        """Least bytes of the job with the stack in a temporary file."""
+        return LEAST_BYTES + self.chunks + self._of_pixels(self.threads)
+
+    @property
+    def chunks(self) -> int:
+        """Bytes of the storage chunks that are in memory at once."""
+        return HELD_CHUNKS * self.chunk
+
+    def reads_chunks(self, most: float) -> bool:
+        """Return whether its storage chunks fit into `most` bytes, or at least take no more than the process."""
+        return self.chunks <= max(most, PROCESS_BYTES)
+
+    def most_a_part(self, most: float) -> float:
+        """Return the bytes that each part of the stack may have, of `most` bytes of the job."""
+        free = max(most - LEAST_BYTES - self._of_pixels(self.threads), 0)
+        # A part for each thread, and its results, which wait for others
+        return free / max(HELD_CHUNKS, 2 * self.threads)
+
+    def _of_pixels(self, threads: int) -> int:
+        return (HELD_PIXEL + HELD_PIXEL_A_THREAD * threads) * max(self.pixels - USUAL_PIXELS, 0)
+
+
 def held_bytes(
-    *,
-    stack: float = 0,
-    pixels: int = 0,
-    threads: int = 0,
-    chunk: float = 0,
-    block: float = 0,
-    sample: float = 0,
-    live_block: float = 0,
+    *, block: float = 0, sample: float = 0, live_block: float = 0, device_chunk: float = 0
 ) -> float:
-    """Return the bytes that work on arrays needs, without the process itself.
+    """Return the bytes that work on blocks needs, without the process itself.
 
     Parameters
     ----------
-    stack, chunk, block, sample, live_block : float
-        Bytes of a stack in memory, of a storage chunk of a file that is read in chunks, of a block of a session, of the
-        frames that are sampled from a session, and of the first block of a live session, each in the type in which it is
-        filtered; 0 by default.
-    pixels : int
-        Pixels of a scan; 0 by default.
-    threads : int
-        Threads that filter chunks of a scan that is read in chunks; 0 (the default) for one in memory.
+    block, sample, live_block, device_chunk : float
+        Bytes of a block of a session, of the frames that are sampled from a session, of the first block of a live session,
+        and of a chunk that is filtered on a device, each in the type in which it is filtered; 0 by default.
     """
-    of_pixels = (HELD_PIXEL + HELD_PIXEL_A_THREAD * threads) * max(pixels - USUAL_PIXELS, 0)
-    return (
-        max(HELD_STACK * stack, stack + of_pixels)
-        + HELD_CHUNKS * chunk
-        + HELD_BLOCK * block
-        + HELD_SAMPLE * sample
-        + HELD_LIVE * live_block
-    )
+    return HELD_BLOCK * block + HELD_SAMPLE * sample + HELD_LIVE * live_block + HELD_ON_DEVICE * device_chunk
 
 
 def most_side_by_side(free: float, first: float, each: float) -> int:
