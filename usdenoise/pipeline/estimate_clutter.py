@@ -516,11 +516,11 @@ def _estimated(
     if tiles is not None:
         motion, firsts = _motion(checked, tiles, executor)
         displacement = motion.displacement(~checked.excluded)
-        if motion.moves:
-            known = replace(known, is_still=checked.is_simpler(motion))
-            if known.is_still:
-                still = checked.recording.still(motion, firsts, executor, target)
-                checked = checked.still(still, motion, options)
+        # Before noisy pixels were excluded, tissue may have been followed
+        known = replace(known, is_still=checked.is_simpler(motion) if motion.moves else None)
+        if known.is_still:
+            still = checked.recording.still(motion, firsts, executor, target)
+            checked = checked.still(still, motion, options)
     if checked.is_consecutive and not checked.inspection.doubts:
         values = checked.frames.all_frames.values
         repeats = periodic_doubt(values[spread_rows(len(values), FEW_PIXELS)].T)
