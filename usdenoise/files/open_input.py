@@ -30,9 +30,6 @@ from usdenoise.stack.metadata import Metadata, implausible, interpret, with_opti
 from usdenoise.system.resources import run_in_background
 from usdenoise.system.text import beyond
 
-SAMPLED = {3: 64, 4: 24}
-"""Entries along each axis, in the middle, by which the axis of time is recognised, by the number of axes."""
-
 MOST_RUNS = 5
 """Most runs of unwritten frames that are named."""
 
@@ -199,24 +196,8 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     guarded = guard(path, contents.damaged)
     fill, written = array.fill and guarded(array.fill), array.written and guarded(array.written)
     stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill, written=written))
-    shape, time_last, is_seen = stack.array.shape, stack.time_last, False
-    n_times = len(metadata.coordinates["t"].values) if "t" in metadata.coordinates else 0
-    if time_last is None and shape.count(n_times) == 1 and n_times in (shape[0], shape[-1]):
-        time_last = n_times == shape[-1]
-    is_named = read_options.axes is not None or "axes" in metadata.values
-    if time_last is None and not is_named:
-        # Damage is reported when the stack is read.
-        with suppress(InputError), readable(path):
-            # The values in the middle of the stack
-            most = SAMPLED[len(shape)]
-            starts = [max(n - most, 0) // 2 for n in shape]
-            middle = [slice(start, min(start + most, n), 1) for start, n in zip(starts, shape, strict=True)]
-            time_last = time_is_last(stack.array.read(tuple(middle)))
-        is_seen = time_last is not None
-    guessed_from = "the data" if is_seen else "assumed"
-    metadata = with_options(metadata, read_options, guess_axes(shape, time_last), guessed_from)
-    axes = metadata.values["axes"]
-    check_axes(axes, stack.array.shape)
+    metadata = _with_axes(metadata, stack, path, read_options)
+    axes, shape = metadata.values["axes"], stack.array.shape
     stack = _written(stack, axes.index("t"), read_options.frames, str(path))
     n_frames, length = stack.array.shape[axes.index("t")], stack.block_frames
     selected, notes = read_options.frames, list(stack.assumptions)
@@ -233,6 +214,22 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     if read_options.dataset is None:
         check_not_power(stack, str(path))
     return stack, metadata
+
+
+def _with_axes(metadata: Metadata, stack: Stack, path: Path, read_options: ReadOptions) -> Metadata:
+    """Return metadata with the axes of a stack: from the options, the file, its format, its times, the data or the shape."""
+    shape, time_last, guessed_from = stack.array.shape, stack.time_last, "assumed"
+    n_times = len(metadata.coordinates["t"].values) if "t" in metadata.coordinates else 0
+    if time_last is None and shape.count(n_times) == 1 and n_times in (shape[0], shape[-1]):
+        time_last = n_times == shape[-1]
+    if time_last is None and read_options.axes is None and "axes" not in metadata.values:
+        # Damage is reported when the stack is read.
+        with suppress(InputError), readable(path):
+            time_last = time_is_last(shape, stack.array.read)
+        guessed_from = "assumed" if time_last is None else "the data"
+    metadata = with_options(metadata, read_options, guess_axes(shape, time_last), guessed_from)
+    check_axes(metadata.values["axes"], shape)
+    return metadata
 
 
 class Input:
