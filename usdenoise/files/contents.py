@@ -10,7 +10,6 @@ from pathlib import Path
 
 from usdenoise.errors import InputError, NoStackError, UnreadableError, UsdenoiseError, is_out_of_memory
 from usdenoise.files.stored import StoredArray, joined, paired, without_axes
-from usdenoise.stack.arrays import is_power, offset_of
 from usdenoise.stack.geometry import StoredForm, shape_text
 from usdenoise.stack.labels import Found
 from usdenoise.stack.metadata import interpret
@@ -437,38 +436,4 @@ def check_compression(name: str, path: Path, n_bytes: int, n_stored: int) -> Non
         raise InputError(
             f"{name} in {path} has {n_bytes} bytes that are compressed to {n_stored}: it is constant, and has no blood; "
             "check how it was written"
-        )
-
-
-def check_not_power(stack: Stack, path: str) -> None:
-    """Check that a stack is not power Doppler, which is real and nowhere negative.
-
-    The first and the middle slab are read. A stack that is zero in both of them passes.
-
-    Parameters
-    ----------
-    stack : Stack
-        The stack to read.
-    path : str
-        Path of the file, for the message.
-
-    Raises
-    ------
-    InputError
-        If the stack is real, and its two slabs hold positive values and no negative one.
-    """
-    array = stack.array
-    if array.dtype.kind == "c":
-        return
-    middle = array.shape[array.slow] // 2
-    if is_power(array.at(array.slow, number) for number in (0, middle)):
-        if offset := offset_of(array.at(array.slow, middle)):
-            raise InputError(
-                f"'{stack.name}' in {path} is real, and symmetric about {offset:g}",
-                remedy=f"subtract the offset {offset:g} if it is RF, or name it with {{dataset}} to filter it as it is",
-            )
-        raise InputError(
-            f"'{stack.name}' in {path} is real and nowhere negative: it is power Doppler already, "
-            "without the phase that the filter requires",
-            remedy="give the beamformed IQ, or name it with {dataset} to filter it anyway",
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UnreadableError, check_path
 from usdenoise.files import hdf5_reading, iconeus, matlab_reading, numpy_files, zarr_files
-from usdenoise.files.contents import Contents, Stack, check_not_power, choose, first_bytes, guard, readable
+from usdenoise.files.contents import Contents, Stack, choose, first_bytes, guard, readable
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
 from usdenoise.files.layout import FrameNumbers, FrameReader, OnPart, frame_slice, storage_dtype
 from usdenoise.files.stored import Dtype, n_selected
@@ -24,6 +24,7 @@ from usdenoise.options import ReadOptions
 from usdenoise.options.denoise_options import reading_options
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.arrays import check_not_power
 from usdenoise.stack.geometry import Geometry, as_frames, check_axes, check_order, shape_text
 from usdenoise.stack.labels import FROM_TIMES, frame_rate
 from usdenoise.stack.metadata import Metadata, implausible, interpret, with_options, without_implausible
@@ -211,8 +212,10 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     stack = replace(stack, frames=frame_slice(selected, n_frames), assumptions=tuple(notes))
     metadata = _with_times(metadata, shape[axes.index("t")], stack.frames)
     metadata = without_implausible(metadata, slice(stack.frames.start, stack.frames.stop))
-    if read_options.dataset is None:
-        check_not_power(stack, str(path))
+    if read_options.dataset is None and stack.array.dtype.kind != "c":
+        slow = stack.array.slow
+        slabs = (stack.array.at(slow, number) for number in (0, stack.array.shape[slow] // 2))
+        check_not_power(slabs, f"'{stack.name}' in {path}", "name it with {dataset}")
     return stack, metadata
 
 

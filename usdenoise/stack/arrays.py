@@ -93,25 +93,6 @@ def checked_conversion(values: Numbers, dtype: np.dtype, name: str) -> Iterator[
         ) from error
 
 
-def is_power(slabs: Iterable[Numbers]) -> bool:
-    """Return whether the finite values of some slabs of a stack are real and not negative, and not all 0.
-
-    Parameters
-    ----------
-    slabs : iterable of arrays
-        The slabs; none is looked at after the first negative value.
-    """
-    has_values = False
-    for values in slabs:
-        if np.iscomplexobj(values):
-            return False
-        finite = values[np.isfinite(values)]
-        if finite.size and finite.min() < 0:
-            return False
-        has_values = has_values or bool(finite.any())
-    return has_values
-
-
 SYMMETRIC = 0.1
 """Skewness up to which values are symmetric about their median. It is 0 for RF, 0.17 or more for an envelope or power, and
 -0.23 or less in dB."""
@@ -140,6 +121,44 @@ def offset_of(values: Numbers) -> float | None:
     offset = float(np.median(finite))
     power = 2.0 ** np.round(np.log2(abs(offset) or 1.0)) * np.sign(offset)
     return float(power if abs(offset - power) < NEAR_POWER * abs(power) else offset)
+
+
+def check_not_power(slabs: Iterable[Numbers], what: str, other_way: str) -> None:
+    """Check that a real stack is not power Doppler or an envelope, which are nowhere negative.
+
+    Parameters
+    ----------
+    slabs : iterable of arrays
+        The first slab of the stack and the one in its middle; none is looked at after the first negative value. A stack that
+        is zero in both of them passes.
+    what : str
+        The stack, for the message.
+    other_way : str
+        What the user can do to filter it as it is.
+
+    Raises
+    ------
+    InputError
+        If the slabs hold positive values and no negative one.
+    """
+    has_values = False
+    for values in slabs:
+        finite = values[np.isfinite(values)]
+        if finite.size and finite.min() < 0:
+            return
+        has_values = has_values or bool(finite.any())
+    if not has_values:
+        return
+    if offset := offset_of(values):
+        raise InputError(
+            f"{what} is real, and symmetric about {offset:g}",
+            remedy=f"subtract the offset {offset:g} if it is RF, or {other_way} to filter it as it is",
+        )
+    raise InputError(
+        f"{what} is real and nowhere negative: it is power Doppler already, or an envelope, without the phase that the "
+        "filter requires",
+        remedy=f"give the beamformed IQ or RF, or {other_way} to filter it anyway",
+    )
 
 
 def pack(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_dask_array
 
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import Numbers, on_host, to_host
 from usdenoise.options import ReadOptions
 from usdenoise.options.denoise_options import SCALE_NAMES, reading_options
 from usdenoise.stack.acquisition import Acquisition, without_mask
-from usdenoise.stack.arrays import is_power, offset_of
+from usdenoise.stack.arrays import check_not_power
 from usdenoise.stack.data_arrays import is_data_array, is_dataset, kept_axes
 from usdenoise.stack.geometry import check_axes, check_order, shape_text
 from usdenoise.stack.labels import Label, labelled_metadata
@@ -254,18 +254,8 @@ def as_acquisition(
 
 def _checked(stack: Acquisition) -> Acquisition:
     """Check that a stack in memory is not power Doppler or an envelope, by its first and its middle frame."""
-    if is_dask_array(stack.iq):
-        return stack
-    at: tuple[Any, ...] = (slice(None),) * stack.axes.index("t")
-    frames = [to_host(stack.iq[(*at, number, ...)]) for number in (0, stack.n_frames // 2)]
-    if is_power(frames):
-        if offset := offset_of(frames[1]):
-            raise InputError(
-                f"the stack is real, and symmetric about {offset:g}",
-                remedy=f"subtract the offset {offset:g} if it is RF, or give an Acquisition to filter it as it is",
-            )
-        raise InputError(
-            "the stack is real and nowhere negative: it is power Doppler or an envelope, without a phase",
-            remedy="give the beamformed IQ or RF, or an Acquisition to filter it anyway",
-        )
+    if not (stack.is_complex or is_dask_array(stack.iq)):
+        at: tuple[Any, ...] = (slice(None),) * stack.axes.index("t")
+        frames = (to_host(stack.iq[(*at, number, ...)]) for number in (0, stack.n_frames // 2))
+        check_not_power(frames, "the stack", "give an Acquisition")
     return stack
