@@ -10,7 +10,7 @@ from pathlib import Path
 
 from usdenoise.errors import InputError, NoStackError, UnreadableError, UsdenoiseError, is_out_of_memory
 from usdenoise.files.stored import StoredArray, joined, paired, without_axes
-from usdenoise.stack.geometry import StoredForm, shape_text
+from usdenoise.stack.geometry import StoredForm, dropped_axes, shape_text
 from usdenoise.stack.labels import Found
 from usdenoise.stack.metadata import interpret
 
@@ -259,8 +259,7 @@ def arranged(stack: Stack, n_axes: int | None) -> Stack | None:
     best, words = (fitting or readings)[0]
     notes, form = [*stack.assumptions, *array.notes], stack.form
     if not words:
-        single = [axis for axis, n in enumerate(array.shape) if n == 1]
-        form = replace(form, singles=tuple(single[: n_stored - len(best.shape)]))
+        form = replace(form, singles=dropped_axes(array.shape, len(best.shape)))
     elif n_stored == 4 and not fitting:
         notes.append(
             f"the {position} axis of '{name}' ({shape_text(array.shape)}) is read as I and Q; set the axes to "
@@ -272,13 +271,10 @@ def arranged(stack: Stack, n_axes: int | None) -> Stack | None:
 
 def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
     """Yield the array with 3 axes, then with 4, where dropping its first axes of length 1 can leave that number."""
-    single = [axis for axis, n in enumerate(array.shape) if n == 1]
     for n_left in (3, 4):
-        n_dropped = len(array.shape) - n_left
-        if n_dropped == 0:
-            yield array
-        elif 0 < n_dropped <= len(single):
-            yield without_axes(array, single[:n_dropped])
+        dropped = dropped_axes(array.shape, n_left)
+        if len(array.shape) - len(dropped) == n_left:
+            yield without_axes(array, dropped) if dropped else array
 
 
 def pair_parts(arrays: Mapping[str, StoredArray]) -> list[Stack]:

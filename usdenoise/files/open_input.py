@@ -445,13 +445,11 @@ class Input:
             )
         if self.metadata.contradiction:
             assumptions.append(self.metadata.contradiction)
-        if self.metadata.has_uneven_times:
-            assumptions.append("the times of the frames are uneven, so the frame rate is not known")
         if "assumed" in sources.get("spacing_mm", ""):
             assumptions.append(
                 f"the pixel pitch is from the {sources['spacing_mm']}; set the spacing if it is wrong"
             )
-        return (*assumptions, *self.metadata.ignored.values())
+        return (*assumptions, *self.metadata.notes)
 
 
 def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:
