@@ -15,6 +15,7 @@ from usdenoise.frames.gains import TISSUE_COMPONENTS
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import TINY
 from usdenoise.stack.arrays import offset_of, skewness
+from usdenoise.stack.geometry import canonical_axes
 from usdenoise.stack.sampling import FEW_PIXELS, SOME_FRAMES, spread_rows
 
 ONE_SIDED = 2e-3
@@ -182,7 +183,7 @@ def _interleaved(y: NDArray[np.float64], axes: str) -> str:
     components /= np.maximum(np.linalg.norm(components, axis=1, keepdims=True), np.finfo(float).tiny)
     stack = components.reshape(-1, *y.shape[1:])
     best, sentence = TURNED, ""
-    for axis, letter in enumerate([letter for letter in "zxy" if letter in axes], 1):
+    for axis, letter in enumerate(canonical_axes(axes)[:-1], 1):
         lines = np.moveaxis(stack, axis, 1)
         n = lines.shape[1]
         if n % 2:
@@ -483,12 +484,12 @@ def order_of(
     x = np.where(np.isfinite(x), x, 0)
     if len(x) < 4 or not x.any():
         return None, ()
-    doubts, time, letters = [], None, [letter for letter in "zxy" if letter in axes]
+    doubts, time, letters = [], None, canonical_axes(axes)[:-1]
     if min(shape) > 1:
         lengths, side = (len(frames), *shape), round(MIDDLE_PIXELS ** (1 / len(shape)))
         middle = _middle(lengths, [SOME_FRAMES] + [side] * len(shape))
         scores = unlikeness_and_rank(np.abs(frames.reshape(lengths)[middle]))
-        time = time_by(dict(zip(["t", *letters], scores, strict=True)), MOST_UNLIKE, MOST_RANK)
+        time = time_by(dict(zip("t" + letters, scores, strict=True)), MOST_UNLIKE, MOST_RANK)
         # Another axis is alike, too
         (unlike, rank), *others = scores
         most = max(CLEARLY * unlike, AS_UNLIKE * max(other for other, _ in others))
