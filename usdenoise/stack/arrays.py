@@ -57,6 +57,15 @@ def check_library(values: Any) -> None:
         raise InputError(f"the stack is of {name}, whose precision is too low; give float32 or complex64")
 
 
+def largest_part(x: Numbers) -> float:
+    """Return the largest finite magnitude of a real or imaginary part; NaN without any finite entry."""
+    parts = (x.real, x.imag) if np.iscomplexobj(x) else (x,)
+    finite = np.isfinite(x)
+    if not finite.any():
+        return np.nan
+    return max(float(np.max(np.abs(part), where=finite, initial=0.0)) for part in parts)
+
+
 @contextmanager
 def checked_conversion(values: Numbers, dtype: np.dtype, name: str) -> Iterator[None]:
     """Check that a conversion within the context makes no finite value infinite.
@@ -81,14 +90,10 @@ def checked_conversion(values: Numbers, dtype: np.dtype, name: str) -> Iterator[
         with np.errstate(over="raise"):
             yield
     except FloatingPointError as error:
-        largest = max(
-            float(np.max(np.abs(part), where=np.isfinite(part), initial=0.0))
-            for part in (values.real, values.imag)
-        )
         limit = np.finfo(dtype)
         precision = {4: "single", 8: "double"}[limit.dtype.itemsize]
         raise InputError(
-            f"'{name}' holds a value of magnitude {largest:.3g}, and {precision} precision ends at "
+            f"'{name}' holds a value of magnitude {largest_part(values):.3g}, and {precision} precision ends at "
             f"{float(limit.max):.3g}; scale the stack first"
         ) from error
 
