@@ -10,6 +10,7 @@ import pytest
 import usdenoise
 from tests.cli.shared import cli
 from tests.conftest import all_frames
+from tests.files.layouts import in_order
 from tests.stacks import write_stack
 from usdenoise.frames.data_checks import order_of, value_step
 from usdenoise.phantom import PhantomSettings
@@ -145,3 +146,10 @@ def test_copies_of_a_frame_are_as_alike_as_they_can_be(seed):
     # Rounding decides on which side of 0 their unlikeness is
     _, doubts = order_of(np.repeat(frame[None], 60, axis=0).reshape(60, -1), "tzx", (24, 20))
     assert "frame-order" not in {code for code, _ in doubts}
+
+
+@pytest.mark.parametrize("axes", ["tzx", "txz", "ztx", "xtz", "zxt", "xzt"])
+def test_time_is_found_along_each_axis(iq, axes):
+    stack = in_order(axes, iq)
+    time, _ = order_of(stack.reshape(len(stack), -1), "tzx", stack.shape[1:])
+    assert time == "tzx"[axes.index("t")]

@@ -234,7 +234,7 @@ def test_blocks_of_a_session_are_looked_at(right: NDArray[np.complex64]) -> None
 
 
 def test_an_envelope_is_refused(right: NDArray[np.complex64]) -> None:
-    with pytest.raises(usdenoise.UsdenoiseError, match="without a phase"):
+    with pytest.raises(usdenoise.UsdenoiseError, match="or an envelope, without the phase"):
         usdenoise.denoise(np.abs(right), axes="tzx")
     assert codes(right.real) == []
 

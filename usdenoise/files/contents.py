@@ -10,8 +10,7 @@ from pathlib import Path
 
 from usdenoise.errors import InputError, NoStackError, UnreadableError, UsdenoiseError, is_out_of_memory
 from usdenoise.files.stored import StoredArray, joined, paired, without_axes
-from usdenoise.stack.arrays import is_power, offset_of
-from usdenoise.stack.geometry import StoredForm, shape_text
+from usdenoise.stack.geometry import StoredForm, dropped_axes, shape_text
 from usdenoise.stack.labels import Found
 from usdenoise.stack.metadata import interpret
 
@@ -260,8 +259,7 @@ def arranged(stack: Stack, n_axes: int | None) -> Stack | None:
     best, words = (fitting or readings)[0]
     notes, form = [*stack.assumptions, *array.notes], stack.form
     if not words:
-        single = [axis for axis, n in enumerate(array.shape) if n == 1]
-        form = replace(form, singles=tuple(single[: n_stored - len(best.shape)]))
+        form = replace(form, singles=dropped_axes(array.shape, len(best.shape)))
     elif n_stored == 4 and not fitting:
         notes.append(
             f"the {position} axis of '{name}' ({shape_text(array.shape)}) is read as I and Q; set the axes to "
@@ -273,13 +271,10 @@ def arranged(stack: Stack, n_axes: int | None) -> Stack | None:
 
 def _narrowed(array: StoredArray) -> Iterable[StoredArray]:
     """Yield the array with 3 axes, then with 4, where dropping its first axes of length 1 can leave that number."""
-    single = [axis for axis, n in enumerate(array.shape) if n == 1]
     for n_left in (3, 4):
-        n_dropped = len(array.shape) - n_left
-        if n_dropped == 0:
-            yield array
-        elif 0 < n_dropped <= len(single):
-            yield without_axes(array, single[:n_dropped])
+        dropped = dropped_axes(array.shape, n_left)
+        if len(array.shape) - len(dropped) == n_left:
+            yield without_axes(array, dropped) if dropped else array
 
 
 def pair_parts(arrays: Mapping[str, StoredArray]) -> list[Stack]:
@@ -437,38 +432,4 @@ def check_compression(name: str, path: Path, n_bytes: int, n_stored: int) -> Non
         raise InputError(
             f"{name} in {path} has {n_bytes} bytes that are compressed to {n_stored}: it is constant, and has no blood; "
             "check how it was written"
-        )
-
-
-def check_not_power(stack: Stack, path: str) -> None:
-    """Check that a stack is not power Doppler, which is real and nowhere negative.
-
-    The first and the middle slab are read. A stack that is zero in both of them passes.
-
-    Parameters
-    ----------
-    stack : Stack
-        The stack to read.
-    path : str
-        Path of the file, for the message.
-
-    Raises
-    ------
-    InputError
-        If the stack is real, and its two slabs hold positive values and no negative one.
-    """
-    array = stack.array
-    if array.dtype.kind == "c":
-        return
-    middle = array.shape[array.slow] // 2
-    if is_power(array.at(array.slow, number) for number in (0, middle)):
-        if offset := offset_of(array.at(array.slow, middle)):
-            raise InputError(
-                f"'{stack.name}' in {path} is real, and symmetric about {offset:g}",
-                remedy=f"subtract the offset {offset:g} if it is RF, or name it with {{dataset}} to filter it as it is",
-            )
-        raise InputError(
-            f"'{stack.name}' in {path} is real and nowhere negative: it is power Doppler already, "
-            "without the phase that the filter requires",
-            remedy="give the beamformed IQ, or name it with {dataset} to filter it anyway",
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from usdenoise.errors import InputError, OptionError, UnreadableError, check_path
 from usdenoise.files import hdf5_reading, iconeus, matlab_reading, numpy_files, zarr_files
-from usdenoise.files.contents import Contents, Stack, check_not_power, choose, first_bytes, guard, readable
+from usdenoise.files.contents import Contents, Stack, choose, first_bytes, guard, readable
 from usdenoise.files.input_files import ICONEUS, check_unchanged, file_state, header_path, sha256
 from usdenoise.files.layout import FrameNumbers, FrameReader, OnPart, frame_slice, storage_dtype
 from usdenoise.files.stored import Dtype, n_selected
@@ -24,14 +24,12 @@ from usdenoise.options import ReadOptions
 from usdenoise.options.denoise_options import reading_options
 from usdenoise.pipeline.recording import STORAGE
 from usdenoise.stack.acquisition import Acquisition
+from usdenoise.stack.arrays import check_not_power
 from usdenoise.stack.geometry import Geometry, as_frames, check_axes, check_order, shape_text
 from usdenoise.stack.labels import FROM_TIMES, frame_rate
 from usdenoise.stack.metadata import Metadata, implausible, interpret, with_options, without_implausible
 from usdenoise.system.resources import run_in_background
 from usdenoise.system.text import beyond
-
-SAMPLED = {3: 64, 4: 24}
-"""Entries along each axis, in the middle, by which the axis of time is recognised, by the number of axes."""
 
 MOST_RUNS = 5
 """Most runs of unwritten frames that are named."""
@@ -199,24 +197,8 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     guarded = guard(path, contents.damaged)
     fill, written = array.fill and guarded(array.fill), array.written and guarded(array.written)
     stack = replace(stack, array=replace(array, read=guarded(array.read), fill=fill, written=written))
-    shape, time_last, is_seen = stack.array.shape, stack.time_last, False
-    n_times = len(metadata.coordinates["t"].values) if "t" in metadata.coordinates else 0
-    if time_last is None and shape.count(n_times) == 1 and n_times in (shape[0], shape[-1]):
-        time_last = n_times == shape[-1]
-    is_named = read_options.axes is not None or "axes" in metadata.values
-    if time_last is None and not is_named:
-        # Damage is reported when the stack is read.
-        with suppress(InputError), readable(path):
-            # The values in the middle of the stack
-            most = SAMPLED[len(shape)]
-            starts = [max(n - most, 0) // 2 for n in shape]
-            middle = [slice(start, min(start + most, n), 1) for start, n in zip(starts, shape, strict=True)]
-            time_last = time_is_last(stack.array.read(tuple(middle)))
-        is_seen = time_last is not None
-    guessed_from = "the data" if is_seen else "assumed"
-    metadata = with_options(metadata, read_options, guess_axes(shape, time_last), guessed_from)
-    axes = metadata.values["axes"]
-    check_axes(axes, stack.array.shape)
+    metadata = _with_axes(metadata, stack, path, read_options)
+    axes, shape = metadata.values["axes"], stack.array.shape
     stack = _written(stack, axes.index("t"), read_options.frames, str(path))
     n_frames, length = stack.array.shape[axes.index("t")], stack.block_frames
     selected, notes = read_options.frames, list(stack.assumptions)
@@ -230,9 +212,27 @@ def pick(contents: Contents, path: Path, read_options: ReadOptions) -> tuple[Sta
     stack = replace(stack, frames=frame_slice(selected, n_frames), assumptions=tuple(notes))
     metadata = _with_times(metadata, shape[axes.index("t")], stack.frames)
     metadata = without_implausible(metadata, slice(stack.frames.start, stack.frames.stop))
-    if read_options.dataset is None:
-        check_not_power(stack, str(path))
+    if read_options.dataset is None and stack.array.dtype.kind != "c":
+        slow = stack.array.slow
+        slabs = (stack.array.at(slow, number) for number in (0, stack.array.shape[slow] // 2))
+        check_not_power(slabs, f"'{stack.name}' in {path}", "name it with {dataset}")
     return stack, metadata
+
+
+def _with_axes(metadata: Metadata, stack: Stack, path: Path, read_options: ReadOptions) -> Metadata:
+    """Return metadata with the axes of a stack: from the options, the file, its format, its times, the data or the shape."""
+    shape, time_last, guessed_from = stack.array.shape, stack.time_last, "assumed"
+    n_times = len(metadata.coordinates["t"].values) if "t" in metadata.coordinates else 0
+    if time_last is None and shape.count(n_times) == 1 and n_times in (shape[0], shape[-1]):
+        time_last = n_times == shape[-1]
+    if time_last is None and read_options.axes is None and "axes" not in metadata.values:
+        # Damage is reported when the stack is read.
+        with suppress(InputError), readable(path):
+            time_last = time_is_last(shape, stack.array.read)
+        guessed_from = "assumed" if time_last is None else "the data"
+    metadata = with_options(metadata, read_options, guess_axes(shape, time_last), guessed_from)
+    check_axes(metadata.values["axes"], shape)
+    return metadata
 
 
 class Input:
@@ -445,13 +445,11 @@ class Input:
             )
         if self.metadata.contradiction:
             assumptions.append(self.metadata.contradiction)
-        if self.metadata.has_uneven_times:
-            assumptions.append("the times of the frames are uneven, so the frame rate is not known")
         if "assumed" in sources.get("spacing_mm", ""):
             assumptions.append(
                 f"the pixel pitch is from the {sources['spacing_mm']}; set the spacing if it is wrong"
             )
-        return (*assumptions, *self.metadata.ignored.values())
+        return (*assumptions, *self.metadata.notes)
 
 
 def _written(stack: Stack, time: int, frames: slice | None, path: str) -> Stack:

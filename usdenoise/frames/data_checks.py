@@ -5,7 +5,8 @@ RF oscillates about zero, so its statistics are the same with the other sign. Co
 Neighbours along time are most alike, and the slices along it have the lowest rank.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +15,8 @@ from usdenoise.frames.gains import TISSUE_COMPONENTS
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.tall_matrices import TINY
 from usdenoise.stack.arrays import offset_of, skewness
+from usdenoise.stack.geometry import canonical_axes
 from usdenoise.stack.sampling import FEW_PIXELS, SOME_FRAMES, spread_rows
-
-MIDDLE_PIXELS = 2304
-"""Pixels of an image in its middle that are looked at."""
 
 ONE_SIDED = 2e-3
 """Share of the values with the rarer sign below which they are one-sided."""
@@ -184,7 +183,7 @@ def _interleaved(y: NDArray[np.float64], axes: str) -> str:
     components /= np.maximum(np.linalg.norm(components, axis=1, keepdims=True), np.finfo(float).tiny)
     stack = components.reshape(-1, *y.shape[1:])
     best, sentence = TURNED, ""
-    for axis, letter in enumerate([letter for letter in "zxy" if letter in axes], 1):
+    for axis, letter in enumerate(canonical_axes(axes)[:-1], 1):
         lines = np.moveaxis(stack, axis, 1)
         n = lines.shape[1]
         if n % 2:
@@ -209,6 +208,10 @@ def _turn(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np
     products = first.reshape(n, -1) @ second.reshape(n, -1).T
     return np.asarray(products - products.T)
 
+
+SAMPLED, MIDDLE_PIXELS = {3: 64, 4: 24}, 2304
+"""Entries along each axis, in the middle, by which the axis of time is recognised: of a stack whose axes are not known, by
+the number of axes; and pixels of an image if they are."""
 
 CLEARLY = 2.0
 """Ratio of the unlikeness of neighbours along two axes from which they differ. On phantoms of eleven kinds the envelope of
@@ -263,31 +266,31 @@ def guess_axes(shape: tuple[int, ...], time_last: bool | None) -> str:
     return spatial + "t" if time_last else "t" + spatial
 
 
-def time_is_last(values: Numbers) -> bool | None:
+def time_is_last(shape: tuple[int, ...], read: Callable[[tuple[slice, ...]], Numbers]) -> bool | None:
     """Return whether the last axis of a stack is time, and not the first one; None if the data are not clear.
-
-    Neighbours along time are more alike, and the rank along it is lower; see :func:`unlikeness_and_rank`.
 
     Parameters
     ----------
-    values : array
-        The middle of a stack of three or four axes; its values may be non-finite.
+    shape : tuple of int
+        Lengths of 3 or 4 axes.
+    read : callable
+        Takes a slice for each axis, and returns these values. They may be non-finite.
     """
-    wide = np.where(np.isfinite(values), values, 0).astype(np.result_type(values.dtype, np.float64))
-    scale = np.abs(wide).max(initial=0)
-    if scale == 0 or min(wide.shape[0], wide.shape[-1]) < 2:
-        return None
-    wide /= scale
-    (first, first_rank), (last, last_rank) = (unlikeness_and_rank(wide, axis) for axis in (0, -1))
-    if min(first, last) > MOST_UNLIKE_ENDS:
-        return None
-    if CLEARLY * last < first and last_rank < first_rank:
-        return True
-    return False if CLEARLY * first < last and first_rank < last_rank else None
+    scores = unlikeness_and_rank(read(_middle(shape, [SAMPLED[len(shape)]] * len(shape))))
+    return time_by({False: scores[0], True: scores[-1]}, MOST_UNLIKE_ENDS)
 
 
-def unlikeness_and_rank(values: Numbers, axis: int) -> tuple[float, float]:
-    """Return the unlikeness of neighbours along an axis, and the rank along it.
+def _middle(shape: Sequence[int], most: Sequence[int]) -> tuple[slice, ...]:
+    """Return the index of the middle of a stack, with at most so many entries along each axis."""
+    middle = []
+    for n, side in zip(shape, most, strict=True):
+        first = max(n - side, 0) // 2
+        middle.append(slice(first, min(first + side, n), 1))
+    return tuple(middle)
+
+
+def unlikeness_and_rank(values: Numbers) -> list[tuple[float, float]]:
+    """Return the unlikeness of neighbours along each axis of an array, and the rank along it.
 
     The unlikeness is 1 - sum |sum_i x[i+1] conj(x[i])| / sum |x|^2, the first sum over the lines along the axis. The rank is
     (sum l)^2 / sum l^2, with the eigenvalues l of the Gram matrix of the slices.
@@ -295,14 +298,38 @@ def unlikeness_and_rank(values: Numbers, axis: int) -> tuple[float, float]:
     Parameters
     ----------
     values : array
-        Finite values.
-    axis : int
-        The axis.
+        The values; those that are not finite count as 0.
     """
-    lines = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1)
-    gram = lines @ lines.conj().T
-    rank = np.trace(gram).real ** 2 / max(np.sum(np.abs(gram) ** 2), TINY)
-    return _unlikeness_at(lines, 1), float(rank)
+    x = np.where(np.isfinite(values), values, 0).astype(np.result_type(values.dtype, np.float64))
+    x /= np.abs(x).max(initial=0) or 1.0
+    scores = []
+    for axis, n in enumerate(x.shape):
+        lines = np.moveaxis(x, axis, 0).reshape(n, -1)
+        gram = lines @ lines.conj().T
+        rank = np.trace(gram).real ** 2 / max(np.sum(np.abs(gram) ** 2), TINY)
+        scores.append((_unlikeness_at(lines, 1), float(rank)))
+    return scores
+
+
+Axis = TypeVar("Axis")
+
+
+def time_by(
+    scores: Mapping[Axis, tuple[float, float]], most_unlike: float, most_rank: float = np.inf
+) -> Axis | None:
+    """Return the axis that is time: with clearly the most alike neighbours and the lowest rank; None if there is none.
+
+    Parameters
+    ----------
+    scores : mapping
+        Each axis that can be time -> its unlikeness and rank, from :func:`unlikeness_and_rank`.
+    most_unlike, most_rank : float
+        Largest unlikeness and rank along time.
+    """
+    time, *rest = sorted(scores, key=lambda axis: scores[axis][0])
+    unlike, rank = scores[time]
+    is_clear = all(CLEARLY * unlike < scores[axis][0] and rank < scores[axis][1] for axis in rest)
+    return time if is_clear and unlike < most_unlike and rank < most_rank else None
 
 
 UNORDERED, ORDER_LAGS = 4.8, 12
@@ -453,36 +480,26 @@ def order_of(
     shape : sequence of int
         Number of pixels along z, x and y.
     """
-    chosen = spread_rows(frames.shape[1], FEW_PIXELS)
-    x = frames[:SOME_FRAMES, chosen].astype(np.complex128)
+    x = frames[:SOME_FRAMES, spread_rows(frames.shape[1], FEW_PIXELS)]
     x = np.where(np.isfinite(x), x, 0)
-    scale = float(np.abs(x).max(initial=0))
-    if len(x) < 4 or not scale:
+    if len(x) < 4 or not x.any():
         return None, ()
-    x /= scale
-    doubts, time, letters = [], None, [letter for letter in "zxy" if letter in axes]
+    doubts, time, letters = [], None, canonical_axes(axes)[:-1]
     if min(shape) > 1:
-        sides = (SOME_FRAMES, *[round(MIDDLE_PIXELS ** (1 / len(shape)))] * len(shape))
-        lengths = (len(frames), *shape)
-        firsts = [max(n - side, 0) // 2 for n, side in zip(lengths, sides, strict=True)]
-        middle = tuple(slice(first, first + side) for first, side in zip(firsts, sides, strict=True))
-        envelopes = np.abs(frames.reshape(lengths)[middle]).astype(np.float64) / scale
-        envelopes = np.where(np.isfinite(envelopes), envelopes, 0)
-        scores = [unlikeness_and_rank(envelopes, axis) for axis in range(envelopes.ndim)]
-        best, *rest = sorted(range(envelopes.ndim), key=lambda axis: scores[axis][0])
-        (least, lowest), (unlike, rank), *others = scores[best], *scores
-        is_clear = all(CLEARLY * least < scores[axis][0] and lowest < scores[axis][1] for axis in rest)
-        time = ["t", *letters][best] if is_clear and least < MOST_UNLIKE and lowest < MOST_RANK else None
+        lengths, side = (len(frames), *shape), round(MIDDLE_PIXELS ** (1 / len(shape)))
+        middle = _middle(lengths, [SOME_FRAMES] + [side] * len(shape))
+        scores = unlikeness_and_rank(np.abs(frames.reshape(lengths)[middle]))
+        time = time_by(dict(zip("t" + letters, scores, strict=True)), MOST_UNLIKE, MOST_RANK)
         # Another axis is alike, too
-        most = max(CLEARLY * unlike, AS_UNLIKE * max(of_axis for of_axis, _ in others))
-        is_time = unlike < MOST_UNLIKE and rank < MOST_RANK and len(shape) > 1
+        (unlike, rank), *others = scores
+        most = max(CLEARLY * unlike, AS_UNLIKE * max(other for other, _ in others))
         alike = [
             letter
-            for letter, (of_axis, along) in zip(letters, others, strict=True)
-            if is_time and of_axis < most and along < AS_ONE
+            for letter, (other, along) in zip(letters, others, strict=True)
+            if other < most and along < AS_ONE
         ]
         # An image without detail is alike along all axes.
-        if len(alike) < len(letters):
+        if unlike < MOST_UNLIKE and rank < MOST_RANK and len(alike) < len(letters):
             sentence = "{} looks like frames or blocks, not like space: join it with t, or give other axes"
             doubts += [("axes", sentence.format(letter)) for letter in alike]
     n_copies = int(np.count_nonzero((x[1:] == x[:-1]).all(axis=1)))

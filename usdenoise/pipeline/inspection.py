@@ -1,7 +1,6 @@
 """The first look at the frames of a recording: energies, unobserved entries, and the pixels that the estimate looks at."""
 
 import functools
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,6 +34,7 @@ from usdenoise.linalg.tall_matrices import (
 from usdenoise.options.denoise_options import DenoiseOptions
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import Chunk, ProcessLocal, Recording, map_chunks
+from usdenoise.stack.arrays import largest_part
 from usdenoise.stack.sampling import (
     ENOUGH_FRAMES,
     FEW_PIXELS,
@@ -330,15 +330,6 @@ def third_differences(chunk: Chunk) -> tuple[NDArray[np.float64], Numbers, Numbe
 def largest_in_chunk(chunk: Chunk) -> float:
     """Return the largest finite magnitude of a real or imaginary part in a chunk; NaN without any finite entry."""
     return largest_part(to_host(chunk.read()))
-
-
-def largest_part(x: Numbers) -> float:
-    """Return the largest finite magnitude of a real or imaginary part; NaN without any finite entry."""
-    parts = (x.real, x.imag) if np.iscomplexobj(x) else (x,)
-    finite = np.isfinite(x)
-    if not finite.any():
-        return math.nan
-    return max(float(np.max(np.abs(part), where=finite, initial=0.0)) for part in parts)
 
 
 def check_scale(energy: float, n_terms: int, name: str, find_largest: Callable[[], float]) -> None:

@@ -20,7 +20,7 @@ from usdenoise.pipeline.fit_result import FitResult
 from usdenoise.stack.acquisition import Acquisition
 from usdenoise.stack.arrays import NamedArray, unpack
 from usdenoise.stack.data_arrays import IMAGE_NAMES, import_xarray, to_data_array
-from usdenoise.stack.geometry import FREE_NAME
+from usdenoise.stack.geometry import FREE_NAME, canonical_axes
 from usdenoise.stack.sampling import ENOUGH_FRAMES
 from usdenoise.system.text import PROVENANCE, record, to_json
 
@@ -92,9 +92,8 @@ def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Dou
     """
     doubts, quality = list[tuple[str, str]](), fit.fit_quality
     if fit.time_letter not in (None, "t"):
-        time_index = axes.index(str(fit.time_letter))
-        spatial = [letter for letter in "zxy" if letter in axes]
-        suggested = "".join([*spatial[:time_index], "t", *spatial[time_index:]])
+        spatial, time = canonical_axes(axes)[:-1], axes.index(str(fit.time_letter))
+        suggested = f"{spatial[:time]}t{spatial[time:]}"
         sentence = f"the axes look wrong: the stack was read as '{axes}'; the data suggest '{suggested}'"
         doubts.append(("axes", sentence))
     doubts += fit.stack_doubts

@@ -24,11 +24,12 @@ from usdenoise.linalg.tall_matrices import row_squared_norms
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.pipeline.devices import to_device
 from usdenoise.pipeline.estimate_clutter import ScanFindings, estimate_clutter
-from usdenoise.pipeline.inspection import MAGNITUDES, dead_pixels, largest_part
+from usdenoise.pipeline.inspection import MAGNITUDES, dead_pixels
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, map_chunks
 from usdenoise.sessions.bad_blocks import WEAK_DB
 from usdenoise.sessions.blocks import why_missing
 from usdenoise.sessions.measured_block import Empty, own_options
+from usdenoise.stack.arrays import largest_part
 from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.sampling import RandomStream
 

@@ -57,6 +57,15 @@ def check_library(values: Any) -> None:
         raise InputError(f"the stack is of {name}, whose precision is too low; give float32 or complex64")
 
 
+def largest_part(x: Numbers) -> float:
+    """Return the largest finite magnitude of a real or imaginary part; NaN without any finite entry."""
+    parts = (x.real, x.imag) if np.iscomplexobj(x) else (x,)
+    finite = np.isfinite(x)
+    if not finite.any():
+        return np.nan
+    return max(float(np.max(np.abs(part), where=finite, initial=0.0)) for part in parts)
+
+
 @contextmanager
 def checked_conversion(values: Numbers, dtype: np.dtype, name: str) -> Iterator[None]:
     """Check that a conversion within the context makes no finite value infinite.
@@ -81,35 +90,12 @@ def checked_conversion(values: Numbers, dtype: np.dtype, name: str) -> Iterator[
         with np.errstate(over="raise"):
             yield
     except FloatingPointError as error:
-        largest = max(
-            float(np.max(np.abs(part), where=np.isfinite(part), initial=0.0))
-            for part in (values.real, values.imag)
-        )
         limit = np.finfo(dtype)
         precision = {4: "single", 8: "double"}[limit.dtype.itemsize]
         raise InputError(
-            f"'{name}' holds a value of magnitude {largest:.3g}, and {precision} precision ends at "
+            f"'{name}' holds a value of magnitude {largest_part(values):.3g}, and {precision} precision ends at "
             f"{float(limit.max):.3g}; scale the stack first"
         ) from error
-
-
-def is_power(slabs: Iterable[Numbers]) -> bool:
-    """Return whether the finite values of some slabs of a stack are real and not negative, and not all 0.
-
-    Parameters
-    ----------
-    slabs : iterable of arrays
-        The slabs; none is looked at after the first negative value.
-    """
-    has_values = False
-    for values in slabs:
-        if np.iscomplexobj(values):
-            return False
-        finite = values[np.isfinite(values)]
-        if finite.size and finite.min() < 0:
-            return False
-        has_values = has_values or bool(finite.any())
-    return has_values
 
 
 SYMMETRIC = 0.1
@@ -140,6 +126,44 @@ def offset_of(values: Numbers) -> float | None:
     offset = float(np.median(finite))
     power = 2.0 ** np.round(np.log2(abs(offset) or 1.0)) * np.sign(offset)
     return float(power if abs(offset - power) < NEAR_POWER * abs(power) else offset)
+
+
+def check_not_power(slabs: Iterable[Numbers], what: str, other_way: str) -> None:
+    """Check that a real stack is not power Doppler or an envelope, which are nowhere negative.
+
+    Parameters
+    ----------
+    slabs : iterable of arrays
+        The first slab of the stack and the one in its middle; none is looked at after the first negative value. A stack that
+        is zero in both of them passes.
+    what : str
+        The stack, for the message.
+    other_way : str
+        What the user can do to filter it as it is.
+
+    Raises
+    ------
+    InputError
+        If the slabs hold positive values and no negative one.
+    """
+    has_values = False
+    for values in slabs:
+        finite = values[np.isfinite(values)]
+        if finite.size and finite.min() < 0:
+            return
+        has_values = has_values or bool(finite.any())
+    if not has_values:
+        return
+    if offset := offset_of(values):
+        raise InputError(
+            f"{what} is real, and symmetric about {offset:g}",
+            remedy=f"subtract the offset {offset:g} if it is RF, or {other_way} to filter it as it is",
+        )
+    raise InputError(
+        f"{what} is real and nowhere negative: it is power Doppler already, or an envelope, without the phase that the "
+        "filter requires",
+        remedy=f"give the beamformed IQ or RF, or {other_way} to filter it anyway",
+    )
 
 
 def pack(mask: NDArray[np.bool_]) -> NDArray[np.uint8]:

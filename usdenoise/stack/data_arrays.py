@@ -11,7 +11,7 @@ import numpy as np
 from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.stack.arrays import NamedArray
-from usdenoise.stack.geometry import ATTRIBUTES, Coordinate, GriddedStack
+from usdenoise.stack.geometry import ATTRIBUTES, Coordinate, GriddedStack, dropped_axes
 from usdenoise.stack.labels import VOXELS, WORLD, Label, voxel_matrix
 
 LONG_NAMES = {"t": "Time", "z": "Depth", "x": "Lateral", "y": "Elevation"}
@@ -175,8 +175,9 @@ def to_data_array(
     labels = stack.labels if letters in (stack.axes, stack.spatial_axes) else None
     if labels is not None and labels.size == math.prod(stack.shape):
         if letters == stack.spatial_axes:
-            kept = kept_axes(labels.shape, labels.ndim)
-            labels = labels.isel({labels.dims[kept[stack.axes.index("t")]]: 0}, drop=True)
+            dropped = dropped_axes(labels.shape)
+            kept = [name for axis, name in enumerate(labels.dims) if axis not in dropped]
+            labels = labels.isel({kept[stack.axes.index("t")]: 0}, drop=True)
         data_array = labels.copy(data=values.reshape(labels.shape))
         # An index of ConfUSIus is not stored.
         grid_metadata = {} if voxel_matrix(stack.attributes) is None else _place(stack)
@@ -255,12 +256,3 @@ def _place(stack: GriddedStack) -> dict[str, Any]:
     """Return the positions of the voxels as attributes that NetCDF takes, and that ConfUSIus finds in Zarr."""
     grid = grid_attributes(stack)
     return {**grid, "voxel_to_world": grid["voxel_to_world"].reshape(-1).view(_FlatMatrix)}
-
-
-def kept_axes(shape: tuple[int, ...], n_letters: int) -> list[int]:
-    """Return the axes of an array that its stack keeps; all, if the user names fewer than the array has."""
-    if n_letters != len(shape):
-        return list(range(n_letters))
-    # The first axes of length 1 are lost until three axes are left.
-    lost = [axis for axis, n in enumerate(shape) if n == 1][: max(0, len(shape) - 3)]
-    return [axis for axis in range(len(shape)) if axis not in lost]

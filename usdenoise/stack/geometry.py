@@ -1,7 +1,7 @@
 """The geometry of a stack: its axes, pixels, frames, their positions and scales, and how its file holds it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -137,6 +137,11 @@ def picture_axes(axes: str) -> str:
 def in_axes(values: NDArray[Entry], axes: str, order: str) -> NDArray[Entry]:
     """Return a view of an array with axes `axes`, its axes in the order of the letters `order`."""
     return values.transpose([axes.index(letter) for letter in order])
+
+
+def dropped_axes(shape: Sequence[int], n_left: int = 3) -> tuple[int, ...]:
+    """Return the axes that an array loses as a stack: the first ones of length 1, until `n_left` axes are left."""
+    return tuple(axis for axis, n in enumerate(shape) if n == 1)[: max(0, len(shape) - n_left)]
 
 
 def as_frames(values: Any, axes: str) -> Any:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_dask_array
 
-from usdenoise.errors import InputError, OptionError
+from usdenoise.errors import OptionError
 from usdenoise.linalg.array_library import Numbers, on_host, to_host
 from usdenoise.options import ReadOptions
 from usdenoise.options.denoise_options import SCALE_NAMES, reading_options
 from usdenoise.stack.acquisition import Acquisition, without_mask
-from usdenoise.stack.arrays import is_power, offset_of
-from usdenoise.stack.data_arrays import is_data_array, is_dataset, kept_axes
-from usdenoise.stack.geometry import check_axes, check_order, shape_text
+from usdenoise.stack.arrays import check_not_power
+from usdenoise.stack.data_arrays import is_data_array, is_dataset
+from usdenoise.stack.geometry import check_axes, check_order, dropped_axes, shape_text
 from usdenoise.stack.labels import Label, labelled_metadata
 from usdenoise.stack.metadata import Metadata, interpret, is_known, with_options, without_implausible
 
@@ -50,7 +50,8 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
         unit = str(getattr(index, "units", "mm"))
         attributes = {"voxel_to_world": np.asarray(matrix), "voxel_to_world_units": unit, **attributes}
     entries = {name: (value, f"attribute {name}") for name, value in attributes.items()}
-    kept_dimensions = [dimensions[axis] for axis in kept_axes(data.shape, data.ndim)]
+    dropped = dropped_axes(data.shape)
+    kept_dimensions = [name for axis, name in enumerate(dimensions) if axis not in dropped]
     entries |= labelled_metadata(dimensions, data.shape, len(kept_dimensions), labels, entries)
     metadata = interpret(entries)
     if axes is None and "axes" not in metadata.values:
@@ -58,8 +59,9 @@ def describe_data_array(data: Any, axes: str | None = None, **scales: Any) -> Me
             f"the dimensions {', '.join(dimensions)} do not identify the axes; give axes, for example axes='tzx', or "
             "call them time, z, x and y"
         )
-    stack_axes = None if axes is None else "".join(axes[axis] for axis in kept_axes(data.shape, len(axes)))
-    metadata = with_options(metadata, ReadOptions(axes=stack_axes, **scales))
+    if axes is not None and len(axes) == data.ndim:
+        axes = "".join(letter for axis, letter in enumerate(axes) if axis not in dropped)
+    metadata = with_options(metadata, ReadOptions(axes=axes, **scales))
     if metadata.contradiction:
         warnings.warn(metadata.contradiction, stacklevel=2)
     time = dict(zip(metadata.values["axes"], kept_dimensions, strict=False)).get("t", "")
@@ -96,12 +98,11 @@ def from_data_array(data: Any, axes: str | None = None, **scales: Any) -> Acquis
     """
     metadata = describe_data_array(data, axes, **scales)
     iq = data.data if is_dask_array(data.data) else np.asarray(data.values)
-    uneven = "the times of the frames are uneven, so the frame rate is not known; the attribute frame_rate_hz gives it"
     return Acquisition(
-        iq.reshape([iq.shape[axis] for axis in kept_axes(iq.shape, iq.ndim)]),
+        iq.squeeze(dropped_axes(iq.shape)),
         **metadata.values,
         name=str(data.name) if data.name is not None else "iq",
-        assumptions=(*((uneven,) if metadata.has_uneven_times else ()), *metadata.ignored.values()),
+        assumptions=metadata.notes,
         attributes=metadata.attributes,
         coordinates=metadata.coordinates,
         # The labels alone: the values of the input may be released.
@@ -254,18 +255,8 @@ def as_acquisition(
 
 def _checked(stack: Acquisition) -> Acquisition:
     """Check that a stack in memory is not power Doppler or an envelope, by its first and its middle frame."""
-    if is_dask_array(stack.iq):
-        return stack
-    at: tuple[Any, ...] = (slice(None),) * stack.axes.index("t")
-    frames = [to_host(stack.iq[(*at, number, ...)]) for number in (0, stack.n_frames // 2)]
-    if is_power(frames):
-        if offset := offset_of(frames[1]):
-            raise InputError(
-                f"the stack is real, and symmetric about {offset:g}",
-                remedy=f"subtract the offset {offset:g} if it is RF, or give an Acquisition to filter it as it is",
-            )
-        raise InputError(
-            "the stack is real and nowhere negative: it is power Doppler or an envelope, without a phase",
-            remedy="give the beamformed IQ or RF, or an Acquisition to filter it anyway",
-        )
+    if not (stack.is_complex or is_dask_array(stack.iq)):
+        at: tuple[Any, ...] = (slice(None),) * stack.axes.index("t")
+        frames = (to_host(stack.iq[(*at, number, ...)]) for number in (0, stack.n_frames // 2))
+        check_not_power(frames, "the stack", "give an Acquisition")
     return stack

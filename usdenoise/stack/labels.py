@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from usdenoise.stack.geometry import ATTRIBUTES, Coordinate, pitch
+from usdenoise.stack.geometry import ATTRIBUTES, Coordinate, dropped_axes, pitch
 
 MILLIMETRES: Mapping[str, float] = {"mm": 1.0, "m": 1e3, "um": 1e-3, "µm": 1e-3}
 SECONDS: Mapping[str, float] = {
@@ -135,8 +135,8 @@ def labelled_metadata(
     if rate and not any(name.lower() in ALIASES["frame_rate_hz"] for name in entries):
         more["frame_rate_hz"] = (rate, FROM_TIMES)
     # The axes of length 1 that the stack has lost lose their letters as well.
-    single = [name for name, n in lengths.items() if n == 1][: len(lengths) - n_axes]
-    kept = "".join(letter for name, letter in letters.items() if name not in single)
+    dropped = dropped_axes([*lengths.values()], n_axes)
+    kept = "".join(letter for axis, letter in enumerate(letters.values()) if axis not in dropped)
     if axes is None or len(kept) != n_axes:
         times = {letter: coordinate for letter, coordinate in coordinates.items() if letter == "t"}
         return {**more, "coordinates": (times, FROM_TIMES)} if times else more

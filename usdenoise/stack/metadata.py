@@ -44,9 +44,12 @@ class Metadata:
     ignored: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def has_uneven_times(self) -> bool:
-        """Whether the times of the frames are known, and give no frame rate."""
-        return "t" in self.coordinates and "frame_rate_hz" not in self.values
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on scales that the stack has and that are not used."""
+        if "t" not in self.coordinates or "frame_rate_hz" in self.values:
+            return tuple(self.ignored.values())
+        uneven = "the times of the frames are uneven, so the frame rate is not known; the attribute frame_rate_hz gives it"
+        return (uneven, *self.ignored.values())
 
     def with_value(self, name: str, value: Any, source: str) -> "Metadata":
         """Return the metadata with axes or a scale of the file, or with the reason why the scale is not used.
