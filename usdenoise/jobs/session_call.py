@@ -31,6 +31,7 @@ from usdenoise.options.job_options import (
     shows_options,
 )
 from usdenoise.pipeline.denoise import chosen_options
+from usdenoise.pipeline.result import codes_of
 from usdenoise.progress import NotebookBar, Progress
 from usdenoise.report.pictures import plot
 from usdenoise.report.tables import block_table, region_response_table, region_table
@@ -133,8 +134,7 @@ class SessionResult(ResultSeries):
     def __repr__(self) -> str:
         """Describe the content in one line."""
         n_blocks, *shape = self.images["blood_power"].shape
-        size = shape_text(tuple(shape))
-        doubts = ", ".join(dict.fromkeys(doubt.code for doubt in self.doubts)) or "none"
+        size, doubts = shape_text(tuple(shape)), codes_of(self.doubts) or "none"
         return (
             f"<SessionResult: {n_blocks} blocks, {int(self.bad.sum())} bad; {size} pixels; doubts: {doubts}>"
         )
@@ -177,7 +177,7 @@ class PosesResult(SessionResult, PoseSeries):
     def __repr__(self) -> str:
         """Describe the content in one line."""
         n_sweeps, n_poses, *shape = self.images["blood_power"].shape
-        doubts = ", ".join(dict.fromkeys(doubt.code for doubt in self.doubts)) or "none"
+        doubts = codes_of(self.doubts) or "none"
         return (
             f"<PosesResult: {n_sweeps} sweeps over {n_poses} positions, {int(self.bad_blocks.sum())} blocks bad or missing; "
             f"{shape_text(tuple(shape))} pixels; doubts: {doubts}>"

@@ -1,8 +1,9 @@
 """The result of denoising a stack, also as labelled arrays of xarray, and the doubts about a result."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from enum import Flag, auto
 from functools import cached_property
 from typing import Any, Self
 
@@ -50,6 +51,29 @@ LARGEST_VESSEL_SHARE = 0.8
 """Share of the image in vessels above which they are doubtful: a signal everywhere is tissue or noise."""
 
 
+class DoubtKind(Flag):
+    """What applies to a doubt."""
+
+    ABOUT_BLOOD = auto()
+    """It is about blood and its maps, and does not apply to stacks for localisation."""
+    SETTLES = auto()
+    """It settles with the blocks of a live session, and is no remark on it."""
+
+
+DOUBT_KINDS: Mapping[str, DoubtKind] = {
+    "cutoff": DoubtKind.ABOUT_BLOOD | DoubtKind.SETTLES,
+    "cutoff-unsure": DoubtKind.SETTLES,
+    "few-frames": DoubtKind.ABOUT_BLOOD | DoubtKind.SETTLES,
+    "no-blood": DoubtKind.ABOUT_BLOOD | DoubtKind.SETTLES,
+    "tissue": DoubtKind.ABOUT_BLOOD,
+    "map-incomplete": DoubtKind.ABOUT_BLOOD,
+    "correlated-noise": DoubtKind.ABOUT_BLOOD,
+    "repeatability": DoubtKind.ABOUT_BLOOD | DoubtKind.SETTLES,
+    "poor-estimate": DoubtKind.SETTLES,
+}
+"""What applies to doubts, by their code; to others nothing does."""
+
+
 @dataclass(frozen=True)
 class Doubt:
     """A reason not to trust the pictures of a result.
@@ -65,17 +89,14 @@ class Doubt:
     code: str
     sentence: str
 
+    def has(self, kind: DoubtKind) -> bool:
+        """Return whether something applies to the doubt."""
+        return kind in DOUBT_KINDS.get(self.code, DoubtKind(0))
 
-ABOUT_BLOOD = (
-    "cutoff",
-    "few-frames",
-    "no-blood",
-    "tissue",
-    "map-incomplete",
-    "correlated-noise",
-    "repeatability",
-)
-"""Codes of doubts about blood and its maps, which do not apply to stacks for localisation."""
+
+def codes_of(doubts: Iterable[Doubt]) -> str:
+    """Return the codes of doubts, each once, with commas; empty without any."""
+    return ", ".join(dict.fromkeys(doubt.code for doubt in doubts))
 
 
 def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Doubt, ...]:

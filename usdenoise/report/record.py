@@ -17,7 +17,7 @@ from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.options.job_options import NO_PRODUCTS
 from usdenoise.pipeline.fit_result import FitResult, Verdict
-from usdenoise.pipeline.result import ABOUT_BLOOD, Doubt, verdict_parts
+from usdenoise.pipeline.result import Doubt, DoubtKind, verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
 from usdenoise.sessions.pose_series import POSE_AXIS
 from usdenoise.sessions.regions import RegionSeries, relative_change
@@ -618,7 +618,7 @@ def report_of(
     result, picture, blocks = series.fit, series.picture_quality, series.all_blocks
     judges_blood = tuple(requested.get("output", {}).get("products", ())) != NO_PRODUCTS
     solution, options, fit = result.solution, result.options, result.fit_quality
-    doubts = tuple(doubt for doubt in series.doubts if judges_blood or doubt.code not in ABOUT_BLOOD)
+    doubts = tuple(doubt for doubt in series.doubts if judges_blood or not doubt.has(DoubtKind.ABOUT_BLOOD))
     # A doubt is not an assumption besides.
     doubted = {doubt.sentence for doubt in doubts}
     of_poses = series.geometry.assumptions if series.by_pose else ()
