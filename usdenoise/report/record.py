@@ -20,7 +20,7 @@ from usdenoise.pipeline.fit_result import FitResult, Verdict
 from usdenoise.pipeline.result import Doubt, DoubtKind, verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
 from usdenoise.sessions.pose_series import POSE_AXIS
-from usdenoise.sessions.regions import RegionSeries, relative_change
+from usdenoise.sessions.regions import RegionResponse, RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord, ResultSeries
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.resources import peak_memory_bytes
@@ -179,44 +179,6 @@ class ActivationRecord:
 
 
 @dataclass(frozen=True)
-class ResponseRecord:
-    """The response of a region to a type of event.
-
-    Attributes
-    ----------
-    trial_type : str
-        The type.
-    change : tuple of float
-        The response in per cent of the baseline; with free delays, one value for each.
-    standard_error : float
-        Its standard error; NaN with free delays.
-    statistic : str
-        "t" or "F".
-    value, p : float
-        t or F, and p in either direction, not corrected for the number of regions.
-    """
-
-    trial_type: str
-    change: tuple[float, ...]
-    standard_error: float
-    statistic: str
-    value: float
-    p: float
-
-    @property
-    def percent(self) -> str:
-        """The response in words; with free delays the largest one."""
-        known = [value for value in self.change if not math.isnan(value)]
-        return f"{max(known, key=abs):+.1f} %" if known else "not known"
-
-    @property
-    def test(self) -> str:
-        """The statistic and p in words."""
-        largest = f"largest of {len(self.change)} delays, " * (len(self.change) > 1)
-        return f"{largest}{self.statistic} = {self.value:.3g}, p = {self.p:.2g}"
-
-
-@dataclass(frozen=True)
 class RegionRecord:
     """A region of a session.
 
@@ -228,7 +190,7 @@ class RegionRecord:
         Number of its pixels.
     lowest, highest : float or None
         Blood power in the good blocks in per cent above its mean; None if it is not known.
-    responses : tuple of ResponseRecord
+    responses : tuple of RegionResponse
         The response to each type of event; empty without events.
     """
 
@@ -236,7 +198,7 @@ class RegionRecord:
     n_pixels: int
     lowest: float | None
     highest: float | None
-    responses: tuple[ResponseRecord, ...]
+    responses: tuple[RegionResponse, ...]
 
     @classmethod
     def of(cls, name: str, region: RegionSeries, is_bad: NDArray[np.bool_]) -> Self:
@@ -248,17 +210,7 @@ class RegionRecord:
             n_pixels=int(region.mask.sum()),
             lowest=float(known.min()) if known.size else None,
             highest=float(known.max()) if known.size else None,
-            responses=tuple(
-                ResponseRecord(
-                    trial_type=trial_type,
-                    change=tuple(response.change.tolist()),
-                    standard_error=float(response.standard_error),
-                    statistic="F" if math.isnan(response.standard_error) else "t",
-                    value=float(response.statistic),
-                    p=float(response.p),
-                )
-                for trial_type, response in region.responses.items()
-            ),
+            responses=tuple(region.responses.values()),
         )
 
     @property

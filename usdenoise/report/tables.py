@@ -169,7 +169,7 @@ def region_response_table(series: ResultSeries) -> Table:
         for trial_type, response in region.responses.items()
     ]
     names, n_pixels, types, responses = zip(*rows, strict=True)
-    changes = np.stack([response.change for response in responses], axis=1)
+    changes = np.transpose([response.change for response in responses])
     if series.options.hrf.startswith(FIR):
         letter, of_response = "f", {f"change_{delay}": values for delay, values in enumerate(changes)}
     else:
@@ -180,7 +180,7 @@ def region_response_table(series: ResultSeries) -> Table:
         "n_pixels": np.array(n_pixels),
         "trial_type": np.array(types),
         **of_response,
-        letter: np.array([response.statistic for response in responses]),
+        letter: np.array([response.value for response in responses]),
         "p": np.array([response.p for response in responses]),
     }
     change = "Response in per cent of the baseline, the constant of the general linear model"
