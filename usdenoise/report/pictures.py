@@ -151,7 +151,7 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     Parameters
     ----------
     name : str
-        Its name in PICTURES.
+        Its name in PICTURES, or REGIONS.
     series : ResultSeries
         The result.
     stem : str
@@ -161,6 +161,8 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     kind : str
         "png", "pdf" or "svg".
     """
+    if name == REGIONS:
+        return region_picture(series, f"{stem}: blood power of regions", kind)
     panels, scale = result_layer(name, series, display)
     n_good = int((~series.bad).sum())
     removed, high = int(series.fit.options.low_cutoff), series.high_cutoff
