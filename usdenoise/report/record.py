@@ -635,14 +635,10 @@ def report_of(
 
 
 def _cutoff(result: FitResult) -> CutoffRecord:
-    choice, rule = result.cutoff, CutoffReason.GIVEN
-    if result.common_cutoff is not None:
-        rule = CutoffReason.COMMON
-    elif not result.is_cutoff_given:
-        rule = choice.reason
+    choice = result.cutoff
     return CutoffRecord(
-        low=int(result.options.low_cutoff),
-        rule=rule.code,
+        low=result.low_cutoff,
+        rule=result.cutoff_rule.code,
         reason=result.cutoff_sentence,
         certainty=result.cutoff_certainty.value,
         suggested=choice.low,
@@ -697,7 +693,7 @@ def _poses(series: ResultSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]
             position_mm=None if places is None else float(places.values[number]),
             low_cutoff=of_pose.low_cutoff,
             certainty=of_pose.fit.cutoff_certainty.value,
-            is_own=_cutoff(of_pose.fit).is_own,
+            is_own=of_pose.fit.cutoff_rule is CutoffReason.BLOCK_ALONE,
             blood_to_noise_db=of_pose.picture_quality.blood_to_noise_db,
             n_blocks=len(of_pose.block_records),
             n_bad=int(of_pose.bad.sum()),
