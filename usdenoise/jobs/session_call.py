@@ -116,20 +116,18 @@ class SessionResult(ResultSeries):
     @cached_property
     def region_table(self) -> dict[str, list[Any]]:
         """The table of the regions over time, as the file has it, and as :attr:`blocks` has its table; empty without any."""
-        columns = region_table(self).columns if self.region_series else {}
-        return {name: values.tolist() for name, values in columns.items()}
+        return region_table(self).lists if self.region_series else {}
 
     @cached_property
     def region_responses(self) -> dict[str, list[Any]]:
         """The table of the responses of regions to events, as :attr:`blocks` has its table; empty without both."""
         has_responses = any(region.responses for region in self.region_series.values())
-        columns = region_response_table(self).columns if has_responses else {}
-        return {name: values.tolist() for name, values in columns.items()}
+        return region_response_table(self).lists if has_responses else {}
 
     @cached_property
     def blocks(self) -> dict[str, list[Any]]:
         """The table of the blocks, as the file has it: name of a column -> values; pandas.DataFrame takes it as it is."""
-        return {name: values.tolist() for name, values in block_table(self).columns.items()}
+        return block_table(self).lists
 
     def __repr__(self) -> str:
         """Describe the content in one line."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,11 @@ class Table:
     columns: Mapping[str, NDArray[np.generic]]
     texts: Mapping[str, str]
     units: Mapping[str, str]
+
+    @property
+    def lists(self) -> dict[str, list[Any]]:
+        """The columns as lists, which pandas.DataFrame takes as they are."""
+        return {name: values.tolist() for name, values in self.columns.items()}
 
     @property
     def sidecar(self) -> dict[str, dict[str, str]]:
