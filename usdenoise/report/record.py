@@ -697,13 +697,19 @@ def _poses(series: ResultSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]
             blood_to_noise_db=of_pose.picture_quality.blood_to_noise_db,
             n_blocks=len(of_pose.block_records),
             n_bad=int(of_pose.bad.sum()),
-            moves_pixels=None if of_pose.shifts is None else float(np.nanmax(np.abs(of_pose.shifts))),
+            moves_pixels=_largest_shift(of_pose.block_records),
             n_active={name: int(found.active.sum()) for name, found in of_pose.activation.items()},
             doubts=of_pose.doubts,
             page=pages[number] if pages else "",
         )
         for number, (name, of_pose) in enumerate(series.by_pose.items())
     )
+
+
+def _largest_shift(blocks: Sequence[BlockRecord]) -> float | None:
+    """Return the largest displacement of a block along an axis; None if no block has a known one."""
+    shifts = [abs(shift) for block in blocks for shift in block.shift_pixels or () if not math.isnan(shift)]
+    return max(shifts, default=None)
 
 
 def _alignment(series: ResultSeries) -> str:
