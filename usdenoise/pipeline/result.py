@@ -23,7 +23,7 @@ from usdenoise.stack.arrays import NamedArray, unpack
 from usdenoise.stack.data_arrays import IMAGE_NAMES, import_xarray, to_data_array
 from usdenoise.stack.geometry import FREE_NAME
 from usdenoise.stack.sampling import ENOUGH_FRAMES
-from usdenoise.system.text import PROVENANCE, record, to_json
+from usdenoise.system.text import PROVENANCE, counted, record, to_json
 
 NEAR_BELOW, NEAR_ABOVE = 0.15, 0.25
 """Distances below and above the low cutoff that the data suggest within which a given one agrees with it, over the
@@ -170,11 +170,10 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     verb = "may be" if choice.certainty == CutoffCertainty.UNSURE else "is"
     remains = f"tissue {'remains' if verb == 'is' else 'may remain'}"
     effect = remains if low < suggested else f"blood {verb} removed, too"
-    plural = "" if low == 1 else "s"
     return [
         (
             "cutoff",
-            f"{low} component{plural} removed; the data suggest {at_least}{suggested} ({choice.certainty}): {effect}",
+            f"{counted(low, 'component')} removed; the data suggest {at_least}{suggested} ({choice.certainty}): {effect}",
         )
     ]
 

@@ -24,7 +24,7 @@ from usdenoise.sessions.regions import RegionResponse, RegionSeries, relative_ch
 from usdenoise.sessions.result_series import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord, ResultSeries
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.resources import peak_memory_bytes
-from usdenoise.system.text import from_plain, plain, software
+from usdenoise.system.text import counted, from_plain, plain, software
 
 MOST_NAMED = 3
 """Bad blocks, and regions, that are named in words."""
@@ -162,8 +162,7 @@ class ActivationRecord:
         if self.threshold is None:
             return f"no pixel is significant ({rule})"
         sign = "|t|" if self.statistic == "t" else self.statistic
-        pixels = f"{self.n_active} pixel{'s' * (self.n_active != 1)}"
-        return f"{pixels} with {sign} of {self.threshold:.2f} or more ({rule})"
+        return f"{counted(self.n_active, 'pixel')} with {sign} of {self.threshold:.2f} or more ({rule})"
 
     @property
     def title(self) -> str:
@@ -365,7 +364,7 @@ class SequenceRecord:
         words = [*self.design[: len(self.design) - len(self.other_columns)]]
         words += [name.replace("_", " ") for name in others]
         if self.n_drifts:
-            words.append(f"{self.n_drifts} cosine{'s' * (self.n_drifts > 1)} for slow drifts")
+            words.append(f"{counted(self.n_drifts, 'cosine')} for slow drifts")
         if n_bad := sum(name.startswith("bad_block") for name in self.other_columns):
             words.append("one for the bad block" if n_bad == 1 else f"one for each of {n_bad} bad blocks")
         return ", ".join(words)
@@ -757,7 +756,7 @@ def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
         if block.is_bad
     ]
     if (more := len(sentences) - MOST_NAMED) > 0:
-        sentences[MOST_NAMED:] = [f"and {more} more block{'' if more == 1 else 's'}"]
+        sentences[MOST_NAMED:] = [f"and {counted(more, 'more block')}"]
     if sentences:
         sentences.append("blocks are counted from 0")
     n_left_out = sum(quality.n_left_out for quality in frames)
