@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from enum import Flag, auto
 from functools import cached_property
 from typing import Any, Self
@@ -468,9 +468,8 @@ class LabelledResult(DenoiseResult):
     @classmethod
     def from_result(cls, result: DenoiseResult) -> Self:
         """Return a result with its images as DataArrays."""
-        values = {field.name: getattr(result, field.name) for field in fields(DenoiseResult)}
         images = {array.name: result._labelled(array) for array in result.images({})}
-        return cls(**{**values, **images})
+        return cls(**{**vars(result), **images})
 
     @cached_property
     def stack(self) -> Any:
