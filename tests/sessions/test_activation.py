@@ -130,8 +130,8 @@ def test_the_response_of_a_region_is_that_of_least_squares_for_white_noise() -> 
     assert on.change[0] == pytest.approx(100 * effects[0] / baseline, rel=1e-6)
     assert 15 < on.change[0] < 35
     assert on.standard_error == pytest.approx(100 * error / baseline, rel=1e-6)
-    assert on.statistic == pytest.approx(effects[0] / error, rel=1e-6)
-    assert on.p == pytest.approx(2 * scipy.stats.t.sf(on.statistic, is_used.sum() - rank), rel=1e-6)
+    assert on.value == pytest.approx(effects[0] / error, rel=1e-6)
+    assert on.p == pytest.approx(2 * scipy.stats.t.sf(on.value, is_used.sum() - rank), rel=1e-6)
     assert np.isnan([*found["other"].change, found["other"].standard_error, found["other"].p]).all()
 
 

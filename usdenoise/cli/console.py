@@ -14,7 +14,7 @@ import click
 
 from usdenoise.errors import OutputError
 from usdenoise.progress import Progress
-from usdenoise.system.text import printable
+from usdenoise.system.text import counted, printable
 
 if TYPE_CHECKING:
     import rich.progress
@@ -246,7 +246,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
             ("blood", conditional(report.blood.sentence, report)),
             ("estimate", estimate),
             ("error", _error(report)),
-            ("stopped", f"after {_counted(report.iterations, 'iteration')}: {report.stop_reason}"),
+            ("stopped", f"after {counted(report.iterations, 'iteration')}: {report.stop_reason}"),
         ]
     seconds = report.timings_s
     stages = [f"{name} {seconds[stage]:.2f} s" for stage, name in _STAGES.items() if seconds.get(stage)]
@@ -261,10 +261,6 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         rows.append(("wrote", str(sequence_file.with_name(f"*_denoised{sequence_file.suffix}"))))
     rows.append(("page", report.output.get("report_html", "")))
     return [(name, text) for name, text in rows if text]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _poses(sequence: "SequenceRecord") -> Iterator[tuple[str, str]]:
@@ -296,7 +292,7 @@ def _blocks(sequence: "SequenceRecord") -> str:
 def _clutter(report: "Report") -> str:
     from usdenoise.clutter.clutter_cutoff import CutoffCertainty
 
-    components, cutoff = _counted(report.low_cutoff, "component"), report.cutoff
+    components, cutoff = counted(report.low_cutoff, "component"), report.cutoff
     removed = f"{components} removed{'' if report.sequence is None else ' from all blocks'}"
     if cutoff.is_own:
         removed = f"{components} of its own removed from each block"
@@ -311,7 +307,7 @@ def _kept(report: "Report") -> str:
         return "all other components and the residual: blood and noise"
     if report.sequence is not None:
         return "the other components"
-    return f"the next {_counted(high - low, 'component')}; the residual is dropped as noise"
+    return f"the next {counted(high - low, 'component')}; the residual is dropped as noise"
 
 
 def _error(report: "Report") -> str:

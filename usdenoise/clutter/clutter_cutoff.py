@@ -26,7 +26,7 @@ from usdenoise.clutter.similarity import (
 from usdenoise.linalg.array_library import Numbers
 from usdenoise.linalg.lag_sums import lag_sums
 from usdenoise.linalg.low_rank import LowRank
-from usdenoise.system.text import CodedEnum
+from usdenoise.system.text import CodedEnum, counted
 
 
 class CutoffCertainty(StrEnum):
@@ -42,7 +42,7 @@ class CutoffReason(CodedEnum):
     """Why a low cutoff was chosen; the value is its sentence, with placeholders for the numbers."""
 
     GIVEN = "as given"
-    COMMON = "the same for all scans: {named} among the cutoffs of {n_scans} scan{plural}"
+    COMMON = "the same for all scans: {named} among the cutoffs of {scans}"
     NO_FALL = "no clutter found: the first {over} singular values fall by only {fall_db:.1f} dB"
     RANK_TOO_LOW = (
         "one component is too few to find the clutter; raise the rank or the sampling, or set the low cutoff"
@@ -52,7 +52,7 @@ class CutoffReason(CodedEnum):
     )
     BEYOND_RANK = "tissue reaches to the last component estimated; raise the rank, and the sampling if it limits the rank"
     SIMILARITY_FALLS = (
-        "after {low} component{plural}, the similarity to the leading components is below {level:g} % of the similarity "
+        "after {components}, the similarity to the leading components is below {level:g} % of the similarity "
         "among them"
     )
     TISSUE_SQUARE = "the first {low} components resemble each other, as tissue speckle does"
@@ -190,8 +190,7 @@ def common_cutoff(cutoffs: Sequence[tuple[int, CutoffCertainty]]) -> CommonCutof
         certainty = CutoffCertainty.UNSURE
     sentence = CutoffReason.COMMON.value.format(
         named=f"the only {level} one" if len(named) == 1 else f"the median of the {len(named)} {level} ones",
-        n_scans=len(cutoffs),
-        plural="" if len(cutoffs) == 1 else "s",
+        scans=counted(len(cutoffs), "scan"),
     )
     return CommonCutoff(low, max(level, certainty, key=levels.index), sentence)
 
@@ -274,9 +273,11 @@ def _choice(model: LowRank, noise_rms: float, highest: int, similarity: NDArray[
     decision = _no_clutter(singular, doppler)
     if decision is None or dominance(singular, noise) > DOMINANT:
         decision = _edge_of_clutter(model.rank, profile, squares)
-    plural = "" if decision.low == 1 else "s"
     sentence = decision.reason.value.format(
-        low=decision.low, plural=plural, level=100 * USUAL_LEVEL, **decision.figures
+        low=decision.low,
+        components=counted(decision.low, "component"),
+        level=100 * USUAL_LEVEL,
+        **decision.figures,
     )
     if first:
         leading = "first one is" if first == 1 else f"first {first} are"

@@ -209,9 +209,9 @@ def _turn(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np
     return np.asarray(products - products.T)
 
 
-SAMPLED, MIDDLE_PIXELS = {3: 64, 4: 24}, 2304
-"""Entries along each axis, in the middle, by which the axis of time is recognised: of a stack whose axes are not known, by
-the number of axes; and pixels of an image if they are."""
+SAMPLED, MIDDLE_PIXELS = (64, 24), 2304
+"""Entries along each axis, in the middle, by which the axis of time is recognised: of a stack of images and of volumes whose
+axes are not known; and pixels of an image if they are."""
 
 CLEARLY = 2.0
 """Ratio of the unlikeness of neighbours along two axes from which they differ. On phantoms of eleven kinds the envelope of
@@ -276,7 +276,7 @@ def time_is_last(shape: tuple[int, ...], read: Callable[[tuple[slice, ...]], Num
     read : callable
         Takes a slice for each axis, and returns these values. They may be non-finite.
     """
-    scores = unlikeness_and_rank(read(_middle(shape, [SAMPLED[len(shape)]] * len(shape))))
+    scores = unlikeness_and_rank(read(_middle(shape, [SAMPLED[len(shape) - 3]] * len(shape))))
     return time_by({False: scores[0], True: scores[-1]}, MOST_UNLIKE_ENDS)
 
 

@@ -26,7 +26,7 @@ from usdenoise.jobs.workers import LOOK_S
 from usdenoise.options import DenoiseOptions, Display, Output
 from usdenoise.options.job_options import NO_PRODUCTS
 from usdenoise.progress import NotebookBar
-from usdenoise.report.pages import COMPLETE, Row, Status, values_of_report
+from usdenoise.report.pages import COMPLETE, Row, Status
 from usdenoise.stack.sampling import spread_rows
 from usdenoise.system.processes import GRACE_S, locked, uninterrupted
 from usdenoise.system.resources import available_bytes, available_threads
@@ -67,7 +67,7 @@ def decide(scan: Scan, requested: Mapping[str, object], overwrite: bool = False)
     state = file_state(scan.path)
     if state is None or not is_same_state(state, vars(report.input)):
         return not_run("the input changed")
-    return scan_row(scan, Status.DONE, COMPLETE, **values_of_report(report))
+    return scan_row(scan, Status.DONE, COMPLETE, report)
 
 
 def _changes(before: object, now: object, name: str = "") -> Iterator[str]:
@@ -559,7 +559,7 @@ def _finished_row(scan: Scan, reason: str, future: Future[str | None]) -> Row:
         )
     try:
         if failure is None:
-            return scan_row(scan, Status.DONE, reason, **values_of_report(read_report(scan)))
+            return scan_row(scan, Status.DONE, reason, read_report(scan))
     except (OSError, ValueError) as unreadable:
         failure = str(unreadable)
     return scan_row(scan, Status.FAILED, reason, error=printable(failure))

@@ -6,12 +6,11 @@ import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from itertools import chain, count
 from pathlib import Path, PurePath
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +21,11 @@ from usdenoise.files.images import read_tiff
 from usdenoise.files.input_files import BATCH_RECORD, STACKS, acquisition_files, is_zarr, natural_key
 from usdenoise.files.output_folder import remove_leftovers, write_files
 from usdenoise.options import Display
+from usdenoise.pipeline.result import codes_of
 from usdenoise.report.montages import common_scale, small_image, thumbnail_png
 from usdenoise.report.pages import Entry, Row, Status, batch_page
 from usdenoise.report.record import Report
+from usdenoise.report.sentences import remark
 from usdenoise.stack.geometry import picture_axes
 from usdenoise.system.text import alike, short_stem, software
 
@@ -133,10 +134,30 @@ def find_scans(paths: Sequence[Path], output: Path, patterns: Sequence[str] = ()
     return scans
 
 
-def scan_row(scan: Scan, status: Status, reason: str, **values: Any) -> Row:
-    """Return the row of a scan, with the values of its other fields by name."""
-    return Row(
-        scan=scan.name, path=str(scan.path), folder=str(scan.folder), status=status, reason=reason, **values
+def scan_row(scan: Scan, status: Status, reason: str, report: Report | None = None, error: str = "") -> Row:
+    """Return the row of a scan, with the values of its report if it has results, or with the error if it failed."""
+    row = Row(scan.name, str(scan.path), str(scan.folder), status, reason, error=error)
+    if report is None:
+        return row
+    return replace(
+        row,
+        seconds=report.timings_s["total"],
+        rank=report.rank,
+        low_cutoff=report.low_cutoff,
+        suggested_cutoff=report.cutoff.suggested,
+        high_cutoff=report.high_cutoff,
+        cutoff_certainty=report.cutoff.certainty,
+        held_out_rmse=report.held_out_rmse,
+        held_out_ratio=report.held_out_ratio,
+        verdict=report.verdict,
+        n_unobserved=report.n_unobserved,
+        peak_memory_bytes=report.peak_memory_bytes,
+        blood_to_noise_db=report.blood.blood_to_noise_db,
+        reproducibility=report.reproducibility,
+        noise_floor=report.noise_floor,
+        bad_frames=len(report.bad_frames),
+        doubts=codes_of(report.doubts),
+        remark=remark(report),
     )
 
 

@@ -5,7 +5,7 @@ To add a product, write a function in `report` or `files` that draws or encodes 
 in :mod:`usdenoise.options.job_options`; an image that needs more than the power is made in :mod:`usdenoise.blood.doppler`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,16 +40,21 @@ FLOW_PICTURES = ("velocity", "directional", "signed")
 
 def reserve_products(results: Results) -> list[Write]:
     """Reserve the files of a job besides its main file, and return what writes them, in the order of the page."""
-    job, names = results.job, results.job.output.products
+    job, names, formats = results.job, results.job.output.products, results.job.display.figure_formats
     writes = _power_image("blood_power", results, "blood" in names)
     writes += _power_image("power_doppler", results, job.is_session or "power" in names)
     if not job.is_session:
-        writes += [_picture(name, results) for name in FLOW_PICTURES if name in names]
+        writes += [_picture(name, results, formats) for name in FLOW_PICTURES if name in names]
         return [*writes, _table("frames", results, _frame_table)]
     # Of the flow images of blocks, only the arrays are stored.
-    writes += [_picture("tsnr", results), _table("blocks", results, block_table)]
+    writes += [_picture("tsnr", results, formats), _table("blocks", results, block_table)]
     if job.regions:
-        writes += _regions(results)
+        writes += [
+            _table("regions", results, region_table),
+            _picture(pictures.REGIONS, results, _formats(job)),
+        ]
+        if job.session_options.events is not None:
+            writes.append(_table("region_responses", results, region_response_table))
     if job.session_options.events is not None:
         writes.append(_activation(results))
     return writes
@@ -60,10 +65,10 @@ def _frame_table(series: ResultSeries) -> Table:
     return frame_table(series.stack)
 
 
-def _picture(name: str, results: Results, is_requested: bool = True) -> Write:
-    """Reserve the files of a picture, if it is requested, and return what draws it for them and for the page."""
-    job, formats = results.job, results.job.display.figure_formats
-    places = {kind: results.reserve(f"{name}_{kind}", f"{name}.{kind}") for kind in formats if is_requested}
+def _picture(name: str, results: Results, formats: Sequence[str]) -> Write:
+    """Reserve the files of a picture in some formats, and return what draws it for them and for the page."""
+    job = results.job
+    places = {kind: results.reserve(f"{name}_{kind}", f"{name}.{kind}") for kind in formats}
     on_page = ("png",) if job.output.judges_blood else ()
 
     def write(series: ResultSeries) -> None:
@@ -109,7 +114,7 @@ _DESCRIPTIONS = {"power_doppler": "Power Doppler", "blood_power": "Blood power w
 def _power_image(name: str, results: Results, is_requested: bool) -> list[Write]:
     """Reserve the files of a power image, if it is requested, and return what draws and encodes it."""
     job, session, prefix = results.job, results.job.session_options, _PREFIXES[name]
-    picture = _picture(name, results, is_requested)
+    picture = _picture(name, results, job.display.figure_formats if is_requested else ())
     if not is_requested:
         return [picture]
     mean = results.reserve(f"{name}_tif", f"{name}.tif")
@@ -220,25 +225,6 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
                     "TrialType": trial_type,
                 }
                 results.path_of(f"{name}_effect_json").write_text(to_json(described, indent=2) + "\n")
-
-
-def _regions(results: Results) -> list[Write]:
-    """Reserve the tables and the picture of the regions, and return what writes them."""
-    job, name = results.job, pictures.REGIONS
-    writes = [_table(name, results, region_table)]
-    places = {kind: results.reserve(f"{name}_{kind}", f"{name}.{kind}") for kind in _formats(job)}
-
-    def draw(series: ResultSeries) -> None:
-        for kind, place in places.items():
-            drawn = pictures.region_picture(series, f"{job.name}: blood power of regions", kind)
-            place.write_bytes(drawn)
-            if kind == "png":
-                results.pictures[name] = drawn
-
-    writes.append(draw)
-    if job.session_options.events is not None:
-        writes.append(_table("region_responses", results, region_response_table))
-    return writes
 
 
 NIFTI = ".nii.gz"

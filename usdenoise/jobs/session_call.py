@@ -31,6 +31,7 @@ from usdenoise.options.job_options import (
     shows_options,
 )
 from usdenoise.pipeline.denoise import chosen_options
+from usdenoise.pipeline.result import codes_of
 from usdenoise.progress import NotebookBar, Progress
 from usdenoise.report.pictures import plot
 from usdenoise.report.tables import block_table, region_response_table, region_table
@@ -115,26 +116,23 @@ class SessionResult(ResultSeries):
     @cached_property
     def region_table(self) -> dict[str, list[Any]]:
         """The table of the regions over time, as the file has it, and as :attr:`blocks` has its table; empty without any."""
-        columns = region_table(self).columns if self.region_series else {}
-        return {name: values.tolist() for name, values in columns.items()}
+        return region_table(self).lists if self.region_series else {}
 
     @cached_property
     def region_responses(self) -> dict[str, list[Any]]:
         """The table of the responses of regions to events, as :attr:`blocks` has its table; empty without both."""
         has_responses = any(region.responses for region in self.region_series.values())
-        columns = region_response_table(self).columns if has_responses else {}
-        return {name: values.tolist() for name, values in columns.items()}
+        return region_response_table(self).lists if has_responses else {}
 
     @cached_property
     def blocks(self) -> dict[str, list[Any]]:
         """The table of the blocks, as the file has it: name of a column -> values; pandas.DataFrame takes it as it is."""
-        return {name: values.tolist() for name, values in block_table(self).columns.items()}
+        return block_table(self).lists
 
     def __repr__(self) -> str:
         """Describe the content in one line."""
         n_blocks, *shape = self.images["blood_power"].shape
-        size = shape_text(tuple(shape))
-        doubts = ", ".join(dict.fromkeys(doubt.code for doubt in self.doubts)) or "none"
+        size, doubts = shape_text(tuple(shape)), codes_of(self.doubts) or "none"
         return (
             f"<SessionResult: {n_blocks} blocks, {int(self.bad.sum())} bad; {size} pixels; doubts: {doubts}>"
         )
@@ -177,7 +175,7 @@ class PosesResult(SessionResult, PoseSeries):
     def __repr__(self) -> str:
         """Describe the content in one line."""
         n_sweeps, n_poses, *shape = self.images["blood_power"].shape
-        doubts = ", ".join(dict.fromkeys(doubt.code for doubt in self.doubts)) or "none"
+        doubts = codes_of(self.doubts) or "none"
         return (
             f"<PosesResult: {n_sweeps} sweeps over {n_poses} positions, {int(self.bad_blocks.sum())} blocks bad or missing; "
             f"{shape_text(tuple(shape))} pixels; doubts: {doubts}>"

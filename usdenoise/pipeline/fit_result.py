@@ -266,6 +266,13 @@ class FitResult:
         return CutoffCertainty.GIVEN if self.is_cutoff_given else self.cutoff.certainty
 
     @property
+    def cutoff_rule(self) -> CutoffReason:
+        """The rule by which the low cutoff was chosen."""
+        if self.common_cutoff is not None:
+            return CutoffReason.COMMON
+        return CutoffReason.GIVEN if self.is_cutoff_given else self.cutoff.reason
+
+    @property
     def cutoff_sentence(self) -> str:
         """Why the low cutoff was chosen, in words."""
         if self.common_cutoff is not None:

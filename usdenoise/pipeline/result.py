@@ -1,8 +1,9 @@
 """The result of denoising a stack, also as labelled arrays of xarray, and the doubts about a result."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import Flag, auto
 from functools import cached_property
 from typing import Any, Self
 
@@ -22,7 +23,7 @@ from usdenoise.stack.arrays import NamedArray, unpack
 from usdenoise.stack.data_arrays import IMAGE_NAMES, import_xarray, to_data_array
 from usdenoise.stack.geometry import FREE_NAME, canonical_axes
 from usdenoise.stack.sampling import ENOUGH_FRAMES
-from usdenoise.system.text import PROVENANCE, record, to_json
+from usdenoise.system.text import PROVENANCE, counted, record, to_json
 
 NEAR_BELOW, NEAR_ABOVE = 0.15, 0.25
 """Distances below and above the low cutoff that the data suggest within which a given one agrees with it, over the
@@ -50,6 +51,29 @@ LARGEST_VESSEL_SHARE = 0.8
 """Share of the image in vessels above which they are doubtful: a signal everywhere is tissue or noise."""
 
 
+class DoubtKind(Flag):
+    """What applies to a doubt."""
+
+    ABOUT_BLOOD = auto()
+    """It is about blood and its maps, and does not apply to stacks for localisation."""
+    SETTLES = auto()
+    """It settles with the blocks of a live session, and is no remark on it."""
+
+
+DOUBT_KINDS: Mapping[str, DoubtKind] = {
+    "cutoff": DoubtKind.ABOUT_BLOOD | DoubtKind.SETTLES,
+    "cutoff-unsure": DoubtKind.SETTLES,
+    "few-frames": DoubtKind.ABOUT_BLOOD | DoubtKind.SETTLES,
+    "no-blood": DoubtKind.ABOUT_BLOOD | DoubtKind.SETTLES,
+    "tissue": DoubtKind.ABOUT_BLOOD,
+    "map-incomplete": DoubtKind.ABOUT_BLOOD,
+    "correlated-noise": DoubtKind.ABOUT_BLOOD,
+    "repeatability": DoubtKind.ABOUT_BLOOD | DoubtKind.SETTLES,
+    "poor-estimate": DoubtKind.SETTLES,
+}
+"""What applies to doubts, by their code; to others nothing does."""
+
+
 @dataclass(frozen=True)
 class Doubt:
     """A reason not to trust the pictures of a result.
@@ -65,17 +89,14 @@ class Doubt:
     code: str
     sentence: str
 
+    def has(self, kind: DoubtKind) -> bool:
+        """Return whether something applies to the doubt."""
+        return kind in DOUBT_KINDS.get(self.code, DoubtKind(0))
 
-ABOUT_BLOOD = (
-    "cutoff",
-    "few-frames",
-    "no-blood",
-    "tissue",
-    "map-incomplete",
-    "correlated-noise",
-    "repeatability",
-)
-"""Codes of doubts about blood and its maps, which do not apply to stacks for localisation."""
+
+def codes_of(doubts: Iterable[Doubt]) -> str:
+    """Return the codes of doubts, each once, with commas; empty without any."""
+    return ", ".join(dict.fromkeys(doubt.code for doubt in doubts))
 
 
 def find_doubts(fit: FitResult, picture: PictureQuality, axes: str) -> tuple[Doubt, ...]:
@@ -148,11 +169,10 @@ def _of_cutoff(fit: FitResult) -> list[tuple[str, str]]:
     verb = "may be" if choice.certainty == CutoffCertainty.UNSURE else "is"
     remains = f"tissue {'remains' if verb == 'is' else 'may remain'}"
     effect = remains if low < suggested else f"blood {verb} removed, too"
-    plural = "" if low == 1 else "s"
     return [
         (
             "cutoff",
-            f"{low} component{plural} removed; the data suggest {at_least}{suggested} ({choice.certainty}): {effect}",
+            f"{counted(low, 'component')} removed; the data suggest {at_least}{suggested} ({choice.certainty}): {effect}",
         )
     ]
 
@@ -447,9 +467,8 @@ class LabelledResult(DenoiseResult):
     @classmethod
     def from_result(cls, result: DenoiseResult) -> Self:
         """Return a result with its images as DataArrays."""
-        values = {field.name: getattr(result, field.name) for field in fields(DenoiseResult)}
         images = {array.name: result._labelled(array) for array in result.images({})}
-        return cls(**{**values, **images})
+        return cls(**{**vars(result), **images})
 
     @cached_property
     def stack(self) -> Any:

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from usdenoise.files.input_files import natural_key
 from usdenoise.report.charts import template
-from usdenoise.report.record import Report
-from usdenoise.report.sentences import remark
 
 
 class Status(StrEnum):
@@ -85,22 +82,6 @@ class Row:
     doubts: str = ""
     remark: str = ""
     error: str = ""
-
-
-def values_of_report(report: Report) -> dict[str, Any]:
-    """Return the fields of the row of a scan that its report has."""
-    copied = ("rank", "low_cutoff", "high_cutoff", "held_out_rmse", "held_out_ratio", "verdict",
-              "n_unobserved", "peak_memory_bytes", "reproducibility", "noise_floor")  # fmt: skip
-    return {
-        **{name: getattr(report, name) for name in copied},
-        "seconds": report.timings_s["total"],
-        "suggested_cutoff": report.cutoff.suggested,
-        "cutoff_certainty": report.cutoff.certainty,
-        "blood_to_noise_db": report.blood.blood_to_noise_db,
-        "bad_frames": len(report.bad_frames),
-        "doubts": ", ".join(dict.fromkeys(doubt.code for doubt in report.doubts)),
-        "remark": remark(report),
-    }
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from usdenoise.sessions.design import Event
 from usdenoise.sessions.regions import WHOLE_IMAGE, RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, ResultSeries, series_of_stack
 from usdenoise.stack.geometry import Coordinate
+from usdenoise.system.text import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,7 +152,7 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     Parameters
     ----------
     name : str
-        Its name in PICTURES.
+        Its name in PICTURES, or REGIONS.
     series : ResultSeries
         The result.
     stem : str
@@ -161,11 +162,12 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
     kind : str
         "png", "pdf" or "svg".
     """
+    if name == REGIONS:
+        return region_picture(series, f"{stem}: blood power of regions", kind)
     panels, scale = result_layer(name, series, display)
     n_good = int((~series.bad).sum())
     removed, high = int(series.fit.options.low_cutoff), series.high_cutoff
-    some = f"{removed} clutter component{'s' * (removed != 1)} removed"
-    components = some if removed else "no component removed"
+    components = f"{counted(removed, 'clutter component')} removed" if removed else "no component removed"
     mean = f"mean of {n_good} blocks, " if series.is_session else ""
     dropped = "" if high == "none" else f", those from number {int(high) + 1} on dropped"
     if series.planes:

@@ -17,14 +17,14 @@ from usdenoise.clutter.clutter_cutoff import CutoffReason
 from usdenoise.completion.solve import Iteration
 from usdenoise.options.job_options import NO_PRODUCTS
 from usdenoise.pipeline.fit_result import FitResult, Verdict
-from usdenoise.pipeline.result import ABOUT_BLOOD, Doubt, verdict_parts
+from usdenoise.pipeline.result import Doubt, DoubtKind, verdict_parts
 from usdenoise.sessions.activation import ActivationMap, LinearModel, rule_words
 from usdenoise.sessions.pose_series import POSE_AXIS
-from usdenoise.sessions.regions import RegionSeries, relative_change
+from usdenoise.sessions.regions import RegionResponse, RegionSeries, relative_change
 from usdenoise.sessions.result_series import ANY_TYPE, BadFrameRecord, BlockRecord, FramesRecord, ResultSeries
 from usdenoise.stack.geometry import GriddedStack
 from usdenoise.system.resources import peak_memory_bytes
-from usdenoise.system.text import from_plain, plain, software
+from usdenoise.system.text import counted, from_plain, plain, software
 
 MOST_NAMED = 3
 """Bad blocks, and regions, that are named in words."""
@@ -162,8 +162,7 @@ class ActivationRecord:
         if self.threshold is None:
             return f"no pixel is significant ({rule})"
         sign = "|t|" if self.statistic == "t" else self.statistic
-        pixels = f"{self.n_active} pixel{'s' * (self.n_active != 1)}"
-        return f"{pixels} with {sign} of {self.threshold:.2f} or more ({rule})"
+        return f"{counted(self.n_active, 'pixel')} with {sign} of {self.threshold:.2f} or more ({rule})"
 
     @property
     def title(self) -> str:
@@ -179,44 +178,6 @@ class ActivationRecord:
 
 
 @dataclass(frozen=True)
-class ResponseRecord:
-    """The response of a region to a type of event.
-
-    Attributes
-    ----------
-    trial_type : str
-        The type.
-    change : tuple of float
-        The response in per cent of the baseline; with free delays, one value for each.
-    standard_error : float
-        Its standard error; NaN with free delays.
-    statistic : str
-        "t" or "F".
-    value, p : float
-        t or F, and p in either direction, not corrected for the number of regions.
-    """
-
-    trial_type: str
-    change: tuple[float, ...]
-    standard_error: float
-    statistic: str
-    value: float
-    p: float
-
-    @property
-    def percent(self) -> str:
-        """The response in words; with free delays the largest one."""
-        known = [value for value in self.change if not math.isnan(value)]
-        return f"{max(known, key=abs):+.1f} %" if known else "not known"
-
-    @property
-    def test(self) -> str:
-        """The statistic and p in words."""
-        largest = f"largest of {len(self.change)} delays, " * (len(self.change) > 1)
-        return f"{largest}{self.statistic} = {self.value:.3g}, p = {self.p:.2g}"
-
-
-@dataclass(frozen=True)
 class RegionRecord:
     """A region of a session.
 
@@ -228,7 +189,7 @@ class RegionRecord:
         Number of its pixels.
     lowest, highest : float or None
         Blood power in the good blocks in per cent above its mean; None if it is not known.
-    responses : tuple of ResponseRecord
+    responses : tuple of RegionResponse
         The response to each type of event; empty without events.
     """
 
@@ -236,7 +197,7 @@ class RegionRecord:
     n_pixels: int
     lowest: float | None
     highest: float | None
-    responses: tuple[ResponseRecord, ...]
+    responses: tuple[RegionResponse, ...]
 
     @classmethod
     def of(cls, name: str, region: RegionSeries, is_bad: NDArray[np.bool_]) -> Self:
@@ -248,17 +209,7 @@ class RegionRecord:
             n_pixels=int(region.mask.sum()),
             lowest=float(known.min()) if known.size else None,
             highest=float(known.max()) if known.size else None,
-            responses=tuple(
-                ResponseRecord(
-                    trial_type=trial_type,
-                    change=tuple(response.change.tolist()),
-                    standard_error=float(response.standard_error),
-                    statistic="F" if math.isnan(response.standard_error) else "t",
-                    value=float(response.statistic),
-                    p=float(response.p),
-                )
-                for trial_type, response in region.responses.items()
-            ),
+            responses=tuple(region.responses.values()),
         )
 
     @property
@@ -413,7 +364,7 @@ class SequenceRecord:
         words = [*self.design[: len(self.design) - len(self.other_columns)]]
         words += [name.replace("_", " ") for name in others]
         if self.n_drifts:
-            words.append(f"{self.n_drifts} cosine{'s' * (self.n_drifts > 1)} for slow drifts")
+            words.append(f"{counted(self.n_drifts, 'cosine')} for slow drifts")
         if n_bad := sum(name.startswith("bad_block") for name in self.other_columns):
             words.append("one for the bad block" if n_bad == 1 else f"one for each of {n_bad} bad blocks")
         return ", ".join(words)
@@ -618,7 +569,7 @@ def report_of(
     result, picture, blocks = series.fit, series.picture_quality, series.all_blocks
     judges_blood = tuple(requested.get("output", {}).get("products", ())) != NO_PRODUCTS
     solution, options, fit = result.solution, result.options, result.fit_quality
-    doubts = tuple(doubt for doubt in series.doubts if judges_blood or doubt.code not in ABOUT_BLOOD)
+    doubts = tuple(doubt for doubt in series.doubts if judges_blood or not doubt.has(DoubtKind.ABOUT_BLOOD))
     # A doubt is not an assumption besides.
     doubted = {doubt.sentence for doubt in doubts}
     of_poses = series.geometry.assumptions if series.by_pose else ()
@@ -683,14 +634,10 @@ def report_of(
 
 
 def _cutoff(result: FitResult) -> CutoffRecord:
-    choice, rule = result.cutoff, CutoffReason.GIVEN
-    if result.common_cutoff is not None:
-        rule = CutoffReason.COMMON
-    elif not result.is_cutoff_given:
-        rule = choice.reason
+    choice = result.cutoff
     return CutoffRecord(
-        low=int(result.options.low_cutoff),
-        rule=rule.code,
+        low=result.low_cutoff,
+        rule=result.cutoff_rule.code,
         reason=result.cutoff_sentence,
         certainty=result.cutoff_certainty.value,
         suggested=choice.low,
@@ -745,17 +692,23 @@ def _poses(series: ResultSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]
             position_mm=None if places is None else float(places.values[number]),
             low_cutoff=of_pose.low_cutoff,
             certainty=of_pose.fit.cutoff_certainty.value,
-            is_own=_cutoff(of_pose.fit).is_own,
+            is_own=of_pose.fit.cutoff_rule is CutoffReason.BLOCK_ALONE,
             blood_to_noise_db=of_pose.picture_quality.blood_to_noise_db,
             n_blocks=len(of_pose.block_records),
             n_bad=int(of_pose.bad.sum()),
-            moves_pixels=None if of_pose.shifts is None else float(np.nanmax(np.abs(of_pose.shifts))),
+            moves_pixels=_largest_shift(of_pose.block_records),
             n_active={name: int(found.active.sum()) for name, found in of_pose.activation.items()},
             doubts=of_pose.doubts,
             page=pages[number] if pages else "",
         )
         for number, (name, of_pose) in enumerate(series.by_pose.items())
     )
+
+
+def _largest_shift(blocks: Sequence[BlockRecord]) -> float | None:
+    """Return the largest displacement of a block along an axis; None if no block has a known one."""
+    shifts = [abs(shift) for block in blocks for shift in block.shift_pixels or () if not math.isnan(shift)]
+    return max(shifts, default=None)
 
 
 def _alignment(series: ResultSeries) -> str:
@@ -803,7 +756,7 @@ def _frames_of_blocks(blocks: Sequence[BlockRecord]) -> FramesRecord:
         if block.is_bad
     ]
     if (more := len(sentences) - MOST_NAMED) > 0:
-        sentences[MOST_NAMED:] = [f"and {more} more block{'' if more == 1 else 's'}"]
+        sentences[MOST_NAMED:] = [f"and {counted(more, 'more block')}"]
     if sentences:
         sentences.append("blocks are counted from 0")
     n_left_out = sum(quality.n_left_out for quality in frames)

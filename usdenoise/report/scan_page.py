@@ -13,6 +13,7 @@ from usdenoise.pipeline.fit_result import CLOSE
 from usdenoise.report.charts import Carpet, Chart, template
 from usdenoise.report.record import Report
 from usdenoise.report.sentences import conditional, methods_paragraph, remarks
+from usdenoise.system.text import counted
 
 PICTURE_BYTES = 2_000_000
 """Bytes of all pictures of a page. In base64 they are 2.7 MB, so that the page is smaller than 3 MB."""
@@ -175,7 +176,7 @@ def _answers_at_top(report: Report) -> list[tuple[str, str, str]]:
         threshold = each.sentence.partition(" with ")[2] or each.sentence
         answers.append((f"Active pixels: {each.name}", str(each.n_active), threshold))
     for region in report.sequence.named_regions:
-        pixels = f"{region.n_pixels} pixel{'s' * (region.n_pixels != 1)}"
+        pixels = counted(region.n_pixels, "pixel")
         answers += [
             (f"Response of {region.name}", each.percent, f"to {each.trial_type}: {each.test}; {pixels}")
             for each in region.responses

@@ -14,6 +14,7 @@ from usdenoise.sessions.activation import rule_words
 from usdenoise.sessions.bad_blocks import BAD_SPREADS
 from usdenoise.sessions.session_estimate import TEMPORAL
 from usdenoise.stack.geometry import GriddedStack
+from usdenoise.system.text import counted
 
 NAMED_PIXELS = 4
 """Largest number of lines and pixels that a sentence names; the report lists all."""
@@ -84,7 +85,7 @@ def remark(report: Report) -> str:
     n_bad, missing = len(report.bad_frames), report.n_missing / math.prod(report.input.shape)
     words = {
         **dict.fromkeys((doubt.code.replace("-", " ") for doubt in report.doubts), True),
-        f"{n_bad} bad frame{'s' * (n_bad > 1)}": n_bad,
+        counted(n_bad, "bad frame"): n_bad,
         f"{100 * missing:.3g} % missing": missing > 0,
     }
     return ", ".join(word for word, is_so in words.items() if is_so)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,11 @@ class Table:
     columns: Mapping[str, NDArray[np.generic]]
     texts: Mapping[str, str]
     units: Mapping[str, str]
+
+    @property
+    def lists(self) -> dict[str, list[Any]]:
+        """The columns as lists, which pandas.DataFrame takes as they are."""
+        return {name: values.tolist() for name, values in self.columns.items()}
 
     @property
     def sidecar(self) -> dict[str, dict[str, str]]:
@@ -169,7 +175,7 @@ def region_response_table(series: ResultSeries) -> Table:
         for trial_type, response in region.responses.items()
     ]
     names, n_pixels, types, responses = zip(*rows, strict=True)
-    changes = np.stack([response.change for response in responses], axis=1)
+    changes = np.transpose([response.change for response in responses])
     if series.options.hrf.startswith(FIR):
         letter, of_response = "f", {f"change_{delay}": values for delay, values in enumerate(changes)}
     else:
@@ -180,7 +186,7 @@ def region_response_table(series: ResultSeries) -> Table:
         "n_pixels": np.array(n_pixels),
         "trial_type": np.array(types),
         **of_response,
-        letter: np.array([response.statistic for response in responses]),
+        letter: np.array([response.value for response in responses]),
         "p": np.array([response.p for response in responses]),
     }
     change = "Response in per cent of the baseline, the constant of the general linear model"

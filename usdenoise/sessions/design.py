@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import gammainc, gammaincc
 
 from usdenoise.errors import InputError
+from usdenoise.system.text import counted
 
 LEAST_FREE = 4
 """Least degrees of freedom of the noise."""
@@ -408,7 +409,7 @@ def check_design(
         n_events = sum(bool(peak > LEAST_SEEN * max(peaks)) for peak in peaks)
         if n_events < LEAST_EVENTS:
             raise InputError(
-                f"the type '{name}' has {n_events} event{'s' * (n_events != 1)} that the blocks of the session show, and a "
+                f"the type '{name}' has {counted(n_events, 'event')} that the blocks of the session show, and a "
                 f"response requires {LEAST_EVENTS} or more"
             )
     if len(times) - design.matrix.shape[1] - n_confounds < LEAST_FREE:

@@ -22,7 +22,7 @@ from usdenoise.pipeline.devices import device_memory, most_blocks
 from usdenoise.pipeline.estimate_clutter import ScanFindings
 from usdenoise.pipeline.measures import Clutter
 from usdenoise.pipeline.recording import ArrayFrames, Block, Chunk, Recording, Window, working_type
-from usdenoise.pipeline.result import Doubt, find_doubts
+from usdenoise.pipeline.result import Doubt, DoubtKind, find_doubts
 from usdenoise.pipeline.series import SeriesModel, signal_image
 from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.blocks import FileTime, check_alike, check_interval, start_times, time_unit
@@ -38,9 +38,6 @@ from usdenoise.stack.geometry import Geometry
 from usdenoise.stack.given_stack import as_acquisition
 from usdenoise.stack.sampling import RandomStream
 from usdenoise.system.resources import available_bytes, available_threads, held_bytes, most_side_by_side
-
-SETTLING = ("cutoff", "cutoff-unsure", "few-frames", "no-blood", "repeatability", "poor-estimate")
-"""Codes of doubts that settle with the blocks, and are no remark on a live session."""
 
 Image = NDArray[np.float32]
 """An image of a block, (spatial)."""
@@ -262,7 +259,7 @@ class OnlineSession:
             noise = signal_image(geometry, clutter.grid, model.maps.noise_power)
             fit = state.estimates.at(len(state.lengths)).result().fit
             found = find_doubts(fit, model.maps.quality, geometry.axes)
-            doubts = tuple(doubt for doubt in found if doubt.code not in SETTLING)
+            doubts = tuple(doubt for doubt in found if not doubt.has(DoubtKind.SETTLES))
         return state, SessionUpdate(
             name=begun.name,
             blood_power=blood,

@@ -1,5 +1,6 @@
 """Regions of an image whose mean blood power is followed over the blocks of a session."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -26,20 +27,36 @@ class RegionResponse:
 
     Attributes
     ----------
-    change : (N,) array
+    trial_type : str
+        The type.
+    change : tuple of float
         The response in per cent of the baseline: one value, or for "fir:N" one for each delay.
     standard_error : float
         Standard error of a single value, in per cent of the baseline; NaN for "fir:N".
-    statistic : float
-        t of the response, or for "fir:N" F.
-    p : float
-        p of the response in either direction, not corrected for the number of regions.
+    statistic : str
+        "t", or "F" for "fir:N".
+    value, p : float
+        t or F, and p in either direction, not corrected for the number of regions.
     """
 
-    change: NDArray[np.float64]
+    trial_type: str
+    change: tuple[float, ...]
     standard_error: float
-    statistic: float
+    statistic: str
+    value: float
     p: float
+
+    @property
+    def percent(self) -> str:
+        """The response in words; with free delays the largest one."""
+        known = [value for value in self.change if not math.isnan(value)]
+        return f"{max(known, key=abs):+.1f} %" if known else "not known"
+
+    @property
+    def test(self) -> str:
+        """The statistic and p in words."""
+        largest = f"largest of {len(self.change)} delays, " * (len(self.change) > 1)
+        return f"{largest}{self.statistic} = {self.value:.3g}, p = {self.p:.2g}"
 
 
 @dataclass(frozen=True)

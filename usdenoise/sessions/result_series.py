@@ -47,9 +47,6 @@ ANY_TYPE = "any type"
 POWER_NAMES = ("power_doppler", "blood_power")
 """Images whose means over the blocks of a session are stored."""
 
-ROTATIONS = {2: ("rotation",), 3: ("rotation_zx", "rotation_zy", "rotation_xy")}
-"""Names of the rotations of an image and of a volume."""
-
 ACTIVATION: Mapping[str, Mapping[str, str]] = {
     "t": {"unit": "1", "meaning": "t of the response to the events in a general linear model"},
     "f": {"unit": "1", "meaning": "F of the responses to the events in a general linear model"},
@@ -391,7 +388,9 @@ class ResultSeries:
     @property
     def rotations(self) -> dict[str, NDArray[np.float64]]:
         """Rotation of each block that was compensated, in degrees, NaN without data: "rotation", or one for each plane."""
-        names = ROTATIONS.get(len(self.geometry.spatial_axes), ())
+        names = {2: ["rotation"], 3: ["rotation_zx", "rotation_zy", "rotation_xy"]}.get(
+            len(self.geometry.spatial_axes), []
+        )
         rotations = [
             block.rotation_degrees or (0.0 if block.deformation_pixels == 0 else np.nan,) * len(names)
             for block in self.block_records

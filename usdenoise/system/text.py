@@ -59,6 +59,11 @@ def rate_text(frames_a_second: float) -> str:
     return f"{frames_a_second:.{0 if frames_a_second >= 10 else 1}f} frames/s"
 
 
+def counted(count: int, what: str) -> str:
+    """Return a number of things in words, for example "1 block" or "3 blocks"."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def plain_name(name: str, space: str = "-") -> str:
     """Return a name as most file systems allow it.
 
