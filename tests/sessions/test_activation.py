@@ -132,7 +132,14 @@ def test_the_response_of_a_region_is_that_of_least_squares_for_white_noise() -> 
     assert on.standard_error == pytest.approx(100 * error / baseline, rel=1e-6)
     assert on.value == pytest.approx(effects[0] / error, rel=1e-6)
     assert on.p == pytest.approx(2 * scipy.stats.t.sf(on.value, is_used.sum() - rank), rel=1e-6)
-    assert np.isnan([*found["other"].change, found["other"].standard_error, found["other"].p]).all()
+    other = found["other"]
+    assert np.isnan([*other.change, other.standard_error, other.p]).all()
+    assert (other.statistic, other.has_error, other.words, other.test) == (
+        "t",
+        False,
+        "not known at other",
+        "not known",
+    )
 
 
 def test_t_and_f_are_those_of_generalised_least_squares() -> None:

@@ -234,7 +234,7 @@ def test_uneven_times_give_no_frame_rate_and_say_so(odd: float) -> None:
     stack = from_data_array(data)
     assert stack.frame_rate_hz is None
     assert stack.assumptions == (
-        "the times of the frames are uneven, so the frame rate is not known; the attribute frame_rate_hz gives it",
+        "the times of the frames are uneven, so the frame rate is not known: give it",
     )
     known = from_data_array(data.assign_attrs(frame_rate_hz=400.0))
     assert (known.frame_rate_hz, known.assumptions) == (400.0, ())

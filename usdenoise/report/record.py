@@ -222,10 +222,7 @@ class RegionRecord:
     @property
     def sentence(self) -> str:
         """The responses of the region, or without events its range, in words."""
-        responses = ", ".join(
-            f"{each.percent} at {each.trial_type} ({each.statistic} = {each.value:.3g})"
-            for each in self.responses
-        )
+        responses = ", ".join(each.words for each in self.responses)
         return f"{self.name}: {responses or self.range}"
 
 

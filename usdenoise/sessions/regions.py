@@ -53,8 +53,21 @@ class RegionResponse:
         return f"{max(known, key=abs):+.1f} %" if known else "not known"
 
     @property
+    def words(self) -> str:
+        """The response and its statistic in words."""
+        tested = "" if math.isnan(self.value) else f" ({self.statistic} = {self.value:.3g})"
+        return f"{self.percent} at {self.trial_type}{tested}"
+
+    @property
+    def has_error(self) -> bool:
+        """Whether its standard error is known: it is fitted, and of one column."""
+        return not math.isnan(self.standard_error)
+
+    @property
     def test(self) -> str:
         """The statistic and p in words."""
+        if math.isnan(self.value):
+            return "not known"
         largest = f"largest of {len(self.change)} delays, " * (len(self.change) > 1)
         return f"{largest}{self.statistic} = {self.value:.3g}, p = {self.p:.2g}"
 

@@ -282,7 +282,7 @@ def region_responses(blood_power: NDArray[np.float64], design: Design) -> dict[s
             statistic, p = float(fitted.statistics[name][0]), float(fitted.p[name][0])
         has_error = not design.is_free and statistic != 0
         error = float(change[0] / statistic) if has_error else math.nan
-        letter = "F" if math.isnan(error) else "t"
+        letter = "F" if design.is_free else "t"
         responses[name] = RegionResponse(name, tuple(change.tolist()), error, letter, statistic, p)
     return responses
 

@@ -48,7 +48,7 @@ class Metadata:
         """Sentences on scales that the stack has and that are not used."""
         if "t" not in self.coordinates or "frame_rate_hz" in self.values:
             return tuple(self.ignored.values())
-        uneven = "the times of the frames are uneven, so the frame rate is not known; the attribute frame_rate_hz gives it"
+        uneven = "the times of the frames are uneven, so the frame rate is not known: give it"
         return (uneven, *self.ignored.values())
 
     def with_value(self, name: str, value: Any, source: str) -> "Metadata":
