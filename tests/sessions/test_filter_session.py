@@ -152,6 +152,24 @@ def test_integers_are_aligned_and_have_pixels_without_data_as_floats_do(sound):
     np.testing.assert_array_equal(found.blood_power, wanted.blood_power)
 
 
+def test_the_only_good_block_is_displaced_without_the_noise_of_a_pixel() -> None:
+    """Its map is that of a scan. The other block has too many copies of a frame."""
+    iq = scan(2, blood=3.0, shape=(40, 36), resolution=1.5).iq
+    iq[:LENGTH] = np.roll(iq[:LENGTH], 3, axis=2)
+    iq[10:60] = iq[9]
+    about = {"axes": "tzx", "frame_rate": RATE_HZ, "spacing": (0.1, 0.2), "window": LENGTH, "low_cutoff": 4}
+    sound = session(iq, **about)
+    iq[:, 20, 12] += 300 * (np.random.default_rng(3).standard_normal((2 * LENGTH, 2)) @ [1, 1j])
+    found = session(iq, **about)
+    for result in (sound, found):
+        assert result.bad.tolist() == [True, False]
+        assert abs(result.block_records[1].shift_pixels[1]) == pytest.approx(1.5, abs=0.1)
+    has_signal = found.means["noise_power"] > 0
+    assert np.argwhere(~has_signal & (sound.means["noise_power"] > 0)).tolist() == [[20, 12]]
+    maps = [result.means["blood_power"][has_signal] for result in (found, sound)]
+    assert np.corrcoef(*maps)[0, 1] > 0.99
+
+
 def test_blocks_count_as_much_as_they_have_frames(sound: tuple[Scan, SessionResult]) -> None:
     made, wanted = sound
     iq, rng = made.iq.copy(), np.random.default_rng(2)
