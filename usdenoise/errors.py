@@ -118,7 +118,7 @@ def why_failed(error: Exception, names: Mapping[str, str] = PARAMETERS) -> str:
     """Return why a task failed, in a sentence: a known failure, a lack of memory, or the error with its class."""
     if isinstance(error, UsdenoiseError):
         return error.worded(names)
-    return OUT_OF_MEMORY if is_out_of_memory(error) else traceback.format_exception_only(error)[-1].strip()
+    return OUT_OF_MEMORY if is_out_of_memory(error) else traceback.format_exception_only(error)[0].strip()
 
 
 def cause_of(error: BaseException) -> str:

@@ -31,8 +31,8 @@ class Progress:
     def blocks(self, done: int, total: int) -> None:
         """Report how many blocks of a session are done, of how many."""
 
-    def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
-        """Report a block of a live session: its number and name, what was measured, and sentences on the session so far."""
+    def live(self, number: int, name: str, words: str, why: str, remarks: Sequence[str]) -> None:
+        """Report a block of a live session: what was measured, why it is bad, and sentences on the session so far."""
 
     def experiments(self, done: int, total: int) -> None:
         """Report how many experiments are done, of how many."""

@@ -111,15 +111,18 @@ def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch
 def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(capsys):
     view = JobView(Console())
     remark = "1.h5 is skipped: it is empty"
-    view.live(0, "0.h5", "2 waiting  0.5 s", [remark])
-    view.live(1, "", "no blood", ["1 is bad: it moves", remark])
+    view.live(0, "0.h5", "2 waiting  0.5 s", "", [remark])
+    for number in (1, 2):
+        view.live(number, "1.h5", "no blood", "it moves", [remark])
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
         "block 0 0.h5  2 waiting  0.5 s",
         "warning: 1.h5 is skipped: it is empty",
-        "block 1   no blood",
-        "warning: 1 is bad: it moves",
+        "block 1 1.h5  no blood",
+        "warning: 1.h5 is bad: it moves",
+        "block 2 1.h5  no blood",
+        "warning: 1.h5 is bad: it moves",
     ]
 
 

@@ -351,7 +351,7 @@ def test_a_file_that_changes_after_it_was_filtered_is_reported(made: Scan, tmp_p
     changed: list[Path] = []
 
     class Watch(Progress):
-        def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
+        def live(self, number: int, name: str, words: str, why: str, remarks: Sequence[str]) -> None:
             if number == 1:
                 changed.append(drop(folder, 1, made.blocks[9]))
 
@@ -453,7 +453,7 @@ def test_a_live_job_shows_its_blocks_and_ends_as_a_session_does(made: Scan, tmp_
     seen: list[Any] = []
 
     class Watch(Progress):
-        def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
+        def live(self, number: int, name: str, words: str, why: str, remarks: Sequence[str]) -> None:
             seen.append((number, words, iio.imread(out / "latest.png").shape[2:]))
             if number == 4:
                 # As Ctrl-C does.
@@ -505,7 +505,7 @@ def test_wrong_events_are_reported_at_once_and_change_no_series(made: Scan, tmp_
     told: list[Sequence[str]] = []
 
     class Watch(Progress):
-        def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
+        def live(self, number: int, name: str, words: str, why: str, remarks: Sequence[str]) -> None:
             told.append(remarks)
 
     live = SessionOptions(live=True, until_idle_s=0.3, events=str(events))

@@ -361,12 +361,14 @@ class JobView(Progress):
             self._console.begin("blocks", total)
         self._console.advance(done, f"{done} of {total}  {self._clock.left(done, total)}")
 
-    def live(self, number: int, name: str, words: str, remarks: Sequence[str]) -> None:
+    def live(self, number: int, name: str, words: str, why: str, remarks: Sequence[str]) -> None:
         """Show the state of a live session after a block: as a line, or in the progress bar if there is one."""
         if self._console.is_animated:
             self._console.begin(f"{number + 1} done  {words}", None)
         else:
             self._console.say(f"block {number} {name}  {words}")
+        if why:
+            self._console.warn(f"{name or number} is bad: {why}")
         for sentence in remarks:
             if sentence not in self._said:
                 self._console.warn(sentence)

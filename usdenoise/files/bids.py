@@ -376,7 +376,9 @@ def describe_derivative(root: Path, version: str) -> None:
         "GeneratedBy": [{"Name": "usdenoise", "Version": version}],
     }
     texts = {_DESCRIPTION: json.dumps(described, indent=2) + "\n", ".bidsignore": _OTHERS}
-    _write_texts(root, {name: text for name, text in texts.items() if not (root / name).exists()})
+    # The data set may be one of others, in which nothing is to be written
+    if missing := {name: text for name, text in texts.items() if not (root / name).exists()}:
+        _write_texts(root, missing)
 
 
 def _write_texts(root: Path, texts: Mapping[str, str]) -> None:

@@ -131,7 +131,7 @@ def blocks(arrays: Sequence[StoredArray]) -> StoredArray | None:
     for array in arrays:
         # MATLAB drops axes of length 1 at the end itself. An inner one belongs to another loop of the acquisition.
         last = len(array.shape) - 1
-        kept = [axis for axis, n in enumerate(array.shape) if n > 1 or axis < 2 or axis == last]
+        kept = [axis for axis, n in enumerate(array.shape) if n != 1 or axis < 2 or axis == last]
         if len(kept) < 2 or (len(kept) == 2 and min(array.shape) == 1):
             return None
         frames_of.append(rearranged(array, [*kept, None] if len(kept) == 2 else kept))
@@ -193,8 +193,10 @@ def cells(
             cell_arrays[name] = (whole, tuple(elements))
 
     for name, dataset in datasets.items() if is_matlab(file) else ():
-        is_reference = h5py.check_ref_dtype(dataset.dtype) is h5py.Reference
-        if name.startswith("#refs#") or not is_reference or not 0 < (dataset.size or 0) <= MOST_CELLS:
+        # Types that NumPy does not have may be elsewhere
+        if name.startswith("#refs#") or not 0 < (dataset.size or 0) <= MOST_CELLS:
+            continue
+        if h5py.check_ref_dtype(dataset.dtype) is not h5py.Reference:
             continue
         # MATLAB gives no class to the fields of an array of structs.
         if special_class(dataset) in ("cell", None):

@@ -318,8 +318,8 @@ class Input:
             Called with the number of bytes that are read, and of all frames to read.
         """
         stop = self.n_frames if stop is None else stop
-        values = self._read(self._in_file(start, stop), None, on_part)
-        return Acquisition.of(self.geometry_of(start, stop), values)
+        geometry = self.geometry_of(start, stop)
+        return Acquisition.of(geometry, self._read(self._in_file(start, stop), None, on_part))
 
     def read_lines(self, scratch: Path, on_part: OnPart | None = None) -> Numbers:
         """Read the selected frames into a temporary file, see :meth:`usdenoise.files.layout.FrameReader.read_lines`."""

@@ -82,8 +82,8 @@ def follow(blocks: "LiveBlocks", job: Job, watcher: Progress) -> "LivePages":
     try:
         for update in blocks:
             pages.show(update, blocks)
-            why = [f"{update.name or update.number} is bad: {update.why}"] if update.why else []
-            watcher.live(update.number, update.name, _in_words(update, blocks), [*why, *blocks.remarks])
+            words = _in_words(update, blocks)
+            watcher.live(update.number, update.name, words, update.why, blocks.remarks)
             pages.write_if_due(update, blocks)
     except KeyboardInterrupt as error:
         if isinstance(error, Terminated) and error.number != signal.SIGINT:

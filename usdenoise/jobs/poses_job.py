@@ -13,6 +13,7 @@ from usdenoise.errors import InputError, OptionError
 from usdenoise.files.bids import read_poses
 from usdenoise.jobs.job import Job, StageClock, pose_job
 from usdenoise.jobs.run_job import carry_out
+from usdenoise.jobs.session_inputs import ONE_PATH
 from usdenoise.linalg.executor import ThreadExecutor
 from usdenoise.options import DenoiseOptions, SessionOptions
 from usdenoise.options.job_options import PATHS
@@ -106,8 +107,7 @@ def _plan(recording: Recording, session: SessionOptions, options: DenoiseOptions
     rule = str(session.poses)
     if rule == PATHS:
         if len(recording.positions) < 2:
-            problem = "poses paths requires a path for each position of the probe, and there is one"
-            raise OptionError(problem, remedy="give several paths")
+            raise OptionError(ONE_PATH, remedy="give several paths")
         plan = plan_of_paths(recording.blocks, recording.positions)
     else:
         table = read_poses(Path(rule)) if is_table(rule) else []

@@ -102,10 +102,11 @@ class ScanProcess:
         self._errors.truncate(0)
         with suppress(EOFError, OSError):
             self._requests.send(arguments)
-            while self.lock.exists():
-                if self._requests.poll(_POLL_S):
-                    answer: str | None = self._requests.recv()
-                    return answer
+            while not self._requests.poll(_POLL_S):
+                if not self.lock.exists():
+                    return self.end()
+            answer: str | None = self._requests.recv()
+            return answer
         return self.end()
 
     def end(self) -> str:

@@ -355,6 +355,8 @@ def session(  # noqa: PLR0913
         follower = OnlineSession(drawn, chosen, session=session_options, events=so_far)
         job = Job(root=folder, options=chosen, reading=read_options, session=session_options)
         return iter(LiveBlocks(job, folder, follower))
+    # They are read twice
+    events = list(events) if isinstance(events, Iterator) else events
     known, notes = session_inputs.events_of(events)
     log = _BlockLog(on_block)
     if isinstance(source, str | Path | list | tuple):

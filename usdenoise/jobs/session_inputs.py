@@ -221,6 +221,9 @@ def open_session(
         last_file.close()
 
 
+ONE_PATH = "poses paths requires a path for each position of the probe, and there is one"
+
+
 @contextmanager
 def open_positions(
     groups: Sequence[Sequence[Path]],
@@ -244,6 +247,9 @@ def open_positions(
         As for :func:`open_session`, also if positions differ in their pixels or scales.
     """
     every = [path.absolute() for group in groups for path in group]
+    # Before what a stopped session has stored is touched
+    if len(groups) < 2:
+        raise OptionError(ONE_PATH, remedy="give several paths")
     if len({*every}) < len(every):
         twice = next(path for path in every if every.count(path) > 1)
         raise InputError(f"{twice} is in two positions", remedy="name it once")

@@ -282,9 +282,8 @@ def fit_series(images: Images, design: Design) -> FittedSeries:
                     spread = variance
                 value = np.divide(value, spread, out=np.zeros_like(value), where=spread > 0)
                 n_free, statistics[name][pixels] = estimator.n_free, value
-                p[name][pixels] = (
-                    2 * stdtr(n_free, -np.abs(value)) if is_t else fdtrc(n_columns, n_free, value)
-                )
+                chance = 2 * stdtr(n_free, -np.abs(value)) if is_t else fdtrc(n_columns, n_free, value)
+                p[name][pixels] = np.where(np.isfinite(value), chance, 1)
     return FittedSeries(
         {name: values.reshape(shape) for name, values in statistics.items()},
         {name: values.reshape(shape) for name, values in p.items()},

@@ -259,8 +259,10 @@ def check_alike(stack: GriddedStack, usual: Geometry, path: Path) -> None:
         scales[f"pixel pitch along {letter}"] = stack.spacing_mm.get(letter), usual.spacing_mm.get(letter)
     for name, (value, other) in {**properties, **scales}.items():
         # Scales are equal to rounding, or both unknown
-        is_near = name in scales and value and other and abs(value - other) <= NEAR * other
-        if value != other and not is_near:
+        is_other = value != other
+        if name in scales and value and other:
+            is_other = abs(value - other) > NEAR * other
+        if is_other:
             problem = f"{path} differs from the session in its {name}"
             raise InputError(
                 f"{problem}: {value or 'unknown'}, not {other or 'unknown'}", remedy="exclude it"

@@ -115,9 +115,13 @@ def plan_of(
         plan = _plan_of_table(blocks, rule, table)
     else:
         # In order, or with places for blocks that are missing, where the images agree better
-        in_order = _plan_of_rule(blocks, rule, np.arange(len(blocks)))
-        by_times = _plan_of_rule(blocks, rule, _slots_of_times(blocks))
-        plan = max(in_order, by_times, key=lambda plan: Leads.of(plan.poses, likeness).mean)
+        cycle = np.array(cycle_of(rule))
+        slots = max(
+            [np.arange(len(blocks)), _slots_of_times(blocks)],
+            key=lambda slots: Leads.of(cycle[slots % len(cycle)], likeness).mean,
+        )
+        # A clock that jumps has as many places: only a plan that is taken has them
+        plan = _plan_of_rule(blocks, rule, slots)
     leads = Leads.of(plan.poses, likeness)
     if not leads.tell_apart() and not table and (proposed := proposed_rule(likeness)):
         raise InputError(

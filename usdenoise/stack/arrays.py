@@ -90,10 +90,12 @@ def checked_conversion(values: Numbers, dtype: np.dtype, name: str) -> Iterator[
         with np.errstate(over="raise"):
             yield
     except FloatingPointError as error:
-        limit = np.finfo(dtype)
+        # One part may be finite, and the other one not
+        parts = (largest_part(part) for part in (values.real, values.imag))
+        limit, largest = np.finfo(dtype), np.nanmax([*parts])
         precision = {4: "single", 8: "double"}[limit.dtype.itemsize]
         raise InputError(
-            f"'{name}' holds a value of magnitude {largest_part(values):.3g}, and {precision} precision ends at "
+            f"'{name}' holds a value of magnitude {largest:.3g}, and {precision} precision ends at "
             f"{float(limit.max):.3g}; scale the stack first"
         ) from error
 
