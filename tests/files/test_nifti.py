@@ -17,7 +17,7 @@ from tests.stacks import run_in_windows, write_stack
 from usdenoise import load
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.files import bids
-from usdenoise.files.bids import judge_recordings
+from usdenoise.files.bids import describe_derivative, judge_recordings
 from usdenoise.files.images import write_nifti
 from usdenoise.jobs import run_job as job
 from usdenoise.options.job_options import Output
@@ -136,6 +136,10 @@ def test_names_of_bids(tmp_path: Path) -> None:
         sidecar = json.loads(out[key].read_text())
         validate_metadata(sidecar)
         assert sidecar["TaskName"] == "rest"
+    # A description that is there is not written again, nor anything beside it
+    made = (tmp_path / "out").stat().st_mtime_ns
+    describe_derivative(tmp_path / "out", "0")
+    assert (tmp_path / "out").stat().st_mtime_ns == made
     described = json.loads((tmp_path / "out/dataset_description.json").read_text())
     assert described["DatasetType"] == "derivative"
     assert described["GeneratedBy"][0]["Name"] == "usdenoise"

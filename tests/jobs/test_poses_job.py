@@ -19,7 +19,7 @@ from tests.cli.shared import report_of
 from tests.sessions import scans
 from tests.sessions.scans import BLOCK_S, FOUR, IMAGE, LENGTH, RATE_HZ, scan, write_blocks
 from usdenoise import PosesResult, session
-from usdenoise.errors import InputError, OutputError, UsdenoiseError
+from usdenoise.errors import InputError, OptionError, OutputError, UsdenoiseError
 from usdenoise.jobs.session_job import run_session
 from usdenoise.options import Output, SessionOptions
 from usdenoise.progress import Progress
@@ -178,6 +178,9 @@ def test_a_stopped_session_goes_on(folder: Path, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         run(folder, out, watcher=Stop())
+    # A command that cannot be right leaves what was stored
+    with pytest.raises(OptionError, match="requires a path for each position"):
+        run(folder, out, "paths")
     assert len(list(out.glob("mouse_spectra/*/block_*"))) == N_SWEEPS + 2
     for one, other in zip(powers(run(folder, out)), wanted, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -143,7 +143,7 @@ def test_regions_have_their_responses_to_events(tmp_path: Path) -> None:
     assert abs(left["t"]) < 4 < right["t"]
     assert right["p"] < 0.001
     assert right["change"] == pytest.approx(50, abs=15)
-    found = session(path, LENGTH, low_cutoff=4, events=EVENTS, regions=regions)
+    found = session(path, LENGTH, low_cutoff=4, events=iter(EVENTS), regions=regions)
     pd.testing.assert_frame_equal(pd.DataFrame(found.region_responses), table, rtol=1e-6)
     pd.testing.assert_frame_equal(pd.DataFrame(found.region_table), course, rtol=1e-6)
     # The courses in axes of the user: against the mean of the good blocks, which the bad one interrupts
