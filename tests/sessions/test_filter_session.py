@@ -153,7 +153,7 @@ def test_integers_are_aligned_and_have_pixels_without_data_as_floats_do(sound):
 
 
 def test_the_only_good_block_is_displaced_without_the_noise_of_a_pixel() -> None:
-    """Its map is that of a scan. The other block has too many copies of a frame."""
+    """It is mapped as a scan. The other block has too many copies of a frame."""
     iq = scan(2, blood=3.0, shape=(40, 36), resolution=1.5).iq
     iq[:LENGTH] = np.roll(iq[:LENGTH], 3, axis=2)
     iq[10:60] = iq[9]

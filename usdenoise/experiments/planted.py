@@ -241,7 +241,7 @@ def _standard(rng: np.random.Generator, shape: tuple[int, int], dtype: DTypeLike
 def _planted_factor(
     rng: np.random.Generator, scales: Sequence[float], dtype: DTypeLike = np.float64
 ) -> Numbers:
-    """Return Q S^(1/2) for random orthonormal columns Q, an (n, r) factor of M* = Q S Q^H; `scales` are those of S."""
+    """Return Q S^(1/2) for random orthonormal columns Q, an (n, r) factor of M* = Q S Q^H; S has the `scales`."""
     basis = orthonormal(gaussian(rng, (SIZE, len(scales)), dtype))
     factor: Numbers = basis * np.sqrt(np.asarray(scales))
     return factor

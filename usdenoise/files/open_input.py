@@ -362,7 +362,7 @@ class Input:
         numbers : (n,) array of int
             Numbers of the frames, increasing.
         dtype : numpy.dtype, optional
-            Type of the values; by default that of the input, `dtype`.
+            Type of the values; by default `dtype` of the input.
         """
         return self._chunk(self.frames.start + np.asarray(numbers, np.intp) * self.frames.step, dtype)
 

@@ -281,7 +281,7 @@ def time_is_last(shape: tuple[int, ...], read: Callable[[tuple[slice, ...]], Num
 
 
 def _middle(shape: Sequence[int], most: Sequence[int]) -> tuple[slice, ...]:
-    """Return the index of the middle of a stack, with at most so many entries along each axis."""
+    """Return the index of the middle of a stack: along each axis at most `most` entries."""
     middle = []
     for n, side in zip(shape, most, strict=True):
         first = max(n - side, 0) // 2

@@ -57,7 +57,7 @@ class DoubtKind(Flag):
     ABOUT_BLOOD = auto()
     """It is about blood and its maps, and does not apply to stacks for localisation."""
     SETTLES = auto()
-    """It settles with the blocks of a live session, and is no remark on it."""
+    """A live session does not show it: as blocks come, it may go."""
 
 
 DOUBT_KINDS: Mapping[str, DoubtKind] = {

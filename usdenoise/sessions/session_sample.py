@@ -17,7 +17,7 @@ from usdenoise.errors import InputError, UsdenoiseError
 from usdenoise.frames.alignment import Reference, completed, mean_envelope, nearest_good, reference_of
 from usdenoise.frames.bad_frames import NO_TISSUE_DB, USUAL_QUANTILE
 from usdenoise.frames.still_tissue import StillReference, Tiles, judged, motion_of, tiles_of
-from usdenoise.linalg.array_library import Entry, Numbers, dtype_of, to_host
+from usdenoise.linalg.array_library import Entry, Numbers, dtype_of, finite_or_zero, to_host
 from usdenoise.linalg.executor import Executor
 from usdenoise.linalg.low_rank import compared_contents
 from usdenoise.linalg.tall_matrices import row_squared_norms
@@ -413,7 +413,7 @@ def still_sample(sample: Sample, tiles: Tiles, executor: Executor) -> StillRefer
 
     def mean_of(part: Numbers) -> Numbers:
         """Return the mean of frames, (n_pixels,), with 0 for entries that are not finite."""
-        mean: Numbers = np.where(np.isfinite(part), part, np.zeros((), part.dtype)).mean(axis=0)
+        mean: Numbers = finite_or_zero(part).mean(axis=0)
         return mean
 
     means = np.stack(list(executor.local.map(mean_of, sample.parts)))
