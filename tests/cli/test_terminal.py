@@ -97,15 +97,25 @@ def test_output_that_cannot_be_written_is_a_failure() -> None:
     assert "No space left on device" in done.stderr
 
 
-def test_finished_blocks_show_the_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", [1, 3])
+def test_finished_blocks_show_the_remaining_time(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [50.0]
     monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
-    shown: list[str] = []
+    shown, begun = list[str](), list[str]()
+    monkeypatch.setattr(Console, "begin", lambda self, name, total=None: begun.append(name))
     monkeypatch.setattr(Console, "advance", lambda self, done, text="": shown.append(text))
     view = JobView(Console(), 10)
-    now[0] += 30
-    view.blocks(1, 5)
-    assert shown == ["1 of 5  about 2 min 0 s left"]
+    # The blocks before the first one were filtered before a stop; the estimate takes a time of its own
+    for number, seconds in ((first, 1000), (first + 1, 30), (5, 30)):
+        now[0] += seconds
+        view.blocks(number, 5)
+    left = {1: "1 min 30 s", 3: "30 s"}[first]
+    assert begun == ["blocks"]
+    assert [text.strip() for text in shown] == [
+        f"{first} of 5",
+        f"{first + 1} of 5  about {left} left",
+        "5 of 5",
+    ]
 
 
 def test_a_live_block_is_a_line_and_each_remark_is_a_single_warning(capsys):

@@ -24,16 +24,22 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """The time since the start."""
+    """A clock that starts when it is made, and estimates the time that is left.
 
-    def __init__(self) -> None:
-        self._began = time.monotonic()
+    Parameters
+    ----------
+    n_before : int
+        Steps that were done before; by default none.
+    """
+
+    def __init__(self, n_before: int = 0) -> None:
+        self._began, self._n_before = time.monotonic(), n_before
 
     def left(self, done: int, total: int) -> str:
         """Return the time left after some of the steps; empty before the first and after the last."""
-        if not 0 < done < total:
+        if not self._n_before < done < total:
             return ""
-        pace = (time.monotonic() - self._began) / done
+        pace = (time.monotonic() - self._began) / (done - self._n_before)
         return f"about {duration(pace * (total - done))} left"
 
 
@@ -335,7 +341,7 @@ class JobView(Progress):
     def __init__(self, console: Console, iterations: int = 0) -> None:
         self._console = console
         self._iterations = iterations
-        self._clock = Clock()
+        self._clock: Clock | None = None
         self._reads = False
         self._said: set[str] = set()
 
@@ -357,8 +363,10 @@ class JobView(Progress):
 
     def blocks(self, done: int, total: int) -> None:
         """Show the blocks that are done."""
-        if done == 1:
+        # A session that was stopped goes on with a later block
+        if self._clock is None or done == 1:
             self._console.begin("blocks", total)
+            self._clock = Clock(done)
         self._console.advance(done, f"{done} of {total}  {self._clock.left(done, total)}")
 
     def live(self, number: int, name: str, words: str, why: str, remarks: Sequence[str]) -> None:

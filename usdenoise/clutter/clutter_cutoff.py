@@ -196,7 +196,7 @@ def common_cutoff(cutoffs: Sequence[tuple[int, CutoffCertainty]]) -> CommonCutof
 
 
 def _certainty_of(distance: float, low: int) -> CutoffCertainty:
-    """Return how sure a cutoff is of which two estimates differ."""
+    """Return how sure the cutoff `low` is if two estimates of it differ by `distance` components."""
     if distance <= max(SURE[0], SURE[1] * low):
         return CutoffCertainty.SURE
     return CutoffCertainty.LIKELY if distance <= max(LIKELY[0], LIKELY[1] * low) else CutoffCertainty.UNSURE

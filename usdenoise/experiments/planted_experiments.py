@@ -45,7 +45,7 @@ class PlantedSetting:
     draw : callable
         Function that draws a problem from a generator, such as :func:`usdenoise.experiments.planted.draw_sensing`.
     problem : mapping
-        Its other arguments, among them `sigma`. With noise there is a noise floor.
+        Other arguments of `draw`, among them `sigma`; if it is not 0, the curves have a noise floor.
     variants : sequence of Variant
         Methods with their parameters, one curve each.
     step : float
@@ -53,7 +53,7 @@ class PlantedSetting:
     iterations : int
         Number of iterations of each run.
     claims : sequence of Claim
-        Claims on the curves.
+        Claims on the curves; none by default.
     seconds : float or None
         Length of the time axis in seconds, for errors against wall time; None, the default, for errors against
         iterations.

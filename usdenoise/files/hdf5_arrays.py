@@ -173,9 +173,9 @@ def check_readable(dataset: h5py.Dataset, above: tuple[tuple[str, int], ...] = (
 
 
 def _forget_properties(dataset: h5py.Dataset) -> None:
-    """Let h5py forget the properties of a dataset.
+    """Drop the property list that h5py caches for a dataset.
 
-    Those of a virtual one end HDF5 2.0 with a signal if an error keeps them until the process ends.
+    HDF5 2.0 crashes at exit if the list of a virtual dataset is still there, as where an exception keeps it.
     """
     vars(dataset).pop("_dcpl", None)
 

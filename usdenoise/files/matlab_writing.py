@@ -113,7 +113,7 @@ def other_fields(path: Path, name: str, replaced: Collection[str]) -> tuple[dict
 
 
 def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collection[str]) -> list[str]:
-    """Copy the variables of a file of version 7.3 into another one that does not have them.
+    """Copy the variables of a file of version 7.3 that the result does not have.
 
     Parameters
     ----------
@@ -122,12 +122,13 @@ def copy_variables_of_v73(source: h5py.File, target: h5py.File, replaced: Collec
     target : h5py.File
         The result, with its own variables.
     replaced : collection of str
-        Names of the arrays of the stack. They are not copied, nor the elements of such a cell or array of structs.
+        Names of the arrays of the stack, which are not copied; if one is a cell or an array of structs, its elements are
+        not copied, either.
 
     Returns
     -------
     list of str
-        Names of the damaged variables.
+        Names of the variables that could not be copied.
     """
     skipped, joined, in_cells = {*replaced}, set[str](), cells(source, datasets(source))
     for name in in_cells.keys() & replaced:

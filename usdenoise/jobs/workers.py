@@ -29,7 +29,7 @@ DEATHS = 1
 
 @contextmanager
 def dask_client(where: str) -> Iterator[Any]:
-    """Yield a client of Dask workers, on which Dask arrays are made until the block ends.
+    """Yield a client of Dask workers, which compute Dask arrays until the context ends.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def dask_client(where: str) -> Iterator[Any]:
     Raises
     ------
     OptionError
-        If Dask is not installed, no scheduler answers, the workers do not come up, or the scheduler is lost in the block, or
-        all workers that begin a task are killed.
+        If `where` is empty or 0, Dask is not installed, no scheduler answers, the workers do not come up or would have too
+        little memory, the scheduler is lost within the context, or all workers that begin a task are killed.
     """
     if not where.strip() or (where.isdecimal() and not int(where)):
         raise OptionError(

@@ -207,8 +207,8 @@ def denoise_frames(
         report_step("filter", n_steps - 1)
         # Frames of another library have no target
         measures, maps = _filtered(found, clutter, mapper, target, stack is not None and not is_lazy)
-        # Where much of the blood looks like noise, the middle chunk tells noise from flow that is faster than the frames, of
-        # which neighbouring pixels are correlated.
+        # Where much of the blood is uncorrelated from frame to frame, the correlation of neighbouring pixels in the middle
+        # chunk tells fast flow from noise
         middle = recording.chunks[len(recording.chunks) // 2]
         if isinstance(middle.frames, StillFrames):
             # If the still frames were in the target, filtered ones are there now, as recorded: they are turned when read

@@ -89,7 +89,8 @@ def filter_chunk(
 
     With the aligned chunk X the filtered one is Y = (I - V V^H) (X - A U^T), with the spatial components U that are removed
     and the coefficients A = X conj(U) of its frames. In a block of a session V are the leading left singular vectors of A:
-    the tissue that U leaves has the temporal signals of the tissue in this block. In a scan V is empty.
+    the tissue that U leaves has the temporal signals of the tissue in this block. After them V has the components of the
+    block's own, if these are removed (`n_own`, `usual_power`). In a scan V is empty.
 
     Parameters
     ----------

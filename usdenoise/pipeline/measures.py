@@ -65,8 +65,8 @@ class Clutter:
         Largest number q of temporal components V that are removed from a block after U, by I - V V^H: the q leading left
         singular vectors of the coefficients of the clutter in this block; at most one for FRAMES_A_TEMPORAL frames.
     n_own : int
-        Number of temporal components of a block that are removed if its tissue is not in the components of other blocks: the
-        leading ones of its frames. `low` is then 0. 0 (the default) if it is.
+        Number of temporal components that are removed from a block of a session whose tissue changes: the strongest of its
+        frames. `low` is 0 then. By default 0.
     speckle : (2, n_pixels) float64 array
         Sums of |u_k|^2 over two halves of the components that are like the tissue that leaks through the filter.
     tissue : (n_pixels,) float64 array
@@ -140,7 +140,7 @@ class Clutter:
 
 @dataclass(frozen=True)
 class OwnComponents:
-    """Temporal components of a block that the clutter does not have, far stronger than usual.
+    """Temporal components of a block that are removed besides those of the clutter.
 
     Attributes
     ----------

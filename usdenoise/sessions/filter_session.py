@@ -33,7 +33,7 @@ from usdenoise.sessions.bad_blocks import find_bad_blocks
 from usdenoise.sessions.measured_block import BlockFilter, BlockStore, Empty, measure_blocks, own_options
 from usdenoise.sessions.result_series import ResultSeries, block_record
 from usdenoise.sessions.session_estimate import check_method, estimate_session, session_clutter
-from usdenoise.sessions.session_sample import JOINED_FRAMES, SAMPLED_FRAMES, draw_sample
+from usdenoise.sessions.session_sample import JOINED_FRAMES, draw_sample, sample_sizes
 from usdenoise.system.resources import (
     available_bytes,
     available_threads,
@@ -70,11 +70,11 @@ def filter_session(
     recording : Recording
         The blocks.
     session : SessionOptions
-        Whether a block that cannot be read is missing, and whether blocks are aligned.
+        Whether a block that cannot be read is missing, and whether blocks are registered and their gain divided out.
     options : DenoiseOptions
         Options of the filter.
     store : BlockStore
-        Store of the measurements of the blocks. Blocks in it are not filtered again, but for those that the sink lacks.
+        Store of the measurements of the blocks. Blocks in it are filtered again only if the sink lacks them.
     products : tuple of str
         Flow images that are made of each block, besides the power.
     sink : FrameSink, optional
@@ -110,12 +110,12 @@ def filter_session(
         estimate = estimate_session(
             sample, recording.geometry, options, session, threads, on_iteration=progress.iteration
         )
-        # If unusual blocks were left out, the estimate has another one
+        # The estimate has its own sample if unusual blocks were left out
         del sample
         # On a device overlapping blocks share their frames
-        blocks = recording
+        to_filter = recording
         if executor is None:
-            blocks = windows_on_device(recording, options.device, n_threads)
+            to_filter = windows_on_device(recording, options.device, n_threads)
         fit, clutter = estimate.fit, session_clutter(estimate, options)
         n_unusual = estimate.n_unusual
         del estimate
@@ -128,14 +128,14 @@ def filter_session(
 
         # All blocks are filtered, but those that an earlier run has stored
         todo = [number for number in range(len(recording.blocks)) if not is_done(number)]
-        measured = measure_blocks(blocks, todo, clutter, how, session, mapper)
+        measured = measure_blocks(to_filter, todo, clutter, how, session, mapper)
         for number, block in zip(todo, measured, strict=True):
             if sink is not None and block.frames is not None:
                 sink.write(number, block.frames)
             # A block that is stored is done: after its frames are written
             store.put(number, block)
             progress.blocks(number + 1, len(recording.blocks))
-        series = filtered_session(recording, session, clutter, fit, store, options, threads)
+        series = series_of_blocks(recording, session, clutter, fit, store, options, threads)
         return replace(series, n_unusual=n_unusual)
 
 
@@ -158,8 +158,8 @@ def _most_blocks(
 ) -> tuple[int, Empty | None]:
     """Return the largest number of blocks that are filtered side by side, and what makes the array of the sampled frames.
 
-    These go into a temporary file of the store if memory does not hold them: None if it does. This process may filter no
-    block.
+    The sampled frames go into a temporary file of the store if memory does not hold them; the second result is None if it
+    does. `holds_blocks` is False if workers filter the blocks.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def _most_blocks(
     """
     n_frames, n_pixels = [block.n_frames for block in recording.blocks], recording.geometry.n_pixels
     entries, entry = max(n_frames) * n_pixels, recording.dtype.itemsize
-    sample = min(sum(n_frames), SAMPLED_FRAMES) * n_pixels
+    sample = sum(sample_sizes(n_frames)) * n_pixels
     # A live session may have run in this process.
     release_freed_memory()
     free, of_block = available_bytes(), held_bytes(block=entries * entry * holds_blocks)
@@ -193,7 +193,7 @@ def _most_blocks(
 TSNR = "mean over standard deviation of blood_power in the good blocks"
 
 
-def filtered_session(
+def series_of_blocks(
     recording: Recording,
     session: SessionOptions,
     clutter: Clutter,
@@ -264,7 +264,7 @@ def _model_of(
     middle, alone = counting[len(counting) // 2], None
     deformation = store.findings(middle).deformation
     if len(counting) == 1 and not (deformation and deformation.pixels):
-        # The only block has the maps of a scan, which has its deformation.
+        # A scan has no reference against which a deformation is compensated: a block without one has the maps of a scan
         frames, _ = _frames_in_reference(recording, middle, clutter, options)
         of_block = own_options(options, recording.blocks[middle])
         own_geometry = recording.geometry.of_frames(frames.n_frames)
@@ -310,7 +310,10 @@ def _tsnr_map(images: NDArray[np.float32], observed: NDArray[np.float32]) -> NDA
 
 
 def _apart(blocks: Sequence[Block], good: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return good blocks without a frame in common: means and variances take the noise of blocks to be independent."""
+    """Return good blocks without a frame in common, or all good ones if only one such block is left.
+
+    Means and variances take the noise of blocks to be independent.
+    """
     apart, file, stop = np.zeros(len(good), bool), -1, 0
     for number in np.flatnonzero(good).tolist():
         block = blocks[number]

@@ -265,8 +265,8 @@ class LiveState:
     file_times : tuple of FileTime
         The time that the file of each block takes.
     lengths, motion, strongest, bad : tuples of int, float, float and bool
-        Frames of each block, largest displacement of the tissue in it, power of its strongest component (NaN without
-        data), and whether it is bad.
+        Frames of each block, largest displacement of the tissue in it, power of the strongest component that
+        is left in it (NaN without data), and whether it is bad.
     regions : mapping
         Name of a region -> its mean blood power in each block.
     images : tuple of arrays
@@ -319,7 +319,7 @@ class LiveState:
     def with_block(
         self, sample: SampledFrames, level: BlockLevel, motion: float | None, strongest: float
     ) -> "LiveState":
-        """Return the state with a block with data, and with frames of it in the sample and fewer frames of the others."""
+        """Return the state after a block with data: its frames join the sample, and each block keeps fewer."""
         share = LIVE_FRAMES / sum(self.lengths)
         parts = tuple(part.share(share) for part in (*self.sample, sample))
         return replace(

@@ -269,7 +269,8 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     Returns
     -------
     MeasuredBlock
-        Without lags if it cannot be read, too few of its frames are good, or it is zero everywhere.
+        Without lags if it cannot be read, has no finite entry or only zeros, has magnitudes outside MAGNITUDES, or if the
+        given bad frames leave fewer than two.
     """
     options, geometry = how.options, how.geometry
     try:
@@ -296,11 +297,12 @@ def measure_block(block: Block, clutter: Clutter, how: BlockFilter) -> MeasuredB
     if not clutter.keeps_residual:
         power = clutter.grid.at_signal(measures.kept_power) / measures.n_used_frames
     single = np.complex64 if clutter.is_complex else np.float32
-    # Means over its frames, without its deformation: it is empty if it was looked for, and none was found
+    # Undo the deformation in the means over the frames. `Deformation()`: none was found. None: none was looked for
     displaced, deformation, move = None, None, None
     if clutter.reference is not None and measures.alignment is not None:
         displaced = deformation_of(x, search.excluded, clutter.reference, measures.alignment)
-        deformation = Deformation() if clutter.reference.registers else None
+        is_registered = clutter.reference.registers and np.isfinite(measures.alignment.shift).all()
+        deformation = Deformation() if is_registered else None
     if displaced is not None:
         # Pixels are square where a pitch is not known
         pitches = [geometry.spacing_mm.get(letter, 0.0) for letter in geometry.pixel_axes]

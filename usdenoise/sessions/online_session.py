@@ -111,6 +111,8 @@ class OnlineSession:
     ) -> BlockAtWork:
         """Begin to filter a block in the background. It counts when it is finished, and must not change until then.
 
+        Its frames are sampled within the call; before there is a clutter, the estimate is made there, too.
+
         Parameters
         ----------
         stack : Acquisition
@@ -273,7 +275,7 @@ class OnlineSession:
             bad=bad,
             why=why,
             blood_to_noise_db=None if model is None else model.maps.quality.blood_to_noise_db,
-            low_cutoff=0 if clutter is None else clutter.low,
+            low_cutoff=0 if clutter is None else clutter.low + clutter.n_own,
             geometry=geometry,
             activation=activation,
             events=events,
@@ -300,7 +302,7 @@ class OnlineSession:
         reference = None if before is None else before.reference
         with ThreadExecutor(self._options.threads) as executor:
             how = (self._options, self._session, executor, reference)
-            # It is repeated with other blocks in any case.
+            # One fit is enough: the next estimate is made anyway, from other blocks
             found = estimate_session(sample, geometry, *how, n_fits=1)
             return LiveEstimate(session_clutter(found, self._options, is_new=True), found.fit)
 

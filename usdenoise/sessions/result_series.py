@@ -141,7 +141,7 @@ class BlockRecord:
         None if unknown.
     deformation_pixels : float or None
         Largest displacement of the field of rotation and deformation that was compensated after the filter, 0 without one;
-        None if blocks were not aligned.
+        None if blocks were not aligned, or the image is not alike.
     rotation_degrees : tuple of float
         Mean rotation of this field, as in :class:`usdenoise.frames.deformation.Deformation`; empty without one.
     is_shifted, is_scaled : bool

@@ -190,7 +190,7 @@ def session_clutter(estimate: SessionEstimate, options: DenoiseOptions, is_new: 
     options : DenoiseOptions
         Which components are kept.
     is_new : bool
-        Whether the blocks that are filtered are not in the sample, as in a live session; by default they are.
+        Whether the clutter is for blocks that are not in the sample, as in a live session; by default False.
     """
     found, sample = estimate.found, estimate.sample
     low, keeps_residual = found.band.low, options.high_cutoff == "none"
