@@ -159,7 +159,7 @@ def test_every_page_of_the_docs_is_linked_from_the_readme() -> None:
     assert [page.name for page in DOCS.glob("*.md") if f"(docs/{page.name})" not in readme] == []
 
 
-COMMANDS = ("run", "session", "batch", "compare", "info", "simulate", "reproduce")
+COMMANDS = ("run", "session", "model", "batch", "compare", "info", "simulate", "reproduce")
 
 
 def test_the_reference_names_every_command_and_every_public_name() -> None:

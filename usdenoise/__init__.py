@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from usdenoise.jobs.session_call import PosesResult as PosesResult
     from usdenoise.jobs.session_call import Session as Session
     from usdenoise.jobs.session_call import SessionResult as SessionResult
+    from usdenoise.jobs.session_call import model as model
     from usdenoise.jobs.session_call import session as session
     from usdenoise.options.denoise_options import DenoiseOptions as DenoiseOptions
     from usdenoise.options.job_options import Display as Display
@@ -60,6 +61,7 @@ _HOMES = {
     "Session": "usdenoise.jobs.session_call",
     "SessionUpdate": "usdenoise.sessions.live_state",
     "SessionResult": "usdenoise.jobs.session_call",
+    "model": "usdenoise.jobs.session_call",
     "session": "usdenoise.jobs.session_call",
 }
 

@@ -113,7 +113,7 @@ def test_cheap_examples_run(phantom_file: Path, tmp_path: Path, monkeypatch: pyt
     for place in ("scan.h5", "scans/scan.h5"):
         shutil.copy(phantom_file, tmp_path / place)
     monkeypatch.chdir(tmp_path)
-    costly = ("compare", "batch", "reproduce ", "simulate", "session ", "blocks")
+    costly = ("compare", "batch", "reproduce ", "simulate", "session ", "blocks", "model")
     cheap = [line for line in EXAMPLES if not any(word in line for word in costly) or "--dry-run" in line]
     assert len(cheap) >= 6
     for line in cheap:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import rich.progress
 
     from usdenoise.completion.solve import Iteration
-    from usdenoise.report.record import Report, SequenceRecord
+    from usdenoise.report.record import ModelReport, Report, SequenceRecord
 
 
 class Clock:
@@ -208,26 +208,28 @@ _STAGES = {"load": "reading", "solve": "components", "filter": "filtering", "wri
 
 def show_summary(console: Console, report: Mapping[str, object]) -> None:
     """Print the warnings about a run, and its summary."""
-    from usdenoise.report.record import Report
+    from usdenoise.report.record import ModelReport, Report
     from usdenoise.report.sentences import cautions
 
-    record = Report.from_json(report)
+    kind = Report if "method" in report else ModelReport
+    record = kind.from_json(report)
     warnings = cautions(record)
     for sentence in warnings:
         console.warn(sentence)
     console.show_rows(report, summary_rows(record, warnings))
 
 
-def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str]]:
+def summary_rows(report: "ModelReport", warned: Sequence[str]) -> list[tuple[str, str]]:
     """Return the names and the texts of the summary of a run.
 
     Parameters
     ----------
-    report : Report
+    report : ModelReport
         The report of the job.
     warned : sequence of str
         Sentences that were printed as warnings; the summary refers to them instead of repeating them.
     """
+    from usdenoise.report.record import Report
     from usdenoise.report.sentences import conditional
 
     source, sequence = report.input, report.sequence
@@ -240,7 +242,7 @@ def summary_rows(report: "Report", warned: Sequence[str]) -> list[tuple[str, str
         rows += [("region", sentence) for sentence in sequence.region_sentences]
         rows += [("blocks", _blocks(sequence)), ("aligned", sequence.alignment), *_poses(sequence)]
     # The reports of the positions have their estimates.
-    if sequence is None or not sequence.poses:
+    if isinstance(report, Report) and not (sequence and sequence.poses):
         sampled = "" if report.method == "svd" else f", {report.sampled_share} of the entries sampled"
         estimate = report.estimate
         if estimate in warned:
@@ -274,8 +276,12 @@ def _poses(sequence: "SequenceRecord") -> Iterator[tuple[str, str]]:
         blood = pose.blood_to_noise_db
         words = [
             *([] if pose.position_mm is None else [f"at {pose.position_mm:g} mm"]),
-            f"{pose.low_cutoff} components removed, {pose.certainty}",
-            "no blood" if blood is None else f"blood {blood:.1f} dB over noise",
+            *([f"{pose.low_cutoff} components removed, {pose.certainty}"] if pose.certainty else []),
+            *(
+                [f"blood {blood:.1f} dB over noise"]
+                if blood is not None
+                else ["no blood"] * bool(pose.certainty)
+            ),
             f"{pose.n_bad} of {pose.n_blocks} blocks bad",
             *(f"{count} pixels active by {name}" for name, count in pose.n_active.items()),
         ]

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from usdenoise.cli import flags
 from usdenoise.cli.console import Clock, Console, JobView, print_json, print_line, show_summary, typed_command
 from usdenoise.cli.main import FAILED
 from usdenoise.options import BatchOptions, DenoiseOptions, Display, JobOptions, Output, SessionOptions
-from usdenoise.options.job_options import NO_PRODUCTS
+from usdenoise.options.job_options import MODEL_NAMES, NO_PRODUCTS
 
 if TYPE_CHECKING:
     from usdenoise.clutter.clutter_cutoff import CommonCutoff
@@ -118,10 +118,7 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
     """
     arguments = flags.job_arguments(values)
     session_options = SessionOptions(**flags.requested(SessionOptions, values))
-    named_regions = arguments.pop("regions")
-    arguments["regions"] = dict(named_regions)
-    if len(arguments["regions"]) < len(named_regions):
-        raise click.BadParameter("two regions have the same name", param_hint="--region")
+    arguments["regions"] = _named(arguments["regions"])
     if arguments.get("bids") == "none":
         del arguments["bids"]
     from usdenoise.jobs.session_job import run_session
@@ -140,6 +137,64 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
     for sentence in report["notes"]:
         console.warn(sentence)
     console.show_rows(report, [("wrote", path) for path in report["output"].values()])
+
+
+@click.command(
+    "model",
+    cls=flags.GroupedCommand,
+    often=(
+        "--output",
+        "--overwrite",
+        "--events",
+        "--region",
+        "--hrf",
+        "--delay",
+        "--threshold",
+        "--smoothing",
+    ),
+    examples=[
+        (
+            "usdenoise model out/mouse_sequence.h5 --events events.tsv -o model",
+            "Other events, without filtering again",
+        ),
+        (
+            "usdenoise model rest.scan --region v1=mask.nii.gz -o model",
+            "Regions of the power Doppler of a scanner",
+        ),
+    ],
+)
+@click.argument("series", type=flags.PathType(), metavar="SERIES")
+@flags.config_option
+@flags.flags_of(SessionOptions, *MODEL_NAMES)
+@flags.flags_of(JobOptions, "regions")
+@flags.reading_flags
+@flags.flags_of(JobOptions, "output", required=True)
+@flags.flags_of(JobOptions, "overwrite")
+@flags.flags_of(Output, "nifti")
+@flags.flags_of(Display, "dynamic_range", "color_map", "figure_formats")
+@flags.messages
+def model(series: Path, output: Path, console: Console, **values: object) -> None:
+    """Map the activation, and follow regions, in a series of power images that exists.
+
+    SERIES is what `usdenoise session` has written (*_sequence.h5, .mat or .zarr, also of several positions), or power
+    Doppler of others: .scan of Iconeus, NIfTI with four axes, Zarr of ConfUSIus, or a file with a real stack.
+    """
+    arguments = flags.job_arguments({**values, "estimator": ()})
+    session_options = SessionOptions(**flags.requested(SessionOptions, values))
+    regions = _named(arguments.pop("regions"))
+    del arguments["options"]
+    from usdenoise.jobs.model_job import run_model
+
+    arguments |= {"session_options": session_options, "regions": regions, "watcher": JobView(console)}
+    report = run_model(series, output, **arguments, command=typed_command())
+    show_summary(console, report)
+
+
+def _named(regions: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the regions of a command by their names, of which no two may be the same."""
+    if len(dict(regions)) < len(regions):
+        raise click.BadParameter("two regions have the same name", param_hint="--region")
+    return dict(regions)
 
 
 _LONGEST_NAME = 22

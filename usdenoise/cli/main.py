@@ -20,6 +20,7 @@ from usdenoise.system.text import printable
 COMMANDS = {
     "run": ("filter_commands", "Filter one acquisition: remove clutter, map the blood."),
     "session": ("filter_commands", "Filter many blocks into one time series."),
+    "model": ("filter_commands", "Map the activation in a series that exists."),
     "batch": ("filter_commands", "Filter many acquisitions; the same command resumes."),
     "compare": ("other_commands", "Run several methods on one acquisition, side by side."),
     "info": ("other_commands", "Show the contents of a file, and how it would be read."),

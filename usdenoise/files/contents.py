@@ -184,6 +184,8 @@ class Contents:
         All arrays that could be the stack.
     every : mapping
         Name of each array -> its number of axes, type and shape in words. Error messages list them.
+    arrays : mapping
+        Name of each array of numbers -> the array, with its axes in the order of the file's own software; empty by default.
     look_up : callable
         Takes a name and returns a stack that is not in `stacks`; None if no array of that name could be one.
     damaged : str
@@ -198,6 +200,7 @@ class Contents:
     container: str
     stacks: tuple[Stack, ...]
     every: Mapping[str, str] = field(default_factory=dict)
+    arrays: Mapping[str, StoredArray] = field(default_factory=dict)
     look_up: Callable[[str], Stack | None] = lambda name: None
     damaged: str = ""
     close: Callable[[], None] = lambda: None

@@ -144,7 +144,7 @@ def _contents(file: h5py.File, n_axes: int | None) -> Contents:
     # The arrays of these stacks are only taken as parts of a pair.
     done = used | {stack.name for stack in first}
     stacks = (*first, *stacks_of(others, n_axes, metadata, time_last, done=done))
-    return Contents(container, stacks, every, look_up)
+    return Contents(container, stacks, every, arrays, look_up)
 
 
 def uff_stacks(file: h5py.File, by_path: Mapping[str, h5py.Dataset]) -> tuple[list[Stack], set[str]]:

@@ -264,7 +264,7 @@ def read_matlab(path: Path, read_options: ReadOptions) -> Contents | None:
         nested_stacks = stacks_in(_inside(path, nested), "within a cell or struct")
         return next((one for one in nested_stacks if one.name == name), None)
 
-    return Contents("MATLAB before 7.3", stacks, every, look_up, is_read_whole=True)
+    return Contents("MATLAB before 7.3", stacks, every, arrays, look_up, is_read_whole=True)
 
 
 def _variable(path: Path, name: str, shape: tuple[int, ...], dtype: Dtype) -> StoredArray:

@@ -73,7 +73,7 @@ def read_zarr(path: Path, read_options: ReadOptions) -> Contents | None:
     every = {name: describe_array(array) for name, array in arrays.items()}
 
     metadata = partial(_nearby, group, members, arrays)
-    return Contents("Zarr", stacks_of(arrays, read_options.n_axes, metadata), every)
+    return Contents("Zarr", stacks_of(arrays, read_options.n_axes, metadata), every, arrays)
 
 
 def import_zarr(path: Path | None = None) -> "ModuleType":

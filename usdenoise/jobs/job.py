@@ -24,7 +24,7 @@ from usdenoise.files.zarr_files import import_zarr
 from usdenoise.jobs.session_inputs import EventSource
 from usdenoise.options import DenoiseOptions, Display, Output, SessionOptions
 from usdenoise.pipeline.recording import STORAGE
-from usdenoise.report.record import Report
+from usdenoise.report.record import ModelReport
 from usdenoise.system.resources import HELD_CHUNKS, ScanMemory, available_bytes, available_threads
 from usdenoise.system.text import distinct_names, plain_name, short_stem, to_json
 
@@ -69,6 +69,8 @@ class Job:
         The events of a session; None (the default) without any.
     notes : tuple of str
         Sentences for the report; none by default.
+    is_model : bool
+        Whether a series that exists is modelled, and nothing filtered; by default not.
     was_live : bool
         Whether it is the final series of a live session; by default not.
     common_cutoff : CommonCutoff or None
@@ -91,6 +93,7 @@ class Job:
     regions: Mapping[str, NDArray[np.bool_] | str] = field(default_factory=dict)
     events: EventSource | None = None
     notes: tuple[str, ...] = ()
+    is_model: bool = False
     was_live: bool = False
     common_cutoff: CommonCutoff | None = None
 
@@ -349,12 +352,12 @@ class Results:
         """Key -> final path of each file, as the report has them."""
         return {key: str(final) for key, final in zip(self._places, self._folder.finals, strict=True)}
 
-    def commit(self, report: Report, page: str | None) -> dict[str, Any]:
+    def commit(self, report: ModelReport, page: str | None) -> dict[str, Any]:
         """Write the page, if there is one, and the report, and give all files their final names.
 
         Parameters
         ----------
-        report : Report
+        report : ModelReport
             The report.
         page : str or None
             The page; None without one.

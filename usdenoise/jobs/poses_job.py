@@ -24,11 +24,12 @@ from usdenoise.report.record import InputRecord
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockStore
-from usdenoise.sessions.pose_series import POSE_AXIS, PoseSeries, joined_poses, pose_geometry
+from usdenoise.sessions.model import modelled
+from usdenoise.sessions.pose_series import POSE_AXIS, PoseSeries, pose_geometry
 from usdenoise.sessions.poses import PosePlan, is_table, plan_of, plan_of_paths
 from usdenoise.sessions.regions import Region, region_masks
 from usdenoise.sessions.result_series import ResultSeries
-from usdenoise.sessions.session_activation import check_activation, with_activation
+from usdenoise.sessions.session_activation import check_activation
 from usdenoise.stack.geometry import Geometry
 
 LEAST_BLOCKS = 2
@@ -44,7 +45,7 @@ def filter_positions(
     regions: Mapping[str, Region],
     doubts: tuple[Doubt, ...] = (),
     **how: Any,
-) -> PoseSeries:
+) -> ResultSeries:
     """Filter the blocks of several positions of the probe, each as a session of its own, and return their joined series.
 
     Parameters
@@ -68,7 +69,7 @@ def filter_positions(
     # each position must show some.
     used = sorted((block for each in recordings for block in each.blocks), key=lambda block: block.start_s)
     check_activation(replace(recording, blocks=used), events, alone)
-    of_all = {name: partial(_over_positions, recording.geometry, region) for name, region in regions.items()}
+    of_all = {name: partial(over_positions, recording.geometry, region) for name, region in regions.items()}
     masks = region_masks(of_all, geometry) if regions else {}
     n_done, poses = 0, list[ResultSeries]()
     for pose, part in enumerate(recordings):
@@ -82,11 +83,10 @@ def filter_positions(
             raise error.at(f"pose {plan.names[pose]}") from error
         poses.append(replace(series, event_doubts=doubts))
         n_done += len(part.blocks)
-    filled = [replace(series, images=series.filled().images) for series in with_activation(poses, events)]
-    return joined_poses(filled, plan, geometry, masks)
+    return modelled(poses, events, masks, plan, geometry)
 
 
-def _over_positions(plane: Geometry, region: Region, geometry: Geometry) -> NDArray[np.bool_]:
+def over_positions(plane: Geometry, region: Region, geometry: Geometry) -> NDArray[np.bool_]:
     """Return the mask of a region over all positions; one of a plane is in each of them."""
     try:
         mask = np.asarray(region(geometry) if callable(region) else region)

@@ -41,13 +41,26 @@ FLOW_PICTURES = ("velocity", "directional", "signed")
 def reserve_products(results: Results) -> list[Write]:
     """Reserve the files of a job besides its main file, and return what writes them, in the order of the page."""
     job, names, formats = results.job, results.job.output.products, results.job.display.figure_formats
+    if job.is_model:
+        # Its images have their files
+        return [_picture("blood_power", results, formats), *_answers(results)]
     writes = _power_image("blood_power", results, "blood" in names)
     writes += _power_image("power_doppler", results, job.is_session or "power" in names)
     if not job.is_session:
         writes += [_picture(name, results, formats) for name in FLOW_PICTURES if name in names]
         return [*writes, _table("frames", results, _frame_table)]
     # Of the flow images of blocks, only the arrays are stored.
-    writes += [_picture("tsnr", results, formats), _table("blocks", results, block_table)]
+    return [
+        *writes,
+        _picture("tsnr", results, formats),
+        _table("blocks", results, block_table),
+        *_answers(results),
+    ]
+
+
+def _answers(results: Results) -> list[Write]:
+    """Reserve the files of the regions and of the activation of a session, and return what writes them."""
+    job, writes = results.job, list[Write]()
     if job.regions:
         writes += [
             _table("regions", results, region_table),
@@ -233,7 +246,8 @@ NIFTI = ".nii.gz"
 
 def reserve_main_files(results: Results) -> list[Path]:
     """Reserve the main file of a job, and the Zarr group beside it on request."""
-    job, name = results.job, "sequence" if results.job.is_session else "denoised"
+    job = results.job
+    name = "activation" if job.is_model else "sequence" if job.is_session else "denoised"
     suffix = output_suffix(job.path)
     files = [results.reserve(name, f"{name}{suffix}")]
     if job.session_options.zarr and suffix != ".zarr":
@@ -253,12 +267,13 @@ def main_content(series: ResultSeries, job: Job, source: InputRecord) -> ResultF
     source : InputRecord
         The input.
     """
-    parameters = {**asdict(series.fit.options), **asdict(job.display), **asdict(job.output)}
+    options = {} if series.fit is None else asdict(series.fit.options)
+    parameters = {**options, **asdict(job.display), **asdict(job.output)}
     if job.session is not None:
         parameters |= asdict(job.session)
     # A session that was stopped and went on has read some blocks twice, and has the same results.
     provenance = to_json(record(job.command, parameters, asdict(replace(source, passes_over_file=None))))
-    arrays = series.contents()
+    arrays = [array for array in series.contents() if not (job.is_model and array.name in series.images)]
     if series.stack is None:
         return ResultFile(series.geometry, arrays, provenance, job.path if len(job.paths) == 1 else None)
     stack = _on_host(series.stack.acquisition) if job.output.stack else series.geometry

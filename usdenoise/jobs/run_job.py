@@ -29,7 +29,7 @@ from usdenoise.pipeline.recording import array_recording
 from usdenoise.progress import Progress
 from usdenoise.report.page_content import page_of
 from usdenoise.report.panels import load_libraries
-from usdenoise.report.record import InputRecord, Report, input_record, report_of
+from usdenoise.report.record import InputRecord, ModelReport, input_record, report_of
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import ResultSeries, series_of_stack
 from usdenoise.system.processes import locked
@@ -266,7 +266,7 @@ def carry_out(job: Job, filter_input: Filter, overwrite: bool, watcher: Progress
 
 def _reported(
     job: Job, series: ResultSeries, source: InputRecord, results: Results, clock: StageClock
-) -> tuple[Report, str | None]:
+) -> tuple[ModelReport, str | None]:
     """Return the report of a job, and the page that shows it, if there is one."""
     known = (source, results.names | stack_files(job, series), results.notes, clock.timings_s)
     asked = (job.command, requested(**job.requested_options))

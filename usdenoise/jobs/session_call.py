@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_IMAGES
 from usdenoise.errors import OptionError
+from usdenoise.files.power_series import read_power_series
 from usdenoise.files.regions import drawn_regions
 from usdenoise.jobs import session_inputs
 from usdenoise.jobs.job import Job, StageClock
 from usdenoise.jobs.live_job import LiveBlocks
+from usdenoise.jobs.model_job import model_of, remodelled
 from usdenoise.jobs.products import save
 from usdenoise.jobs.session_inputs import EventSource
 from usdenoise.jobs.session_job import filter_files, filter_series
@@ -25,6 +27,7 @@ from usdenoise.options.denoise_options import SCALE_NAMES, DenoiseKeywords, Stac
 from usdenoise.options.job_options import (
     BlockKeywords,
     LiveKeywords,
+    ModelKeywords,
     SeriesKeywords,
     SessionKeywords,
     parted,
@@ -184,6 +187,8 @@ class PosesResult(SessionResult, PoseSeries):
 
 def _result(series: ResultSeries, is_labelled: bool = False) -> SessionResult:
     """Return a series as a result in Python."""
+    if isinstance(series, SessionResult):
+        return series
     if not isinstance(series, PoseSeries):
         return SessionResult(**vars(series), is_labelled=is_labelled)
     values = {**vars(series), "poses": tuple(_result(of_pose) for of_pose in series.poses)}
@@ -382,6 +387,69 @@ def session(  # noqa: PLR0913
         series = filter_series(recording, session_options, chosen, store, known, drawn, progress=log)
         result = _result(series, stack.labels is not None)
     logger.info("cutoff %d; %r", result.low_cutoff, result)
+    for sentence in (*notes, *(doubt.sentence for doubt in result.doubts)):
+        logger.warning("%s", sentence)
+    return result
+
+
+@shows_options
+def model(
+    source: str | Path | SessionResult,
+    *,
+    events: EventSource | None = None,
+    regions: Mapping[str, NDArray[np.bool_] | str] | None = None,
+    reading: Mapping[str, Any] | None = None,
+    **keywords: Unpack[ModelKeywords],
+) -> SessionResult:
+    """Map the activation, and follow regions, in a series of power images that exists; nothing is filtered again.
+
+    Parameters
+    ----------
+    source : str, Path or SessionResult
+        What :func:`session` returns, or a file: its series, .scan of Iconeus, NIfTI with four axes, Zarr of ConfUSIus, or a
+        file with a real stack. What the frames of a session have shown (motion, bad blocks) belongs to the model. In the
+        series of others, bad blocks are found by their power, all pixels are tested, and there are no confounds.
+    events, regions
+        As for :func:`session`; one of them at least.
+    reading : mapping, optional
+        Options of :func:`usdenoise.load` for a file with a stack.
+    hrf, delay, confounds, threshold, smoothing_mm : optional
+        As for :func:`session`.
+    block_interval_s : float, optional
+        Time from one image to the next in s, for a stack; by default from the file.
+    **keywords
+        The parameters above without a place of their own; None means the default.
+
+    Returns
+    -------
+    SessionResult
+        Without what only the filter knows: `fit` and `picture_quality` are None if the source is a file.
+
+    Raises
+    ------
+    InputError, OptionError
+        If the file holds no series, there are neither events nor regions, or they do not fit the series.
+
+    Examples
+    --------
+    >>> import usdenoise
+    >>> found = usdenoise.session("sample_data/phantom.h5", 10)
+    >>> events = [(0.04, 0.04, "on"), (0.12, 0.04, "on"), (0.2, 0.04, "on")]
+    >>> usdenoise.model(found, events=events).activation["on"].t.shape
+    (72, 56)
+    """
+    (of_model,) = parted(keywords, ModelKeywords)
+    session_options = SessionOptions(**of_model)
+    known, notes = session_inputs.events_of(list(events) if isinstance(events, Iterator) else events)
+    if isinstance(source, ResultSeries):
+        chosen = replace(source.options, **{name: getattr(session_options, name) for name in of_model})
+        result = _result(remodelled(source, chosen, known, regions or {}), source.is_labelled)
+    else:
+        power = read_power_series(Path(source), reading or {}, session_options.block_interval_s)
+        result, notes = (
+            _result(model_of(power, session_options, known, regions or {})),
+            [*power.notes, *notes],
+        )
     for sentence in (*notes, *(doubt.sentence for doubt in result.doubts)):
         logger.warning("%s", sentence)
     return result

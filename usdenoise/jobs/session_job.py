@@ -35,11 +35,12 @@ from usdenoise.sessions.blocks import NO_STARTS
 from usdenoise.sessions.design import Event
 from usdenoise.sessions.filter_session import filter_session
 from usdenoise.sessions.measured_block import BlockStore
+from usdenoise.sessions.model import modelled
 from usdenoise.sessions.online_session import OnlineSession
 from usdenoise.sessions.pose_series import PoseSeries
-from usdenoise.sessions.regions import Region, region_masks, region_series
+from usdenoise.sessions.regions import Region, region_masks
 from usdenoise.sessions.result_series import ResultSeries
-from usdenoise.sessions.session_activation import check_activation, with_activation
+from usdenoise.sessions.session_activation import check_activation
 from usdenoise.system.processes import locked
 from usdenoise.system.resources import memory_watched, run_in_background
 from usdenoise.system.text import requested, software, to_json
@@ -303,11 +304,7 @@ def filter_series(
     check_activation(recording, events, session, is_planned)
     masks = region_masks(regions, recording.geometry) if regions else {}
     series = filter_session(recording, session, options, store, **how)
-    images = series.filled().images
-    regions_found = region_series(images["blood_power"], masks)
-    # The model has a column for each bad block, and so does not depend on its values.
-    (series,) = with_activation([replace(series, event_doubts=doubts, region_series=regions_found)], events)
-    return replace(series, images=images)
+    return modelled([replace(series, event_doubts=doubts)], events, masks)
 
 
 def _common_folder(paths: Sequence[Path]) -> Path:

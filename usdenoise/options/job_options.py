@@ -329,6 +329,10 @@ class SessionOptions(Options, group=Group.SESSION):
             )
 
 
+MODEL_NAMES = ("events", "hrf", "delay", "confounds", "threshold", "smoothing_mm", "block_interval_s")
+"""Options of a session that a model of its series has."""
+
+
 class BlockKeywords(TypedDict, total=False):
     """The fields of :class:`usdenoise.options.SessionOptions` that a session without files has; None is the default."""
 
@@ -351,6 +355,17 @@ class SeriesKeywords(BlockKeywords, total=False):
     threshold: str | None
     smoothing_mm: float | None
     until_idle_s: float | None
+
+
+class ModelKeywords(TypedDict, total=False):
+    """The fields of :class:`usdenoise.options.SessionOptions` of a model in Python; None is the default."""
+
+    hrf: str | None
+    delay: float | str | None
+    confounds: str | None
+    threshold: str | None
+    smoothing_mm: float | None
+    block_interval_s: float | None
 
 
 class LiveKeywords(StackKeywords, BlockKeywords, DenoiseKeywords, total=False):

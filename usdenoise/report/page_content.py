@@ -12,7 +12,7 @@ from usdenoise.frames.frame_quality import CARPET_BANDS, FrameQuality
 from usdenoise.report.charts import BLOCKS_DB, CARPET_DB, Carpet, Chart, template
 from usdenoise.report.panels import AXIS_NAMES, axis_label
 from usdenoise.report.pictures import PICTURES, REGIONS
-from usdenoise.report.record import ActivationRecord, Report
+from usdenoise.report.record import ActivationRecord, ModelReport
 from usdenoise.report.scan_page import ActivationSection, Picture, scan_page
 from usdenoise.report.sentences import displacement_text
 from usdenoise.sessions.design import Event
@@ -40,7 +40,7 @@ _Curve = tuple[str, Sequence[float | None], float]
 def page_of(
     stem: str,
     series: ResultSeries,
-    report: Report,
+    report: ModelReport,
     pictures: Mapping[str, bytes],
     activations: Mapping[str, bytes],
 ) -> str:
@@ -52,7 +52,7 @@ def page_of(
         Name of the scan.
     series : ResultSeries
         The filtered blocks.
-    report : Report
+    report : ModelReport
         The report.
     pictures : mapping
         Name of each picture in the order of the page -> PNG.
@@ -71,7 +71,7 @@ def page_of(
         stem,
         report,
         [picture_of(name, pictures[name], series) for name in names if name != REGIONS],
-        noise_over_depth(series.means["noise_power"], stack),
+        noise_over_depth(series.means["noise_power"], stack) if series.fit is not None else [],
         [] if series.stack is None else frame_charts(series.stack.frame_quality, stack),
         over_blocks,
         [_activation_section(series, trial_type, png) for trial_type, png in activations.items()],
@@ -86,14 +86,15 @@ def picture_of(name: str, png: bytes, series: ResultSeries) -> Picture:
     words = described_image(text.image, series.means[text.image], series.geometry, unit)
     caption = text.caption
     # Each of several planes has a quality of its own.
-    if name == "blood_power" and series.picture_quality.lost_share is None and not series.planes:
+    quality = series.picture_quality
+    if name == "blood_power" and quality is not None and quality.lost_share is None and not series.planes:
         caption = "No blood was found: the picture shows noise, on its own scale."
     elif series.is_session and name != "tsnr":
         caption = f"Mean of the good blocks. {caption}"
     return Picture(text.title, png, f"{text.title}: {words}", caption)
 
 
-def _regions(report: Report, png: bytes) -> Picture:
+def _regions(report: ModelReport, png: bytes) -> Picture:
     """Return the picture of the regions, with the range of each in words."""
     regions = () if report.sequence is None else report.sequence.regions
     words = f"Blood power of regions in the good blocks: {', '.join(f'{each.name} {each.range}' for each in regions)}"
@@ -139,7 +140,11 @@ def block_charts(series: ResultSeries) -> Sequence[Chart | Carpet]:
     """
     blocks, mean = series.block_records, series.means["blood_power"]
     blood = series.images["blood_power"].astype(np.float64)
-    is_blood = blood_pixels(mean, series.means["noise_power"])
+    is_blood = (
+        series.vessels
+        if "noise_power" not in series.means
+        else blood_pixels(mean, series.means["noise_power"])
+    )
     lines: dict[str, _Curve] = {}
     if is_blood.any():
         change = 100 * (mean_course(blood[:, is_blood]) / mean[is_blood].mean(dtype=np.float64) - 1)

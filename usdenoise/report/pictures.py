@@ -166,13 +166,15 @@ def draw_picture(name: str, series: ResultSeries, stem: str, display: Display, k
         return region_picture(series, f"{stem}: blood power of regions", kind)
     panels, scale = result_layer(name, series, display)
     n_good = int((~series.bad).sum())
-    removed, high = int(series.fit.options.low_cutoff), series.high_cutoff
+    removed = series.low_cutoff
     components = f"{counted(removed, 'clutter component')} removed" if removed else "no component removed"
     mean = f"mean of {n_good} blocks, " if series.is_session else ""
+    high = "none" if series.fit is None else series.high_cutoff
     dropped = "" if high == "none" else f", those from number {int(high) + 1} on dropped"
-    if series.planes:
-        # Each position has components of its own.
-        mean, components, dropped = f"mean of {n_good} sweeps over {len(series.planes)} positions", "", ""
+    if series.planes or series.fit is None:
+        # Each position has components of its own, and those of a series from a file are not known.
+        over = f"sweeps over {len(series.planes)} positions" if series.planes else "blocks"
+        mean, components, dropped = f"mean of {n_good} {over}", "", ""
 
     def title(quantity: str) -> str:
         return f"{shortened(stem, _STEM_LETTERS)}: {quantity}, {mean}{components}{dropped}"

@@ -237,7 +237,7 @@ class PoseRecord:
     position_mm : float or None
         Where it is; None if that is not known.
     low_cutoff, certainty : int, str
-        Clutter components that are removed from its blocks, and how sure this number is.
+        Clutter components that are removed from its blocks, and how sure this number is; empty in a model.
     is_own : bool
         Whether each block has components of its own.
     blood_to_noise_db : float or None
@@ -281,7 +281,7 @@ class SequenceRecord:
     time : tuple of float
         Middle of each block, in `time_unit`: "s", or "frames" if the frame rate is not known.
     sampled_frames : int
-        Frames of the sample that the clutter was estimated from.
+        Frames of the sample that the clutter was estimated from; 0 in a model.
     design : tuple of str
         Columns of the general linear model of the activation; empty without events.
     model : LinearModel or None
@@ -377,24 +377,18 @@ class SequenceRecord:
         return 1 + sum(name.startswith("part_") for name in self.other_columns)
 
 
-@dataclass(frozen=True)
-class Report:
-    """The report of a run or a session. The report of a session describes the fit to its sample.
-
-    docs/batch.md and docs/quality-control.md explain the codes. Other fields are as in :class:`usdenoise.DenoiseResult`.
+@dataclass(frozen=True, kw_only=True)
+class ModelReport:
+    """The report of a model of a series, and what the report of every job has.
 
     Attributes
     ----------
-    fit, estimate : str
-        Code and words of the judgement on the estimate.
-    start_caution : str
-        Why the iterations cannot be expected to converge from their start; empty if they can.
     verdict : str
         Active pixels and regions of a session, and the quality of the picture, the frames and the estimate, in words.
     doubts : tuple of Doubt
         Reasons not to trust the pictures; empty if there are none.
-    parameters, requested : dict
-        The options as used, and as requested.
+    requested : dict
+        The options as requested.
     timings_s : dict
         Seconds of each stage, and in total.
     output, output_bytes : dict
@@ -407,42 +401,8 @@ class Report:
         The blocks of a session; None for a run.
     """
 
-    method: str
-    rank: int
-    sampling: float
-    seed: int
-    low_cutoff: int
-    high_cutoff: int | str
-    iterations: int
-    passes: int
-    stop_reason: str
-    held_out_rmse: float | None
-    held_out_allowed: float | None
-    held_out_ratio: float | None
-    residual_rms: float
-    blood: BloodRecord
-    reproducibility: float | None
-    bad_frames: tuple[BadFrameRecord, ...]
-    frames: FramesRecord
-    fit: str
-    estimate: str
-    start_caution: str
     verdict: str
     doubts: tuple[Doubt, ...]
-    cutoff: CutoffRecord
-    noise_floor: float
-    n_sampled: int
-    n_subset_pixels: int
-    n_sample_pixels: int
-    n_unobserved: int
-    n_silent: int
-    n_bad_pixels: int
-    bad_pixels: tuple[str, ...]
-    n_saturated: int
-    flicker: dict[str, float]
-    trace: tuple[Iteration, ...]
-    singular_values: tuple[float, ...]
-    parameters: dict[str, Any]
     timings_s: dict[str, float]
     peak_memory_bytes: int
     input: InputRecord
@@ -458,30 +418,7 @@ class Report:
     @property
     def sentences(self) -> list[str]:
         """The parts of the verdict."""
-        answers = [] if self.sequence is None else self.sequence.answers
-        if self.sequence is not None and self.sequence.poses:
-            # The pages of the positions have their quality.
-            return [*answers, f"{self.sequence.n_bad} of {self.sequence.n_blocks} blocks are bad"]
-        quality = verdict_parts(self.blood.sentence, self.frames.sentence, self.estimate, self.start_caution)
-        return [*answers, *quality]
-
-    @property
-    def is_good_fit(self) -> bool:
-        """Whether nothing better is to be expected from the rank and the sample."""
-        return self.fit in {verdict.code for verdict in Verdict if verdict.is_good}
-
-    @property
-    def n_missing(self) -> int:
-        """Number of entries that were NaN or infinite, besides entries of excluded frames."""
-        return self.n_unobserved - self.frames.n_entries_left_out
-
-    @property
-    def sampled_share(self) -> str:
-        """Share of the entries that were sampled, for example "2.1 %"; in a session, of its sample of frames."""
-        sizes = self.input.sizes
-        n_frames = sizes["t"] if self.sequence is None else self.sequence.sampled_frames
-        n_pixels = math.prod(n for letter, n in sizes.items() if letter != "t") - self.n_silent
-        return f"{100 * self.n_sampled / (n_pixels * n_frames):.3g} %"
+        return [] if self.sequence is None else self.sequence.answers
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as the JSON object of its file."""
@@ -507,6 +444,86 @@ class Report:
             return from_plain(cls, values)
         except ValueError as error:
             raise ValueError(f"its report cannot be read ({error})") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(ModelReport):
+    """The report of a run or a session. The report of a session describes the fit to its sample.
+
+    docs/batch.md and docs/quality-control.md explain the codes. Other fields are as in :class:`usdenoise.DenoiseResult`.
+
+    Attributes
+    ----------
+    fit, estimate : str
+        Code and words of the judgement on the estimate.
+    start_caution : str
+        Why the iterations cannot be expected to converge from their start; empty if they can.
+    parameters : dict
+        The options as used.
+    """
+
+    method: str
+    rank: int
+    sampling: float
+    seed: int
+    low_cutoff: int
+    high_cutoff: int | str
+    iterations: int
+    passes: int
+    stop_reason: str
+    held_out_rmse: float | None
+    held_out_allowed: float | None
+    held_out_ratio: float | None
+    residual_rms: float
+    blood: BloodRecord
+    reproducibility: float | None
+    bad_frames: tuple[BadFrameRecord, ...]
+    frames: FramesRecord
+    fit: str
+    estimate: str
+    start_caution: str
+    cutoff: CutoffRecord
+    noise_floor: float
+    n_sampled: int
+    n_subset_pixels: int
+    n_sample_pixels: int
+    n_unobserved: int
+    n_silent: int
+    n_bad_pixels: int
+    bad_pixels: tuple[str, ...]
+    n_saturated: int
+    flicker: dict[str, float]
+    trace: tuple[Iteration, ...]
+    singular_values: tuple[float, ...]
+    parameters: dict[str, Any]
+
+    @property
+    def sentences(self) -> list[str]:
+        """The parts of the verdict."""
+        answers = super().sentences
+        if self.sequence is not None and self.sequence.poses:
+            # The pages of the positions have their quality.
+            return [*answers, f"{self.sequence.n_bad} of {self.sequence.n_blocks} blocks are bad"]
+        quality = verdict_parts(self.blood.sentence, self.frames.sentence, self.estimate, self.start_caution)
+        return [*answers, *quality]
+
+    @property
+    def is_good_fit(self) -> bool:
+        """Whether nothing better is to be expected from the rank and the sample."""
+        return self.fit in {verdict.code for verdict in Verdict if verdict.is_good}
+
+    @property
+    def n_missing(self) -> int:
+        """Number of entries that were NaN or infinite, besides entries of excluded frames."""
+        return self.n_unobserved - self.frames.n_entries_left_out
+
+    @property
+    def sampled_share(self) -> str:
+        """Share of the entries that were sampled, for example "2.1 %"; in a session, of its sample of frames."""
+        sizes = self.input.sizes
+        n_frames = sizes["t"] if self.sequence is None else self.sequence.sampled_frames
+        n_pixels = math.prod(n for letter, n in sizes.items() if letter != "t") - self.n_silent
+        return f"{100 * self.n_sampled / (n_pixels * n_frames):.3g} %"
 
 
 def input_record(
@@ -549,8 +566,8 @@ def report_of(
     command: Sequence[str] | None,
     requested: Mapping[str, Any],
     pages: Sequence[str] = (),
-) -> Report:
-    """Return the report of a job.
+) -> ModelReport:
+    """Return the report of a job: a :class:`Report`, or without a fit the one of a model.
 
     Parameters
     ----------
@@ -565,7 +582,6 @@ def report_of(
     """
     result, picture, blocks = series.fit, series.picture_quality, series.all_blocks
     judges_blood = tuple(requested.get("output", {}).get("products", ())) != NO_PRODUCTS
-    solution, options, fit = result.solution, result.options, result.fit_quality
     doubts = tuple(doubt for doubt in series.doubts if judges_blood or not doubt.has(DoubtKind.ABOUT_BLOOD))
     # A doubt is not an assumption besides.
     doubted = {doubt.sentence for doubt in doubts}
@@ -573,9 +589,27 @@ def report_of(
     assumptions = tuple(
         note for note in dict.fromkeys((*source.assumptions, *of_poses)) if note not in doubted
     )
+    common = ModelReport(
+        verdict="",
+        doubts=doubts,
+        timings_s=dict(timings_s),
+        peak_memory_bytes=peak_memory_bytes(),
+        input=replace(source, assumptions=assumptions),
+        output=dict(output),
+        notes=tuple(notes),
+        software=dict(software()),
+        command=None if command is None else tuple(command),
+        requested=dict(requested),
+        sequence=_sequence(series, pages) if series.is_session else None,
+        output_bytes={},
+    )
+    if result is None or picture is None:
+        return replace(common, verdict="; ".join(common.sentences))
+    solution, options, fit = result.solution, result.options, result.fit_quality
     # A bad frame of two windows that overlap counts once. A session of one file does not name it.
     bad_frames = {(block.file, frame.frame): (block, frame) for block in blocks for frame in block.bad_frames}
     report = Report(
+        **vars(common),
         method=options.method,
         rank=int(options.rank),
         sampling=options.sampling,
@@ -599,8 +633,6 @@ def report_of(
         fit=fit.verdict.code,
         estimate=fit.sentence,
         start_caution=fit.start_caution,
-        verdict="",
-        doubts=doubts,
         cutoff=_cutoff(result),
         noise_floor=result.noise_floor,
         n_sampled=result.n_sampled,
@@ -616,16 +648,6 @@ def report_of(
         trace=tuple(solution.trace) if solution else (),
         singular_values=tuple(map(float, result.singular_values)),
         parameters=asdict(options),
-        timings_s=dict(timings_s),
-        peak_memory_bytes=peak_memory_bytes(),
-        input=replace(source, assumptions=assumptions),
-        output=dict(output),
-        notes=tuple(notes),
-        software=dict(software()),
-        command=None if command is None else tuple(command),
-        requested=dict(requested),
-        sequence=_sequence(series, pages) if series.is_session else None,
-        output_bytes={},
     )
     return replace(report, verdict="; ".join(report.sentences))
 
@@ -657,7 +679,7 @@ def _sequence(series: ResultSeries, pages: Sequence[str]) -> SequenceRecord:
         stride=series.options.stride or series.options.window,
         time=tuple(series.time.tolist()),
         time_unit=series.time_unit,
-        sampled_frames=series.fit.n_frames,
+        sampled_frames=0 if series.fit is None else series.fit.n_frames,
         n_bad=sum(block.is_bad for block in series.all_blocks),
         alignment=_in_words(series, _alignment),
         delay_s=series.delay_s,
@@ -688,9 +710,11 @@ def _poses(series: ResultSeries, pages: Sequence[str]) -> tuple[PoseRecord, ...]
             name=name,
             position_mm=None if places is None else float(places.values[number]),
             low_cutoff=of_pose.low_cutoff,
-            certainty=of_pose.fit.cutoff_certainty.value,
-            is_own=of_pose.fit.cutoff_rule is CutoffReason.BLOCK_ALONE,
-            blood_to_noise_db=of_pose.picture_quality.blood_to_noise_db,
+            certainty="" if of_pose.fit is None else of_pose.fit.cutoff_certainty.value,
+            is_own=of_pose.fit is not None and of_pose.fit.cutoff_rule is CutoffReason.BLOCK_ALONE,
+            blood_to_noise_db=None
+            if of_pose.picture_quality is None
+            else of_pose.picture_quality.blood_to_noise_db,
             n_blocks=len(of_pose.block_records),
             n_bad=int(of_pose.bad.sum()),
             moves_pixels=_largest_shift(of_pose.block_records),

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from usdenoise.pipeline.fit_result import CLOSE
 from usdenoise.report.charts import Carpet, Chart, template
-from usdenoise.report.record import Report
+from usdenoise.report.record import ModelReport, Report
 from usdenoise.report.sentences import conditional, methods_paragraph, remarks
 from usdenoise.system.text import counted
 
@@ -97,7 +97,7 @@ class ActivationSection:
 
 def scan_page(
     name: str,
-    report: Report,
+    report: ModelReport,
     pictures: Sequence[Picture],
     charts: Sequence[Chart],
     frame_charts: Sequence[Chart | Carpet] = (),
@@ -111,8 +111,8 @@ def scan_page(
     ----------
     name : str
         Name of the scan.
-    report : Report
-        The report of the job.
+    report : ModelReport
+        The report of the job; a :class:`Report` where stacks were filtered.
     pictures : sequence of Picture
         The pictures, the most important first.
     charts : sequence of Chart
@@ -131,13 +131,19 @@ def scan_page(
     str
         HTML. Every text is escaped.
     """
-    source, command, options = report.input, report.command, dict(report.parameters)
-    if report.method != "svd":
-        options["sampling"] = f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
-    doubted, remarked = [doubt.sentence for doubt in report.doubts], remarks(report)
+    source, command, options = report.input, report.command, dict(report.requested.get("session", {}))
+    doubted, remarked = [doubt.sentence for doubt in report.doubts], list(report.notes)
+    methods = {"In full": methods_paragraph(report)}
+    if isinstance(report, Report):
+        options, remarked = dict(report.parameters), remarks(report)
+        methods = {"In short": methods_paragraph(report, is_short=True), **methods}
+        if report.method != "svd":
+            options["sampling"] = (
+                f"{report.sampling:g} of a pixel subset, {report.sampled_share} of all entries"
+            )
     if report.sequence is not None and report.sequence.alignment:
         remarked = [f"alignment: {report.sequence.alignment}", *remarked]
-    told = [*doubted, *remarked, report.estimate]
+    told = [*doubted, *remarked, getattr(report, "estimate", "")]
     sentences = [part for part in report.sentences if part.removeprefix("estimate: ") not in told]
     return template("scan.html").render(
         name=name,
@@ -148,15 +154,15 @@ def scan_page(
         answers=_answers_at_top(report),
         most_error=CLOSE,
         pictures=[picture.within(PICTURE_BYTES // max(1, len(pictures))) for picture in pictures],
-        cutoff_charts=_cutoff_charts(report),
-        estimate_charts=[*_error_charts(report), *charts],
+        cutoff_charts=_cutoff_charts(report) if isinstance(report, Report) else [],
+        estimate_charts=[*_error_charts(report), *charts] if isinstance(report, Report) else [],
         block_charts=block_charts,
         activations=activations,
         regions=regions,
         frame_charts=frame_charts,
         pitch=", ".join(f"{letter} {value:.4g} mm" for letter, value in source.spacing_mm.items()),
         options=options,
-        methods={"In short": methods_paragraph(report, is_short=True), "In full": methods_paragraph(report)},
+        methods=methods,
         command=None if command is None else shlex.join(command),
         files=[Path(path).name for path in report.output.values()],
     )
@@ -167,7 +173,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _answers_at_top(report: Report) -> list[tuple[str, str, str]]:
+def _answers_at_top(report: ModelReport) -> list[tuple[str, str, str]]:
     """Return what was asked of a session as numbers: active pixels, and the responses of regions or their ranges."""
     if report.sequence is None:
         return []

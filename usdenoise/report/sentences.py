@@ -9,7 +9,7 @@ from statistics import median
 
 from usdenoise.pipeline.filter_chunk import FRAMES_A_TEMPORAL
 from usdenoise.report.charts import template
-from usdenoise.report.record import Report
+from usdenoise.report.record import ModelReport, Report
 from usdenoise.sessions.activation import rule_words
 from usdenoise.sessions.bad_blocks import BAD_SPREADS
 from usdenoise.sessions.session_estimate import TEMPORAL
@@ -25,12 +25,13 @@ def displacement_text(displacement: float, geometry: GriddedStack) -> str:
     return "unknown" if math.isnan(displacement) else f"{displacement:.2g} {geometry.displacement_unit[1]}"
 
 
-def cautions(report: Report) -> list[str]:
+def cautions(report: ModelReport) -> list[str]:
     """Return the sentences of the doubts about the results, and then the remarks."""
-    return [*(doubt.sentence for doubt in report.doubts), *remarks(report)]
+    others = remarks(report) if isinstance(report, Report) else report.notes
+    return [*(doubt.sentence for doubt in report.doubts), *others]
 
 
-def conditional(summary: str, report: Report) -> str:
+def conditional(summary: str, report: ModelReport) -> str:
     """Return what the pictures show, under a condition if there are doubts about them."""
     return f"if the doubts are unfounded: {summary}" if report.doubts and summary else summary
 
@@ -91,12 +92,12 @@ def remark(report: Report) -> str:
     return ", ".join(word for word, is_so in words.items() if is_so)
 
 
-def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list[str]]:
+def methods_paragraph(report: ModelReport, is_short: bool = False) -> tuple[str, list[str]]:
     """Describe the processing of a stack, from its report.
 
     Parameters
     ----------
-    report : Report
+    report : ModelReport
         The report of a job.
     is_short : bool
         Whether it has about 120 words instead of all steps and numbers; by default not.
@@ -119,7 +120,18 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
     order = [letter for letter in "zxy" if letter in sizes]
     sequence, interval, duration, n_temporal = report.sequence, "", "", 0
     # What was removed from the blocks, of all positions of the probe
-    low, removed, is_own, own_poses = report.low_cutoff, str(report.low_cutoff), report.cutoff.is_own, []
+    low, removed, is_own, own_poses, errors, n_silent = 0, "", False, list[str](), None, 0
+    if isinstance(report, Report):
+        low, removed, is_own, n_silent = (
+            report.low_cutoff,
+            str(report.low_cutoff),
+            report.cutoff.is_own,
+            report.n_silent,
+        )
+        # Held-out errors at the start and of the iteration that was used, if it is lower
+        started = report.trace[0].held_out_rmse if len(report.trace) > report.iterations else None
+        if started is not None and report.held_out_rmse is not None and report.held_out_rmse < started:
+            errors = f"{started:.4g}", f"{report.held_out_rmse:.4g}"
     if sequence is not None and sequence.poses:
         low, removed = max(pose.low_cutoff for pose in sequence.poses), sequence.removed
         own_poses = [pose.name for pose in sequence.poses if pose.is_own]
@@ -134,17 +146,12 @@ def methods_paragraph(report: Report, is_short: bool = False) -> tuple[str, list
         duration = f"{last.time - first.time + n_frames / (report.input.frame_rate_hz or 1.0):.4g}"
         most = 0 if is_own else low
         n_temporal = min(TEMPORAL, sequence.window // FRAMES_A_TEMPORAL, most)
-    # Held-out errors at the start and of the iteration that was used, if it is lower
-    errors = None
-    started = report.trace[0].held_out_rmse if len(report.trace) > report.iterations else None
-    if started is not None and report.held_out_rmse is not None and report.held_out_rmse < started:
-        errors = f"{started:.4g}", f"{report.held_out_rmse:.4g}"
     text = template("methods_short.txt" if is_short else "methods.txt").render(
         report=report,
         cite=cite,
         sizes=sizes,
         order=order,
-        n_pixels=math.prod(sizes[letter] for letter in order) - report.n_silent,
+        n_pixels=math.prod(sizes[letter] for letter in order) - n_silent,
         pitches={letter: f"{spacing[letter]:.4g}" for letter in order if letter in spacing},
         interval=interval,
         duration=duration,

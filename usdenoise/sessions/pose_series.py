@@ -1,7 +1,10 @@
 """The series of several positions of the probe (poses), joined: images of (sweep, pose, z, x), maps of (pose, z, x)."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,6 +74,12 @@ class PoseSeries(ResultSeries):
         return tuple(doubts)
 
     @property
+    def plan(self) -> PosePlan:
+        """Which block shows which position, the blocks of a position one after the other."""
+        poses = np.repeat(np.arange(len(self.poses)), [len(sweeps) for sweeps in self.sweeps])
+        return PosePlan(poses, np.concatenate(self.sweeps), self.names, self.block_starts)
+
+    @property
     def by_pose(self) -> dict[str, ResultSeries]:
         """Name of each position -> its series."""
         return dict(zip(self.names, self.poses, strict=True))
@@ -108,8 +117,12 @@ class PoseSeries(ResultSeries):
 
     def contents(self) -> list[NamedArray]:
         """Return the arrays of the result, as files and xarray have them."""
-        of_sweeps = {"first_frame", "n_frames", "complete", "bad", "interpolated"}
+        of_sweeps = {"first_frame", "n_frames", "complete", "bad", "interpolated", *self.movement}
         arrays = {array.name: array for array in super().contents() if array.name not in of_sweeps}
+        blood = arrays["blood_power"]
+        arrays["blood_power"] = replace(
+            blood, attributes={**blood.attributes, "poses": json.dumps(self.names)}
+        )
         names, of_block = {"poses": ", ".join(self.names)}, dict(arrays["time"].attributes)
         of_sweep = {**of_block, "volume_acquisition_duration": self.sweep_duration}
         meaning = "middle of each sweep over the positions, from the first frame of the first file"
@@ -124,6 +137,13 @@ class PoseSeries(ResultSeries):
         if self.interpolated is not None:
             filled = {"meaning": "1 if the powers of the block are interpolated between good blocks", **names}
             of_blocks.append(NamedArray("interpolated", self.bad_blocks, f"t{POSE_AXIS}", filled))
+        # -1 where a position has no block in a sweep
+        n_frames = [np.array([block.n_frames for block in series.block_records]) for series in self.poses]
+        joined = partial(_over_sweeps, self.sweeps, len(self.block_times))
+        of_blocks.append(NamedArray("n_frames", joined(n_frames, -1), f"t{POSE_AXIS}"))
+        for name, array in self.poses[0].movement.items():
+            moved = [series.movement[name].values for series in self.poses]
+            of_blocks.append(replace(array, values=joined(moved, np.nan), axes=f"t{POSE_AXIS}"))
         return [*arrays.values(), *of_blocks]
 
 
@@ -146,24 +166,18 @@ def joined_poses(
     first, n_poses, n_sweeps = poses[0], len(poses), geometry.n_frames
     sweeps = [plan.sweeps[plan.blocks_of(pose)] for pose in range(n_poses)]
 
-    def over_sweeps(values: Sequence[NDArray[np.generic]], missing: float) -> NDArray[np.float32]:
-        """Return values of each block, (n_blocks, ...) of each position, as (n_sweeps, n_poses, ...)."""
-        joined = np.full((n_sweeps, n_poses, *values[0].shape[1:]), missing, values[0].dtype)
-        for pose, of_pose in enumerate(values):
-            joined[sweeps[pose], pose] = of_pose
-        return joined
-
-    times = over_sweeps([series.time for series in poses], np.nan)
+    joined_over = partial(_over_sweeps, sweeps, n_sweeps)
+    times = joined_over([series.time for series in poses], np.nan)
     half = (first.window - 1) / 2 / (geometry.frame_rate_hz or 1.0)
     block_times = np.where(np.isfinite(times), times, plan.cell_starts + half).astype(np.float64)
-    bad = over_sweeps([series.bad for series in poses], True)
+    bad = joined_over([series.bad for series in poses], True)
     middle = poses[n_poses // 2]
     joined = PoseSeries(
         fit=middle.fit,
         picture_quality=middle.picture_quality,
         geometry=geometry,
         images={
-            name: over_sweeps([series.images[name] for series in poses], np.nan) for name in first.images
+            name: joined_over([series.images[name] for series in poses], np.nan) for name in first.images
         },
         means={name: np.stack([series.means[name] for series in poses]) for name in first.means},
         attributes=first.attributes,
@@ -190,6 +204,16 @@ def joined_poses(
     maps = {name: [series.activations[name] for series in poses] for name in first.activations}
     activations = {name: _joined_map(of_poses, joined) for name, of_poses in maps.items()}
     return replace(joined, activations=activations, region_series=_regions(joined, masks))
+
+
+def _over_sweeps(
+    sweeps: Sequence[NDArray[np.intp]], n_sweeps: int, values: Sequence[NDArray[Any]], missing: float
+) -> NDArray[Any]:
+    """Return values of each block, (n_blocks, ...) of each position, as (n_sweeps, n_poses, ...)."""
+    joined = np.full((n_sweeps, len(values), *values[0].shape[1:]), missing, values[0].dtype)
+    for pose, of_pose in enumerate(values):
+        joined[sweeps[pose], pose] = of_pose
+    return joined
 
 
 def pose_geometry(geometry: Geometry, plan: PosePlan, step_mm: float | None) -> Geometry:

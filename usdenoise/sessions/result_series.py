@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import FlowImage, flow_images
-from usdenoise.blood.picture_quality import PictureQuality
+from usdenoise.blood.picture_quality import NOISE_ERROR, PictureQuality, blood_pixels
 from usdenoise.frames.alignment import FAR_SHIFT
 from usdenoise.frames.bad_frames import FrameSearch
 from usdenoise.frames.frame_quality import rhythms
@@ -276,10 +277,10 @@ class ResultSeries:
 
     Attributes
     ----------
-    fit : FitResult
-        How the components were found.
-    picture_quality : PictureQuality
-        Quality of the mean blood map.
+    fit : FitResult or None
+        How the components were found; None for a series that is modelled from its file.
+    picture_quality : PictureQuality or None
+        Quality of the mean blood map; None without a fit.
     geometry : Geometry
         Axes and scales of the images.
     images : mapping
@@ -312,8 +313,8 @@ class ResultSeries:
         Name of a region -> its mask and its time series, the whole image first; empty (the default) without regions.
     """
 
-    fit: FitResult
-    picture_quality: PictureQuality
+    fit: FitResult | None
+    picture_quality: PictureQuality | None
     geometry: Geometry
     images: Mapping[str, NDArray[np.float32]]
     means: Mapping[str, NDArray[np.float32]]
@@ -386,6 +387,40 @@ class ResultSeries:
         return np.array([shift or none for shift in known])
 
     @property
+    def movement(self) -> dict[str, NamedArray]:
+        """What a model of the series takes from the frames of each block: motion, gain, shifts; NaN where not known."""
+        blocks, unit = self.block_records, self.geometry.displacement_unit[1]
+        columns: dict[str, tuple[Any, str, str]] = {
+            "motion": (
+                [each.frames.displacement for each in blocks],
+                unit,
+                "largest displacement of the tissue",
+            ),
+            "gain": (
+                [block.gain_db for block in blocks],
+                "dB",
+                "power of the tissue over that of the session",
+            ),
+        }
+        shifts = (
+            np.full((len(blocks), len(self.geometry.pixel_axes)), np.nan)
+            if self.shifts is None
+            else self.shifts
+        )
+        for letter, along in zip(self.geometry.pixel_axes, shifts.T, strict=True):
+            columns[f"shift_{letter}"] = along, "pixels", f"displacement of the image along {letter}"
+        return {
+            name: NamedArray(name, np.array(values, np.float64), "t", {"unit": unit, "meaning": meaning})
+            for name, (values, unit, meaning) in columns.items()
+        }
+
+    @property
+    def vessels(self) -> NDArray[np.bool_]:
+        """Pixels whose response to events is tested: all with power, if the noise is not known."""
+        mean, noise = self.means["blood_power"], self.means.get("noise_power")
+        return mean > 0 if noise is None else blood_pixels(mean, noise, NOISE_ERROR)
+
+    @property
     def rotations(self) -> dict[str, NDArray[np.float64]]:
         """Rotation of each block that was compensated, in degrees, NaN without data: "rotation", or one for each plane."""
         names = {2: ["rotation"], 3: ["rotation_zx", "rotation_zy", "rotation_xy"]}.get(
@@ -400,6 +435,8 @@ class ResultSeries:
     @property
     def doubts(self) -> tuple[Doubt, ...]:
         """Reasons not to trust the pictures; empty if there are none."""
+        if self.fit is None or self.picture_quality is None:
+            return self.event_doubts
         doubts = find_doubts(self.fit, self.picture_quality, self.geometry.axes)
         return (*doubts, *block_doubts(self.block_records, self.images["power_doppler"]), *self.event_doubts)
 
@@ -415,12 +452,13 @@ class ResultSeries:
 
     @property
     def low_cutoff(self) -> int:
-        """Number of components that were removed from all blocks."""
-        return int(self.fit.options.low_cutoff)
+        """Number of components that were removed from all blocks; 0 without a fit."""
+        return 0 if self.fit is None else int(self.fit.options.low_cutoff)
 
     @property
     def high_cutoff(self) -> int | str:
         """End of the components that were kept; "none" where the residual was kept as well."""
+        assert self.fit is not None
         options = self.fit.options
         return int(options.rank) if options.high_cutoff == "rank" else options.high_cutoff
 
@@ -451,7 +489,7 @@ class ResultSeries:
         excluded = {"meaning": "1 if the block is excluded from means and weights"}
         images = self.images.items()
         arrays = [NamedArray(name, values, f"t{spatial}", about[name]) for name, values in images]
-        for name in POWER_NAMES:
+        for name in (*POWER_NAMES, "noise_power"):
             over_blocks = {**about[name], "meaning": "over the good blocks"}
             arrays.append(NamedArray(f"mean_{name}", self.means[name], spatial, over_blocks))
         arrays += [
@@ -461,6 +499,7 @@ class ResultSeries:
             NamedArray("n_frames", np.array([block.n_frames for block in blocks], np.int64), "t"),
             NamedArray("complete", np.array([block.complete for block in blocks], bool), "t", shorter),
             NamedArray("bad", self.bad, "t", excluded),
+            *self.movement.values(),
         ]
         if self.interpolated is not None:
             filled = {"meaning": "1 if blood_power and power_doppler are interpolated between good blocks"}

@@ -151,9 +151,8 @@ class _Modelled:
             if shifts is not None:
                 moved = displacement_columns(shifts, series.geometry)[1]
                 confounds["framewise_displacement"] = moved["framewise_displacement"]
-        in_vessels = blood_pixels(series.means["blood_power"], series.means["noise_power"], NOISE_ERROR)
         images = _smoothed(series, series.options.smoothing_mm)
-        return cls(series, events, motions, confounds, in_vessels, images)
+        return cls(series, events, motions, confounds, series.vessels, images)
 
     @property
     def durations(self) -> NDArray[np.float64]:
@@ -367,7 +366,7 @@ def _activation_doubts(
     series: ResultSeries, activation: Mapping[str, ActivationMap], design: Design
 ) -> Iterator[Doubt]:
     """Yield the doubts about activations: types that no block sees, and active pixels that are no vessels."""
-    good, noise = ~series.bad, series.means["noise_power"]
+    good, noise = ~series.bad, series.means.get("noise_power")
     responses = [found.expected for found in activation.values()]
     is_rest = good & ~np.any([np.abs(one) > np.abs(one).max() / 2 for one in responses], axis=0)
     for name, found in activation.items():
@@ -376,7 +375,7 @@ def _activation_doubts(
             continue
         n_active = int(found.active.sum())
         of_type = f"of {n_active} active pixels of '{name}'"
-        if n_active and is_rest.any():
+        if n_active and is_rest.any() and noise is not None:
             rest = np.nanmean(series.images["blood_power"][is_rest], axis=0)
             n_outside = int((found.active & ~blood_pixels(rest, noise, NOISE_ERROR)).sum())
             if n_outside > MOST_DOUBTFUL * n_active:

@@ -1,0 +1,212 @@
+"""``usdenoise model``: the maps of a session again from its series, and those of nilearn from the power of others."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import confusius
+import h5py
+import nibabel
+import numpy as np
+import pytest
+from nilearn.glm import compute_contrast
+from nilearn.glm.first_level import run_glm
+from numpy.typing import NDArray
+
+from tests.cli.shared import cli, refused, report_of
+from tests.sessions.scans import FOUR, LENGTH, RATE_HZ, scan, weakened, write_blocks, write_events
+from usdenoise import PosesResult, SessionResult, model, session
+from usdenoise.errors import InputError, OptionError
+from usdenoise.sessions.design import Event, design_of
+
+EVENTS = [(0.6, 0.6, "on"), (1.8, 0.6, "on")]
+LEFT = {"left": np.indices((24, 24))[1] < 12}
+"""The pixels in which nothing rises."""
+
+
+@pytest.fixture(scope="module")
+def found() -> SessionResult:
+    """A session with a bad block and its activation."""
+    made = weakened(scan(16, seed=5, blood=3.0, rise=1.0), 7)
+    return session(made.stack, LENGTH, events=EVENTS, regions=LEFT, options=FOUR)
+
+
+def assert_same(again: Any, found: Any) -> None:
+    for name, wanted in found.activation.items():
+        for image in ("t", "change", "active", "course"):
+            np.testing.assert_array_equal(
+                getattr(again.activation[name], image), getattr(wanted, image), image
+            )
+    assert again.region_responses == found.region_responses
+    np.testing.assert_array_equal(again.bad, found.bad)
+
+
+@pytest.mark.parametrize("suffix", ["h5", "mat", "zarr"])
+def test_the_series_of_a_session_has_the_maps_that_the_session_has(suffix, found, tmp_path):
+    assert found.bad.sum() == 1
+    assert found.activation["on"].active.any()
+    path = found.save(tmp_path / f"mouse_sequence.{suffix}")
+    assert_same(model(path, events=EVENTS, regions=LEFT), found)
+
+
+def test_another_model_of_a_result_is_that_of_another_session(found, tmp_path):
+    other = {"hrf": "glover", "delay": 0.2, "smoothing_mm": 0.3, "threshold": "t:2", "confounds": "none"}
+    made = weakened(scan(16, seed=5, blood=3.0, rise=1.0), 7)
+    wanted = session(made.stack, LENGTH, events=EVENTS, regions=LEFT, options=FOUR, **other)
+    assert_same(model(found, events=EVENTS, regions=LEFT, **other), wanted)
+    assert_same(model(found.save(tmp_path / "a.h5"), events=EVENTS, regions=LEFT, **other), wanted)
+
+
+def test_positions_with_a_block_that_is_missing(tmp_path):
+    by_pose = [scan(12, seed=30 + pose, blood=3.0, rise=1.0).blocks for pose in range(2)]
+    folder = tmp_path / "mouse"
+    write_blocks(folder, [by_pose[n % 2][n // 2] for n in range(24)], "b{:02d}.h5", 0.5)
+    (folder / "b05.h5").unlink()
+    events = write_events(
+        tmp_path / "events.tsv", [(1.0, 1.0, "on"), (3.0, 1.0, "on"), (5.0, 1.0, "on"), (9.0, 1.0, "on")]
+    )
+    how = {"events": events, "regions": LEFT}
+    found = session(folder, poses=2, pose_step_mm=0.4, options=FOUR, **how)
+    again = model(found.save(tmp_path / "mouse.h5"), **how)
+    assert isinstance(again, PosesResult)
+    assert_same(again, found)
+    assert_same(model(found, **how), found)
+    np.testing.assert_array_equal(again.block_times, found.block_times)
+    # In NIfTI the planes have times of their own, too. The powers are those of the series, the confounds are not known.
+    from_nifti = model(found.save(tmp_path / "mouse.nii.gz"), **how)
+    assert from_nifti.images["blood_power"].shape == found.images["blood_power"].shape
+    np.testing.assert_allclose(from_nifti.block_times, found.block_times, atol=0.6 / RATE_HZ)
+
+
+def test_the_command_writes_what_a_session_writes_of_its_events(tmp_path):
+    write_blocks(tmp_path / "mouse", scan(12, seed=5, blood=3.0, rise=1.0).blocks, "b{:02d}.h5", 0.2)
+    events = write_events(tmp_path / "events.tsv", EVENTS)
+    asked = ("--events", events, "--region", "left=rect:0,0,24,12")
+    cli("session", tmp_path / "mouse", "-o", tmp_path / "out", "-q", *asked, "--low-cutoff", "4")
+    series = tmp_path / "out" / "mouse_sequence.h5"
+    report = report_of("model", series, "-o", tmp_path / "model", *asked, "--nifti")
+    before = json.loads((tmp_path / "out" / "mouse_report.json").read_text())
+    assert report["sequence"]["activation"] == before["sequence"]["activation"]
+    assert report["sequence"]["regions"] == before["sequence"]["regions"]
+    names = {Path(name).name for name in report["output"].values()}
+    assert "mouse_model_activation_on_stat-t_statmap.nii.gz" in names
+    for name in ("activation_on.png", "regions.tsv", "region_responses.tsv"):
+        written = (tmp_path / "model" / f"mouse_model_{name}").read_bytes()
+        assert written == (tmp_path / "out" / f"mouse_{name}").read_bytes(), name
+    with h5py.File(series) as old, h5py.File(tmp_path / "model" / "mouse_model_activation.h5") as new:
+        np.testing.assert_array_equal(new["activation/on/t"], old["activation/on/t"])
+        assert "blood_power" not in new
+    page = (tmp_path / "model" / "mouse_model_report.html").read_text()
+    assert "Activation: on" in page
+    assert "general linear model" in page
+    assert "Choice of the cutoff" not in page
+    refused(cli("model", series, "-o", tmp_path / "model", *asked), "exists")
+    refused(
+        cli("model", tmp_path / "mouse" / "b00.h5", "-o", tmp_path / "other", *asked),
+        "is complex: it is a stack",
+    )
+    refused(
+        cli("model", series, "-o", tmp_path / "other"),
+        "there is nothing to model; give --events, --region or both",
+    )
+
+
+N, STEP_S = 60, 0.4
+TIMES = STEP_S * (np.arange(N) + 0.5)
+OTHERS = [(2.0, 2.0, "on"), (8.0, 3.0, "on"), (15.0, 2.0, "off"), (19.0, 2.0, "off")]
+
+
+def power() -> NDArray[np.float64]:
+    """Power (time, depth, lateral) whose noise changes its sign from block to block, and so is not whitened."""
+    rng = np.random.default_rng(3)
+    noise = 0.02 * rng.standard_normal((N, 6, 5))
+    noise += 0.05 * rng.standard_normal((6, 5)) * (-1.0) ** np.arange(N)[:, None, None]
+    shares = design_of([Event(*each) for each in OTHERS], TIMES, np.full(N, STEP_S), np.zeros(N, bool)).shares
+    return 5 + noise + shares["on"][:, None, None]
+
+
+def write_scan(folder: Path) -> Path:
+    """The first format of Iconeus: depth, elevation, lateral, with the times at which images end."""
+    with h5py.File(folder / "rest.scan", "w") as file:
+        file["Data"] = power()[:, :, None]
+        file["acqMetaData/time"] = (TIMES + STEP_S / 2)[None]
+        file["acqMetaData/voxelsToProbe"] = np.diag([1e-4, 4e-4, -5e-5, 1])
+        file["acqMetaData/acquisitionMode"] = [["2Dscan"]]
+        for name, size in {"sizeX": 5, "sizeY": 1, "sizeZ": 6, "npose": 1, "nblockRepeat": N}.items():
+            file[f"acqMetaData/imgDim/{name}"] = float(size)
+        file["acqMetaData/probeToLab"] = np.eye(4)
+        for name in (
+            "Machine_SN",
+            "Neuroscan_version",
+            "Subject_tag",
+            "Session_tag",
+            "Scan_tag",
+            "Project_tag",
+            "Date",
+        ):
+            file[f"scanMetaData/{name}"] = [["x"]]
+    return folder / "rest.scan"
+
+
+def write_nifti(folder: Path) -> Path:
+    image = nibabel.Nifti1Image(power()[:, None].transpose(3, 2, 1, 0), np.diag([0.1, 0.05, 0.4, 1]))
+    image.header.set_zooms((0.1, 0.05, 0.4, STEP_S))
+    image.header.set_xyzt_units("mm", "sec")
+    nibabel.save(image, folder / "rest.nii.gz")
+    return folder / "rest.nii.gz"
+
+
+def write_by_confusius(folder: Path, name: str) -> Path:
+    grid = {"dims": ("time", "k", "j", "i"), "spacing": (0.4, 0.05, 0.1)}
+    confusius.save(
+        confusius.create_voxeldata(power()[:, None], dt=STEP_S, name="power_doppler", **grid), folder / name
+    )
+    return folder / name
+
+
+WRITERS = {
+    "scan": write_scan,
+    "nifti": write_nifti,
+    "nifti of confusius": lambda folder: write_by_confusius(folder, "rest.nii.gz"),
+    "zarr of confusius": lambda folder: write_by_confusius(folder, "rest.zarr"),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_power_of_others_has_the_maps_of_nilearn(kind, tmp_path):
+    path = WRITERS[kind](tmp_path)
+    if kind == "scan":
+        np.testing.assert_array_equal(confusius.load(path).values[:, 0], power())
+    found = model(path, events=OTHERS)
+    np.testing.assert_allclose(found.time, TIMES, rtol=1e-6)
+    assert not found.bad.any()
+    matrix = design_of([Event(*each) for each in OTHERS], TIMES, np.full(N, STEP_S), np.zeros(N, bool)).matrix
+    labels, fitted = run_glm(power().reshape(N, -1), matrix, noise_model="ols")
+    for column, name in enumerate(("on", "off")):
+        wanted = compute_contrast(labels, fitted, np.eye(matrix.shape[1])[column], stat_type="t").stat()
+        # The maps are in single precision
+        np.testing.assert_allclose(found.activation[name].t.ravel(), wanted, rtol=1e-6, atol=1e-6)
+        assert found.activation[name].active.all() == (name == "on")
+
+
+def test_a_stack_of_power_needs_its_times_and_no_negative_value(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["power"] = power()
+        file["levels"] = -power()
+    axes = {"axes": "tzx"}
+    with pytest.raises(OptionError, match=r"the times of the images .* are not known"):
+        model(tmp_path / "a.h5", events=OTHERS, reading=axes)
+    found = model(tmp_path / "a.h5", events=OTHERS, reading=axes, block_interval_s=STEP_S)
+    np.testing.assert_allclose(found.time, TIMES)
+    with pytest.raises(InputError, match="negative"):
+        model(
+            tmp_path / "a.h5", events=OTHERS, reading={**axes, "dataset": "levels"}, block_interval_s=STEP_S
+        )
+
+
+def test_a_burst_in_the_power_of_others_is_a_bad_block(tmp_path):
+    values = power()
+    values[20] *= 50
+    np.save(tmp_path / "a.npy", values)
+    found = model(tmp_path / "a.npy", events=OTHERS, reading={"axes": "tzx"}, block_interval_s=STEP_S)
+    assert np.flatnonzero(found.bad).tolist() == [20]
