@@ -13,8 +13,10 @@ from confusius.bids import validate_metadata
 
 from tests.cli.shared import report_of
 from tests.files.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved, voxel_data
+from tests.sessions import scans
+from tests.sessions.scans import FOUR, LENGTH
 from tests.stacks import run_in_windows, write_stack
-from usdenoise import load
+from usdenoise import load, save, session
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.files import bids
 from usdenoise.files.bids import describe_derivative, judge_recordings
@@ -109,6 +111,24 @@ def test_a_single_image_has_the_duration_and_the_start_of_its_frames(n_slices: i
         np.testing.assert_array_equal(back.values.squeeze(), stored.values.squeeze())
     # The stack is kept.
     assert load(out["denoised"]).n_frames == n_frames
+
+
+@pytest.mark.parametrize("rule", [None, "keep", "interpolate"])
+def test_bad_blocks_are_interpolated_unless_they_are_kept(rule: str | None, tmp_path: Path) -> None:
+    """Other programs know of no bad blocks. The series file has them as they are, unless they are to be interpolated."""
+    made, bad = scans.weakened(scans.scan(12, shape=(20, 16)), 0, 7, 8), [0, 7, 8]
+    found = session(made.stack, LENGTH, options=FOUR, bad_blocks=rule)
+    assert np.flatnonzero(found.bad).tolist() == bad
+    raw = session(made.stack, LENGTH, options=FOUR, bad_blocks="keep").power_doppler
+    good, time = ~found.bad, found.time
+    filled = np.apply_along_axis(lambda values: np.interp(time, time[good], values[good]), 0, raw)
+    image = nibabel.load(save(found, tmp_path / "x.nii.gz", image="power_doppler"))
+    written = image.get_fdata()[:, :, 0].transpose(2, 1, 0)
+    np.testing.assert_allclose(written, raw if rule == "keep" else filled, rtol=1e-6)
+    np.testing.assert_allclose(found.power_doppler, filled if rule == "interpolate" else raw, rtol=1e-6)
+    sidecar = json.loads((tmp_path / "x.json").read_text())
+    assert sidecar["BadBlocks"] == found.bad.tolist()
+    assert sidecar.get("InterpolatedBlocks") == (None if rule == "keep" else found.bad.tolist())
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:

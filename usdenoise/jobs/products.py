@@ -141,14 +141,20 @@ def _power_image(name: str, results: Results, is_requested: bool) -> list[Write]
 def _write_power_nifti(
     path: Path, sidecar_path: Path, name: str, series: ResultSeries, named: Mapping[str, str]
 ) -> None:
-    """Write a power image of a series as NIfTI, and its sidecar with some fields first."""
+    """Write a power image of a series as NIfTI, and its sidecar with some fields first.
+
+    Other programs know of no bad blocks, so these are interpolated unless the options keep them.
+    """
     blocks, stride = [vars(block) for block in series.block_records], series.options.stride or series.window
     times = series.starts.tolist(), series.time_unit, series.window, stride
-    fields = write_nifti(path, series.images[name], series.geometry, *times, blocks)
+    is_kept = series.options.bad_blocks == "keep"
+    power = series.images[name] if is_kept else series.filled_image(name)
+    fields = write_nifti(path, power, series.geometry, *times, blocks)
+    if series.is_session:
+        bad = series.bad_blocks if isinstance(series, PoseSeries) else series.bad
+        fields |= {"BadBlocks": bad.tolist(), **({} if is_kept else {"InterpolatedBlocks": bad.tolist()})}
     if isinstance(series, PoseSeries):
         fields |= _slice_fields(series)
-    elif series.interpolated is not None:
-        fields["InterpolatedBlocks"] = series.interpolated.tolist()
     description = _DESCRIPTIONS[name] + " in blocks of frames" * (len(series.block_records) > 1)
     sidecar_path.write_text(to_json({**named, "Description": description, **fields}, indent=2) + "\n")
 
@@ -165,10 +171,7 @@ def _slice_fields(series: PoseSeries) -> dict[str, object]:
             f"low-rank, {min(cutoffs)} to {max(cutoffs)} leading components removed in each block, by position"
         ],
         "Poses": list(series.names),
-        "BadBlocks": series.bad_blocks.tolist(),
     }
-    if series.interpolated is not None:
-        fields["InterpolatedBlocks"] = series.bad_blocks.tolist()
     if series.time_unit != "s":
         return fields
     begins = series.block_starts
