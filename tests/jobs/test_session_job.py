@@ -262,6 +262,10 @@ def test_interpolated_bad_blocks_change_the_series_alone(tmp_path: Path) -> None
     assert sidecar["InterpolatedBlocks"] == is_bad.tolist()
     for key in ("blocks_tsv", "regions_tsv"):
         assert [int(row["interpolated"]) for row in rows(output[key])] == is_bad.tolist()
+    outliers = [
+        [int(value) for name, value in row.items() if "out" in name] for row in rows(output["confounds_tsv"])
+    ]
+    np.testing.assert_array_equal(np.transpose(outliers), np.eye(20)[bad])
     table = rows(output["regions_tsv"])
     region = np.array([[float(row[name]) for name in ("blood_a", "percent_a")] for row in table])
     of_region = np.interp(kept.time, good_times, kept.regions["a"][~is_bad])

@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import nibabel
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.io import loadmat
@@ -323,6 +324,16 @@ def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any, tmp_path: Path) 
     np.testing.assert_array_equal(image[~expected], found.blood_power[~expected])
     sidecar = json.loads((tmp_path / "x.json").read_text())
     assert sidecar["BadBlocks"] == sidecar["InterpolatedBlocks"] == expected.tolist()
+    # A sweep with a bad or missing block is an outlier; the motion is the mean over the positions.
+    table = pd.read_csv(tmp_path / "x_confounds.tsv", sep="\t")
+    outliers = table[["motion_outlier_00", "motion_outlier_01"]].to_numpy()
+    np.testing.assert_array_equal(outliers.T, np.eye(N_SWEEPS)[[4, N_SWEEPS - 1]])
+    means = pd.DataFrame(found.blocks).groupby("sweep")["shift_z_mm"].mean()
+    np.testing.assert_allclose(table["shift_z"], means, rtol=1e-6)
+    assert (
+        "mean over the positions"
+        in json.loads((tmp_path / "x_confounds.json").read_text())["shift_z"]["Description"]
+    )
     assert np.isfinite(found.block_times).all()
     np.testing.assert_allclose(np.diff(found.block_times, axis=1), BLOCK_S, rtol=1e-6)
     assert not found.bad.any()
