@@ -13,8 +13,10 @@ from confusius.bids import validate_metadata
 
 from tests.cli.shared import report_of
 from tests.files.test_neighbours import N_X, N_Y, N_Z, OPTIONS, TURNED, saved, voxel_data
+from tests.sessions import scans
+from tests.sessions.scans import FOUR, LENGTH
 from tests.stacks import run_in_windows, write_stack
-from usdenoise import load
+from usdenoise import load, save, session
 from usdenoise.errors import OptionError, OutputError
 from usdenoise.files import bids
 from usdenoise.files.bids import describe_derivative, judge_recordings
@@ -111,6 +113,54 @@ def test_a_single_image_has_the_duration_and_the_start_of_its_frames(n_slices: i
     assert load(out["denoised"]).n_frames == n_frames
 
 
+@pytest.mark.parametrize("rule", [None, "keep", "interpolate"])
+def test_bad_blocks_are_interpolated_unless_they_are_kept(rule: str | None, tmp_path: Path) -> None:
+    """Other programs know of no bad blocks. The series file has them as they are, unless they are to be interpolated."""
+    made, bad = scans.weakened(scans.scan(12, shape=(20, 16)), 0, 7, 8), [0, 7, 8]
+    found = session(made.stack, LENGTH, options=FOUR, bad_blocks=rule)
+    assert np.flatnonzero(found.bad).tolist() == bad
+    raw = session(made.stack, LENGTH, options=FOUR, bad_blocks="keep").power_doppler
+    good, time = ~found.bad, found.time
+    filled = np.apply_along_axis(lambda values: np.interp(time, time[good], values[good]), 0, raw)
+    image = nibabel.load(save(found, tmp_path / "x.nii.gz", image="power_doppler"))
+    written = image.get_fdata()[:, :, 0].transpose(2, 1, 0)
+    np.testing.assert_allclose(written, raw if rule == "keep" else filled, rtol=1e-6)
+    np.testing.assert_allclose(found.power_doppler, filled if rule == "interpolate" else raw, rtol=1e-6)
+    sidecar = json.loads((tmp_path / "x.json").read_text())
+    assert sidecar["BadBlocks"] == found.bad.tolist()
+    assert sidecar.get("InterpolatedBlocks") == (None if rule == "keep" else found.bad.tolist())
+
+
+def test_confounds_leave_bad_volumes_out_of_a_linear_model(tmp_path: Path) -> None:
+    """The fit with all columns is the one of the good volumes with the motion alone. No value is missing."""
+    made, bad = scans.weakened(scans.scan(20, shape=(20, 16)), 3, 7, 8), [3, 7, 8]
+    found = session(made.stack, LENGTH, options=FOUR, bad_blocks="keep")
+    image = nibabel.load(save(found, tmp_path / "x.nii.gz"))
+    series = image.get_fdata().reshape(-1, 20).T
+    table = pd.read_csv(tmp_path / "x_confounds.tsv", sep="\t")
+    motion, outliers = ["motion", "shift_z", "shift_x", "framewise_displacement"], [0, 1, 2]
+    assert table.columns.tolist() == [*motion, *(f"motion_outlier_0{number}" for number in outliers)]
+    assert np.isfinite(table.to_numpy()).all()
+    np.testing.assert_array_equal(table[table.columns[4:]].T, np.eye(20)[bad])
+    for name, column in zip(
+        motion, ("motion", "shift_z_mm", "shift_x_mm", "framewise_displacement"), strict=True
+    ):
+        values = np.array(found.blocks[column])
+        known = np.isfinite(values)
+        assert known[~found.bad].sum() > 10
+        np.testing.assert_allclose(table[name][known], values[known], rtol=1e-6)
+        np.testing.assert_allclose(table[name][~known], values[known & ~found.bad].mean(), rtol=1e-6)
+    assert table["framewise_displacement"][0] == 0
+    block = (np.arange(20) // 5 % 2)[:, None]
+    whole = np.hstack([block, np.ones((20, 1)), table.to_numpy()])
+    of_all = np.linalg.lstsq(whole / np.linalg.norm(whole, axis=0), series)[0]
+    of_good = np.linalg.lstsq((whole / np.linalg.norm(whole, axis=0))[~found.bad, :6], series[~found.bad])[0]
+    np.testing.assert_allclose(of_all[:6], of_good, rtol=1e-6, atol=1e-9 * np.abs(of_good).max())
+    described = json.loads((tmp_path / "x_confounds.json").read_text())
+    assert list(described) == table.columns.tolist()
+    assert described["shift_z"]["Units"] == "mm"
+
+
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     iq = rng.standard_normal((40, 9, 7)) + 1j * rng.standard_normal((40, 9, 7))
@@ -121,6 +171,10 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     assert nibabel.load(out["nifti"]).header.get_xyzt_units() == ("unknown", "unknown")
     np.testing.assert_allclose(nibabel.load(out["nifti"]).affine, np.eye(4))
     assert confusius.load(out["nifti"]).sizes["time"] == 2
+    # Motion that is known of no block is 0.
+    described = json.loads(out["confounds_json"].read_text())
+    assert {described[name]["Units"] for name in ("shift_z", "framewise_displacement")} == {"pixels"}
+    assert (pd.read_csv(out["confounds_tsv"], sep="\t")["motion"] == 0).all()
     # One map of a run has no duration, and no axis of time.
     one = job.run(tmp_path / "x.h5", tmp_path / "one", options=OPTIONS, output=Output(nifti=True))["output"]
     for key in ("nifti", "blood_nifti"):
@@ -148,7 +202,13 @@ def test_names_of_bids(tmp_path: Path) -> None:
     assert {*judged["n_timepoints"]} == {"2"}
     ignored = (tmp_path / "out/.bidsignore").read_text().split()
     named = [path.name for key, path in out.items() if not any(path.match(pattern) for pattern in ignored)]
-    assert sorted(name.rpartition("_")[2] for name in named) == ["pwd.json"] * 2 + ["pwd.nii.gz"] * 2
+    confounds = ["timeseries.json", "timeseries.tsv"]
+    assert sorted(name.rpartition("_")[2] for name in named) == [
+        *["pwd.json"] * 2,
+        *["pwd.nii.gz"] * 2,
+        *confounds,
+    ]
+    assert out["confounds_tsv"].name == "sub-01_ses-a_task-rest_desc-confounds_timeseries.tsv"
     # ConfUSIus finds the sidecar of each image by the rules of BIDS, without a warning.
     for key in ("nifti", "blood_nifti"):
         back = confusius.load(out[key])

@@ -192,6 +192,12 @@ def test_a_bad_file_is_an_error_or_a_missing_block(nothing, copied, made, withou
                      session_options=SessionOptions(skip_bad_files=True, movie="gif"))  # fmt: skip
         film = iio.imread(report["output"]["movie"])[..., :3]
         assert len(film) == N_BLOCKS
+        filled = nibabel.load(report["output"]["blood_nifti"]).get_fdata()[:, :, 0]
+        np.testing.assert_allclose(filled[..., 2], filled[..., [1, 3]].mean(axis=-1), rtol=1e-5, atol=1e-6)
+        page = Path(report["output"]["report_html"]).read_text()
+        assert "In NIfTI, the powers of bad blocks are interpolated between good blocks" in " ".join(
+            page.split()
+        )
         # Vessels are bright in the other blocks.
         assert (film[[0, 5], 60:-60, 60:-160].max(axis=(1, 2, 3)) > 200).all()
     found = datasets(report["output"]["sequence"])
@@ -256,6 +262,10 @@ def test_interpolated_bad_blocks_change_the_series_alone(tmp_path: Path) -> None
     assert sidecar["InterpolatedBlocks"] == is_bad.tolist()
     for key in ("blocks_tsv", "regions_tsv"):
         assert [int(row["interpolated"]) for row in rows(output[key])] == is_bad.tolist()
+    outliers = [
+        [int(value) for name, value in row.items() if "out" in name] for row in rows(output["confounds_tsv"])
+    ]
+    np.testing.assert_array_equal(np.transpose(outliers), np.eye(20)[bad])
     table = rows(output["regions_tsv"])
     region = np.array([[float(row[name]) for name in ("blood_a", "percent_a")] for row in table])
     of_region = np.interp(kept.time, good_times, kept.regions["a"][~is_bad])

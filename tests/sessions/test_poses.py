@@ -1,12 +1,15 @@
 """Several positions of the probe in one session: which block shows which, and each as a session of its own."""
 
+import json
 from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import h5py
+import nibabel
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy.io import loadmat
@@ -305,7 +308,7 @@ def test_regions_are_masks_over_all_positions(found: PosesResult) -> None:
     assert abs(responses["off"].change[0]) < 20
 
 
-def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any) -> None:
+def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any, tmp_path: Path) -> None:
     blocks = [*in_turn[:-2]]
     blocks[13] = np.full_like(blocks[13], np.nan)
     found = session(stack_of(blocks), LENGTH, poses=N_POSES, options=FOUR)
@@ -313,18 +316,37 @@ def test_an_incomplete_last_sweep_and_a_bad_block(in_turn: Any) -> None:
     expected[4, 1] = expected[-1, 1:] = True
     np.testing.assert_array_equal(found.bad_blocks, expected)
     np.testing.assert_array_equal(np.isnan(found.blood_power).any(axis=(2, 3)), expected)
+    image = nibabel.load(save(found, tmp_path / "x.nii.gz")).get_fdata().transpose(3, 2, 1, 0)
+    later, earlier = found.block_times[[5, 3], 1] - found.block_times[4, 1]
+    of_two = (found.blood_power[3, 1] * later - found.blood_power[5, 1] * earlier) / (later - earlier)
+    np.testing.assert_allclose(image[4, 1], of_two, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(image[-1, 1:], found.blood_power[-2, 1:])
+    np.testing.assert_array_equal(image[~expected], found.blood_power[~expected])
+    sidecar = json.loads((tmp_path / "x.json").read_text())
+    assert sidecar["BadBlocks"] == sidecar["InterpolatedBlocks"] == expected.tolist()
+    # A sweep with a bad or missing block is an outlier; the motion is the mean over the positions.
+    table = pd.read_csv(tmp_path / "x_confounds.tsv", sep="\t")
+    outliers = table[["motion_outlier_00", "motion_outlier_01"]].to_numpy()
+    np.testing.assert_array_equal(outliers.T, np.eye(N_SWEEPS)[[4, N_SWEEPS - 1]])
+    means = pd.DataFrame(found.blocks).groupby("sweep")["shift_z_mm"].mean()
+    np.testing.assert_allclose(table["shift_z"], means, rtol=1e-6)
+    assert (
+        "mean over the positions"
+        in json.loads((tmp_path / "x_confounds.json").read_text())["shift_z"]["Description"]
+    )
     assert np.isfinite(found.block_times).all()
     np.testing.assert_allclose(np.diff(found.block_times, axis=1), BLOCK_S, rtol=1e-6)
     assert not found.bad.any()
 
 
 def test_a_result_with_interpolated_blocks_is_saved(in_turn: Any, tmp_path: Path) -> None:
-    blocks = [*in_turn[:18]]
+    # The last block of the last sweep is missing.
+    blocks = [*in_turn[:17]]
     blocks[7] = np.full_like(blocks[7], np.nan)
     found = session(stack_of(blocks), LENGTH, poses=N_POSES, bad_blocks="interpolate", options=FOUR)
     assert np.isfinite(found.blood_power).all()
     names = {array.name: np.asarray(array.values) for array in found.contents()}
-    np.testing.assert_array_equal(np.argwhere(names["interpolated"]), [[2, 1]])
+    np.testing.assert_array_equal(np.argwhere(names["interpolated"]), [[2, 1], [5, 2]])
     with h5py.File(save(found, tmp_path / "x.h5")) as file:
         np.testing.assert_array_equal(file["interpolated"], found.bad_blocks)
         assert file["bad"].attrs["poses"] == "0, 1, 2"

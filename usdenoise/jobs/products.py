@@ -22,9 +22,8 @@ from usdenoise.jobs.job import Job, Results
 from usdenoise.jobs.session_inputs import SessionFiles
 from usdenoise.linalg.array_library import on_host
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.report import pictures
+from usdenoise.report import pictures, tables
 from usdenoise.report.record import ActivationRecord, InputRecord
-from usdenoise.report.tables import Table, block_table, frame_table, region_response_table, region_table
 from usdenoise.sessions.design import FIR
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import POWER_NAMES, ResultSeries, activation_names, series_of_stack
@@ -50,12 +49,11 @@ def reserve_products(results: Results) -> list[Write]:
         writes += [_picture(name, results, formats) for name in FLOW_PICTURES if name in names]
         return [*writes, _table("frames", results, _frame_table)]
     # Of the flow images of blocks, only the arrays are stored.
-    return [
-        *writes,
-        _picture("tsnr", results, formats),
-        _table("blocks", results, block_table),
-        *_answers(results),
-    ]
+    writes += [_picture("tsnr", results, formats), _table("blocks", results, tables.block_table)]
+    if job.output.nifti:
+        of_bids = None if job.bids is None else "desc-confounds_timeseries"
+        writes.append(_table("confounds", results, tables.confound_table, of_bids))
+    return [*writes, *_answers(results)]
 
 
 def _answers(results: Results) -> list[Write]:
@@ -63,19 +61,19 @@ def _answers(results: Results) -> list[Write]:
     job, writes = results.job, list[Write]()
     if job.regions:
         writes += [
-            _table("regions", results, region_table),
+            _table("regions", results, tables.region_table),
             _picture(pictures.REGIONS, results, _formats(job)),
         ]
         if job.session_options.events is not None:
-            writes.append(_table("region_responses", results, region_response_table))
+            writes.append(_table("region_responses", results, tables.region_response_table))
     if job.session_options.events is not None:
         writes.append(_activation(results))
     return writes
 
 
-def _frame_table(series: ResultSeries) -> Table:
+def _frame_table(series: ResultSeries) -> tables.Table:
     assert series.stack is not None
-    return frame_table(series.stack)
+    return tables.frame_table(series.stack)
 
 
 def _picture(name: str, results: Results, formats: Sequence[str]) -> Write:
@@ -100,17 +98,19 @@ def _formats(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("png", *job.display.figure_formats)))
 
 
-def _table(name: str, results: Results, table_of: Callable[[ResultSeries], Table]) -> Write:
-    """Reserve the file of a table and of its sidecar, and return what writes them."""
-    values = results.reserve(f"{name}_tsv", f"{name}.tsv")
-    sidecar = results.reserve(f"{name}_json", f"{name}.json")
+def _table(
+    name: str, results: Results, table_of: Callable[[ResultSeries], tables.Table], ending: str | None = None
+) -> Write:
+    """Reserve the file of a table and of its sidecar, with a name that ends with its own or another ending."""
+    ending = ending or name
+    values = results.reserve(f"{name}_tsv", f"{ending}.tsv")
+    sidecar = results.reserve(f"{name}_json", f"{ending}.json")
+    return lambda series: _write_table(table_of(series), values, sidecar)
 
-    def write(series: ResultSeries) -> None:
-        table = table_of(series)
-        values.write_text(tsv_text(table.columns))
-        sidecar.write_text(to_json(table.sidecar, indent=2) + "\n")
 
-    return write
+def _write_table(table: tables.Table, path: Path, sidecar: Path) -> None:
+    path.write_text(tsv_text(table.columns))
+    sidecar.write_text(to_json(table.sidecar, indent=2) + "\n")
 
 
 _PREFIXES = {"power_doppler": "", "blood_power": "blood_"}
@@ -154,14 +154,20 @@ def _power_image(name: str, results: Results, is_requested: bool) -> list[Write]
 def _write_power_nifti(
     path: Path, sidecar_path: Path, name: str, series: ResultSeries, named: Mapping[str, str]
 ) -> None:
-    """Write a power image of a series as NIfTI, and its sidecar with some fields first."""
+    """Write a power image of a series as NIfTI, and its sidecar with some fields first.
+
+    Other programs know of no bad blocks, so these are interpolated unless the options keep them.
+    """
     blocks, stride = [vars(block) for block in series.block_records], series.options.stride or series.window
     times = series.starts.tolist(), series.time_unit, series.window, stride
-    fields = write_nifti(path, series.images[name], series.geometry, *times, blocks)
+    is_kept = series.options.bad_blocks == "keep"
+    power = series.images[name] if is_kept else series.filled_image(name)
+    fields = write_nifti(path, power, series.geometry, *times, blocks)
+    if series.is_session:
+        bad = series.bad_blocks if isinstance(series, PoseSeries) else series.bad
+        fields |= {"BadBlocks": bad.tolist(), **({} if is_kept else {"InterpolatedBlocks": bad.tolist()})}
     if isinstance(series, PoseSeries):
         fields |= _slice_fields(series)
-    elif series.interpolated is not None:
-        fields["InterpolatedBlocks"] = series.interpolated.tolist()
     description = _DESCRIPTIONS[name] + " in blocks of frames" * (len(series.block_records) > 1)
     sidecar_path.write_text(to_json({**named, "Description": description, **fields}, indent=2) + "\n")
 
@@ -178,10 +184,7 @@ def _slice_fields(series: PoseSeries) -> dict[str, object]:
             f"low-rank, {min(cutoffs)} to {max(cutoffs)} leading components removed in each block, by position"
         ],
         "Poses": list(series.names),
-        "BadBlocks": series.bad_blocks.tolist(),
     }
-    if series.interpolated is not None:
-        fields["InterpolatedBlocks"] = series.bad_blocks.tolist()
     if series.time_unit != "s":
         return fields
     begins = series.block_starts
@@ -359,6 +362,7 @@ def save(
         From :func:`usdenoise.denoise` or :func:`usdenoise.session`.
     path : str or Path
         File to write: .h5 or .hdf5, .mat, .zarr (needs the package zarr), or .nii.gz with a sidecar .json (needs nibabel).
+        Beside the NIfTI file of a session are its confounds, such as x_confounds.tsv and .json.
     image : str
         The image of a NIfTI file: "blood_power" (the default) or "power_doppler".
     overwrite : bool
@@ -406,6 +410,9 @@ def save(
         stem = path.name[: -len(NIFTI)]
         sidecar = outputs.reserve(f"{stem}.json")
         _write_power_nifti(outputs.reserve(stem + NIFTI), sidecar, image, series, {})
+        if series.is_session:
+            confounds = [outputs.reserve(f"{stem}_confounds.{suffix}") for suffix in ("tsv", "json")]
+            _write_table(tables.confound_table(series), *confounds)
         outputs.commit()
     return path
 

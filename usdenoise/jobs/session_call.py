@@ -285,8 +285,8 @@ def session(  # noqa: PLR0913
         Whether a file that cannot be read, or differs from other files, is a missing block, and one without a stack is
         ignored; by default an error.
     bad_blocks : str
-        Values of bad blocks in the series: "keep" them (the default), or "interpolate" blood power and power Doppler between
-        the good blocks before and after.
+        Values of bad blocks in the series: "keep" them, or "interpolate" blood power and power Doppler between the good
+        blocks before and after. "auto" (the default) keeps them, and interpolates them in NIfTI files.
     registration, gain_correction : bool
         Whether blocks are shifted to where the image is in most of them, and divided by the gain of the tissue; by default
         both.

@@ -239,10 +239,11 @@ class SessionOptions(Options, group=Group.SESSION):
     registration: bool = option(True, "Do not register blocks to each other.")
     gain_correction: bool = option(True, "Do not divide blocks by the gain of the tissue.")
     bad_blocks: str = option(
-        "keep",
-        "Values of bad blocks in the series: keep, or interpolate between the good blocks before and after. Bad blocks are "
-        "excluded from means and from the activation in any case.",
-        choices=("keep", "interpolate"),
+        "auto",
+        "Values of bad blocks in the series: keep, or interpolate between the good blocks before and after. auto keeps them "
+        "in the series file and interpolates them in NIfTI. Bad blocks are excluded from means and from the activation in "
+        "any case.",
+        choices=("auto", "keep", "interpolate"),
         metavar="RULE",
     )
     events: str | None = option(

@@ -71,10 +71,12 @@ def remarks(report: Report) -> list[str]:
         )
     if report.frames.sentence:
         sentences.append(report.frames.sentence)
-    is_interpolated = report.requested.get("session", {}).get("bad_blocks") == "interpolate"
+    rule, has_nifti = report.requested.get("session", {}).get("bad_blocks", "auto"), "nifti" in report.output
+    is_interpolated = rule == "interpolate" or (rule == "auto" and has_nifti)
     if report.sequence is not None and report.sequence.n_bad and is_interpolated:
         sentences.append(
-            "the powers of bad blocks are interpolated between good blocks; means and the activation exclude bad blocks"
+            f"{'in NIfTI, ' * (rule == 'auto')}the powers of bad blocks are interpolated between good blocks; means and the "
+            "activation exclude bad blocks"
         )
     if report.sequence is not None and len(report.sequence.blocks) == 1:
         sentences.append("the session is a single block; name more files, or set a window to cut a long one")

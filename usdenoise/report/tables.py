@@ -100,6 +100,9 @@ _UNITS = {
 }
 """Units of columns whose unit is always the same."""
 
+_MOTION = ("motion", "shift_z", "shift_x", "shift_y", "framewise_displacement")
+"""Columns of the motion of the blocks that are confounds of a volume."""
+
 
 def frame_table(result: DenoiseResult) -> Table:
     """Return the table of the frames of a result; a value that is not known is NaN."""
@@ -201,6 +204,34 @@ def region_response_table(series: ResultSeries) -> Table:
         "p": "p of the response in either direction, not corrected for the number of regions",
     }
     return Table(columns, texts, dict.fromkeys(of_response, "%"))
+
+
+def confound_table(series: ResultSeries) -> Table:
+    """Return the confounds of the volumes of a session, which nilearn takes as they are, a row for each block or sweep.
+
+    Shifts are in mm where these are known. Of several positions the motion is the mean over them. What is not known is the
+    mean of the good volumes, or 0 if it is known of none. Each bad volume has a column; a sweep is bad if any of its blocks
+    is bad or missing.
+    """
+    table, bad = block_table(series), series.bad
+    texts, units, of = dict(_BLOCK_TEXTS), dict(table.units), ""
+    volumes, columns = table.columns.get("sweep", np.arange(len(bad))), dict[str, NDArray[np.generic]]()
+    if isinstance(series, PoseSeries):
+        bad, of = np.asarray(series.bad_blocks.any(axis=1)), "; mean over the positions"
+    for name in filter(table.columns.__contains__, _MOTION):
+        source = f"{name}_mm" if f"{name}_mm" in table.columns else name
+        values, known = table.columns[source], np.isfinite(table.columns[source])
+        counts = np.bincount(volumes[known], minlength=len(bad))
+        means = np.bincount(volumes[known], values[known], len(bad)) / np.maximum(counts, 1)
+        is_usual = ~bad & (counts > 0)
+        usual = means[is_usual].mean() if is_usual.any() else 0.0
+        columns[name] = np.where(counts > 0, means, usual)
+        texts[name], units[name] = texts[name] + of, units[source]
+    for number, volume in enumerate(np.flatnonzero(bad)):
+        outlier = f"motion_outlier_{number:02d}"
+        columns[outlier] = (np.arange(len(bad)) == volume).astype(np.int64)
+        texts[outlier] = "1 in a volume with a block that is bad or missing"
+    return Table(columns, texts, units)
 
 
 def block_table(series: ResultSeries) -> Table:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from usdenoise.pipeline.result import Doubt
 from usdenoise.sessions.activation import ActivationMap
+from usdenoise.sessions.bad_blocks import interpolated_series
 from usdenoise.sessions.design import delayed, design_of
 from usdenoise.sessions.poses import PosePlan
 from usdenoise.sessions.regions import RegionSeries, mean_course, region_series
@@ -115,6 +116,13 @@ class PoseSeries(ResultSeries):
         """Time of the first frame of each sweep, in `time_unit`."""
         return np.asarray(self.block_starts.min(axis=1))
 
+    def filled_image(self, name: str) -> NDArray[np.float32]:
+        """Return a power image in which bad and missing blocks are interpolated, each position by itself."""
+        of_poses = zip(
+            np.moveaxis(self.images[name], 1, 0), self.block_times.T, self.bad_blocks.T, strict=True
+        )
+        return np.stack([interpolated_series(*of_pose) for of_pose in of_poses], axis=1)
+
     def contents(self) -> list[NamedArray]:
         """Return the arrays of the result, as files and xarray have them."""
         of_sweeps = {"first_frame", "n_frames", "complete", "bad", "interpolated", *self.movement}
@@ -200,7 +208,7 @@ def joined_poses(
         sweeps=tuple(sweeps),
         block_times=block_times,
         bad_blocks=np.asarray(bad, bool),
-    )
+    ).filled()
     maps = {name: [series.activations[name] for series in poses] for name in first.activations}
     activations = {name: _joined_map(of_poses, joined) for name, of_poses in maps.items()}
     return replace(joined, activations=activations, region_series=_regions(joined, masks))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -467,12 +467,17 @@ class ResultSeries:
         """Names of the planes that pictures show side by side; empty for an image or a volume."""
         return ()
 
-    def filled(self) -> "ResultSeries":
+    def filled(self) -> Self:
         """Return the series with powers of bad blocks that are interpolated, if its options say so."""
         if self.interpolated is None:
             return self
-        filled = {name: interpolated_series(self.images[name], self.time, self.bad) for name in POWER_NAMES}
-        return replace(self, images={**self.images, **filled})
+        return replace(
+            self, images={**self.images, **{name: self.filled_image(name) for name in POWER_NAMES}}
+        )
+
+    def filled_image(self, name: str) -> NDArray[np.float32]:
+        """Return a power image in which bad blocks are interpolated."""
+        return interpolated_series(self.images[name], self.time, self.bad)
 
     def contents(self) -> list[NamedArray]:
         """Return the arrays of the result besides a filtered stack, as files and xarray have them."""
