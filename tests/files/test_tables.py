@@ -51,7 +51,17 @@ def test_a_modulation_is_the_height_of_an_event(tmp_path: Path) -> None:
     head = "onset duration trial_type modulation"
     rows = ("1 2 on 0.4", "5 2 on -1e1", "9 2 on 0", "12 1 n/a n/a")
     events, notes = events_of(tmp_path, head, *rows)
-    assert events == [Event(1, 2, "on", 0.4), Event(5, 2, "on", -10.0), Event(9, 2, "on", 0.0)]
+    # A main effect, and the modulation around its mean; an event of the modulation 0 is none
+    assert events == [
+        Event(1, 2, "on", 1.0),
+        Event(1, 2, "on x modulation", 0.4 + 4.8),
+        Event(5, 2, "on", 1.0),
+        Event(5, 2, "on x modulation", -10.0 + 4.8),
+    ]
+    assert events_of(tmp_path, head, "1 2 on 3", "5 2 on 3")[0] == [
+        Event(1, 2, "on", 3.0),
+        Event(5, 2, "on", 3.0),
+    ]
     assert notes == []
     assert events_of(tmp_path, "onset duration", "1 2")[0] == [Event(1, 2, "event", 1.0)]
     for wrong in ("high", "n/a", "inf", ""):

@@ -487,7 +487,8 @@ def test_events_may_be_a_data_frame(short: usdenoise.Acquisition) -> None:
     assert "rename the column 'type' to trial_type" in result.geometry.assumptions[-1]
     of_tuples = found([(*event, height) for event, height in zip(TABLE, heights, strict=False)])
     np.testing.assert_array_equal(result.activation["event"].t, of_tuples["on"].t)
-    assert of_tuples["on"].expected.max() == pytest.approx(2.0)
+    assert of_tuples["on"].expected.max() == pytest.approx(1.0)
+    assert np.ptp(of_tuples["on x modulation"].expected) == pytest.approx(1.5)
     for wrong, sentence in (
         (table.drop(columns="duration"), "has no column duration"),
         (table.assign(duration=-1.0), "row 0: the onset must be finite and the duration positive"),
@@ -669,8 +670,8 @@ def test_columns_of_the_events_that_are_not_used_are_named(made: Scan, tmp_path:
     assert report["input"]["assumptions"][-1].startswith(note)
     page = " ".join(Path(report["output"]["report_html"]).read_text().split())
     assert "&#39;amplitude&#39;" in page
-    assert "boxcars of the events, each multiplied by the modulation of the event" in page
-    columns = "drifting_grating, motion, framewise displacement, linear drift, constant"
+    assert "boxcars of the events, and their modulation around its mean in a column of its own" in page
+    columns = "drifting_grating, drifting_grating x modulation, motion, framewise displacement, linear drift, constant"
     assert f"general linear model are: {columns}." in page
 
 

@@ -27,6 +27,7 @@ from usdenoise.sessions.design import (
     design_of,
     locked_correlation,
     recorded_time,
+    with_main_effects,
 )
 
 N, BLOCK_S = 60, 0.5
@@ -435,3 +436,18 @@ def test_bad_blocks_that_leave_too_few_take_the_map_and_not_the_session(few: usd
     assert "design" in {doubt.code for doubt in found.doubts}
     assert all(np.isnan(one.t).all() for one in found.activation.values())
     assert "design" not in {doubt.code for doubt in session(few, LENGTH // 2, events=events, **QUICK).doubts}
+
+
+def test_a_modulation_has_a_main_effect_beside_it() -> None:
+    """The response at the mean modulation, and per unit of it: a series of both has their least-squares fit."""
+    heights = [1.0, 3.0, 5.0]
+    events = with_main_effects(
+        [replace(one, modulation=height) for one, height in zip(ON, heights, strict=True)]
+    )
+    check_design(events, TIMES, DURATIONS)
+    model = design_of(events, TIMES, DURATIONS, np.zeros(len(TIMES), bool))
+    single = [response([one], "boxcar")[:, 0] for one in ON]
+    series = 10 + sum((2 + 0.5 * height) * one for height, one in zip(heights, single, strict=True))
+    effects = np.linalg.lstsq(model.matrix, series)[0]
+    np.testing.assert_allclose(effects[:2], [2 + 0.5 * 3, 0.5], rtol=1e-9)
+    assert [*model.responses] == ["on", "on x modulation"]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from usdenoise.errors import InputError, OptionError, OutputError
 from usdenoise.files.contents import readable
 from usdenoise.files.output_folder import OutputFolder
-from usdenoise.sessions.design import Event
+from usdenoise.sessions.design import Event, with_main_effects
 from usdenoise.system.processes import locked
 from usdenoise.system.text import decoded
 
@@ -196,7 +196,7 @@ def events_of_rows(
                 remedy="give the height of each event, or omit the column",
             )
         events.append(Event(onset, duration, trial_type or "event", modulation))
-    return events, _notes(events, list(rows[0]), has_types=any(types))
+    return with_main_effects(events), _notes(events, list(rows[0]), has_types=any(types))
 
 
 def _notes(events: Sequence[Event], columns: Sequence[str], has_types: bool) -> list[str]:

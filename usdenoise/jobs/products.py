@@ -24,7 +24,7 @@ from usdenoise.linalg.array_library import on_host
 from usdenoise.pipeline.result import DenoiseResult
 from usdenoise.report import pictures, tables
 from usdenoise.report.record import ActivationRecord, InputRecord
-from usdenoise.sessions.design import FIR
+from usdenoise.sessions.design import FIR, unit_of
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.result_series import POWER_NAMES, ResultSeries, activation_names, series_of_stack
 from usdenoise.stack.acquisition import Acquisition
@@ -236,7 +236,7 @@ def _write_activation(names: Mapping[str, str], results: Results, series: Result
                 write_stat_map(results.path_of(f"{name}_effect"), activation.change, stack, "change")
                 described = {
                     "Description": f"Response of the blood power to a long event of the type '{trial_type}'",
-                    "Units": "%",
+                    "Units": unit_of(trial_type),
                     "Baseline": "Constant of the general linear model of the pixel, which is 100 %; NaN outside the vessels",
                     "TrialType": trial_type,
                 }

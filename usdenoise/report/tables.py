@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from usdenoise.blood.doppler import POWER_UNIT
 from usdenoise.pipeline.result import DenoiseResult
-from usdenoise.sessions.design import FIR, LEAST_SEEN, delayed, response_of
+from usdenoise.sessions.design import FIR, LEAST_SEEN, MODULATED, delayed, response_of
 from usdenoise.sessions.pose_series import PoseSeries
 from usdenoise.sessions.regions import region_columns, relative_change
 from usdenoise.sessions.result_series import ResultSeries
@@ -193,6 +193,7 @@ def region_response_table(series: ResultSeries) -> Table:
         "p": np.array([response.p for response in responses]),
     }
     change = "Response in per cent of the baseline, the constant of the general linear model"
+    change += "; of a modulation, per unit of it" * any(name.endswith(MODULATED) for name in types)
     texts = {
         "region": "Name of the region",
         "n_pixels": "Number of its pixels",

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +111,38 @@ def joined_events(events: Sequence[Event]) -> dict[str, list[Event]]:
     return types
 
 
+MODULATED = " x modulation"
+"""End of the name of a type that is the modulation of another one around its mean."""
+
+
+def with_main_effects(events: Sequence[Event]) -> list[Event]:
+    """Return events of which a type with several modulations is two: its events, and their modulation around its mean.
+
+    The response to the first is that at the mean modulation, and to the second the one per unit of modulation. Events of the
+    modulation 0 are none.
+    """
+    heights: dict[str, set[float]] = {event.trial_type: set() for event in events}
+    for event in events:
+        heights[event.trial_type] |= {event.modulation} - {0.0}
+    parts = list[Event]()
+    for event in events:
+        if len(heights[event.trial_type]) < 2:
+            parts.append(event)
+        elif event.modulation:
+            same = [
+                each.modulation for each in events if each.trial_type == event.trial_type and each.modulation
+            ]
+            around = event.modulation - math.fsum(same) / len(same)
+            name = event.trial_type + MODULATED
+            parts += [replace(event, modulation=1.0), replace(event, trial_type=name, modulation=around)]
+    return parts
+
+
+def unit_of(trial_type: str) -> str:
+    """Return the unit of the response to a type."""
+    return "% per unit of modulation" if trial_type.endswith(MODULATED) else "%"
+
+
 def check_events(events: Sequence[Event]) -> None:
     """Check that no two types of events overlap, nor events of a type with different modulations.
 
@@ -119,19 +151,22 @@ def check_events(events: Sequence[Event]) -> None:
     InputError
         If they do.
     """
-    for one, other in combinations(sorted(events, key=lambda event: event.onset), 2):
-        if other.onset >= one.onset + one.duration - ROUNDING_S:
-            continue
-        names = (
-            f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s"
-        )
-        if one.trial_type != other.trial_type:
-            raise InputError(f"{names} overlap")
-        if one.modulation != other.modulation:
-            raise InputError(
-                f"{names} overlap, and have the modulations {one.modulation:g} and {other.modulation:g}",
-                remedy="give one row with one modulation for each time",
-            )
+    for is_part in (False, True):
+        of_kind = [event for event in events if event.trial_type.endswith(MODULATED) == is_part]
+        one: Event | None = None  # the event so far that ends last
+        for other in sorted(of_kind, key=lambda event: event.onset):
+            if one is None or other.onset >= one.onset + one.duration - ROUNDING_S:
+                one = other
+                continue
+            names = f"the events '{one.trial_type}' at {one.onset:g} s and '{other.trial_type}' at {other.onset:g} s"
+            if one.trial_type != other.trial_type:
+                raise InputError(f"{names} overlap")
+            if one.modulation != other.modulation:
+                raise InputError(
+                    f"{names} overlap, and have the modulations {one.modulation:g} and {other.modulation:g}",
+                    remedy="give one row with one modulation for each time",
+                )
+            one = max(one, other, key=lambda event: event.onset + event.duration)
 
 
 def response_of(

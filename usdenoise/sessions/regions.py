@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from usdenoise.errors import OptionError
+from usdenoise.sessions.design import unit_of
 from usdenoise.stack.geometry import Geometry, shape_text
 from usdenoise.system.text import distinct_names
 
@@ -50,7 +51,7 @@ class RegionResponse:
     def percent(self) -> str:
         """The response in words; with free delays the largest one."""
         known = [value for value in self.change if not math.isnan(value)]
-        return f"{max(known, key=abs):+.1f} %" if known else "not known"
+        return f"{max(known, key=abs):+.1f} {unit_of(self.trial_type)}" if known else "not known"
 
     @property
     def words(self) -> str:
