@@ -210,3 +210,19 @@ def test_a_burst_in_the_power_of_others_is_a_bad_block(tmp_path):
     np.save(tmp_path / "a.npy", values)
     found = model(tmp_path / "a.npy", events=OTHERS, reading={"axes": "tzx"}, block_interval_s=STEP_S)
     assert np.flatnonzero(found.bad).tolist() == [20]
+
+
+def test_the_responses_of_many_sessions_are_one_table(tmp_path):
+    responses, head = [], "region\tn_pixels\ttrial_type\tchange\tstandard_error\tt\tp\n"
+    for number, name in enumerate(("ses-2", "ses-10")):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        row = f"left\t12\ton\t{number + 1.5}\t0.5\t{2 * number + 3}\t0.01\n"
+        (tmp_path / "in" / name / f"{name}_region_responses.tsv").write_text(head + row)
+        (tmp_path / "in" / name / f"{name}_report.json").write_text('{"input": {"mtime_ns": 86400000000000}}')
+        responses.append(f"{name}\t1970-01-02\tn/a\t{row}")
+    joined = report_of("model", "--collect", tmp_path / "in", "-o", tmp_path / "out")
+    assert (joined["n_sessions"], joined["n_rows"]) == (2, 2)
+    written = (tmp_path / "out" / "region_responses.tsv").read_text().splitlines(keepends=True)
+    assert written == ["session\tday\tpose\t" + head, *responses]
+    assert "left, on" in (tmp_path / "out" / "region_responses.html").read_text()
+    refused(cli("model", "--collect", tmp_path / "out", "-o", tmp_path / "x"), "no table of responses")

@@ -161,24 +161,41 @@ def session(paths: tuple[Path, ...], output: Path, console: Console, **values: o
             "usdenoise model rest.scan --region v1=mask.nii.gz -o model",
             "Regions of the power Doppler of a scanner",
         ),
+        (
+            "usdenoise model --collect day1 day2 -o group",
+            "The responses of regions in many sessions as one table",
+        ),
     ],
 )
-@click.argument("series", type=flags.PathType(), metavar="SERIES")
+@click.argument("series", nargs=-1, required=True, type=flags.PathType(), metavar="SERIES")
 @flags.config_option
 @flags.flags_of(SessionOptions, *MODEL_NAMES)
-@flags.flags_of(JobOptions, "regions")
+@flags.flags_of(JobOptions, "regions", "collect")
 @flags.reading_flags
 @flags.flags_of(JobOptions, "output", required=True)
 @flags.flags_of(JobOptions, "overwrite")
 @flags.flags_of(Output, "nifti")
 @flags.flags_of(Display, "dynamic_range", "color_map", "figure_formats")
 @flags.messages
-def model(series: Path, output: Path, console: Console, **values: object) -> None:
+def model(series: tuple[Path, ...], output: Path, console: Console, **values: object) -> None:
     """Map the activation, and follow regions, in a series of power images that exists.
 
     SERIES is what `usdenoise session` has written (*_sequence.h5, .mat or .zarr, also of several positions), or power
     Doppler of others: .scan of Iconeus, NIfTI with four axes, Zarr of ConfUSIus, or a file with a real stack.
     """
+    if values["collect"]:
+        from usdenoise.jobs.collect_job import collect
+
+        joined = collect(series, output, bool(values["overwrite"]))
+        rows = [
+            ("sessions", str(joined["n_sessions"])),
+            ("rows", str(joined["n_rows"])),
+            *joined["output"].items(),
+        ]
+        console.show_rows(joined, rows)
+        return
+    if len(series) > 1:
+        raise click.BadParameter("give one series, or folders of results with --collect", param_hint="SERIES")
     arguments = flags.job_arguments({**values, "estimator": ()})
     session_options = SessionOptions(**flags.requested(SessionOptions, values))
     regions = _named(arguments.pop("regions"))
@@ -186,7 +203,7 @@ def model(series: Path, output: Path, console: Console, **values: object) -> Non
     from usdenoise.jobs.model_job import run_model
 
     arguments |= {"session_options": session_options, "regions": regions, "watcher": JobView(console)}
-    report = run_model(series, output, **arguments, command=typed_command())
+    report = run_model(series[0], output, **arguments, command=typed_command())
     show_summary(console, report)
 
 

@@ -10,8 +10,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,18 +106,28 @@ def read_events(path: Path) -> tuple[list[Event], list[str]]:
     InputError
         If the file cannot be read, a column is missing, a value is not valid, or the events are of several runs.
     """
-    with _table(path) as text:
-        rows = list(csv.DictReader(text, delimiter="\t", quoting=csv.QUOTE_NONE))
-    return events_of_rows(rows, str(path), "line", 2)
+    return events_of_rows(read_rows(path), str(path), "line", 2)
 
 
-@contextmanager
-def _table(path: Path) -> Iterator[io.StringIO]:
-    """Yield the text of a table for a context that reads its rows."""
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table by its columns, with tabs, as BIDS has them, or with commas.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
     try:
         with readable(path):
             text = decoded(path.read_bytes())
-        yield io.StringIO(text, newline="")
+        lines = io.StringIO(text, newline="")
+        has_tabs = "\t" in text
+        rows = (
+            csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+            if has_tabs
+            else csv.DictReader(lines)
+        )
+        return [{name.strip(): (value or "").strip() for name, value in row.items() if name} for row in rows]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
 
@@ -131,10 +140,7 @@ def read_poses(path: Path) -> list[dict[str, str]]:
     InputError
         If the file cannot be read, or a column is missing.
     """
-    with _table(path) as text:
-        delimiter = "\t" if "\t" in text.getvalue() else ","
-        rows = list(csv.DictReader(text, delimiter=delimiter))
-    rows = [{name.strip(): (value or "").strip() for name, value in row.items() if name} for row in rows]
+    rows = read_rows(path)
     columns = set(rows[0] if rows else ())
     if "pose" not in columns or not columns & {"block", "file"}:
         raise InputError(f"{path} has no column pose, or neither a column block nor a column file")

@@ -456,6 +456,11 @@ class JobOptions(Options, group=Group.RESOURCES):
         flag="--region",
         repeated=True,
     )
+    collect: bool = option(
+        False,
+        "Join the responses of regions in folders of results into one long table with a page, for a group analysis.",
+        group=Group.SESSION,
+    )
     preset: str | None = option(
         None,
         "Use the settings of the paper's ultrasound experiment, to compare with it. They remove no clutter. Other options "
